@@ -40,15 +40,19 @@ function(reef_library module)
 endfunction()
 
 # reef_test(test_module_unit module/test_unit.c LABELS unit LIBS reef::module [SOURCES helper.c]): one cmocka program,
-# one CTest entry. A test sees its module's private headers.
+# one CTest entry. A test sees its module's private headers. OPTIMISED: it computes much by itself.
 # Real data lies in $REEF_DATA_DIR, else in shared/data beside the sources; tests that want it are skipped
 # without.
 get_filename_component(REEF_DATA_BESIDE ${CMAKE_CURRENT_SOURCE_DIR}/../shared/data ABSOLUTE)
 function(reef_test name source)
-    cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
+    cmake_parse_arguments(ARG "OPTIMISED" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
     add_executable(${name} ${source} ${ARG_SOURCES})
     target_include_directories(${name} PRIVATE ${REEF_TESTS_DIR}/support ${REEF_TESTS_DIR}/reference)
     target_link_libraries(${name} PRIVATE reef_options reef::inside ${ARG_LIBS} PkgConfig::CMOCKA m)
+    # Under sanitizers most of a test's time is its compilation: what it calls is optimised, it is not.
+    if(REEF_SANITIZE AND NOT ARG_OPTIMISED)
+        target_compile_options(${name} PRIVATE -O0)
+    endif()
     add_test(NAME ${name} COMMAND ${name})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 300)

@@ -27,7 +27,14 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
         status = reef_activations_init(&trainer->acts, config, windows, true, err);
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
     if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
-    return status;
+    if (status == REEF_OK)
+        status = reef_drift_init(&trainer->memory_drift, config->drift_window, err);
+    if (status != REEF_OK || config->context_memory == 0) return status;
+    trainer->memory_bits = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_bits));
+    trainer->memory_losses = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_losses));
+    if (trainer->memory_bits == NULL || trainer->memory_losses == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
+    return REEF_OK;
 }
 
 static reef_status start_language_gating(reef_trainer *trainer, reef_error *err) {
@@ -50,6 +57,7 @@ static void release_language(reef_trainer *trainer) {
     reef_activations_release(&trainer->acts);
     reef_reservoir_release(&trainer->reservoir);
     reef_drift_release(&trainer->drift);
+    reef_drift_release(&trainer->memory_drift);
     reef_strategy_release(&trainer->strategy);
     reef_gating_release(&trainer->gating);
     reef_gating_release(&trainer->ahead);
@@ -60,6 +68,8 @@ static void release_language(reef_trainer *trainer) {
     free(trainer->weight);
     free(trainer->margins);
     free(trainer->reading);
+    free(trainer->memory_bits);
+    free(trainer->memory_losses);
 }
 
 // Deferred batches wait among the pending bytes. What was decided about them is not part of a

@@ -11,6 +11,8 @@
 //  "recycled_experts"               with recycle_after, where not 0
 //  "unexplained"                    of batches taken for an older domain, where not 0:
 //                                   reef_drift_cusum
+//  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
+//  "memory_drift": [bits, oldest first], "suspects": true   where the net learns a share
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
 //  see marker_line.h "task", "task_at", "task_from", "grid_side", "background_windows"
 //  baselines only, "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
@@ -44,10 +46,10 @@ static json_t *sources_json(const reef_trainer *trainer) {
     return list;
 }
 
-static json_t *drift_json(const reef_trainer *trainer) {
+static json_t *drift_json(const reef_drift *drift) {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < trainer->drift.count; i++)
-        reef_json_append(&list, json_real(reef_drift_at(&trainer->drift, i)));
+    for (uint32_t i = 0; i < drift->count; i++)
+        reef_json_append(&list, json_real(reef_drift_at(drift, i)));
     return list;
 }
 
@@ -99,6 +101,18 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
     if (trainer->gating.cusum > 0.0)
         // The name on disk is older than the name in the code: it is the CUSUM of the drift test.
         reef_json_set(state, "unexplained", json_real(trainer->gating.cusum));
+    const reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
+    if (memory->memory != NULL) {
+        // Its tables are written when commits find time for it; what they were made from is hashed.
+        char chain[2 * REEF_HASH_BYTES + 1];
+        reef_hash_format(memory->chain, chain);
+        reef_json_set(state, "memory",
+                      json_pack("[I, I, s]", (json_int_t)reef_memory_learned_bytes(memory->memory),
+                                (json_int_t)memory->next, chain));
+    }
+    if (trainer->memory_drift.count > 0)
+        reef_json_set(state, "memory_drift", drift_json(&trainer->memory_drift));
+    if (trainer->suspects) reef_json_set(state, "suspects", json_true());
     if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
                       json_pack("[I, I, b, I]", (json_int_t)marker->source,
@@ -115,7 +129,7 @@ static char *state_text(const reef_trainer *trainer) {
         (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->skipped_bytes,
         "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
         (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
-        drift_json(trainer), "gates", gates_json(trainer));
+        drift_json(&trainer->drift), "gates", gates_json(trainer));
     set_tasks(&state, &trainer->strategy);
     set_policy(&state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
@@ -156,10 +170,10 @@ static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_
     return REEF_OK;
 }
 
-static void load_drift(reef_trainer *trainer, const json_t *list) {
+static void load_drift(reef_drift *drift, const json_t *list) {
     size_t i;
     json_t *item;
-    json_array_foreach(list, i, item) reef_drift_push(&trainer->drift, json_real_value(item));
+    json_array_foreach(list, i, item) reef_drift_push(drift, json_real_value(item));
 }
 
 static void load_gates(reef_trainer *trainer, const json_t *list) {
@@ -209,6 +223,28 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
         .other = json_is_true(json_array_get(line, 2)),
         .line_bytes = (size_t)json_integer_value(json_array_get(line, 3)),
     };
+}
+
+// The open generation's memory: its tail is learned, and what it has learned in all is what the
+// commit says.
+static reef_status load_memory(reef_trainer *trainer, const json_t *state, reef_error *err) {
+    reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
+    const json_t *expected = json_object_get(state, "memory");
+    char chain[2 * REEF_HASH_BYTES + 1];
+    reef_status status =
+        reef_generation_memory_catch_up(memory, trainer->network.config.context_memory, err);
+    if (status != REEF_OK) return status;
+    reef_hash_format(memory->chain, chain);
+    uint64_t learned = memory->memory == NULL ? 0 : reef_memory_learned_bytes(memory->memory);
+    const char *text = json_string_value(json_array_get(expected, 2));
+    if (learned == (uint64_t)json_integer_value(json_array_get(expected, 0)) &&
+        memory->next == (uint64_t)json_integer_value(json_array_get(expected, 1)) &&
+        (expected == NULL || (text != NULL && strcmp(text, chain) == 0)))
+        return REEF_OK;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "the context memory of generation %u has learned %" PRIu64
+                     " bytes, which are not those of the last commit",
+                     reef_open_generation(trainer)->info.generation, learned);
 }
 
 static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
@@ -267,9 +303,12 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     // What each of these reads is optional in the record, with the default that an older pool had.
     load_tasks(&trainer->strategy, state);
     load_policy(trainer, state);
-    load_drift(trainer, drift);
+    load_drift(&trainer->drift, drift);
+    load_drift(&trainer->memory_drift, json_object_get(state, "memory_drift"));
+    trainer->suspects = json_is_true(json_object_get(state, "suspects"));
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
+    if (status == REEF_OK) status = load_memory(trainer, state, err);
     json_decref(state);
     return status == REEF_OK ? load_pending(trainer, txn, err) : status;
 }

@@ -30,6 +30,7 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
     // is.
     reef_status status = reef_generation_grow(&grown, open, &trainer->network.config, side, err);
     if (status != REEF_OK) return status;
+    reef_generation_memory_move(&grown->memory, &open->memory);
     // Tapes are sized by the side; those of the old shape are freed and made again at the next
     // pass.
     reef_activations_forget_generation(&trainer->acts, trainer->network.generation_count - 1);

@@ -52,6 +52,8 @@ struct reef_trainer {
     reef_residency residency; // of sealed rows; pinned except during a commit
     reef_reservoir reservoir;
     reef_drift drift;
+    reef_drift memory_drift; // the same of the context memory, where the net learns a share
+    bool suspects;           // its last batch was anomalous: the net looks at the next one
     reef_strategy strategy;
 
     // the stream
@@ -87,6 +89,9 @@ struct reef_trainer {
     size_t open_claims; // tokens of it that the open generation's own gate would have fired on
     double last_bits;   // NaN: none so far
     float learning_rate;
+    // (batch * context) of the batch that a context memory learned last: what each byte surprised
+    float *memory_bits;
+    double *memory_losses;
 
     // since the last commit
     reef_point *points;
@@ -109,6 +114,11 @@ static inline size_t reef_batch_tokens(const reef_config *config) {
 
 static inline size_t reef_batch_bytes(const reef_config *config) {
     return reef_batch_tokens(config) * reef_token_bytes(config);
+}
+
+/** Is there a net? Else the context memory alone learns and answers. */
+static inline bool reef_has_net(const reef_trainer *trainer) {
+    return trainer->network.config.net_share > 0.0f;
 }
 
 static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {

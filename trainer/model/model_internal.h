@@ -5,6 +5,7 @@
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   expert_uses.c   which experts a text uses, and where it uses one
 //   gate_margins.c  the gate of one generation along a text
+//   recall.c        what context memories add to it
 //   generate.c      a text continued
 //   layer_model.c   the same copy of a layer by itself
 //   vector_model.c  and of vectors
@@ -13,6 +14,7 @@
 
 #include "gating.h"
 #include "layer_internal.h"
+#include "recall.h"
 #include "reef_model.h"
 #include "residency.h"
 #include "vector.h"
@@ -58,6 +60,7 @@ struct reef_model {
     uint8_t *fire;             // (generations, windows * T)
     float *margins;
     size_t stride; // windows * T
+    reef_recall recall;
 };
 
 // model_kind.c

@@ -161,7 +161,9 @@ static double mean_bits(const reef_trainer *trainer) {
     return nats / REEF_LN2 / (double)count;
 }
 
-void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin, bool skipped) {
+    // Of a batch that a context memory learns, the losses with its help count: see memory_step.c.
+    if (trainer->network.config.context_memory > 0 && !skipped) return;
     // A row's loss is about the token after it.
     size_t each = reef_token_bytes(&trainer->network.config);
     reef_prequential_count(trainer, begin + each, each, trainer->acts.loss, 1.0 / REEF_LN2,

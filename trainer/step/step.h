@@ -6,9 +6,9 @@
 
 /**
  * Count the losses of the batch that was just run forward, which begins at that offset of the
- * stream, by source.
+ * stream, by source. `skipped`: it will not be trained.
  */
-void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin, bool skipped);
 
 /**
  * Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it.

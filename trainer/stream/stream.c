@@ -28,6 +28,7 @@
 #include "gate_refit.h"
 #include "growth_policy.h"
 #include "loss_history.h"
+#include "memory_step.h"
 #include "step.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
@@ -69,24 +70,61 @@ static reef_status drop_batch(reef_trainer *trainer, reef_error *err) {
     return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
 }
 
-// Train on the first pending batch; its forward pass has just been run.
-static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *err) {
-    reef_step_backward(trainer);
+// The context memory has learned a batch, at a loss of `bits`. Is that beyond the range of what it
+// learned before? Then the net looks at the next batch, whatever its share.
+static void watch_memory(reef_trainer *trainer, double bits) {
+    const reef_config *config = &trainer->network.config;
+    double median, spread;
+    if (config->net_share >= 1.0f) return; // it looks at every batch
+    // Without a net the drift test itself is the memory's.
+    reef_drift *drift = reef_has_net(trainer) ? &trainer->memory_drift : &trainer->drift;
+    reef_drift_level(drift, &median, &spread);
+    trainer->suspects =
+        drift->count >= drift->window && bits > reef_drift_limit(median, spread, config);
+    reef_drift_push(drift, bits);
+}
+
+// Learn the first pending batch, by the memory and, where its forward pass has just been run, by
+// the net.
+static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, reef_error *err) {
+    reef_memory_step memory;
+    double reported = bits;
+    reef_memory_step_begin(&memory, trainer, net);
+    if (net) reef_step_backward(trainer);
+    reef_status status = reef_memory_step_end(&memory, &reported, err);
+    if (status != REEF_OK) return status;
+    watch_memory(trainer, reported);
     // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
     // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
     reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
-    reef_drift_push(&trainer->drift, bits);
-    reef_status status = drop_batch(trainer, err);
-    if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
+    if (net) reef_drift_push(&trainer->drift, bits);
+    status = drop_batch(trainer, err);
+    if (status == REEF_OK) status = reef_series_add(trainer, reported, err);
     trainer->step++;
+    // Rates, recycling and gates count what the net has learned.
+    if (!net && reef_has_net(trainer)) return status;
     trainer->generation_step++;
     // Recycling and refitting are due at steps that depend on the counter alone.
-    if (status == REEF_OK && reef_recycle_is_due(trainer)) status = reef_recycle(trainer, err);
+    if (status == REEF_OK && net && reef_recycle_is_due(trainer))
+        status = reef_recycle(trainer, err);
     if (status == REEF_OK && reef_growth_gate_due(trainer))
         status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
     return status;
+}
+
+// Train on the first pending batch; its forward pass has just been run.
+static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *err) {
+    return learn_batch(trainer, true, bits, err);
+}
+
+// The memory alone learns the first pending batch; gates move on over it.
+static reef_status remember_batch(reef_trainer *trainer, reef_error *err) {
+    bool answered;
+    reef_status status =
+        reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err);
+    return status == REEF_OK ? learn_batch(trainer, false, 0.0, err) : status;
 }
 
 // Train on the first deferred batches without testing them again.
@@ -103,9 +141,13 @@ static reef_status train_deferred(reef_trainer *trainer,
     trainer->ahead.cusum = 0.0; // they count as the open generation's
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         double bits;
+        ++*steps;
+        if (!reef_has_net(trainer)) {
+            status = remember_batch(trainer, err);
+            continue;
+        }
         status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
         if (status == REEF_OK) status = train_batch(trainer, bits, err);
-        ++*steps;
     }
     return status;
 }
@@ -262,7 +304,7 @@ static reef_status recognise(reef_trainer *trainer,
     *out = false;
     // With one generation there is no older one to recognise it.
     if (trainer->network.generation_count == 1) {
-        reef_step_count_losses(trainer, begin);
+        reef_step_count_losses(trainer, begin, false);
         return REEF_OK;
     }
     // The losses of the forced reading are kept aside: if the batch is not recognised they are the
@@ -273,12 +315,15 @@ static reef_status recognise(reef_trainer *trainer,
     reef_status status = is_recognised(trainer, bytes, anomalous, bits, out, err);
     if (!*out) memcpy(trainer->acts.loss, forced, size);
     free(forced);
-    if (status == REEF_OK) reef_step_count_losses(trainer, begin);
+    if (status == REEF_OK)
+        reef_step_count_losses(trainer, begin, *out && trainer->deferred_batches == 0);
     return status;
 }
 
 static reef_status skip_batch(reef_trainer *trainer, double bits, reef_error *err) {
     trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
+    // The domain that came back may last: the net goes on looking.
+    trainer->suspects = trainer->network.config.net_share < 1.0f;
     reef_status status = drop_batch(trainer, err);
     return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
 }
@@ -306,9 +351,9 @@ static bool is_left_to_older(const reef_trainer *trainer) {
            2 * trainer->open_claims < reef_batch_tokens(&trainer->network.config);
 }
 
-// A batch that nothing speaks against; its forward pass has just been run.
-static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err) {
-    reef_status status = train_batch(trainer, bits, err);
+// A batch that nothing speaks against. `net`: its forward pass has just been run.
+static reef_status train_on(reef_trainer *trainer, bool net, double bits, reef_error *err) {
+    reef_status status = net ? train_batch(trainer, bits, err) : remember_batch(trainer, err);
     if (status != REEF_OK) return status;
     const char *reason = reef_policy_due(trainer);
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
@@ -328,9 +373,55 @@ static reef_status read_again(reef_trainer *trainer,
 // change has to last for a share of what the generation has seen.
 static uint32_t confirm_batches(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    double share = (double)config->drift_share * (double)reef_task_step(trainer);
+    uint64_t batches = reef_task_step(trainer);
+    // Where the net learned a share of the batches, those of the memory count as well.
+    if (config->net_share < 1.0f)
+        batches = (trainer->stream_bytes - reef_task_at(trainer)) / reef_batch_bytes(config);
+    double share = (double)config->drift_share * (double)batches;
     uint32_t asked = share < config->drift_hold ? (uint32_t)share : config->drift_hold;
     return asked > config->drift_confirm ? asked : config->drift_confirm;
+}
+
+// Does the net learn the batch at this position of the stream? All of a generation's first ones, so
+// that it has something to be compared with, then its share of them.
+static bool is_for_net(const reef_trainer *trainer, uint64_t position) {
+    const reef_config *config = &trainer->network.config;
+    double share = (double)config->net_share;
+    double number = (double)(position / reef_batch_bytes(config));
+    if (!reef_has_net(trainer)) return false;
+    return reef_task_step(trainer) < config->drift_warmup ||
+           floor((number + 1.0) * share) != floor(number * share);
+}
+
+// Decide about a batch that was tested. The deferred ones, if any, stand before it.
+static reef_status defer_tested(
+    reef_trainer *trainer, double bits, bool anomalous, size_t *steps, reef_error *err) {
+    uint32_t confirm = confirm_batches(trainer);
+    reef_status status = defer_batch(trainer, bits, anomalous, err);
+    if (status != REEF_OK) return status;
+    if (reef_policy_is_full(trainer))
+        return release_deferred(trainer, steps, err); // there is nothing to wait for
+    if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
+    // Too many normal batches among the deferred ones: it was an odd passage, not a change.
+    size_t normal = trainer->deferred_batches - trainer->anomalous;
+    if (normal * NORMAL_SHARE > confirm) return release_deferred(trainer, steps, err);
+    return REEF_OK;
+}
+
+// The memory alone learns, until its own loss, or a boundary under way, calls for a look at a batch
+// before it is learned: by the memory, since there is no net.
+static reef_status next_without_net(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    double bits = 0.0;
+    if (trainer->suspects || trainer->deferred_batches > 0) {
+        const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
+        reef_status status = reef_memory_step_probe(trainer, bytes, &bits, err);
+        if (status != REEF_OK) return status;
+        bool anomalous = is_anomalous(trainer, bits);
+        if (anomalous || trainer->deferred_batches > 0)
+            return defer_tested(trainer, bits, anomalous, steps, err);
+    }
+    ++*steps;
+    return train_on(trainer, false, bits, err);
 }
 
 // Test the batch after the deferred ones and decide about it.
@@ -339,6 +430,12 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     uint32_t confirm = confirm_batches(trainer);
     // A boundary that failed, for instance without memory, is tried again before more is read.
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
+    if (!reef_has_net(trainer)) return next_without_net(trainer, steps, err);
+    if (config->net_share < 1.0f && !trainer->suspects && trainer->deferred_batches == 0 &&
+        !is_for_net(trainer, trainer->stream_bytes)) {
+        ++*steps;
+        return train_on(trainer, false, 0.0, err);
+    }
     const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
     double bits;
     reef_status status = reef_gating_copy(&trainer->before, &trainer->ahead, err);
@@ -354,7 +451,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (asks)
         status = recognise(trainer, bytes, anomalous, &bits, &recognised, err);
     else
-        reef_step_count_losses(trainer, trainer->stream_bytes + deferred_bytes(trainer));
+        reef_step_count_losses(trainer, trainer->stream_bytes + deferred_bytes(trainer), false);
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
     // Batches deferred before it straddled the change; this one is tested again after them.
@@ -369,17 +466,9 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
         // forced.
         if (asks) status = read_again(trainer, bytes, &bits, err);
         ++*steps;
-        return status == REEF_OK ? train_on(trainer, bits, err) : status;
+        return status == REEF_OK ? train_on(trainer, true, bits, err) : status;
     }
-    status = defer_batch(trainer, bits, anomalous, err);
-    if (status != REEF_OK) return status;
-    if (reef_policy_is_full(trainer))
-        return release_deferred(trainer, steps, err); // there is nothing to wait for
-    if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
-    // Too many normal batches among the deferred ones: it was an odd passage, not a change.
-    size_t normal = trainer->deferred_batches - trainer->anomalous;
-    if (normal * NORMAL_SHARE > confirm) return release_deferred(trainer, steps, err);
-    return REEF_OK;
+    return defer_tested(trainer, bits, anomalous, steps, err);
 }
 
 static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {

@@ -36,6 +36,8 @@ reef_status reef_follow_scorer_open(reef_follow_scorer *scorer,
     scorer->piece = reef_model_config(scorer->model)->context / 2;
     scorer->text = reef_cli_alloc(2 * scorer->piece, 1);
     scorer->bits = reef_cli_alloc(2 * scorer->piece, sizeof(*scorer->bits));
+    scorer->recent = reef_cli_alloc(REEF_FOLLOW_RECENT, 1);
+    scorer->recent_bits = reef_cli_alloc(REEF_FOLLOW_RECENT, sizeof(*scorer->recent_bits));
     return REEF_OK;
 }
 
@@ -43,28 +45,47 @@ void reef_follow_scorer_close(reef_follow_scorer *scorer) {
     reef_model_close(scorer->model);
     free(scorer->text);
     free(scorer->bits);
+    free(scorer->recent);
+    free(scorer->recent_bits);
     *scorer = (reef_follow_scorer){0};
 }
 
-// Scores the two pieces in memory. A generation that is read in place can be replaced by a
-// consolidated one: the model is then opened again, at the present state.
-static reef_status score_text(reef_follow_scorer *scorer, reef_error *err) {
-    reef_score score = {0};
-    // Nothing came before the first byte, so it has 8 bits.
-    if (scorer->used < 2) {
-        scorer->bits[0] = 8;
-        return REEF_OK;
+// A model that was just opened reads the last bytes again, so that its memories know what the
+// stream was about.
+static reef_status read_again(reef_follow_scorer *scorer, reef_error *err) {
+    if (scorer->recent_count == 0) return REEF_OK;
+    return reef_model_score_next(scorer->model, scorer->recent, 0, scorer->recent_count,
+                                 scorer->recent_bits, err);
+}
+
+static void keep_recent(reef_follow_scorer *scorer, const uint8_t *bytes, size_t count) {
+    size_t room = REEF_FOLLOW_RECENT;
+    if (count > room) {
+        bytes += count - room;
+        count = room;
     }
-    reef_status status = reef_model_score(scorer->model, scorer->text, scorer->used, scorer->bits,
-                                          &score, NULL, NULL, err);
+    size_t kept = scorer->recent_count + count > room ? room - count : scorer->recent_count;
+    memmove(scorer->recent, scorer->recent + scorer->recent_count - kept, kept);
+    memcpy(scorer->recent + kept, bytes, count);
+    scorer->recent_count = kept + count;
+}
+
+// Scores what was added behind `before` bytes of the two pieces in memory. A generation that is
+// read in place can be replaced by a consolidated one: the model is then opened again, at the
+// present state.
+static reef_status score_text(reef_follow_scorer *scorer, size_t before, reef_error *err) {
+    size_t count = scorer->used - before;
+    reef_status status = reef_model_score_next(scorer->model, scorer->text, before, count,
+                                               scorer->bits + before, err);
     if (status != REEF_ERR_BUSY) return status;
     reef_model_close(scorer->model);
     scorer->model = NULL;
     // As of the same state, if one was given.
     status = open_model(scorer, err);
+    if (status == REEF_OK) status = read_again(scorer, err);
     return status != REEF_OK ? status
-                             : reef_model_score(scorer->model, scorer->text, scorer->used,
-                                                scorer->bits, &score, NULL, NULL, err);
+                             : reef_model_score_next(scorer->model, scorer->text, before, count,
+                                                     scorer->bits + before, err);
 }
 
 reef_status reef_follow_score(
@@ -84,8 +105,9 @@ reef_status reef_follow_score(
         scorer->used += taken;
         bytes += taken;
         count -= taken;
-        reef_status status = score_text(scorer, err);
+        reef_status status = score_text(scorer, first, err);
         if (status != REEF_OK) return status;
+        keep_recent(scorer, scorer->text + first, taken);
         // Only the new bytes: the context was scored before.
         memcpy(bits, scorer->bits + first, taken * sizeof(*bits));
         bits += taken;
@@ -111,7 +133,8 @@ reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     scorer->model = NULL;
     // Counted for the summary.
     scorer->renewed++;
-    return open_model(scorer, err);
+    status = open_model(scorer, err);
+    return status == REEF_OK ? read_again(scorer, err) : status;
 }
 
 // ---- outliers -----------------------------------------------------------------------------------

@@ -5,8 +5,9 @@
 
 #include "cli.h"
 
-#define FOLLOW_WINDOW_MAX 10000 // lines that make up what is usual
-#define FOLLOW_LINES_MIN 10     // before them nothing is known to be unusual
+#define FOLLOW_WINDOW_MAX 10000  // lines that make up what is usual
+#define REEF_FOLLOW_RECENT 16384 // bytes that the memories of a later commit read first
+#define FOLLOW_LINES_MIN 10      // before them nothing is known to be unusual
 
 // ---- scores -------------------------------------------------------------------------------------
 
@@ -27,6 +28,9 @@ typedef struct reef_follow_scorer {
     uint8_t *text;       // (2 * piece) the piece before, and what there is of this one
     float *bits;         // (2 * piece)
     size_t used;
+    uint8_t *recent; // (REEF_FOLLOW_RECENT) the last bytes scored, for a model that is opened anew
+    float *recent_bits; // scratch of the same size
+    size_t recent_count;
     uint64_t renewed; // how often a later commit was read
 } reef_follow_scorer;
 

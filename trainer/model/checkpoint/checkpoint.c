@@ -17,6 +17,7 @@
 //   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
 //                                once sealed so, bf16; of an open generation their averages, if any
 //   flags     layer, block       one byte per expert
+//   memory                       see checkpoint_memory.c
 //   usage     layer, block       count and score per expert, two uint64; what they grew by as a
 //             delta of
 //                                the time of the commit, see store/usage_windows.c
@@ -34,7 +35,7 @@
 
 reef_status reef_checkpoint_open(reef_txn *txn,
                                  const reef_config *config,
-                                 const reef_generation *generation,
+                                 reef_generation *generation,
                                  uint64_t unix_ms,
                                  reef_error *err) {
     float *buffer = NULL;
@@ -50,6 +51,7 @@ reef_status reef_checkpoint_open(reef_txn *txn,
         status = reef_checkpoint_put_tensor_moments(txn, generation, buffer, err);
     if (status == REEF_OK)
         status = reef_checkpoint_put_experts(txn, config, generation, unix_ms, buffer, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_memory(txn, generation, err);
     free(buffer);
     return status;
 }
@@ -69,6 +71,10 @@ void reef_checkpoint_clean(reef_generation *generation) {
         table->flags = table->dirty = NULL;
         table->usage = NULL;
     }
+    if (generation->open)
+        reef_generation_memory_settle(&generation->memory);
+    else // stored, and nobody trains on it any more: readers have copies of their own
+        reef_generation_memory_release(&generation->memory);
     generation->stored = !generation->open;
 }
 
@@ -95,7 +101,7 @@ static reef_status delete_open_tensors(reef_txn *txn,
 
 reef_status reef_checkpoint_sealed(reef_txn *txn,
                                    const reef_config *config,
-                                   const reef_generation *generation,
+                                   reef_generation *generation,
                                    uint64_t unix_ms,
                                    reef_error *err) {
     reef_generation_record info = generation->info;
@@ -107,6 +113,7 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
     if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);
     if (status == REEF_OK)
         status = reef_checkpoint_put_experts(txn, config, generation, unix_ms, NULL, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_memory(txn, generation, err);
     if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
     if (status != REEF_OK) return status;
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
@@ -147,6 +154,8 @@ reef_status reef_checkpoint_load(reef_generation **out,
     info.generation = number; // a snapshot's copy has its own number
     // What a sealed generation was trained with is gone, so it can be loaded for training like any
     // other: without moments.
+    // Nor does a trainer read texts by a sealed generation's memory.
+    bool remembers = config->context_memory > 0 && !(training && info.sealed);
     training = training && !info.sealed;
     // A snapshot's copy may be replaced under the same number at any time, so its rows are always
     // copied.
@@ -172,6 +181,8 @@ reef_status reef_checkpoint_load(reef_generation **out,
     if (status == REEF_OK && !in_place)
         status =
             reef_checkpoint_read_experts(generation, txn, config, records, training, buffer, err);
+    if (status == REEF_OK && remembers)
+        status = reef_checkpoint_read_memory(txn, records, generation, err);
     free(buffer);
     if (status == REEF_OK) {
         // Folded queries are derived, not stored.

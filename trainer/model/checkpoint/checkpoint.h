@@ -11,7 +11,7 @@
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
                                                  const reef_config *config,
-                                                 const reef_generation *generation,
+                                                 reef_generation *generation,
                                                  uint64_t unix_ms,
                                                  reef_error *err);
 /**
@@ -20,7 +20,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_sealed(reef_txn *txn,
                                                    const reef_config *config,
-                                                   const reef_generation *generation,
+                                                   reef_generation *generation,
                                                    uint64_t unix_ms,
                                                    reef_error *err);
 

@@ -4,6 +4,7 @@
 //   checkpoint_tensors.c   dense tensors and their moments
 //   checkpoint_gate.c      its gate
 //   checkpoint_experts.c    blocks of experts: rows, moments, flags, usage
+//   checkpoint_memory.c    its context memory
 //   residency.c  rows that stay in the store's map
 //   checkpoint_experts.c    usage and flags, for readers
 #ifndef REEF_CHECKPOINT_INTERNAL_H
@@ -81,6 +82,23 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_gate(reef_txn *txn,
                                                       uint32_t records,
                                                       reef_generation *generation,
                                                       reef_error *err);
+
+// checkpoint_memory.c
+
+/**
+ * What a commit holds of a generation's context memory: its tables where it is sealed or they are
+ * due (then `checkpoint_put` is set), else the tail. Nothing without a memory.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
+                                                       reef_generation *generation,
+                                                       reef_error *err);
+/**
+ * The tables, and the tail to `unlearned`; nothing where none are stored. CORRUPT names the record.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_memory(reef_txn *txn,
+                                                        uint32_t records,
+                                                        reef_generation *generation,
+                                                        reef_error *err);
 
 // checkpoint_experts.c
 

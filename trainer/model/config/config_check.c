@@ -3,6 +3,7 @@
 #include "config_internal.h"
 
 #include "architecture.h"
+#include "reef_context.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -227,6 +228,27 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
+// A context memory predicts bytes.
+static reef_status memory_check(const reef_config *c, reef_error *err) {
+    if (c->context_memory == 0 && c->net_share < 1.0f)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "net_share %g leaves bytes to a context memory, and there is none; set "
+                         "context_memory, or net_share 1",
+                         (double)c->net_share);
+    if (c->context_memory == 0) return REEF_OK;
+    if (c->context_memory < REEF_MEMORY_BYTES_MIN)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "context_memory %" PRIu64 " is less than the %llu bytes that a context "
+                         "memory takes at least; raise it, or set 0 for none",
+                         c->context_memory, REEF_MEMORY_BYTES_MIN);
+    if (c->model == REEF_MODEL_LM && reef_token_bytes(c) == 1) return REEF_OK;
+    return reef_fail(
+        err, REEF_ERR_INVALID,
+        "context_memory is for language models over bytes, and this pool has %s; leave "
+        "it at 0",
+        c->model == REEF_MODEL_LM ? "token ids" : "no text");
+}
+
 // ---- new pools ----------------------------------------------------------------------------------
 
 // Has a later generation a gate that is fitted on the reservoir?
@@ -296,6 +318,7 @@ void reef_config_reduce(reef_config *config) {
 reef_status reef_config_check(const reef_config *config, reef_error *err) {
     // Ranges of single fields first: the checks below multiply them and must not overflow.
     reef_status status = bounds_check(config, err);
+    if (status == REEF_OK) status = memory_check(config, err);
     // The fields of the other kind of model are not looked at: their bounds are all that they have
     // to meet.
     if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);

@@ -85,6 +85,92 @@ static void count_fired(const reef_model *model, size_t count, uint64_t *fired) 
         for (size_t t = 0; t < count; t++) fired[g] += model->fire[g * model->stride + t];
 }
 
+// One text through the net and the memories. Tokens before `from` are the net's context alone.
+typedef struct text {
+    const uint8_t *bytes;
+    size_t all, from; // in tokens
+} text;
+
+// The net's part of a piece, or without a net the gates', and losses of those that know nothing.
+static reef_status run_piece(reef_model *model,
+                             reef_gating *gating,
+                             const text *of,
+                             size_t at,
+                             size_t tokens,
+                             reef_error *err) {
+    const reef_network *network = &model->network;
+    size_t each = reef_token_bytes(&network->config);
+    const uint8_t *bytes = of->bytes + at * each, *next = of->bytes + (at + tokens) * each;
+    if (network->config.net_share > 0.0f)
+        return reef_model_run(model, gating, bytes, tokens, next, err);
+    reef_batch batch;
+    bool answered;
+    for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(network->config.vocab);
+    return reef_model_decide(model, network, gating, bytes, tokens, next, &batch, &answered, err);
+}
+
+// The memories' part of a piece whose losses by the net are in the pass. Row t is about the token
+// after it.
+static reef_status recall_piece(
+    reef_model *model, const text *of, size_t at, size_t tokens, reef_error *err) {
+    if (!reef_recall_answers(&model->network)) return REEF_OK;
+    bool has_net = model->network.config.net_share > 0.0f;
+    size_t skipped = at + 1 < of->from ? of->from - at - 1 : 0;
+    if (skipped >= tokens) return REEF_OK;
+    return reef_recall_read(&model->recall, &model->network, of->bytes + at + 1 + skipped,
+                            tokens - skipped, model->fire + skipped, model->stride,
+                            has_net ? model->acts.predictions + skipped : NULL,
+                            model->acts.loss + skipped, err);
+}
+
+// Losses of the tokens from `of->from` on, or from the second.
+static reef_status read_text(reef_model *model,
+                             const text *of,
+                             float *bits,
+                             double *nats,
+                             uint64_t *fired,
+                             void (*progress)(void *context, size_t done),
+                             void *context,
+                             reef_error *err) {
+    size_t each = reef_token_bytes(&model->network.config);
+    reef_gating gating = {0};
+    reef_status status = reef_gating_init(&gating, &model->network, err);
+    // As many windows at a time as the pass has room for. Gates keep their state, so the cut
+    // changes no bit.
+    for (size_t at = 0; status == REEF_OK && at + 1 < of->all; at += model->stride) {
+        size_t left = of->all - 1 - at, tokens = left < model->stride ? left : model->stride;
+        status = run_piece(model, &gating, of, at, tokens, err);
+        if (status == REEF_OK) status = recall_piece(model, of, at, tokens, err);
+        if (status != REEF_OK) break;
+        for (size_t t = 0; t < tokens; t++) {
+            if (at + 1 + t < of->from) continue;
+            *nats += model->acts.loss[t];
+            if (bits != NULL) bits[at + 1 + t - of->from] = (float)(model->acts.loss[t] / REEF_LN2);
+        }
+        count_fired(model, tokens, fired);
+        if (progress != NULL) progress(context, (at + tokens) * each);
+    }
+    reef_gating_release(&gating);
+    return status;
+}
+
+// The first token is not scored, but the memories read it: it is the context of the second.
+static reef_status begin_text(reef_model *model, const uint8_t *first, reef_error *err) {
+    double ignored;
+    if (!reef_recall_answers(&model->network)) return REEF_OK;
+    reef_status status = reef_recall_begin(&model->recall, &model->network, err);
+    return status == REEF_OK ? reef_recall_read(&model->recall, &model->network, first, 1, NULL, 0,
+                                                NULL, &ignored, err)
+                             : status;
+}
+
+static reef_status check_length(const reef_model *model, size_t all, reef_error *err) {
+    if (all >= 2) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "a text of %zu %s has nothing to predict; give 2 or more", all,
+                     reef_token_bytes(&model->network.config) == 1 ? "bytes" : "token ids");
+}
+
 reef_status reef_model_score(reef_model *model,
                              const uint8_t *bytes,
                              size_t count,
@@ -93,43 +179,51 @@ reef_status reef_model_score(reef_model *model,
                              void (*progress)(void *context, size_t done),
                              void *context,
                              reef_error *err) {
-    size_t each = reef_token_bytes(&model->network.config), all = count / each;
+    const reef_network *network = &model->network;
+    size_t all = count / reef_token_bytes(&network->config);
     reef_status status = reef_model_check_text(model, bytes, count, err);
+    if (status == REEF_OK) status = check_length(model, all, err);
     if (status != REEF_OK) return status;
-    // The first token has no context in a stream and is charged log2(vocab) below.
-    if (all < 2)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a text of %zu %s has nothing to predict; give 2 or more", all,
-                         each == 1 ? "bytes" : "token ids");
-    reef_gating gating = {0};
     double nats = 0.0;
-    uint64_t *fired = calloc(model->network.generation_count, sizeof(*fired));
-    status = reef_gating_init(&gating, &model->network, err);
-    if (status == REEF_OK && fired == NULL)
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
-    if (bits != NULL) bits[0] = (float)log2(model->network.config.vocab);
-    // As many windows at a time as the pass has room for. Gates keep their state, so the cut
-    // changes no bit.
-    for (size_t at = 0; status == REEF_OK && at + 1 < all; at += model->stride) {
-        size_t tokens = all - 1 - at < model->stride ? all - 1 - at : model->stride;
-        status = reef_model_run(model, &gating, bytes + at * each, tokens,
-                                bytes + (at + tokens) * each, err);
-        if (status != REEF_OK) break;
-        for (size_t t = 0; t < tokens; t++) nats += model->acts.loss[t];
-        for (size_t t = 0; bits != NULL && t < tokens; t++)
-            bits[at + 1 + t] = (float)(model->acts.loss[t] / REEF_LN2);
-        count_fired(model, tokens, fired);
-        if (progress != NULL) progress(context, (at + tokens) * each);
-    }
+    uint64_t *fired = calloc(network->generation_count, sizeof(*fired));
+    if (fired == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
+    // The first token has no context in a stream and is charged log2(vocab).
+    if (bits != NULL) bits[0] = (float)log2(network->config.vocab);
+    status = begin_text(model, bytes, err);
+    const text of = {bytes, all, 0};
+    if (status == REEF_OK)
+        status = read_text(model, &of, bits, &nats, fired, progress, context, err);
     if (status == REEF_OK) {
         score->bytes = all - 1;
         score->bits = nats / REEF_LN2;
         score->bits_per_byte = score->bits / (double)(all - 1);
         // Generation 0 takes part in every token.
-        for (size_t g = 0; score->fire_share != NULL && g < model->network.generation_count; g++)
+        for (size_t g = 0; score->fire_share != NULL && g < network->generation_count; g++)
             score->fire_share[g] = g == 0 ? 1.0 : (double)fired[g] / (double)(all - 1);
     }
-    reef_gating_release(&gating);
+    free(fired);
+    return status;
+}
+
+reef_status reef_model_score_next(reef_model *model,
+                                  const uint8_t *bytes,
+                                  size_t before,
+                                  size_t count,
+                                  float *bits,
+                                  reef_error *err) {
+    double nats = 0.0;
+    reef_status status = reef_model_check_text(model, bytes, before + count, err);
+    if (status == REEF_OK && before == 0 && count > 0) {
+        status = begin_text(model, bytes, err);
+        *bits++ = (float)log2(model->network.config.vocab);
+        before++;
+        count--;
+    }
+    const text of = {bytes, before + count, before};
+    uint64_t *fired = calloc(model->network.generation_count, sizeof(*fired));
+    if (status == REEF_OK && fired == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
+    if (status == REEF_OK) status = read_text(model, &of, bits, &nats, fired, NULL, NULL, err);
     free(fired);
     return status;
 }

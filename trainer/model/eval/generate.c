@@ -54,6 +54,7 @@ typedef struct growing {
     reef_gating moving; // scratch
     uint8_t *bytes;     // (T)
     size_t length;
+    float net[REEF_VOCAB]; // what the net says of the next byte
 } growing;
 
 // A full window keeps its later half.
@@ -80,10 +81,63 @@ static reef_status next_logits(reef_model *model,
                                const float **out,
                                reef_error *err) {
     *out = model->acts.logits + (text->length - 1) * REEF_VOCAB;
+    reef_batch batch;
+    bool answered;
     reef_status status = reef_gating_copy(&text->moving, &text->gating, err);
-    return status == REEF_OK
-               ? reef_model_run(model, &text->moving, text->bytes, text->length, NULL, err)
-               : status;
+    if (status != REEF_OK) return status;
+    if (model->network.config.net_share > 0.0f)
+        return reef_model_run(model, &text->moving, text->bytes, text->length, NULL, err);
+    // Without a net all bytes are alike, until a memory says more.
+    memset(model->acts.logits + (text->length - 1) * REEF_VOCAB, 0, REEF_VOCAB * sizeof(float));
+    return reef_model_decide(model, &model->network, &text->moving, text->bytes, text->length, NULL,
+                             &batch, &answered, err);
+}
+
+// The memories read what is continued, as they read any text.
+static reef_status recall_prompt(reef_model *model,
+                                 const uint8_t *prompt,
+                                 size_t prompt_bytes,
+                                 reef_error *err) {
+    reef_score score = {0};
+    double ignored;
+    if (prompt_bytes >= 2)
+        return reef_model_score(model, prompt, prompt_bytes, NULL, &score, NULL, NULL, err);
+    reef_status status = reef_recall_begin(&model->recall, &model->network, err);
+    if (status != REEF_OK) return status;
+    const uint8_t *first = prompt_bytes == 1 ? prompt : (const uint8_t *)"\n";
+    return reef_recall_read(&model->recall, &model->network, first, 1, NULL, 0, NULL, &ignored,
+                            err);
+}
+
+// That it has seen in its window; 0: it says nothing.
+static uint16_t tokens_of_net(const reef_model *model, const growing *text) {
+    return model->network.config.net_share > 0.0f ? (uint16_t)text->length : 0;
+}
+
+// Logits of the next byte with a memory's help, from the net's, which are in the pass.
+static reef_status recall_logits(
+    reef_model *model, growing *text, const float *logits, float *p, reef_error *err) {
+    size_t generation =
+        reef_recall_generation(&model->network, model->fire, model->stride, text->length - 1);
+    memcpy(p, logits, REEF_VOCAB * sizeof(*p));
+    reef_softmax(REEF_VOCAB, p);
+    memcpy(text->net, p, sizeof(text->net));
+    reef_status status = reef_recall_distribution(&model->recall, &model->network, generation,
+                                                  tokens_of_net(model, text), p, err);
+    for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = logf(p[v]);
+    return status;
+}
+
+// The byte that was drawn is read like any other.
+static reef_status recall_byte(reef_model *model,
+                               const growing *text,
+                               uint8_t byte,
+                               reef_error *err) {
+    reef_net_prediction prediction;
+    double loss = 0.0;
+    reef_net_predict_byte(text->net, byte, tokens_of_net(model, text), &prediction);
+    return reef_recall_read(&model->recall, &model->network, &byte, 1,
+                            model->fire + text->length - 1, model->stride, &prediction, &loss, err);
 }
 
 reef_status reef_model_generate(reef_model *model,
@@ -112,11 +166,21 @@ reef_status reef_model_generate(reef_model *model,
     for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
         status = append_byte(model, &text, prompt[i], err);
     if (status != REEF_OK) goto cleanup;
+    bool recalls = reef_recall_answers(&model->network);
+    if (recalls) status = recall_prompt(model, prompt, prompt_bytes, err);
+    if (status != REEF_OK) goto cleanup;
     for (size_t i = 0; i < count; i++) {
         const float *logits;
+        float p[REEF_VOCAB];
         status = next_logits(model, &text, &logits, err);
+        if (status == REEF_OK && recalls) {
+            status = recall_logits(model, &text, logits, p, err);
+            logits = p;
+        }
         if (status != REEF_OK) goto cleanup;
         out[i] = draw_byte(logits, sampling, i);
+        if (recalls) status = recall_byte(model, &text, out[i], err);
+        if (status != REEF_OK) goto cleanup;
         // A client that is gone ends the generation without an error.
         if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
         status = append_byte(model, &text, out[i], err);

@@ -174,6 +174,11 @@ static reef_status prepare_language(reef_model *model, reef_error *err) {
     size_t windows = pass_windows(config), G = model->network.generation_count;
     reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
     if (status != REEF_OK) return status;
+    // Not in the transaction that read it: it may take a second.
+    for (size_t g = 0; status == REEF_OK && g < G; g++)
+        status = reef_generation_memory_catch_up(&model->network.generations[g]->memory,
+                                                 config->context_memory, err);
+    if (status != REEF_OK) return status;
     model->acts.prefetch = model->residency.prefetch;
     model->stride = windows * config->context;
     model->tokens = calloc(model->stride, reef_token_bytes(config));

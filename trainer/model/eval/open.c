@@ -61,6 +61,7 @@ static reef_status open_model(reef_model **out,
     if (options == NULL) options = &defaults;
     // A reader that asked for no limit gets that of the machine.
     reef_residency_init(&model->residency, store, options->memory_bytes);
+    model->recall.frozen = options->frozen;
     // Borrowed while loading; what is taken from it is moved, not copied.
     model->known = known;
     reef_status status = load_network(model, as_of, err);
@@ -112,6 +113,7 @@ void reef_model_close(reef_model *model) {
     reef_vector_network_free(model->vector);
     free(model->infos);
     reef_layer_free(model->layer);
+    reef_recall_release(&model->recall);
     reef_activations_release(&model->acts);
     reef_residency_release(&model->residency);
     reef_network_release(&model->network);
@@ -145,4 +147,20 @@ uint64_t reef_model_parameter_count(const reef_model *model) {
 
 const reef_generation_record *reef_model_generation(const reef_model *model, size_t g) {
     return g < model->kind->generation_count(model) ? model->kind->generation(model, g) : NULL;
+}
+
+reef_status reef_model_session_open(reef_memory_session **out,
+                                    const reef_model *model,
+                                    uint32_t generation,
+                                    bool frozen,
+                                    reef_error *err) {
+    *out = NULL;
+    const reef_network *network = &model->network;
+    if (model->kind->no_text != NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
+    if (generation >= network->generation_count ||
+        network->generations[generation]->memory.memory == NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "generation %u has no context memory", generation);
+    return reef_memory_session_open(out, network->generations[generation]->memory.memory, frozen,
+                                    err);
 }

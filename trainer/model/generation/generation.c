@@ -187,6 +187,7 @@ void reef_generation_free(reef_generation *generation) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         release_tables(&generation->expert_tables[l]);
     reef_gate_release(&generation->gate);
+    reef_generation_memory_release(&generation->memory);
     reef_merged_release(&generation->merged);
     free(generation->folded_values);
     free(generation->training);

@@ -9,6 +9,7 @@
 
 #include "adapter_merge.h"
 #include "architecture.h"
+#include "generation_memory.h"
 #include "reef_clock.h"
 #include "reef_model.h"
 
@@ -90,6 +91,7 @@ typedef struct reef_generation {
     reef_merged merged; // generations >= 1, once evaluated; stale after training until folded again
     reef_expert_table expert_tables[REEF_LAYER_COUNT_MAX];
     reef_gate gate;          // generations >= 1
+    reef_generation_memory memory;
     double reference_median; // prequential bits per byte when it was sealed: what "in range" means
     double reference_spread; // 1.4826 * median absolute deviation of the same
     float gate_leak, gate_detect; // measured by the gate's last fit

@@ -72,6 +72,7 @@ reef_status reef_generation_make_sealed(reef_generation **out,
         move_experts(&sealed->expert_tables[l], &open->expert_tables[l]);
     }
     move_gate(sealed, open);
+    reef_generation_memory_move(&sealed->memory, &open->memory);
     *out = sealed;
     return REEF_OK;
 }

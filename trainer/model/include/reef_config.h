@@ -186,6 +186,8 @@ typedef struct reef_config {
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
+    uint64_t context_memory;    // bytes of a generation's context memory; 0: it has none
+    float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "bf16"
     // baselines, behind the same trainer
     reef_strategy_kind strategy; // what a boundary does: "generations", or the name of a baseline

@@ -4,6 +4,7 @@
 #define REEF_MODEL_H
 
 #include "reef_config.h"
+#include "reef_context.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@ typedef struct reef_model_options {
      * and released when the process grows beyond it.
      */
     uint64_t memory_bytes;
+    bool frozen; // context memories do not adapt to the texts that they read
 } reef_model_options;
 
 /**
@@ -76,7 +78,7 @@ typedef struct reef_score {
 
 /**
  * Loss of a text, read as one stream in windows of the model's context, with gates updated along
- * it.
+ * it. Context memories adapt to it as they read, and forget it afterwards, unless they are frozen.
  * bytes  (count) whole tokens: here as in all questions to a model
  * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window;
  *        bits[0] is that of one among `vocab` (8 of a byte: nothing came before).
@@ -94,6 +96,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_error *err);
 
 /**
+ * Score a text piece by piece: `count` tokens that follow those of the last call, which context
+ * memories go on from. The net reads them behind the `before` tokens that precede them in `bytes`;
+ * with none a text begins, and its first token has log2(vocab) bits.
+ *
+ * bytes  (before + count)
+ * bits   (count) written
+ *
+ * Errors: those of reef_model_score.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_score_next(reef_model *model,
+                                                           const uint8_t *bytes,
+                                                           size_t before,
+                                                           size_t count,
+                                                           float *bits,
+                                                           reef_error *err);
+
+/**
  * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, with
  * gates updated along it. For the paper's models, in which one block retrieves its experts.
  *
@@ -108,6 +127,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_usage(reef_model *model,
                                                       size_t expert_count,
                                                       reef_usage *usage,
                                                       reef_error *err);
+
+/**
+ * A session of one generation's context memory, for programs that predict bit by bit. The model
+ * must outlive it. Threads: any number of sessions of one model at once, each used by one.
+ *
+ * Errors: INVALID no such generation in this state, or it has no context memory; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_session_open(reef_memory_session **out,
+                                                             const reef_model *model,
+                                                             uint32_t generation,
+                                                             bool frozen,
+                                                             reef_error *err);
 
 /** What is known of the gate of one generation. */
 typedef struct reef_gate_stats {

@@ -92,6 +92,8 @@ reef_status reef_activations_init(reef_activations *acts,
          floats(&acts->logits, n * config->vocab) &&
          floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
+         (config->context_memory == 0 ||
+          (acts->predictions = calloc(n, sizeof(*acts->predictions))) != NULL) &&
          (acts->sole_generation = calloc(n, sizeof(*acts->sole_generation))) != NULL &&
          // Mixed tokens of one generation at a time, and the windows in which it fires.
          (acts->mixed_mask = calloc(n, 1)) != NULL &&
@@ -140,6 +142,7 @@ void reef_activations_release(reef_activations *acts) {
     free(acts->plans);
     free(acts->expert_tables);
     free(acts->loss);
+    free(acts->predictions);
     free(acts->window_active);
     free(acts->sole_generation);
     free(acts->mixed_mask);

@@ -55,9 +55,10 @@ typedef struct reef_activations {
         *expert_tables; // (generation_capacity) -> (layer_sets), made when a generation first fires
     float *x;           // (rows, D) residual stream
     float *norm, *norm_mean, *norm_rstd; // after the last block
-    float *logits;         // (rows, V); their gradient after reef_network_forward with weights
-    double *loss;          // (rows) nats
-    float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
+    float *logits; // (rows, V); their gradient after reef_network_forward with weights
+    double *loss;  // (rows) nats
+    reef_net_prediction *predictions; // (rows) of the target, for a memory; NULL: pools without
+    float *window_scratch;            // (windows, T, max(V, 3*D, F)) per window
     // (rows) the one later generation that fires; 0: none does; or REEF_SOLE_MIXED
     uint32_t *sole_generation;
     uint8_t *mixed_mask; // (rows) scratch: the mixed tokens for which a generation fires

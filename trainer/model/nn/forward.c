@@ -388,6 +388,18 @@ static reef_status ffw_forward(reef_forward *f,
 
 // ---- head and loss ------------------------------------------------------------------------------
 
+// What the net says of each target of a window, for the mixer of a context memory. `logits` are
+// theirs: the loss below may replace them by its gradient.
+static void predict_targets(const reef_forward *f, size_t row, const float *logits) {
+    float p[REEF_VOCAB];
+    for (size_t t = 0; t < f->acts->config->context; t++) {
+        memcpy(p, logits + t * REEF_VOCAB, sizeof(p));
+        reef_softmax(REEF_VOCAB, p);
+        reef_net_predict_byte(p, f->batch->targets[row + t], (uint16_t)(t + 1),
+                              &f->acts->predictions[row + t]);
+    }
+}
+
 // Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
 static void head_window(void *context, size_t w) {
     const reef_forward *f = context;
@@ -416,6 +428,7 @@ static void head_window(void *context, size_t w) {
     }
     // Text generation passes no targets: it needs the logits alone.
     if (f->batch->targets == NULL) return;
+    if (acts->predictions != NULL) predict_targets(f, row, logits);
     const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
     size_t token_bytes = reef_token_bytes(config);
     reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * token_bytes,

@@ -1,0 +1,328 @@
+// The context memory of a generation: learned with the stream, kept by commits, asked by every
+// reader.
+#include "generation_memory.h"
+#include "lifelong.h"
+#include "trainer_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM = 40 * 1024, TURN = 200 * LIFELONG_BATCH };
+
+static void remember(lifelong *f) {
+    choose(&f->config, "context_memory", "4194304");
+    choose(&f->config, "rehearse", "0");
+}
+
+static double bits_as_of(const lifelong *f, const char *as_of, int kind, bool frozen) {
+    reef_error err;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof(probe), kind, 99);
+    const reef_model_options options = {.threads = 1, .frozen = frozen};
+    ok(reef_model_open(&model, f->store, as_of, &options, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    reef_model_close(model);
+    return score.bits;
+}
+
+static const reef_generation_memory *memory_of(const lifelong *f) {
+    return &reef_open_generation(f->trainer)->memory;
+}
+
+static void a_pool_with_a_memory_knows_more_than_one_without(void **state) {
+    lifelong *f = *state;
+    double bits[2];
+    choose(&f->config, "rehearse", "0");
+    for (int with = 0; with < 2; with++) {
+        snprintf(f->pool, sizeof(f->pool), "%.200s/pool%d", f->dir, with);
+        choose(&f->config, "context_memory", with ? "4194304" : "0");
+        make_pool(f, 1);
+        feed_kind(f, 0, TURN, 1);
+        commit(f);
+        bits[with] = bits_as_of(f, NULL, 0, false);
+        assert_true((memory_of(f)->memory != NULL) == (with == 1));
+        assert_sound(f);
+        close_pool(f);
+    }
+    print_message("%.3f bits without, %.3f with\n", bits[0], bits[1]);
+    assert_true(bits[1] < bits[0]);
+}
+
+// Trains on one stream, in the given way, and returns the root.
+static reef_commit train(lifelong *f, const char *name, size_t threads, size_t piece, bool reopen) {
+    uint8_t *bytes = malloc(STREAM);
+    assert_non_null(bytes);
+    for (int turn = 0; turn < 4; turn++)
+        lifelong_text(bytes + turn * (STREAM / 4), STREAM / 4, turn / 2, (uint32_t)turn);
+    temp_dir_join(f->pool, f->dir, name);
+    make_pool(f, threads);
+    for (size_t at = 0; at < STREAM; at += piece) {
+        feed(f, bytes + at, STREAM - at < piece ? STREAM - at : piece);
+        if (!reopen) continue;
+        commit(f);
+        close_pool(f);
+        open_pool(f, threads);
+    }
+    reef_commit out = commit(f);
+    free(bytes);
+    return out;
+}
+
+static void leave_no_trace(lifelong *f, const char *share) {
+    static const struct {
+        size_t threads, piece;
+        bool reopen;
+    } WAYS[] = {{1, STREAM, false}, {2, STREAM, false}, {3, 1000, false}, {1, 6000, true}};
+    reef_commit first = {0};
+    double bits = 0.0;
+    choose(&f->config, "net_share", share);
+    for (size_t i = 0; i < sizeof(WAYS) / sizeof(WAYS[0]); i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "share-%s-%zu", share, i);
+        reef_commit end = train(f, name, WAYS[i].threads, WAYS[i].piece, WAYS[i].reopen);
+        double now = bits_as_of(f, NULL, 0, false);
+        if (i == 0) {
+            first = end;
+            bits = now;
+            // The second kind of text is another generation's.
+            assert_int_equal(f->trainer->network.generation_count, 2);
+        }
+        assert_memory_equal(end.root, first.root, sizeof(first.root));
+        assert_true(now == bits);
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static void threads_commits_and_restarts_leave_no_trace(void **state) {
+    lifelong *f = *state;
+    remember(f);
+    leave_no_trace(f, "1");
+}
+
+static void nor_where_the_net_learns_a_share_of_the_batches(void **state) {
+    lifelong *f = *state;
+    remember(f);
+    leave_no_trace(f, "0.3");
+}
+
+static void nor_where_there_is_no_net(void **state) {
+    lifelong *f = *state;
+    remember(f);
+    leave_no_trace(f, "0");
+}
+
+static void the_net_learns_its_share_and_the_memory_all(void **state) {
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "net_share", "0.25");
+    make_pool(f, 1);
+    feed_kind(f, 0, 4 * TURN, 1);
+    uint64_t batches = f->trainer->step, first = f->config.drift_warmup;
+    assert_in_range(f->trainer->generation_step, first + (batches - first) / 4 - 1,
+                    first + (batches - first) / 4 + 1);
+    assert_int_equal(reef_memory_learned_bytes(memory_of(f)->memory), batches * LIFELONG_BATCH + 1);
+}
+
+static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state) {
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    size_t checkpoints = 0;
+    uint64_t last = 0;
+    for (int i = 0; i < 40; i++) {
+        feed_kind(f, 0, 32 * LIFELONG_BATCH, (uint32_t)i);
+        commit(f);
+        checkpoints += memory_of(f)->checkpoint_bytes != last;
+        last = memory_of(f)->checkpoint_bytes;
+    }
+    assert_in_range(checkpoints, 1, 4);
+    assert_true(memory_of(f)->tail_bytes > 0);
+    uint8_t chain[REEF_HASH_BYTES];
+    uint64_t learned = reef_memory_learned_bytes(memory_of(f)->memory);
+    memcpy(chain, memory_of(f)->chain, sizeof(chain));
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(reef_memory_learned_bytes(memory_of(f)->memory), learned);
+    assert_memory_equal(memory_of(f)->chain, chain, sizeof(chain));
+}
+
+static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    remember(f);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, TURN, 1);
+    ok(reef_trainer_snapshot(f->trainer, "early", &snapshot, &err), &err);
+    double early = bits_as_of(f, "early", 0, false);
+    feed_kind(f, 0, TURN, 2);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    double sealed = bits_as_of(f, "0", 0, false), frozen = bits_as_of(f, "0", 0, true);
+    assert_true(sealed < frozen); // it learns from what it reads
+    for (int turn = 3; turn < 6; turn++) {
+        feed_kind(f, turn % 3, TURN, (uint32_t)turn);
+        commit(f);
+        assert_true(bits_as_of(f, "0", 0, false) == sealed);
+        assert_true(bits_as_of(f, "0", 0, true) == frozen);
+        assert_true(bits_as_of(f, "early", 0, false) == early);
+    }
+    close_pool(f);
+    open_pool(f, 1);
+    assert_true(bits_as_of(f, "0", 0, false) == sealed);
+    assert_true(bits_as_of(f, "early", 0, false) == early);
+    assert_sound(f);
+}
+
+static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    remember(f);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, 3 * TURN, 1);
+    ok(reef_trainer_snapshot(f->trainer, "here", &snapshot, &err), &err);
+    feed_kind(f, 1, 2 * TURN, 2);
+    reef_commit first = commit(f);
+    double bits = bits_as_of(f, NULL, 1, false);
+    close_pool(f);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    reef_restoration done;
+    ok(reef_pool_restore_in_place(f->store, "here", false, &done, &err), &err);
+    reef_store_close(f->store);
+    f->store = NULL;
+    open_pool(f, 1);
+    feed_kind(f, 1, 2 * TURN, 2);
+    reef_commit again = commit(f);
+    assert_memory_equal(again.root, first.root, sizeof(first.root));
+    assert_true(bits_as_of(f, NULL, 1, false) == bits);
+}
+
+static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    uint8_t text[LIFELONG_PROBE_BYTES];
+    float whole[LIFELONG_PROBE_BYTES], pieces[LIFELONG_PROBE_BYTES];
+    lifelong_text(text, sizeof(text), 0, 77);
+    remember(f);
+    make_pool(f, 1);
+    feed_kind(f, 0, TURN, 1);
+    commit(f);
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_score(model, text, sizeof(text), whole, &score, NULL, NULL, &err), &err);
+    for (size_t at = 0, count; at < sizeof(text); at += count) {
+        // From the beginning of a window, so that the net has what it has in the whole.
+        size_t window = at / f->config.context * f->config.context;
+        count = sizeof(text) - at < 7 ? sizeof(text) - at : 7;
+        if (window == at && at > 0) window -= f->config.context;
+        ok(reef_model_score_next(model, text + window, at - window, count, pieces + at, &err),
+           &err);
+    }
+    for (size_t i = 0; i < sizeof(text); i++) assert_true(whole[i] == pieces[i]);
+    // And a second reading begins anew.
+    float again[LIFELONG_PROBE_BYTES];
+    ok(reef_model_score(model, text, sizeof(text), again, &score, NULL, NULL, &err), &err);
+    assert_memory_equal(again, whole, sizeof(whole));
+    reef_model_close(model);
+}
+
+static void what_is_generated_is_what_the_memory_foresees(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t learned[TURN], out[2][60];
+    lifelong_text(learned, sizeof(learned), 0, 1);
+    remember(f);
+    make_pool(f, 1);
+    feed(f, learned, sizeof(learned));
+    commit(f);
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    const reef_sampling sampling = {.seed = 1, .temperature = 0.0f};
+    for (int i = 0; i < 2; i++)
+        ok(reef_model_generate(model, learned, 4000, sizeof(out[i]), &sampling, out[i], &err),
+           &err);
+    assert_memory_equal(out[0], out[1], sizeof(out[0]));
+    // A match of 4,000 bytes with what was learned goes on as that did.
+    assert_memory_equal(out[0], learned + 4000, sizeof(out[0]));
+    reef_model_close(model);
+}
+
+static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    static const struct {
+        const char *name, *value, *memory, *words;
+    } CASES[] = {
+        {"vocab", "300", "4194304", "token ids"},
+        {"model", "layer", "4194304", "no text"},
+        {"seed", "1", "1000", "less than the 4194304 bytes"},
+        {"net_share", "0.5", "0", "there is none"},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        f->config = lifelong_config();
+        choose(&f->config, CASES[i].name, CASES[i].value);
+        choose(&f->config, "context_memory", CASES[i].memory);
+        assert_int_equal(reef_pool_init(f->pool, &f->config, &err), REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, CASES[i].words));
+    }
+}
+
+static void a_tail_that_is_cut_is_damage(void **state) {
+    (void)state;
+    reef_error err;
+    reef_generation_memory whole = {0}, m = {0};
+    uint8_t text[300];
+    reef_net_prediction net[300] = {{.tokens = 3}};
+    lifelong_text(text, sizeof(text), 0, 1);
+    ok(reef_generation_memory_learn(&whole, 0, 0, text, 1, NULL, NULL, &err), &err);
+    ok(reef_generation_memory_learn(&whole, 0, 1, text + 1, 299, net, NULL, &err), &err);
+    for (size_t cut = 0; cut <= whole.tail_bytes; cut++) {
+        m.unlearned = malloc(cut + 1);
+        assert_non_null(m.unlearned);
+        memcpy(m.unlearned, whole.tail, cut);
+        m.unlearned_bytes = cut;
+        reef_status status = reef_generation_memory_catch_up(&m, 0, &err);
+        // Between two segments it is a shorter tail, which the chain of the commit would notice.
+        if (cut == 0 || cut == 13 || cut == whole.tail_bytes)
+            ok(status, &err);
+        else
+            assert_int_equal(status, REEF_ERR_CORRUPT);
+        if (cut == whole.tail_bytes) assert_memory_equal(m.chain, whole.chain, sizeof(m.chain));
+        reef_generation_memory_release(&m);
+    }
+    reef_generation_memory_release(&whole);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_pool_with_a_memory_knows_more_than_one_without),
+        TEST(threads_commits_and_restarts_leave_no_trace),
+        TEST(nor_where_the_net_learns_a_share_of_the_batches),
+        TEST(nor_where_there_is_no_net),
+        TEST(the_net_learns_its_share_and_the_memory_all),
+        TEST(tables_are_written_rarely_and_the_tail_is_learned_again),
+        TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever),
+        TEST(a_restored_snapshot_learns_on_to_the_same_root),
+        TEST(a_text_in_pieces_has_the_bits_of_the_whole),
+        TEST(what_is_generated_is_what_the_memory_foresees),
+        TEST(a_memory_is_refused_where_there_are_no_bytes),
+        cmocka_unit_test(a_tail_that_is_cut_is_damage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+// See generation_memory.h.
+//
+//   segment   u32  count of bytes; its highest bit: predictions follow
+//             u64  position in the stream of the first byte
+//             (count) bytes
+//             (count) reef_net_prediction, 18 bytes each
+#define XXH_STATIC_LINKING_ONLY // for hash states on the stack
+#include "generation_memory.h"
+
+#include <xxhash.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENT_HEADER_BYTES 12
+#define SEGMENT_HAS_NET (UINT32_C(1) << 31)
+_Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
+
+// A restart learns the tail again, in at most about a second. While the memory is small its tables
+// are cheap to write, so that the tail stays a share of it.
+#define TAIL_LEARNED_MIN (UINT64_C(32) << 10)
+#define TAIL_LEARNED_MAX (UINT64_C(512) << 10)
+#define TAIL_SHARE 2
+#define TAIL_BYTES_MAX (UINT64_C(4) << 20)
+
+void reef_generation_memory_release(reef_generation_memory *m) {
+    reef_memory_free(m->memory);
+    free(m->tail);
+    free(m->unlearned);
+    *m = (reef_generation_memory){0};
+}
+
+void reef_generation_memory_move(reef_generation_memory *to, reef_generation_memory *from) {
+    *to = *from;
+    *from = (reef_generation_memory){0};
+}
+
+static reef_status reserve_tail(reef_generation_memory *m, size_t more, reef_error *err) {
+    size_t needed = m->tail_bytes + more, capacity = m->tail_capacity;
+    if (needed <= capacity) return REEF_OK;
+    while (capacity < needed) capacity = capacity > 0 ? 2 * capacity : 65536;
+    uint8_t *tail = realloc(m->tail, capacity);
+    if (tail == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes that were learned",
+                         capacity);
+    m->tail = tail;
+    m->tail_capacity = capacity;
+    return REEF_OK;
+}
+
+static void extend_chain(reef_generation_memory *m, const uint8_t *segment, size_t bytes) {
+    XXH3_state_t state;
+    XXH128_canonical_t canonical;
+    XXH3_128bits_reset(&state);
+    XXH3_128bits_update(&state, m->chain, sizeof(m->chain));
+    XXH3_128bits_update(&state, segment, bytes);
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
+    memcpy(m->chain, canonical.digest, sizeof(m->chain));
+}
+
+reef_status reef_generation_memory_learn(reef_generation_memory *m,
+                                         uint64_t bytes_max,
+                                         uint64_t begin,
+                                         const uint8_t *bytes,
+                                         size_t count,
+                                         const reef_net_prediction *net,
+                                         float *bits,
+                                         reef_error *err) {
+    uint32_t header = (uint32_t)count | (net != NULL ? SEGMENT_HAS_NET : 0);
+    size_t net_bytes = net != NULL ? count * sizeof(*net) : 0,
+           size = SEGMENT_HEADER_BYTES + count + net_bytes;
+    // Room first, so that the tail never lacks what the tables have.
+    reef_status status = reserve_tail(m, size, err);
+    if (status == REEF_OK && m->memory == NULL)
+        status = reef_memory_new(&m->memory, &(reef_memory_options){.bytes_max = bytes_max}, err);
+    if (status == REEF_OK) status = reef_memory_learn(m->memory, bytes, count, net, bits, err);
+    if (status != REEF_OK) return status;
+    uint8_t *segment = m->tail + m->tail_bytes;
+    memcpy(segment, &header, sizeof(header));
+    memcpy(segment + sizeof(header), &begin, sizeof(begin));
+    memcpy(segment + SEGMENT_HEADER_BYTES, bytes, count);
+    if (net != NULL) memcpy(segment + SEGMENT_HEADER_BYTES + count, net, net_bytes);
+    extend_chain(m, segment, size);
+    m->tail_bytes += size;
+    m->next = begin + count;
+    return REEF_OK;
+}
+
+bool reef_generation_memory_is_due(const reef_generation_memory *m) {
+    if (m->memory == NULL) return false;
+    uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
+    uint64_t bound = m->checkpoint_bytes / TAIL_SHARE;
+    if (bound < TAIL_LEARNED_MIN) bound = TAIL_LEARNED_MIN;
+    if (bound > TAIL_LEARNED_MAX) bound = TAIL_LEARNED_MAX;
+    return learned >= bound || m->tail_bytes >= TAIL_BYTES_MAX;
+}
+
+static reef_status cut_short(reef_error *err) {
+    return reef_fail(err, REEF_ERR_CORRUPT, "the tail of a context memory ends within a segment");
+}
+
+static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_error *err) {
+    const uint8_t *tail = m->unlearned;
+    size_t left = m->unlearned_bytes;
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && left > 0) {
+        uint32_t header;
+        uint64_t begin;
+        if (left < SEGMENT_HEADER_BYTES) return cut_short(err);
+        memcpy(&header, tail, sizeof(header));
+        memcpy(&begin, tail + sizeof(header), sizeof(begin));
+        bool has_net = (header & SEGMENT_HAS_NET) != 0;
+        size_t count = header & ~SEGMENT_HAS_NET, each = 1;
+        if (has_net) each += sizeof(reef_net_prediction);
+        if ((left - SEGMENT_HEADER_BYTES) / each < count) return cut_short(err);
+        // Copied out: where predictions begin depends on the number of bytes before them.
+        reef_net_prediction *net = has_net ? malloc((count + 1) * sizeof(*net)) : NULL;
+        if (has_net && net == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a tail of %zu bytes", left);
+        if (has_net) memcpy(net, tail + SEGMENT_HEADER_BYTES + count, count * sizeof(*net));
+        status = reef_generation_memory_learn(m, bytes_max, begin, tail + SEGMENT_HEADER_BYTES,
+                                              count, net, NULL, err);
+        free(net);
+        tail += SEGMENT_HEADER_BYTES + count * each;
+        left -= SEGMENT_HEADER_BYTES + count * each;
+    }
+    return status;
+}
+
+reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
+                                            uint64_t bytes_max,
+                                            reef_error *err) {
+    reef_status status = replay(m, bytes_max, err);
+    free(m->unlearned);
+    m->unlearned = NULL;
+    m->unlearned_bytes = 0;
+    return status;
+}
+
+void reef_generation_memory_settle(reef_generation_memory *m) {
+    if (!m->checkpoint_put) return;
+    m->checkpoint_put = false;
+    m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
+    m->tail_bytes = 0;
+}

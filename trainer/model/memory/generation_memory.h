@@ -1,0 +1,71 @@
+// The context memory of a generation, and what of it no checkpoint has yet.
+//
+// The memory learns each trained batch of the stream once. Its tables change all over with every
+// byte, so a commit does not write them. It writes the *tail*: the bytes learned since the last
+// checkpoint of the tables, with what the net had said of them. To load an open generation is to
+// read its checkpoint and to learn the tail again, which gives the same tables: they are a function
+// of what was learned, in its order.
+#ifndef REEF_GENERATION_MEMORY_H
+#define REEF_GENERATION_MEMORY_H
+
+#include "reef_context.h"
+#include "reef_store.h"
+
+typedef struct reef_generation_memory {
+    reef_memory *memory; // owned; NULL: the generation has none, or has learned nothing yet
+    uint64_t next;       // position in the stream behind the last byte that it learned
+    // XXH3-128 of all that it learned, see reef_generation_memory_learn: what the root hash of an
+    // open generation covers in place of the tables
+    uint8_t chain[REEF_HASH_BYTES];
+    // what it learned since the last checkpoint, as a chain of segments
+    uint8_t *tail; // owned
+    size_t tail_bytes, tail_capacity;
+    uint64_t checkpoint_bytes; // learned when that checkpoint was made; 0: there is none
+    bool checkpoint_put;       // the transaction under way holds one of the present state
+    uint8_t *unlearned;        // owned: the tail as it was read, until it is learned
+    size_t unlearned_bytes;
+} reef_generation_memory;
+
+void reef_generation_memory_release(reef_generation_memory *m); // accepts zeros
+
+/** `to`, which has none, takes all of `from`. */
+void reef_generation_memory_move(reef_generation_memory *to, reef_generation_memory *from);
+
+/**
+ * Learn a segment of the stream, and keep it in the tail.
+ *
+ * bytes_max  bound of a memory that is made here, with the first segment
+ * begin      position of bytes[0] in the stream
+ * net        (count) or NULL: what the net said of each byte
+ * bits       (count) or NULL: written; the surprise of each byte
+ *
+ *   chain = XXH3-128(chain, header of the segment, bytes, predictions)
+ *
+ * Errors: NO_MEMORY; the memory is then only good for release.
+ */
+REEF_MUST_CHECK reef_status reef_generation_memory_learn(reef_generation_memory *m,
+                                                         uint64_t bytes_max,
+                                                         uint64_t begin,
+                                                         const uint8_t *bytes,
+                                                         size_t count,
+                                                         const reef_net_prediction *net,
+                                                         float *bits,
+                                                         reef_error *err);
+
+/** Is the tail so long that the tables should be written? A function of what was learned alone. */
+bool reef_generation_memory_is_due(const reef_generation_memory *m);
+
+/**
+ * Learn the tail that was read with a checkpoint and waits in `unlearned`, if one does. Up to a
+ * second, so not in a transaction that others wait for.
+ *
+ * Errors: CORRUPT it ends within a segment; NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
+                                                            uint64_t bytes_max,
+                                                            reef_error *err);
+
+/** The tables were written: the tail begins anew. */
+void reef_generation_memory_settle(reef_generation_memory *m);
+
+#endif
