@@ -182,7 +182,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_session_skip(reef_memory_sessio
 
 /**
  * Probabilities of the next byte, from the bit predictions that reading it would make. Changes
- * nothing. Takes as long as reading some twenty.
+ * nothing. Takes as long as reading some twenty bytes.
  *
  * net_probabilities  (256) what a net says, as for reef_net_predict_byte, or NULL
  * tokens             that it has seen; 0: it says nothing
