@@ -108,7 +108,7 @@ static void find_cells(reef_predictor *p) {
     p->orders_known = p->known_count = p->tree_count = 0;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         size_t at = line_of_cell(p, p->hashes[i]);
-        // A frozen session reads the lines of the memory itself, and writes to none; so does a trial.
+        // Frozen sessions and trials read the lines of the memory itself, and write to none.
         bool reads = p->frozen || p->trial != NULL;
         uint8_t *bytes = reads ? (uint8_t *)(uintptr_t)reef_lines_peek(&p->cells, at)
                                : reef_lines_at(&p->cells, at);

@@ -15,10 +15,10 @@
 // What the predictor was when a bit was predicted, and what learning that bit may change.
 typedef struct bit_before {
     reef_predictor predictor;
-    int16_t weights[REEF_SETS_MAX][REEF_INPUTS];
-    int32_t last_weights[REEF_SETS_MAX];
+    int16_t weights[REEF_SETS][REEF_INPUTS], net_weights[REEF_NET_SETS][REEF_INPUTS];
+    int32_t last_weights[REEF_SETS], net_last_weights[REEF_NET_SETS + 1];
     reef_chance chances[REEF_CONTEXTS + 1], matches[REEF_MATCHES], net;
-    uint16_t sse[2];
+    uint16_t sse[2], net_sse[2];
 } bit_before;
 
 typedef struct walk {
@@ -29,40 +29,52 @@ typedef struct walk {
     bit_before before[7];
 } walk;
 
-static size_t sets_of(const reef_predictor *p) {
-    return p->net_tokens > 0 ? REEF_SETS_MAX : REEF_SETS;
-}
-
 // Contexts that know nothing have no history here and learn nothing; copies of them do no harm.
 static reef_chance *chance_of(const reef_predictor *p, size_t i) {
     return &p->state->chance[i][p->histories[i]];
 }
 
+static void keep_net(bit_before *b, const reef_predictor *p) {
+    for (size_t k = 0; k < REEF_NET_SETS; k++)
+        memcpy(b->net_weights[k], p->net_weights[k], sizeof(b->net_weights[k]));
+    memcpy(b->net_last_weights, p->net->last_weights[p->bits], sizeof(b->net_last_weights));
+    b->net = *p->net_chance;
+    for (size_t t = 0; t < 2; t++) b->net_sse[t] = *p->net_sse[t];
+}
+
+static void take_net_back(const bit_before *b, const reef_predictor *p) {
+    for (size_t k = 0; k < REEF_NET_SETS; k++)
+        memcpy(p->net_weights[k], b->net_weights[k], sizeof(b->net_weights[k]));
+    memcpy(p->net->last_weights[p->bits], b->net_last_weights, sizeof(b->net_last_weights));
+    *p->net_chance = b->net;
+    for (size_t t = 0; t < 2; t++) *p->net_sse[t] = b->net_sse[t];
+}
+
 static void keep(bit_before *b, const reef_predictor *p) {
     memcpy(&b->predictor, p, sizeof(*p));
     if (p->frozen) return;
-    for (size_t k = 0; k < sets_of(p); k++)
+    for (size_t k = 0; k < REEF_SETS; k++)
         memcpy(b->weights[k], p->weights[k], sizeof(b->weights[k]));
-    memcpy(b->last_weights, p->last_weights, sets_of(p) * sizeof(*p->last_weights));
+    memcpy(b->last_weights, p->state->last_weights[p->bits], sizeof(b->last_weights));
     for (size_t i = 0; i <= REEF_CONTEXTS; i++) b->chances[i] = *chance_of(p, i);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         b->matches[k] = p->state->match[k][p->match_states[k]];
-    if (p->net_tokens > 0) b->net = *p->net_chance;
     for (size_t t = 0; t < 2; t++) b->sse[t] = *p->sse[t];
+    if (p->net_tokens > 0) keep_net(b, p);
 }
 
 static void take_back(const bit_before *b, reef_predictor *p) {
     memcpy(p, &b->predictor, sizeof(*p));
     if (p->frozen) return;
-    for (size_t k = 0; k < sets_of(p); k++)
+    for (size_t k = 0; k < REEF_SETS; k++)
         memcpy(p->weights[k], b->weights[k], sizeof(b->weights[k]));
-    memcpy(p->last_weights, b->last_weights, sets_of(p) * sizeof(*p->last_weights));
+    memcpy(p->state->last_weights[p->bits], b->last_weights, sizeof(b->last_weights));
     for (size_t i = 0; i <= REEF_CONTEXTS; i++) *chance_of(p, i) = b->chances[i];
     for (size_t k = 0; k < REEF_MATCHES; k++)
         p->state->match[k][p->match_states[k]] = b->matches[k];
-    if (p->net_tokens > 0) *p->net_chance = b->net;
     for (size_t t = 0; t < 2; t++) *p->sse[t] = b->sse[t];
-    // Histories were read when the bit was predicted; two contexts may share a tree, and then agree.
+    if (p->net_tokens > 0) take_net_back(b, p);
+    // Histories were read when the bit was predicted. Contexts that share a tree agree in them.
     p->state->order_0[p->bits] = p->histories[REEF_PREDICTION_ORDER_0];
     uint32_t depth = p->bit % 4, node = 1u << depth | (p->bits & ((1u << depth) - 1));
     for (size_t k = 0; k < p->tree_count; k++) {

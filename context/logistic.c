@@ -34,9 +34,20 @@ static void make_stretch(void) {
     }
 }
 
+static void make_stretch_exact(void) {
+    int32_t odds = 0;
+    for (uint32_t p = 32768; p < 65536; p++) {
+        while (odds < REEF_ODDS_MAX && reef_squash(&tables, odds) < p) odds++;
+        tables.stretch_exact[p] = (int16_t)odds;
+        tables.stretch_exact[65536 - p] = (int16_t)-odds;
+    }
+    tables.stretch_exact[0] = -REEF_ODDS_MAX; // is never asked for
+}
+
 static void make_tables(void) {
     make_squash();
     make_stretch();
+    make_stretch_exact();
 }
 
 const reef_logistic *reef_logistic_tables(void) {

@@ -12,6 +12,7 @@
 typedef struct reef_logistic {
     uint16_t squash[2 * (REEF_ODDS_MAX + 1)]; // of log odds + REEF_ODDS_MAX + 1
     int16_t stretch[4096];                    // of the upper 12 bits of a probability
+    int16_t stretch_exact[65536];             // of all 16
 } reef_logistic;
 
 /** The tables, made once. Threads: any. */
@@ -25,6 +26,11 @@ static inline int32_t reef_odds_clip(int32_t odds) {
 /** Probability of clipped log odds. */
 static inline uint32_t reef_squash(const reef_logistic *t, int32_t odds) {
     return t->squash[odds + REEF_ODDS_MAX + 1];
+}
+
+/** Where probabilities near 0 and 1 are to come out as they went in. */
+static inline int16_t reef_stretch_exact(const reef_logistic *t, uint32_t probability) {
+    return t->stretch_exact[probability];
 }
 
 static inline int16_t reef_stretch(const reef_logistic *t, uint32_t probability) {

@@ -39,7 +39,7 @@ static_assert(sizeof(reef_mix_state) ==
               "the mixer has no padding");
 static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance) +
                                             2 * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
-                                            4 * 256 * REEF_SETS_MAX +
+                                            4 * 256 * (REEF_NET_SETS + 1) +
                                             4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
               "the net's state has no padding");
 

@@ -15,11 +15,17 @@
 #define SSE_STEP 192
 #define SSE_RATE 64
 #define BIAS 256
-// A net is trusted a little at first, and its weights learn fast again.
-#define NET_FIRST_WEIGHT (REEF_WEIGHT_ONE / 5)
+// The layer with a net: its weights learn fast again at first, but less long.
 #define NET_RATE_LAST 179
-#define NET_RATE_FIRST 768
-#define NET_RATE_BYTES 2000
+#define NET_RATE_FIRST 512
+#define NET_RATE_BYTES 1000
+#define NET_FIRST_WEIGHT (REEF_WEIGHT_ONE / 16)
+#define NET_FIRST_MEMORY (REEF_WEIGHT_ONE / 16 * 15)
+// What its second mixer begins with, in tenths: the copies, its own sets together, and less of what
+// the memory says, which both have. Found by trials, as the rest.
+#define NET_FIRST_COPIES 7
+#define NET_FIRST_OWN 4
+#define NET_FIRST_SAID (-1)
 
 static const uint32_t SHORTEST_MATCH[REEF_MATCHES] = {6, 20};
 
@@ -56,29 +62,32 @@ void reef_mix_state_init(reef_mix_state *state) {
                     logistic, reef_odds_clip((i - REEF_SSE_STEPS / 2) * SSE_STEP));
 }
 
-// The additional sets begin as those of bytes of which most orders know something.
-#define NET_LIKE_ORDERS 5
+static void begin_net_mixers(reef_net_state *net, const reef_mix_state *state) {
+    memcpy(net->weights, state->weights, sizeof(state->weights));
+    for (size_t s = 0; s < REEF_NET_WEIGHT_SETS; s++) {
+        net->weights[s][REEF_PREDICTION_NET] = NET_FIRST_WEIGHT;
+        net->weights[s][REEF_PREDICTION_NET_CHANCE] = NET_FIRST_WEIGHT;
+        if (s >= REEF_WEIGHT_SETS) net->weights[s][REEF_PREDICTION_MEMORY] = NET_FIRST_MEMORY;
+    }
+    const int32_t own = 65536 * NET_FIRST_OWN / (10 * (REEF_NET_SETS - REEF_SETS));
+    for (size_t s = 0; s < 256; s++) {
+        int32_t *last = net->last_weights[s];
+        for (size_t k = 0; k < REEF_SETS; k++)
+            last[k] = (int32_t)((int64_t)state->last_weights[s][k] * NET_FIRST_COPIES / 10);
+        for (size_t k = REEF_SETS; k < REEF_NET_SETS; k++) last[k] = own;
+        last[REEF_NET_SETS] = 65536 * NET_FIRST_SAID / 10;
+    }
+}
 
 void reef_net_state_init(reef_net_state *net, const reef_mix_state *state) {
     const reef_logistic *logistic = reef_logistic_tables();
-    net->bytes = 0;
-    for (uint32_t t = 0; t < 8; t++)
+    memset(net, 0, sizeof(*net));
+    // What the net says is what comes.
+    for (uint32_t t = 0; t < REEF_NET_TOKENS; t++)
         for (int32_t i = 0; i < REEF_NET_STEPS; i++)
             net->chance[t][i] = reef_chance_of(
                 reef_squash(logistic, reef_odds_clip(i * REEF_NET_ODDS_STEP - REEF_ODDS_MAX)));
-    memcpy(net->weights, state->weights, sizeof(state->weights));
-    const uint32_t like = 256 + 1024 + 256 + NET_LIKE_ORDERS * 8;
-    for (uint32_t s = REEF_WEIGHT_SETS; s < REEF_NET_WEIGHT_SETS; s++)
-        memcpy(net->weights[s], state->weights[like + s % 8], sizeof(net->weights[s]));
-    for (size_t s = 0; s < REEF_NET_WEIGHT_SETS; s++)
-        for (size_t i = REEF_PREDICTION_NET; i < REEF_PREDICTIONS_USED; i++) {
-            net->weights[s][i] = NET_FIRST_WEIGHT;
-            net->weights[s][REEF_PREDICTIONS + i] = FIRST_WEIGHT_DISTANCE;
-        }
-    for (size_t s = 0; s < 256; s++)
-        for (size_t k = 0; k < REEF_SETS_MAX; k++)
-            net->last_weights[s][k] = k < REEF_SETS ? (int32_t)(state->last_weights[s][k] / 3 * 2)
-                                                    : 65536 / REEF_SETS_MAX;
+    begin_net_mixers(net, state);
     memcpy(net->sse, state->sse, sizeof(net->sse));
 }
 
@@ -95,8 +104,8 @@ static void begin_byte(reef_predictor *p) {
     p->bit = 0;
     p->rate = RATE_LAST + (int32_t)((uint64_t)RATE_FIRST * RATE_BYTES / (RATE_BYTES + learned));
     if (p->net_tokens > 0)
-        p->rate = NET_RATE_LAST + (int32_t)((uint64_t)NET_RATE_FIRST * NET_RATE_BYTES /
-                                            (NET_RATE_BYTES + p->net->bytes));
+        p->net_rate = NET_RATE_LAST + (int32_t)((uint64_t)NET_RATE_FIRST * NET_RATE_BYTES /
+                                                (NET_RATE_BYTES + p->net->bytes));
     p->sse_hash = hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
     // A context that knows nothing has nothing to say in any bit of the byte.
     memset(p->in, 0, sizeof(p->in));
@@ -193,44 +202,50 @@ static inline int16_t distance_of(uint32_t one) {
     return (int16_t)(((int32_t)one - 32768) >> 5);
 }
 
-// 0 .. 7: from one token on, doubling.
+// From one token on, doubling.
 static uint32_t tokens_class(uint32_t tokens) {
     uint32_t log2 = 31 - (uint32_t)__builtin_clz(tokens);
-    return log2 < 7 ? log2 : 7;
+    return log2 < REEF_NET_TOKENS ? log2 : REEF_NET_TOKENS - 1;
 }
 
-static void net_inputs(reef_predictor *p) {
-    int16_t *in = &p->in[REEF_PREDICTION_NET], *distance = in + REEF_PREDICTIONS;
+// `memory`: probability that the memory gives to a one.
+static void net_inputs(reef_predictor *p, uint32_t memory) {
+    int16_t *odds = p->net_in, *distance = p->net_in + REEF_PREDICTIONS;
     // The nearest of the chances.
     uint32_t step = (uint32_t)(p->net_odds + REEF_ODDS_MAX + REEF_NET_ODDS_STEP / 2);
     p->net_chance = &p->net->chance[tokens_class(p->net_tokens)][step / REEF_NET_ODDS_STEP];
     uint32_t one = reef_chance_p(*p->net_chance);
-    in[0] = (int16_t)p->net_odds;
-    distance[0] = distance_of(reef_squash(p->logistic, p->net_odds));
-    in[1] = reef_stretch(p->logistic, one);
-    distance[1] = distance_of(one);
+    memcpy(p->net_in, p->in, sizeof(p->net_in));
+    odds[REEF_PREDICTION_NET] = (int16_t)p->net_odds;
+    distance[REEF_PREDICTION_NET] = distance_of(reef_squash(p->logistic, p->net_odds));
+    odds[REEF_PREDICTION_NET_CHANCE] = reef_stretch(p->logistic, one);
+    distance[REEF_PREDICTION_NET_CHANCE] = distance_of(one);
+    odds[REEF_PREDICTION_MEMORY] = reef_stretch_exact(p->logistic, memory);
+    distance[REEF_PREDICTION_MEMORY] = distance_of(memory);
 }
 
 static void choose_net_weights(reef_predictor *p) {
     int bit = expected_bit(p, 0);
     uint32_t length = reef_match_length_class(p->matches[0].length) / 2;
-    const uint32_t chosen[] = {
-        tokens_class(p->net_tokens) * 8 + p->bit,
-        (uint32_t)(p->net_odds + REEF_ODDS_MAX) / REEF_NET_ODDS_STEP * 4 + p->bit / 2,
-        (uint32_t)(bit + 1) * 16 + (bit < 0 ? 0 : length),
+    enum { OWN = REEF_NET_SETS - REEF_SETS };
+    const uint32_t chosen[OWN] = {
+        [REEF_NET_SET_TOKENS - REEF_SETS] = tokens_class(p->net_tokens) * 8 + p->bit,
+        [REEF_NET_SET_ODDS - REEF_SETS] =
+            (uint32_t)(p->net_odds + REEF_ODDS_MAX) / REEF_NET_ODDS_STEP * 4 + p->bit / 2,
+        [REEF_NET_SET_MATCH - REEF_SETS] = (uint32_t)(bit + 1) * 16 + (bit < 0 ? 0 : length),
     };
-    static const uint32_t COUNTS[] = {
+    static const uint32_t COUNTS[OWN] = {
 #define REEF_SET_SIZE(name, count) count,
         REEF_NET_SET_LIST(REEF_SET_SIZE)
 #undef REEF_SET_SIZE
     };
-    // The others are copies in the same order.
+    // Copies lie in the order of what they are copies of.
     for (size_t k = 0; k < REEF_SETS; k++) {
-        size_t s = (size_t)(p->weights[k] - p->state->weights[0]) / REEF_INPUTS;
-        p->weights[k] = p->net->weights[s];
+        size_t set = (size_t)(p->weights[k] - p->state->weights[0]) / REEF_INPUTS;
+        p->net_weights[k] = p->net->weights[set];
     }
-    for (uint32_t k = 0, first = REEF_WEIGHT_SETS; k < 3; first += COUNTS[k++])
-        p->weights[REEF_SETS + k] = p->net->weights[first + chosen[k]];
+    for (uint32_t k = 0, first = REEF_WEIGHT_SETS; k < OWN; first += COUNTS[k++])
+        p->net_weights[REEF_SETS + k] = p->net->weights[first + chosen[k]];
 }
 
 static void choose_weights(reef_predictor *p) {
@@ -256,17 +271,20 @@ static void choose_weights(reef_predictor *p) {
 }
 
 // Log odds of the second mixer over what the sets of the first say.
-static inline int32_t mix(reef_predictor *p, size_t sets) {
-    p->kernels->dot(sets, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
-    const int32_t *weights = p->last_weights;
+static inline int32_t mix_last(size_t sets, int32_t *odds, const int32_t *weights) {
     int64_t sum = 0;
     for (size_t k = 0; k < sets; k++) {
-        p->odds[k] = reef_odds_clip(p->odds[k]);
-        sum += (int64_t)weights[k] * p->odds[k];
+        odds[k] = reef_odds_clip(odds[k]);
+        sum += (int64_t)weights[k] * odds[k];
     }
     sum >>= 16;
     if (sum > REEF_ODDS_MAX) return REEF_ODDS_MAX;
     return sum < -REEF_ODDS_MAX ? -REEF_ODDS_MAX : (int32_t)sum;
+}
+
+static int32_t mix(reef_predictor *p) {
+    p->kernels->dot(REEF_SETS, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
+    return mix_last(REEF_SETS, p->odds, p->state->last_weights[p->bits]);
 }
 
 // Rows of SSE, by the last byte and by the last three; asked for before the odds are known.
@@ -274,8 +292,7 @@ static void choose_rows(reef_predictor *p) {
     uint32_t last = p->position.bytes & 0xFF;
     const uint32_t contexts[2] = {hash(last << 8 | p->bits) >> 7, p->sse_hash ^ p->bits * 0x9E35u};
     for (size_t t = 0; t < 2; t++) {
-        uint16_t(*rows)[REEF_SSE_STEPS] = p->net_tokens > 0 ? p->net->sse[t] : p->state->sse[t];
-        uint16_t *row = rows[contexts[t] & ((1 << REEF_SSE_LOG2) - 1)];
+        uint16_t *row = p->state->sse[t][contexts[t] & ((1 << REEF_SSE_LOG2) - 1)];
         __builtin_prefetch(row);
         __builtin_prefetch(row + REEF_SSE_STEPS - 1);
         p->sse_rows[t] = row;
@@ -284,12 +301,29 @@ static void choose_rows(reef_predictor *p) {
 
 // Secondary estimation: what came of such odds in such a context before. Read between two steps;
 // the nearer one learns.
-static uint32_t refine(reef_predictor *p, size_t table) {
-    uint32_t at = (uint32_t)(p->last_odds + REEF_ODDS_MAX + 1), step = at / SSE_STEP;
+static uint32_t refine(int32_t odds, uint16_t *row, uint16_t **learns) {
+    uint32_t at = (uint32_t)(odds + REEF_ODDS_MAX + 1), step = at / SSE_STEP;
     uint32_t part = at % SSE_STEP;
-    uint16_t *cells = p->sse_rows[table];
-    p->sse[table] = &cells[step + (part > SSE_STEP / 2)];
-    return (cells[step] * (SSE_STEP - part) + cells[step + 1] * part) / SSE_STEP;
+    *learns = &row[step + (part > SSE_STEP / 2)];
+    return (row[step] * (SSE_STEP - part) + row[step + 1] * part) / SSE_STEP;
+}
+
+// Probability of a one, from that of the memory and what the net says.
+static uint32_t mix_net(reef_predictor *p, uint32_t memory) {
+    net_inputs(p, memory);
+    choose_net_weights(p);
+    p->kernels->dot(REEF_NET_SETS, REEF_INPUTS, p->net_set_odds, p->net_in,
+                    (const int16_t *const *)p->net_weights);
+    p->net_set_odds[REEF_NET_SETS] = p->net_in[REEF_PREDICTION_MEMORY];
+    p->net_last_odds = mix_last(REEF_NET_SETS + 1, p->net_set_odds, p->net->last_weights[p->bits]);
+    uint32_t one = reef_squash(p->logistic, p->net_last_odds);
+    for (size_t t = 0; t < 2; t++) {
+        // The same row in a copy of the table.
+        size_t row = (size_t)(p->sse_rows[t] - p->state->sse[t][0]) / REEF_SSE_STEPS;
+        one += (uint32_t)(t + 1) * refine(p->net_last_odds, p->net->sse[t][row], &p->net_sse[t]);
+    }
+    one /= 4;
+    return one < 1 ? 1 : one > 65535 ? 65535 : one;
 }
 
 uint32_t reef_predictor_predict(reef_predictor *p) {
@@ -299,37 +333,63 @@ uint32_t reef_predictor_predict(reef_predictor *p) {
     choose_weights(p);
     context_inputs(p);
     match_inputs(p);
-    if (p->net_tokens > 0) {
-        net_inputs(p);
-        choose_net_weights(p);
-        p->last_weights = p->net->last_weights[p->bits];
-        p->last_odds = mix(p, REEF_SETS_MAX);
-    } else {
-        p->last_weights = p->state->last_weights[p->bits];
-        p->last_odds = mix(p, REEF_SETS);
-    }
+    p->last_odds = mix(p);
     uint32_t one = reef_squash(p->logistic, p->last_odds);
-    one += refine(p, 0);
-    one += 2 * refine(p, 1);
+    one += refine(p->last_odds, p->sse_rows[0], &p->sse[0]);
+    one += 2 * refine(p->last_odds, p->sse_rows[1], &p->sse[1]);
     one /= 4;
-    p->probability = one < 1 ? 1 : one > 65535 ? 65535 : one;
+    one = one < 1 ? 1 : one > 65535 ? 65535 : one;
+    p->probability = p->net_tokens > 0 ? mix_net(p, one) : one;
     return p->probability;
 }
 
-static inline void learn_weights(reef_predictor *p, size_t sets, int bit) {
-    int16_t rates[REEF_SETS_MAX];
+// The second mixer of a layer.
+static inline void learn_last(const reef_predictor *p,
+                              size_t sets,
+                              int32_t *last,
+                              const int32_t *odds,
+                              int32_t said,
+                              int bit) {
     int32_t target = bit ? 65535 : 0;
-    int32_t *last = p->last_weights;
-    int32_t error = (target - (int32_t)reef_squash(p->logistic, p->last_odds)) * LAST_RATE >> 6;
+    int32_t error = (target - (int32_t)reef_squash(p->logistic, said)) * LAST_RATE >> 6;
     for (size_t k = 0; k < sets; k++) {
-        int32_t weight = last[k] + (p->odds[k] * error >> 13);
+        int32_t weight = last[k] + (odds[k] * error >> 13);
         if (weight > REEF_LAST_WEIGHT_MAX) weight = REEF_LAST_WEIGHT_MAX;
         last[k] = weight < -REEF_LAST_WEIGHT_MAX ? -REEF_LAST_WEIGHT_MAX : weight;
-        int64_t e =
-            (int64_t)(target - (int32_t)reef_squash(p->logistic, p->odds[k])) * p->rate >> 12;
+    }
+}
+
+// What each set of the first mixer learns of its own error.
+static inline void rates_of(const reef_predictor *p,
+                            size_t sets,
+                            int16_t *rates,
+                            const int32_t *odds,
+                            int32_t rate,
+                            int bit) {
+    int32_t target = bit ? 65535 : 0;
+    for (size_t k = 0; k < sets; k++) {
+        int64_t e = (int64_t)(target - (int32_t)reef_squash(p->logistic, odds[k])) * rate >> 12;
         rates[k] = (int16_t)(e > 32767 ? 32767 : e < -32767 ? -32767 : e);
     }
-    p->kernels->train(sets, REEF_INPUTS, p->weights, p->in, rates);
+}
+
+static void learn_weights(reef_predictor *p, int bit) {
+    int16_t rates[REEF_SETS];
+    learn_last(p, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds, bit);
+    rates_of(p, REEF_SETS, rates, p->odds, p->rate, bit);
+    p->kernels->train(REEF_SETS, REEF_INPUTS, p->weights, p->in, rates);
+}
+
+static void learn_net_weights(reef_predictor *p, int bit) {
+    int16_t rates[REEF_NET_SETS];
+    learn_last(p, REEF_NET_SETS + 1, p->net->last_weights[p->bits], p->net_set_odds,
+               p->net_last_odds, bit);
+    rates_of(p, REEF_NET_SETS, rates, p->net_set_odds, p->net_rate, bit);
+    p->kernels->train(REEF_NET_SETS, REEF_INPUTS, p->net_weights, p->net_in, rates);
+}
+
+static inline void learn_sse(uint16_t *cell, int bit) {
+    *cell = (uint16_t)(*cell + ((bit ? 65535 : 0) - *cell) / SSE_RATE);
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
@@ -347,9 +407,10 @@ static void learn_chances(reef_predictor *p, int bit) {
         reef_chance *chance = &p->state->match[k][p->match_states[k]];
         *chance = reef_chance_after(*chance, expected == bit, p->rates);
     }
-    if (p->net_tokens > 0) *p->net_chance = reef_chance_after(*p->net_chance, bit, p->rates);
-    for (size_t t = 0; t < 2; t++)
-        *p->sse[t] = (uint16_t)(*p->sse[t] + ((bit ? 65535 : 0) - *p->sse[t]) / SSE_RATE);
+    for (size_t t = 0; t < 2; t++) learn_sse(p->sse[t], bit);
+    if (p->net_tokens == 0) return;
+    *p->net_chance = reef_chance_after(*p->net_chance, bit, p->rates);
+    for (size_t t = 0; t < 2; t++) learn_sse(p->net_sse[t], bit);
 }
 
 static void learn_histories(reef_predictor *p, int bit) {
@@ -402,10 +463,8 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
 
 void reef_predictor_update(reef_predictor *p, int bit) {
     if (!p->frozen) {
-        if (p->net_tokens > 0)
-            learn_weights(p, REEF_SETS_MAX, bit);
-        else
-            learn_weights(p, REEF_SETS, bit);
+        learn_weights(p, bit);
+        if (p->net_tokens > 0) learn_net_weights(p, bit);
         learn_chances(p, bit);
         learn_histories(p, bit);
     }

@@ -6,8 +6,9 @@
 //   nibble        trees of the lower nibble                            (context_trees.c)
 //   byte ends     cells, text, position, matches
 //
-// A net may say something of a byte as well. Then its prediction is one more input, and weights and
-// SSE of their own are used and learn, so that neither way spoils the other.
+// A net may say something of a byte as well. Then a second layer has the same inputs, what the net
+// says and what the memory says. It has mixers and SSE of its own, which begin as copies of the
+// memory's. The memory learns as if there were no net.
 //
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
 #ifndef REEF_PREDICTOR_H
@@ -26,14 +27,16 @@
 #define REEF_SETS 6 // of weights that are chosen for a bit
 
 // Inputs of the mixer: of each prediction its log odds and, in the second half, its distance from a
-// half. Contexts come first, then order 0, the matches, a constant, and what a net says: by itself,
-// and as what came of it before. Without a net its inputs are zeros.
+// half. Contexts come first, then order 0, the matches and a constant. Those behind it are of the
+// layer with a net alone, zeros in the other: what the net says, what came of that before, and what
+// the memory says.
 enum {
     REEF_PREDICTION_ORDER_0 = REEF_CONTEXTS,
     REEF_PREDICTION_MATCH,
     REEF_PREDICTION_BIAS = REEF_PREDICTION_MATCH + REEF_MATCHES,
     REEF_PREDICTION_NET,
     REEF_PREDICTION_NET_CHANCE,
+    REEF_PREDICTION_MEMORY,
     REEF_PREDICTIONS_USED,
     REEF_PREDICTIONS =
         (REEF_PREDICTIONS_USED + REEF_INPUT_BLOCK - 1) / REEF_INPUT_BLOCK * REEF_INPUT_BLOCK,
@@ -58,18 +61,23 @@ enum {
 #undef REEF_SET_COUNT
 };
 
-// the same of those that a byte with a net has beside them
+#define REEF_NET_TOKENS 8      // classes of how many tokens a net has seen
+#define REEF_NET_ODDS_STEP 192 // of the net's log odds, from one chance to the next
+#define REEF_NET_STEPS (2 * REEF_ODDS_MAX / REEF_NET_ODDS_STEP + 2)
+
+// the same of those that the layer with a net has beside copies of these
 #define REEF_NET_SET_LIST(X)                                                                       \
-    X(TOKENS, 8 * 8) /* how many tokens the net has seen, and the bit's number */                  \
-    X(ODDS, 32 * 4)  /* what the net says, and which quarter of the byte the bit is in */          \
+    X(TOKENS, REEF_NET_TOKENS * 8) /* how many tokens the net has seen, and the bit's number */    \
+    X(ODDS, (REEF_NET_STEPS - 1) *                                                                 \
+                4)   /* what the net says, and which quarter of the byte the bit is in */          \
     X(MATCH, 3 * 16) /* what the match expects, and how long it is */
 
 enum {
-    REEF_NET_SET_FIRST = REEF_SETS - 1,
+    REEF_NET_SETS_BEFORE = REEF_SETS - 1, // the copies
 #define REEF_SET_ENUM(name, count) REEF_NET_SET_##name,
     REEF_NET_SET_LIST(REEF_SET_ENUM)
 #undef REEF_SET_ENUM
-        REEF_SETS_MAX,
+        REEF_NET_SETS,
 #define REEF_SET_COUNT(name, count) +(count)
     REEF_NET_WEIGHT_SETS = REEF_WEIGHT_SETS REEF_NET_SET_LIST(REEF_SET_COUNT)
 #undef REEF_SET_COUNT
@@ -90,15 +98,13 @@ typedef struct reef_mix_state {
     uint16_t followers[1 << 16]; // the two bytes that came last after two bytes
 } reef_mix_state;
 
-#define REEF_NET_ODDS_STEP 192 // of the net's log odds, from one chance to the next
-#define REEF_NET_STEPS (2 * REEF_ODDS_MAX / REEF_NET_ODDS_STEP + 2)
-
-/** The same for bytes that a net spoke of; there is none before the first of them. */
+/** The layer of bytes that a net speaks of; there is none before the first of them. */
 typedef struct reef_net_state {
-    uint64_t bytes;                        // that were learned with it
-    reef_chance chance[8][REEF_NET_STEPS]; // by the tokens it has seen and its log odds
+    uint64_t bytes; // that it has learned
+    reef_chance chance[REEF_NET_TOKENS]
+                      [REEF_NET_STEPS]; // by the tokens the net has seen and its log odds
     int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS];
-    int32_t last_weights[256][REEF_SETS_MAX];
+    int32_t last_weights[256][REEF_NET_SETS + 1]; // the last for what the memory says
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
 } reef_net_state;
 
@@ -156,12 +162,18 @@ typedef struct reef_predictor {
     // the bit in hand
     int16_t in[REEF_INPUTS];
     uint8_t histories[REEF_PREDICTIONS]; // of the bit; those of contexts that know something
-    int16_t *weights[REEF_SETS_MAX];
-    int32_t *last_weights; // the row of the second mixer
-    int32_t odds[REEF_SETS_MAX], last_odds;
-    reef_chance *net_chance;        // the cell that learns
+    int16_t *weights[REEF_SETS];
+    int32_t odds[REEF_SETS], last_odds;
     uint16_t *sse_rows[2], *sse[2]; // the cell that learns
     uint32_t probability;
+
+    // the bit in hand, in the layer with a net
+    int16_t net_in[REEF_INPUTS];
+    int16_t *net_weights[REEF_NET_SETS];
+    int32_t net_set_odds[REEF_NET_SETS + 1], net_last_odds; // the last as of the weights
+    reef_chance *net_chance;                                // the cell that learns
+    uint16_t *net_sse[2];                                   // the same
+    int32_t net_rate;
 
     // tables that never change
     const reef_logistic *logistic;
@@ -172,7 +184,7 @@ typedef struct reef_predictor {
 
 /** The state before anything was learned. */
 void reef_mix_state_init(reef_mix_state *state);
-/** For the first byte that a net speaks of: as the state without a net, which trusts it a little. */
+/** For the first byte that a net speaks of: copies of the mixer, which trust the net a little. */
 void reef_net_state_init(reef_net_state *net, const reef_mix_state *state);
 /** After its tables and its state: at the beginning of a text. */
 void reef_predictor_begin(reef_predictor *p);
@@ -187,7 +199,7 @@ uint32_t reef_predictor_predict(reef_predictor *p);
 /** The bit that came, after reef_predictor_predict. */
 void reef_predictor_update(reef_predictor *p, int bit);
 
-/** All bits of a byte. net: NULL, or what one says of it. bits: NULL, or its surprise is written. */
+/** All bits of a byte. net: what one says, or NULL. bits: NULL, or its surprise is written. */
 REEF_MUST_CHECK reef_status reef_predictor_code(
     reef_predictor *p, uint8_t byte, const reef_net_prediction *net, float *bits, reef_error *err);
 

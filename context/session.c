@@ -98,19 +98,30 @@ void reef_memory_session_reset(reef_memory_session *session) {
 #define COUNTED_EVERY 16
 
 // What an input says, by the weights of one set: log odds, without their sign.
-static double part_of(const reef_predictor *p, size_t prediction) {
-    const int16_t *in = &p->in[prediction], *w = &p->weights[REEF_SET_ORDERS][prediction];
-    return fabs((double)in[0] * w[0] + (double)in[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
+static double part_of(const int16_t *in, const int16_t *weights, size_t prediction) {
+    const int16_t *odds = in + prediction, *w = weights + prediction;
+    return fabs((double)odds[0] * w[0] + (double)odds[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
+}
+
+// Parts of the layer with a net: what the memory says counts for its inputs.
+static void add_net_parts(const reef_predictor *p, double *parts) {
+    const int16_t *weights = p->net_weights[REEF_NET_SET_TOKENS];
+    double memory = fabs(weights[REEF_PREDICTION_MEMORY] / (double)REEF_WEIGHT_ONE);
+    for (size_t i = 0; i < REEF_INPUT_NET; i++)
+        parts[i] = parts[i] * memory + part_of(p->net_in, weights, i);
+    parts[REEF_INPUT_NET] = part_of(p->net_in, weights, REEF_PREDICTION_NET) +
+                            part_of(p->net_in, weights, REEF_PREDICTION_NET_CHANCE);
 }
 
 static void count_inputs(reef_memory_session *session) {
     const reef_predictor *p = &session->predictor;
     double parts[REEF_INPUT_NAMES];
     if (p->text.end % COUNTED_EVERY != 0) return;
-    double sum = part_of(p, REEF_PREDICTION_BIAS);
-    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(p, i);
-    parts[REEF_INPUT_NET] =
-        part_of(p, REEF_PREDICTION_NET) + part_of(p, REEF_PREDICTION_NET_CHANCE);
+    const int16_t *weights = p->weights[REEF_SET_ORDERS];
+    double sum = part_of(p->in, weights, REEF_PREDICTION_BIAS);
+    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(p->in, weights, i);
+    parts[REEF_INPUT_NET] = 0.0;
+    if (p->net_tokens > 0) add_net_parts(p, parts);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
     for (size_t i = 0; sum > 0.0 && i < REEF_INPUT_NAMES; i++) session->shares[i] += parts[i] / sum;
     if (p->bit > 0) return;

@@ -9,8 +9,8 @@
 // copy-on-write view, and forgets that at its end. So what it says is a function of the memory and
 // the text.
 //
-// A net may say of each byte what it expects. That is one more input of the mixer, with weights of
-// its own, present or absent byte by byte.
+// A net may say of each byte what it expects. That is one more input, present or absent byte by
+// byte, of a second layer with mixers of its own; what the memory learns does not depend on it.
 //
 // The method is that of the PAQ compressors (Mahoney 2005, "Adaptive weighing of context models for
 // lossless data compression"); every probability can drive an arithmetic coder.
@@ -182,7 +182,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_session_skip(reef_memory_sessio
 
 /**
  * Probabilities of the next byte, from the bit predictions that reading it would make. Changes
- * nothing. As long as some forty bytes take to read.
+ * nothing. Takes as long as reading some twenty bytes.
  *
  * net_probabilities  (256) what a net says, as for reef_net_predict_byte, or NULL
  * tokens             that it has seen; 0: it says nothing

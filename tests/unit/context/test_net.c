@@ -196,30 +196,55 @@ static void a_net_that_knows_nothing_costs_little(void **state) {
     reef_memory_free(memory);
 }
 
-// Tables learn all bytes alike; weights, SSE and their like only those of their own kind.
-static void bytes_with_a_net_leave_the_weights_without_one_alone(void **state) {
+// The layer with a net lies above: below it everything is as if there were none.
+static void a_memory_learns_the_same_with_a_net_and_without(void **state) {
     (void)state;
+    enum { PARTS_MAX = 16 };
     static reef_net_prediction net[READ];
+    static float with[READ], without[READ];
+    reef_memory_part left[PARTS_MAX], right[PARTS_MAX];
     uint64_t seed = 233;
     draw_net(&seed, text, READ, 700, 700, net);
-    reef_memory *memory = learned_memory();
-    reef_mix_state *before = malloc(sizeof(*before));
-    reef_net_state *net_before = malloc(sizeof(*net_before));
-    assert_true(before != NULL && net_before != NULL);
-    const reef_predictor *p = &memory->predictor;
-    assert_null(p->net);
-    memcpy(before, p->state, sizeof(*before));
-    learn(memory, text, READ, net, NULL);
-    assert_int_equal(p->net->bytes, READ);
-    assert_memory_equal(before->weights, p->state->weights, sizeof(before->weights));
-    assert_memory_equal(before->last_weights, p->state->last_weights, sizeof(before->last_weights));
-    assert_memory_equal(before->sse, p->state->sse, sizeof(before->sse));
-    memcpy(net_before, p->net, sizeof(*net_before));
-    learn(memory, text, READ, NULL, NULL);
-    assert_memory_equal(net_before, p->net, sizeof(*net_before));
-    assert_memory_not_equal(before->weights, p->state->weights, sizeof(before->weights));
+    reef_memory *a = learned_memory(), *b = learned_memory();
+    assert_null(a->predictor.net);
+    for (int time = 0; time < 2; time++) { // the second time the net's bytes are known
+        learn(a, text, READ, net, with);
+        learn(b, text, READ, NULL, without);
+        assert_memory_not_equal(with, without, sizeof(with));
+        assert_int_equal(a->predictor.net->bytes, (time + 1) * READ);
+    }
+    reef_memory_parts(a, left);
+    reef_memory_parts(b, right);
+    for (size_t i = 1; i < reef_memory_part_count(); i++) // the header has the size of "net"
+        if (strcmp(left[i].name, "net") != 0) {
+            assert_int_equal(left[i].bytes, right[i].bytes);
+            assert_memory_equal(left[i].data, right[i].data, left[i].bytes);
+        }
+    // And the layer above learns from its own bytes alone.
+    reef_net_state *before = malloc(sizeof(*before));
+    assert_non_null(before);
+    memcpy(before, a->predictor.net, sizeof(*before));
+    learn(a, text, READ, NULL, with);
+    learn(b, text, READ, NULL, without);
+    assert_memory_equal(with, without, sizeof(with));
+    assert_memory_equal(before, a->predictor.net, sizeof(*before));
     free(before);
-    free(net_before);
+    reef_memory_free(a);
+    reef_memory_free(b);
+}
+
+static void a_layer_begins_the_same_in_any_memory(void **state) {
+    (void)state;
+    reef_memory *memory = learned_memory();
+    reef_net_state *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
+    assert_true(a != NULL && b != NULL);
+    memset(a, 0, sizeof(*a));
+    memset(b, 0xA5, sizeof(*b));
+    reef_net_state_init(a, memory->predictor.state);
+    reef_net_state_init(b, memory->predictor.state);
+    assert_memory_equal(a, b, sizeof(*a));
+    free(a);
+    free(b);
     reef_memory_free(memory);
 }
 
@@ -533,7 +558,8 @@ int main(void) {
         cmocka_unit_test(numbers_that_are_no_probabilities_say_nothing),
         cmocka_unit_test(a_net_that_is_right_is_trusted_soon),
         cmocka_unit_test(a_net_that_knows_nothing_costs_little),
-        cmocka_unit_test(bytes_with_a_net_leave_the_weights_without_one_alone),
+        cmocka_unit_test(a_memory_learns_the_same_with_a_net_and_without),
+        cmocka_unit_test(a_layer_begins_the_same_in_any_memory),
         cmocka_unit_test(predictions_without_tokens_are_none),
         cmocka_unit_test(any_odds_and_tokens_are_taken),
         cmocka_unit_test(every_kernel_gives_the_same_bits_with_a_net),
