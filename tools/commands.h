@@ -36,6 +36,8 @@
     X(export_pool)                                                                                 \
     X(export_generation)                                                                           \
     X(export_model)                                                                                \
+    X(compress)                                                                                    \
+    X(expand)                                                                                      \
     X(import)                                                                                      \
     X(eval)                                                                                        \
     X(predict)                                                                                     \

@@ -99,6 +99,13 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_memory(reef_txn *txn,
                                                         uint32_t records,
                                                         reef_generation *generation,
                                                         reef_error *err);
+/**
+ * The chain of a sealed generation's memory, without its tables. NOT_FOUND: it has no memory.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_chain(reef_txn *txn,
+                                                       uint32_t records,
+                                                       uint8_t chain[REEF_HASH_BYTES],
+                                                       reef_error *err);
 
 // checkpoint_experts.c
 

@@ -155,3 +155,14 @@ reef_status reef_checkpoint_read_memory(reef_txn *txn,
     reef_status status = read_tables(txn, records, &generation->memory, err);
     return status == REEF_OK ? read_tail(txn, records, &generation->memory, err) : status;
 }
+
+reef_status reef_checkpoint_read_chain(reef_txn *txn,
+                                       uint32_t records,
+                                       uint8_t chain[REEF_HASH_BYTES],
+                                       reef_error *err) {
+    mark here;
+    reef_key key = key_of(records, MARK_NAME, 0);
+    reef_status status = reef_record_read(txn, &key, &here, sizeof(here), err);
+    if (status == REEF_OK) memcpy(chain, here.chain, REEF_HASH_BYTES);
+    return status;
+}
