@@ -1,0 +1,749 @@
+// Archives: the coder, the format, and texts through the memories of a pool that goes on learning.
+#include "archive_format.h"
+#include "arithmetic_coder.h"
+#include "draw.h"
+#include "lifelong.h"
+#include "piece_coder.h"
+#include "reef_archive.h"
+#include "reef_byte_order.h"
+
+#include <math.h>
+
+enum { TURN = 160 * LIFELONG_BATCH, PIECE = REEF_ARCHIVE_PIECE_BYTES_MIN, TEXT = 3 * PIECE + 100 };
+
+// ---- a pool that has learned three kinds of text ------------------------------------------------
+
+// Generations 0 and 1 are sealed, 2 is open; "early" and "twin" are the same state of generation 1,
+// "late" is one of generation 2.
+static void learn_all(lifelong *f) {
+    reef_error err;
+    reef_snapshot snapshot;
+    choose(&f->config, "context_memory", "4194304");
+    choose(&f->config, "rehearse", "0");
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, TURN, 1);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 1, TURN, 2);
+    ok(reef_trainer_snapshot(f->trainer, "early", &snapshot, &err), &err);
+    ok(reef_trainer_snapshot(f->trainer, "twin", &snapshot, &err), &err);
+    feed_kind(f, 1, TURN, 3);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 2, TURN, 4);
+    ok(reef_trainer_snapshot(f->trainer, "late", &snapshot, &err), &err);
+}
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    learn_all(*state);
+    return 0;
+}
+
+// Small: it is copied as a whole.
+typedef struct coded {
+    uint8_t *bytes;
+    size_t count;
+} coded;
+
+static coded write_as(reef_store *store,
+                      const char *as_of,
+                      const uint8_t *text,
+                      size_t count,
+                      size_t threads,
+                      uint32_t piece) {
+    reef_error err;
+    coded out;
+    const reef_archive_options options = {.threads = threads, .piece_bytes = piece};
+    ok(reef_archive_write(store, as_of, text, count, &options, &out.bytes, &out.count, &err), &err);
+    return out;
+}
+
+static reef_status read_range(reef_store *store,
+                              const coded *archive,
+                              uint64_t begin,
+                              uint64_t end,
+                              uint8_t *text,
+                              reef_error *err) {
+    // Exactly as much as is there, so that a sanitizer sees every byte beyond.
+    uint8_t *own = malloc(archive->count + 1);
+    assert_non_null(own);
+    memcpy(own, archive->bytes, archive->count);
+    own = realloc(own, archive->count);
+    const reef_archive_options options = {.threads = 2};
+    reef_status status =
+        reef_archive_read(store, own, archive->count, begin, end, &options, text, err);
+    free(own);
+    return status;
+}
+
+static void assert_expands(reef_store *store,
+                           const coded *archive,
+                           const uint8_t *text,
+                           size_t count) {
+    reef_error err;
+    uint8_t *back = malloc(count + 1);
+    assert_non_null(back);
+    ok(read_range(store, archive, 0, count, back, &err), &err);
+    assert_memory_equal(back, text, count);
+    free(back);
+}
+
+static void assert_refused(
+    reef_store *store, const coded *archive, size_t count, reef_status status, const char *words) {
+    reef_error err = {0};
+    uint8_t *back = malloc(count + 1);
+    assert_non_null(back);
+    reef_status got = read_range(store, archive, 0, count, back, &err);
+    if (got != status || strstr(err.message, words) == NULL)
+        fail_msg("%s, not %s with '%s': %s", reef_status_text(got), reef_status_text(status), words,
+                 err.message);
+    free(back);
+}
+
+static void assert_not_written(reef_store *store,
+                               const char *as_of,
+                               reef_status status,
+                               const char *words) {
+    reef_error err = {0};
+    coded none;
+    reef_status got = reef_archive_write(store, as_of, (const uint8_t *)"text", 4, NULL,
+                                         &none.bytes, &none.count, &err);
+    if (got != status || strstr(err.message, words) == NULL)
+        fail_msg("%s, not %s with '%s': %s", reef_status_text(got), reef_status_text(status), words,
+                 err.message);
+    assert_null(none.bytes);
+}
+
+// Half of each of two kinds, and words that no generation knows at the end.
+static void mixed_text(uint8_t *out, size_t count) {
+    size_t half = count / 2;
+    lifelong_text(out, half, 0, 70);
+    lifelong_text(out + half, count - half, 1, 71);
+}
+
+// ---- the coder ----------------------------------------------------------------------------------
+
+static uint32_t any_probability(uint64_t *draw) {
+    switch (draw_int(draw, 0, 3)) {
+    case 0:
+        return 1;
+    case 1:
+        return 65535;
+    default:
+        return (uint32_t)draw_int(draw, 1, 65535);
+    }
+}
+
+static void what_is_put_is_taken_with_any_probabilities(void **state) {
+    (void)state;
+    enum { BITS = 4000 };
+    uint32_t one[BITS];
+    uint8_t bits[BITS], code[4 * BITS];
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        uint64_t draw = seed;
+        reef_encoder encoder;
+        reef_decoder decoder;
+        size_t count = (size_t)draw_int(&draw, 0, BITS);
+        reef_encoder_init(&encoder, code, sizeof(code));
+        for (size_t i = 0; i < count; i++) {
+            one[i] = any_probability(&draw);
+            // Mostly what is likely; always, never, or against all odds now and then.
+            bits[i] = seed % 3 == 0 ? (uint8_t)draw_int(&draw, 0, 1) : one[i] > 32768;
+            reef_encoder_put(&encoder, one[i], bits[i]);
+        }
+        reef_encoder_end(&encoder);
+        assert_true(encoder.count <= encoder.room);
+        uint8_t *exact = malloc(encoder.count + 1);
+        assert_non_null(exact);
+        memcpy(exact, code, encoder.count);
+        reef_decoder_init(&decoder, exact, encoder.count);
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(reef_decoder_take(&decoder, one[i]), bits[i]);
+        assert_true(decoder.at <= encoder.count);
+        free(exact);
+    }
+}
+
+static void a_code_without_room_is_counted(void **state) {
+    (void)state;
+    uint64_t draw = 5;
+    uint8_t code[4] = {0, 0, 0, 0xEE};
+    reef_encoder whole, cut;
+    reef_encoder_init(&whole, NULL, 0);
+    reef_encoder_init(&cut, code, 3);
+    for (int i = 0; i < 999; i++) {
+        int bit = draw_int(&draw, 0, 1);
+        reef_encoder_put(&whole, 20000, bit);
+        reef_encoder_put(&cut, 20000, bit);
+    }
+    reef_encoder_end(&whole);
+    reef_encoder_end(&cut);
+    assert_true(whole.count > 100);
+    assert_int_equal(whole.count, cut.count);
+    assert_int_equal(code[3], 0xEE);
+}
+
+static reef_memory *memory_of_text(void) {
+    enum { LEARNED = 20000 };
+    reef_error err;
+    reef_memory *memory = NULL;
+    uint8_t text[LEARNED];
+    ok(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = 4u << 20}, &err), &err);
+    lifelong_text(text, sizeof(text) / 2, 0, 1);
+    lifelong_text(text + sizeof(text) / 2, sizeof(text) / 2, 1, 2);
+    ok(reef_memory_learn(memory, text, sizeof(text), NULL, NULL, &err), &err);
+    return memory;
+}
+
+static void a_code_is_as_long_as_what_the_session_says(void **state) {
+    (void)state;
+    enum { COUNT = 30000 };
+    reef_error err;
+    reef_memory *memory = memory_of_text();
+    reef_memory_session *session = NULL;
+    uint8_t text[COUNT];
+    float bits[COUNT];
+    uint64_t draw = 3;
+    double sum = 0.0;
+    reef_encoder encoder;
+    lifelong_text(text, COUNT / 3, 0, 9);
+    lifelong_text(text + COUNT / 3, COUNT / 3, 3, 9);
+    for (size_t i = COUNT / 3 * 2; i < COUNT; i++) text[i] = (uint8_t)draw_bits(&draw);
+    ok(reef_memory_session_open(&session, memory, false, &err), &err);
+    ok(reef_memory_session_read(session, text, COUNT, NULL, bits, &err), &err);
+    for (size_t i = 0; i < COUNT; i++) sum += (double)bits[i];
+    reef_memory_session_reset(session);
+    reef_encoder_init(&encoder, NULL, 0);
+    ok(reef_piece_encode(session, text, COUNT, &encoder, NULL, &err), &err);
+    print_message("%.1f bytes foreseen, %zu coded\n", sum / 8.0, encoder.count);
+    assert_true((double)encoder.count <= sum / 8.0 * 1.003 + 200.0);
+    assert_true((double)encoder.count >= sum / 8.0 * 0.997 - 200.0);
+    reef_memory_session_close(session);
+    reef_memory_free(memory);
+}
+
+// If this fails, memories predict otherwise than before, and older archives could not be expanded:
+// raise REEF_ARCHIVE_CODER, and put the new numbers here.
+static void a_text_has_this_code_for_ever(void **state) {
+    (void)state;
+    enum { COUNT = 5000, CODER = 1 };
+    reef_error err;
+    reef_memory *memory = memory_of_text();
+    reef_memory_session *session = NULL;
+    uint8_t text[COUNT], code[COUNT];
+    reef_encoder encoder;
+    mixed_text(text, COUNT);
+    ok(reef_memory_session_open(&session, memory, false, &err), &err);
+    reef_encoder_init(&encoder, code, sizeof(code));
+    ok(reef_piece_encode(session, text, COUNT, &encoder, NULL, &err), &err);
+    print_message("%zu bytes, sum %016llx\n", encoder.count,
+                  (unsigned long long)reef_archive_sum(code, encoder.count));
+    assert_int_equal(REEF_ARCHIVE_CODER, CODER);
+    assert_int_equal(encoder.count, 474);
+    assert_true(reef_archive_sum(code, encoder.count) == UINT64_C(0xe9875eaf90ce5d24));
+    reef_memory_session_close(session);
+    reef_memory_free(memory);
+}
+
+// ---- texts --------------------------------------------------------------------------------------
+
+static void texts_of_every_length_come_back(void **state) {
+    const lifelong *f = *state;
+    reef_error err;
+    static const size_t COUNTS[] = {0,     1,         2,         100,  PIECE - 1,
+                                    PIECE, PIECE + 1, 2 * PIECE, TEXT, 5 * PIECE - 1};
+    uint8_t text[5 * PIECE];
+    mixed_text(text, sizeof(text));
+    for (size_t i = 0; i < sizeof(COUNTS) / sizeof(COUNTS[0]); i++) {
+        coded one = write_as(f->store, "1", text, COUNTS[i], 1, PIECE);
+        for (size_t threads = 2; threads <= 3; threads++) {
+            coded same = write_as(f->store, "1", text, COUNTS[i], threads, PIECE);
+            assert_int_equal(same.count, one.count);
+            assert_memory_equal(same.bytes, one.bytes, one.count);
+            free(same.bytes);
+        }
+        assert_expands(f->store, &one, text, COUNTS[i]);
+        reef_archive_info info;
+        ok(reef_archive_read_info(&info, one.bytes, one.count, &err), &err);
+        assert_int_equal(info.text_bytes, COUNTS[i]);
+        assert_int_equal(info.bytes, one.count);
+        assert_int_equal(info.piece_count, (COUNTS[i] + PIECE - 1) / PIECE);
+        assert_string_equal(info.state, "1");
+        assert_false(info.of_snapshot);
+        if (COUNTS[i] > PIECE) assert_true(one.count < COUNTS[i] / 4);
+        reef_archive_info_release(&info);
+        free(one.bytes);
+    }
+}
+
+static void a_piece_is_coded_by_the_generation_that_knows_it(void **state) {
+    const lifelong *f = *state;
+    reef_error err;
+    reef_archive_info info;
+    uint64_t coded_bytes = 0;
+    uint8_t text[4 * PIECE];
+    mixed_text(text, sizeof(text));
+    coded archive = write_as(f->store, "1", text, sizeof(text), 2, PIECE);
+    ok(reef_archive_read_info(&info, archive.bytes, archive.count, &err), &err);
+    assert_int_equal(info.share_count, 2);
+    for (uint32_t g = 0; g < 2; g++) {
+        assert_int_equal(info.shares[g].generation, g);
+        assert_int_equal(info.shares[g].piece_count, 2);
+        assert_int_equal(info.shares[g].text_bytes, 2 * PIECE);
+        coded_bytes += info.shares[g].bytes;
+    }
+    reef_archive_info_release(&info);
+    // As of generation 0 there is nothing else.
+    coded older = write_as(f->store, "0", text, sizeof(text), 2, PIECE);
+    ok(reef_archive_read_info(&info, older.bytes, older.count, &err), &err);
+    assert_int_equal(info.share_count, 1);
+    assert_true(info.shares[0].bytes > coded_bytes);
+    reef_archive_info_release(&info);
+    assert_expands(f->store, &archive, text, sizeof(text));
+    assert_expands(f->store, &older, text, sizeof(text));
+    free(archive.bytes);
+    free(older.bytes);
+}
+
+static void noise_is_stored_as_it_is(void **state) {
+    const lifelong *f = *state;
+    reef_error err;
+    reef_archive_info info;
+    uint64_t draw = 8;
+    uint8_t text[2 * PIECE + 5];
+    for (size_t i = 0; i < sizeof(text); i++) text[i] = (uint8_t)draw_bits(&draw);
+    lifelong_text(text + PIECE, PIECE, 0, 6);
+    coded archive = write_as(f->store, "0", text, sizeof(text), 1, PIECE);
+    ok(reef_archive_read_info(&info, archive.bytes, archive.count, &err), &err);
+    assert_in_range(info.raw_count, 1, 2);
+    assert_true(archive.count < sizeof(text));
+    reef_archive_info_release(&info);
+    assert_expands(f->store, &archive, text, sizeof(text));
+    free(archive.bytes);
+}
+
+static void a_range_is_that_of_the_text(void **state) {
+    const lifelong *f = *state;
+    reef_error err;
+    uint64_t draw = 4;
+    uint8_t text[TEXT], back[TEXT];
+    mixed_text(text, sizeof(text));
+    coded archive = write_as(f->store, "1", text, sizeof(text), 1, PIECE);
+    for (int i = 0; i < 40; i++) {
+        uint64_t begin = (uint64_t)draw_int(&draw, 0, TEXT),
+                 end = (uint64_t)draw_int(&draw, (int)begin, TEXT);
+        if (i == 0) begin = end = TEXT;
+        if (i == 1) begin = PIECE, end = 2 * PIECE;
+        if (i == 2) begin = PIECE - 1, end = PIECE + 1;
+        ok(read_range(f->store, &archive, begin, end, back, &err), &err);
+        assert_memory_equal(back, text + begin, end - begin);
+    }
+    assert_int_equal(read_range(f->store, &archive, 0, TEXT + 1, back, &err), REEF_ERR_INVALID);
+    assert_int_equal(read_range(f->store, &archive, 5, 4, back, &err), REEF_ERR_INVALID);
+    free(archive.bytes);
+}
+
+// ---- states -------------------------------------------------------------------------------------
+
+static void an_archive_outlives_what_the_pool_learns_later(void **state) {
+    (void)state;
+    static const char *const STATES[] = {"0", "1", "early", "late", NULL};
+    enum { COUNT = sizeof(STATES) / sizeof(STATES[0]) };
+    lifelong *f;
+    reef_error err;
+    coded archives[COUNT];
+    uint8_t text[TEXT];
+    mixed_text(text, sizeof(text));
+    setup((void **)&f);
+    for (size_t i = 0; i < COUNT; i++)
+        archives[i] = write_as(f->store, STATES[i], text, TEXT, 2, PIECE);
+    for (int turn = 0; turn < 2; turn++) {
+        feed_kind(f, turn, TURN, 9);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        feed_kind(f, 3, TURN / 2, 9);
+        commit(f);
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_expands(f->store, &archives[i], text, TEXT);
+            if (STATES[i] == NULL) continue; // the newest is another one now
+            coded again = write_as(f->store, STATES[i], text, TEXT, 1, PIECE);
+            assert_int_equal(again.count, archives[i].count);
+            assert_memory_equal(again.bytes, archives[i].bytes, again.count);
+            free(again.bytes);
+        }
+    }
+    char copy[TEMP_DIR_BYTES];
+    temp_dir_join(copy, f->dir, "copy");
+    ok(reef_store_copy(f->store, copy, NULL, &err), &err);
+    reef_store *other = NULL;
+    ok(reef_store_open(&other, copy, &(reef_store_options){0}, &err), &err);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_expands(other, &archives[i], text, TEXT);
+        free(archives[i].bytes);
+    }
+    reef_store_close(other);
+    lifelong_teardown((void **)&f);
+}
+
+static void without_a_state_the_newest_that_is_kept_is_meant(void **state) {
+    (void)state;
+    lifelong *f;
+    reef_error err;
+    reef_snapshot snapshot;
+    static const char *const EXPECTED[] = {"0", "early", "1", "late"};
+    lifelong_setup((void **)&f);
+    choose(&f->config, "context_memory", "4194304");
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "rehearse", "0");
+    make_pool(f, 1);
+    assert_not_written(f->store, NULL, REEF_ERR_INVALID, "reef snapshot create");
+    for (int i = 0; i < 4; i++) {
+        reef_archive_info info;
+        feed_kind(f, i / 2, TURN / 2, (uint32_t)i);
+        commit(f);
+        if (i == 0) assert_not_written(f->store, NULL, REEF_ERR_INVALID, "no state for ever");
+        if (i % 2 == 0)
+            ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        else
+            ok(reef_trainer_snapshot(f->trainer, EXPECTED[i], &snapshot, &err), &err);
+        coded archive = write_as(f->store, NULL, (const uint8_t *)"abc", 3, 1, 0);
+        ok(reef_archive_read_info(&info, archive.bytes, archive.count, &err), &err);
+        assert_string_equal(info.state, EXPECTED[i]);
+        assert_int_equal(info.of_snapshot, i % 2);
+        reef_archive_info_release(&info);
+        free(archive.bytes);
+    }
+    lifelong_teardown((void **)&f);
+}
+
+static void a_state_that_changes_is_refused(void **state) {
+    (void)state;
+    lifelong *f;
+    reef_error err;
+    reef_archive_info info;
+    setup((void **)&f);
+    commit(f);
+    assert_not_written(f->store, "now", REEF_ERR_INVALID, "reef snapshot create");
+    assert_not_written(f->store, "2", REEF_ERR_INVALID, "generation 2 is open");
+    assert_not_written(f->store, "7", REEF_ERR_NOT_FOUND, "no generation 7");
+    assert_not_written(f->store, "nowhere", REEF_ERR_NOT_FOUND, "nowhere");
+    // Just after sealing nothing is open that has learned.
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    coded archive = write_as(f->store, "now", (const uint8_t *)"abc", 3, 1, 0);
+    ok(reef_archive_read_info(&info, archive.bytes, archive.count, &err), &err);
+    assert_string_equal(info.state, "2");
+    reef_archive_info_release(&info);
+    free(archive.bytes);
+    lifelong_teardown((void **)&f);
+}
+
+static void remove_snapshot(lifelong *f, const char *name) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit last;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_commit_read(txn, &last, &err), &err);
+    ok(reef_snapshot_remove(txn, name, &err), &err);
+    ok(reef_txn_commit(txn, &last, &err), &err);
+}
+
+static void a_state_that_is_gone_is_named(void **state) {
+    (void)state;
+    lifelong *f;
+    uint8_t text[TEXT];
+    lifelong_text(text, TEXT, 1, 5);
+    setup((void **)&f);
+    coded archive = write_as(f->store, "early", text, TEXT, 1, PIECE);
+    remove_snapshot(f, "early");
+    assert_expands(f->store, &archive, text, TEXT); // another one has the same
+    remove_snapshot(f, "twin");
+    assert_refused(f->store, &archive, TEXT, REEF_ERR_NOT_FOUND,
+                   "needs generation 1 as snapshot 'early' had it");
+    free(archive.bytes);
+    lifelong_teardown((void **)&f);
+}
+
+static void another_pool_is_told_apart(void **state) {
+    const lifelong *f = *state;
+    lifelong *other;
+    uint8_t text[TEXT];
+    lifelong_text(text, TEXT, 0, 5);
+    coded archive = write_as(f->store, "0", text, TEXT, 1, PIECE);
+    lifelong_setup((void **)&other);
+    choose(&other->config, "context_memory", "4194304");
+    choose(&other->config, "boundaries", "given");
+    choose(&other->config, "rehearse", "0");
+    make_pool(other, 1);
+    feed_kind(other, 0, TURN, 100);
+    commit(other);
+    assert_refused(other->store, &archive, TEXT, REEF_ERR_INVALID, "is of another pool");
+    lifelong_teardown((void **)&other);
+    free(archive.bytes);
+}
+
+// What was learned counts, not where.
+static void a_pool_that_learned_the_same_expands_too(void **state) {
+    const lifelong *f = *state;
+    lifelong *other;
+    uint8_t text[TEXT];
+    lifelong_text(text, TEXT, 0, 5);
+    coded archive = write_as(f->store, "0", text, TEXT, 1, PIECE);
+    lifelong_setup((void **)&other);
+    learn_all(other);
+    assert_expands(other->store, &archive, text, TEXT);
+    lifelong_teardown((void **)&other);
+    free(archive.bytes);
+}
+
+static void a_pool_without_memories_says_how_to_get_one(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *value, *words;
+    } CASES[] = {
+        {"vocab", "300", "token ids"},
+        {"model", "vector", "labelled vectors"},
+        {"model", "layer", "a layer by itself"},
+        {"seed", "1", "reef init POOL --context-memory"},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        reef_error err;
+        lifelong *f;
+        lifelong_setup((void **)&f);
+        reef_config_default(&f->config);
+        choose(&f->config, CASES[i].name, CASES[i].value);
+        if (strcmp(CASES[i].value, "vector") == 0) choose(&f->config, "inputs", "4");
+        ok(reef_pool_init(f->pool, &f->config, &err), &err);
+        ok(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &err), &err);
+        assert_not_written(f->store, NULL, REEF_ERR_INVALID, CASES[i].words);
+        lifelong_teardown((void **)&f);
+    }
+}
+
+static void a_state_without_a_memory_is_refused(void **state) {
+    (void)state;
+    lifelong *f;
+    reef_error err;
+    reef_snapshot snapshot;
+    lifelong_setup((void **)&f);
+    choose(&f->config, "context_memory", "4194304");
+    make_pool(f, 1);
+    ok(reef_trainer_snapshot(f->trainer, "empty", &snapshot, &err), &err);
+    assert_not_written(f->store, "empty", REEF_ERR_INVALID, "nothing was learned yet");
+    lifelong_teardown((void **)&f);
+}
+
+// ---- sizes, and an end before time --------------------------------------------------------------
+
+static bool always(void) {
+    return true;
+}
+
+typedef struct heard {
+    uint64_t done, total;
+} heard;
+
+static void on_progress(void *context, uint64_t done, uint64_t total) {
+    heard *h = context;
+    assert_true(done >= h->done && done <= total);
+    *h = (heard){done, total};
+}
+
+static void work_can_be_watched_and_stopped(void **state) {
+    const lifelong *f = *state;
+    reef_error err;
+    coded out;
+    heard h = {0};
+    uint8_t text[TEXT], back[TEXT];
+    mixed_text(text, TEXT);
+    reef_archive_options options = {
+        .threads = 1, .piece_bytes = PIECE, .progress = on_progress, .context = &h};
+    ok(reef_archive_write(f->store, "1", text, TEXT, &options, &out.bytes, &out.count, &err), &err);
+    assert_true(h.total > TEXT && h.done == h.total);
+    h = (heard){0};
+    ok(reef_archive_read(f->store, out.bytes, out.count, 0, TEXT, &options, back, &err), &err);
+    assert_true(h.total == TEXT && h.done == h.total);
+    options.stopped = always;
+    options.progress = NULL;
+    options.threads = 2;
+    assert_int_equal(
+        reef_archive_read(f->store, out.bytes, out.count, 0, TEXT, &options, back, &err),
+        REEF_ERR_BUSY);
+    free(out.bytes);
+    assert_int_equal(
+        reef_archive_write(f->store, "1", text, TEXT, &options, &out.bytes, &out.count, &err),
+        REEF_ERR_BUSY);
+    assert_null(out.bytes);
+}
+
+static void pieces_have_bounds(void **state) {
+    const lifelong *f = *state;
+    static const uint32_t WRONG[] = {1, PIECE - 1, REEF_ARCHIVE_PIECE_BYTES_MAX + 1};
+    for (size_t i = 0; i < sizeof(WRONG) / sizeof(WRONG[0]); i++) {
+        reef_error err;
+        coded out;
+        const reef_archive_options options = {.piece_bytes = WRONG[i]};
+        assert_int_equal(reef_archive_write(f->store, "0", (const uint8_t *)"a", 1, &options,
+                                            &out.bytes, &out.count, &err),
+                         REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "pieces of"));
+    }
+}
+
+// ---- damage -------------------------------------------------------------------------------------
+
+static void sum_header(coded *archive) {
+    uint32_t all = reef_get_le32(archive->bytes + 12);
+    reef_put_le64(archive->bytes + all - 8, reef_archive_sum(archive->bytes, all - 8));
+}
+
+static coded copy_of(const coded *archive) {
+    coded copy = {malloc(archive->count + 1), archive->count};
+    assert_non_null(copy.bytes);
+    memcpy(copy.bytes, archive->bytes, copy.count);
+    return copy;
+}
+
+static void what_is_wrong_with_an_archive_is_said(void **state) {
+    const lifelong *f = *state;
+    // offset, value of four bytes there, whether the checksum is then made right
+    static const struct {
+        size_t at;
+        uint32_t value;
+        bool sum;
+        reef_status status;
+        const char *words;
+    } CASES[] = {
+        {0, 0x12345678, false, REEF_ERR_INVALID, "no archive"},
+        {8, 2, false, REEF_ERR_VERSION, "format version 2"},
+        {8, 0, false, REEF_ERR_CORRUPT, "version 0"},
+        {12, 5, false, REEF_ERR_CORRUPT, "length of its header"},
+        {12, UINT32_MAX, false, REEF_ERR_CORRUPT, "length of its header"},
+        {12, 1u << 20, false, REEF_ERR_CORRUPT, "cut off"},
+        {16, 2, true, REEF_ERR_VERSION, "mode 2"},
+        {20, REEF_ARCHIVE_CODER + 1, true, REEF_ERR_VERSION, "context memories of version"},
+        {48, 5, true, REEF_ERR_NOT_FOUND, "no state of the pool has any more"},
+        {60, 0, true, REEF_ERR_CORRUPT, "name of its state"},
+        {60, 65, true, REEF_ERR_CORRUPT, "name of its state"},
+        {88, 7, false, REEF_ERR_CORRUPT, "checksum of its header"},
+        {92, 1, true, REEF_ERR_CORRUPT, "more bytes than fit"},
+        {96, 7, true, REEF_ERR_CORRUPT, "hash that it had"},
+        {112, 1, true, REEF_ERR_CORRUPT, "no length that pieces have"},
+        {112, UINT32_MAX, true, REEF_ERR_CORRUPT, "no length that pieces have"},
+        {116, 1u << 30, true, REEF_ERR_CORRUPT, "number of its pieces"},
+        {120, 1u << 30, true, REEF_ERR_CORRUPT, "more memories than pieces"},
+        {120, 2, true, REEF_ERR_CORRUPT, "length of its header"},
+        {129 + 48, UINT32_MAX, true, REEF_ERR_CORRUPT, "longer than its text"},
+        {129 + 48, 1, true, REEF_ERR_CORRUPT, "follow behind its end"},
+        {129 + 48 + 4, 1, true, REEF_ERR_CORRUPT, "does not list"},
+        {129 + 48 + 4, UINT32_MAX, true, REEF_ERR_CORRUPT, "has another length"},
+        {129 + 48 + 8, 1, true, REEF_ERR_CORRUPT, "piece 0, bytes"},
+        {129 + 48 + 16, 1, true, REEF_ERR_CORRUPT, "piece 0 expands to another text"},
+    };
+    uint8_t text[TEXT];
+    lifelong_text(text, TEXT, 0, 5);
+    coded good = write_as(f->store, "0", text, TEXT, 1, PIECE);
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        coded bad = copy_of(&good);
+        uint32_t all = reef_get_le32(bad.bytes + 12);
+        reef_put_le32(bad.bytes + CASES[i].at, CASES[i].value);
+        if (CASES[i].sum) reef_put_le64(bad.bytes + all - 8, reef_archive_sum(bad.bytes, all - 8));
+        assert_refused(f->store, &bad, TEXT, CASES[i].status, CASES[i].words);
+        free(bad.bytes);
+    }
+    coded longer = copy_of(&good);
+    longer.bytes[longer.count++] = 0;
+    assert_refused(f->store, &longer, TEXT, REEF_ERR_CORRUPT, "1 bytes follow behind its end");
+    free(longer.bytes);
+    free(good.bytes);
+}
+
+static void an_archive_that_is_cut_off_is_told(void **state) {
+    const lifelong *f = *state;
+    uint8_t text[TEXT];
+    lifelong_text(text, TEXT, 0, 5);
+    coded good = write_as(f->store, "0", text, TEXT, 1, PIECE);
+    for (size_t count = 0; count < good.count; count += count < 400 ? 1 : 97) {
+        coded cut = {good.bytes, count};
+        assert_refused(f->store, &cut, TEXT, count == 0 ? REEF_ERR_INVALID : REEF_ERR_CORRUPT,
+                       count == 0 ? "no archive" : "cut off");
+    }
+    free(good.bytes);
+}
+
+// Changes some bytes; every tenth time the checksums are made to fit, so that nonsense is decoded.
+static void damage(coded *archive, uint64_t *draw, bool sums) {
+    size_t header = reef_get_le32(archive->bytes + 12);
+    int changes = draw_int(draw, 1, 4);
+    size_t from = sums ? header : 0; // of a header with a right checksum there are cases above
+    for (int i = 0; i < changes; i++) {
+        size_t at = from + (size_t)draw_int(draw, 0, (int)(archive->count - from) - 1);
+        archive->bytes[at] ^= (uint8_t)(1 << draw_int(draw, 0, 7));
+    }
+    if (!sums) {
+        if (draw_int(draw, 0, 9) == 0)
+            archive->count = (size_t)draw_int(draw, 0, (int)archive->count);
+        return;
+    }
+    reef_error err;
+    reef_archive_header parsed;
+    ok(reef_archive_header_parse(&parsed, archive->bytes, archive->count, &err), &err);
+    for (uint32_t p = 0; p < parsed.piece_count; p++)
+        parsed.pieces[p].sum =
+            reef_archive_sum(archive->bytes + parsed.pieces[p].at, parsed.pieces[p].bytes);
+    reef_archive_header_write(&parsed, archive->bytes);
+    reef_archive_header_release(&parsed);
+    sum_header(archive);
+}
+
+static void damage_never_goes_unnoticed(void **state) {
+    const lifelong *f = *state;
+    const char *wish = getenv("REEF_ARCHIVE_DAMAGES");
+    int count = wish != NULL ? atoi(wish) : 2000, right = 0;
+    uint64_t draw = 77;
+    uint8_t text[2 * PIECE + 50], back[sizeof(text)];
+    mixed_text(text, sizeof(text));
+    coded good = write_as(f->store, "1", text, sizeof(text), 1, PIECE);
+    for (int i = 0; i < count; i++) {
+        reef_error err = {0};
+        coded bad = copy_of(&good);
+        damage(&bad, &draw, i % 10 == 0);
+        memset(back, 0, sizeof(back));
+        reef_status status = read_range(f->store, &bad, 0, sizeof(text), back, &err);
+        if (status == REEF_OK) {
+            assert_memory_equal(back, text, sizeof(text)); // the same bit twice
+            right++;
+        } else if (status != REEF_ERR_CORRUPT && status != REEF_ERR_INVALID &&
+                   status != REEF_ERR_VERSION) {
+            fail_msg("damage %d: %s", i, err.message);
+        }
+        free(bad.bytes);
+    }
+    print_message("%d damaged archives, %d of them whole after all\n", count, right);
+    free(good.bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_put_is_taken_with_any_probabilities),
+        cmocka_unit_test(a_code_without_room_is_counted),
+        cmocka_unit_test(a_code_is_as_long_as_what_the_session_says),
+        cmocka_unit_test(a_text_has_this_code_for_ever),
+        cmocka_unit_test(texts_of_every_length_come_back),
+        cmocka_unit_test(a_piece_is_coded_by_the_generation_that_knows_it),
+        cmocka_unit_test(noise_is_stored_as_it_is),
+        cmocka_unit_test(a_range_is_that_of_the_text),
+        cmocka_unit_test(an_archive_outlives_what_the_pool_learns_later),
+        cmocka_unit_test(without_a_state_the_newest_that_is_kept_is_meant),
+        cmocka_unit_test(a_state_that_changes_is_refused),
+        cmocka_unit_test(a_state_that_is_gone_is_named),
+        cmocka_unit_test(another_pool_is_told_apart),
+        cmocka_unit_test(a_pool_that_learned_the_same_expands_too),
+        cmocka_unit_test(a_pool_without_memories_says_how_to_get_one),
+        cmocka_unit_test(a_state_without_a_memory_is_refused),
+        cmocka_unit_test(work_can_be_watched_and_stopped),
+        cmocka_unit_test(pieces_have_bounds),
+        cmocka_unit_test(what_is_wrong_with_an_archive_is_said),
+        cmocka_unit_test(an_archive_that_is_cut_off_is_told),
+        cmocka_unit_test(damage_never_goes_unnoticed),
+    };
+    return cmocka_run_group_tests(tests, setup, lifelong_teardown);
+}
