@@ -79,12 +79,11 @@ static reef_status write_file(const reef_cli_output *out,
                          "%.160s exists: another command is writing it, or one was killed while it "
                          "did; remove it in the second case",
                          part);
-    if (fd < 0) {
-        int code = errno;
-        bool missing = code == ENOENT || code == ENOTDIR || code == EACCES;
-        return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
-                         "cannot create %.160s: %s", part, strerror(code));
-    }
+    bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES;
+    if (fd < 0 && missing)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot create %.160s: %s", part,
+                         strerror(errno));
+    if (fd < 0) return reef_cli_write_failed(part, errno, err);
     status = write_all(fd, bytes, count);
     // Data on the disk before the name: a crash leaves the old file or the new one, never a part.
     if (status == REEF_OK && fsync(fd) != 0) status = REEF_ERR_IO;

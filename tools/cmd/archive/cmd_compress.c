@@ -128,10 +128,11 @@ static reef_status compress(reef_cli_call *cli,
                                 &count, err);
     reef_archive_progress_end();
     if (status == REEF_OK) status = reef_archive_read_info(info, archive, count, err);
-    if (status == REEF_OK && r->as_of == NULL) status = say_state(store, info, err);
-    reef_store_close(store);
     if (status == REEF_OK && !cli->dry_run)
         status = reef_cli_output_write(&r->out, archive, count, err);
+    // Programs read it in the answer.
+    if (status == REEF_OK && r->as_of == NULL && !cli->json) status = say_state(store, info, err);
+    reef_store_close(store);
     free(archive);
     return status;
 }

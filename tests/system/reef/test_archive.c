@@ -1,0 +1,287 @@
+// `reef compress` and `reef expand` as a user runs them.
+#include "tools_world.h"
+
+#include "small_disk.h"
+#include "whole_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A pool with context memories, trained as the world's: generation 0 sealed on English, "kept" a
+// snapshot while C was learned, and more since.
+typedef struct memory_world {
+    world *world;
+    char *pool, *other; // two pools that have learned different things
+} memory_world;
+
+static char *memory_pool(world *w, const char *name, const char *seed) {
+    program p;
+    char *path = path_in(w->directory, name);
+    reef(&p, "init", path, TINY_OPTIONS, "--context-memory", "4194304", "--seed", seed, NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    program_release(&p);
+    return path;
+}
+
+static int setup(void **state) {
+    memory_world *m = reef_cli_alloc(1, sizeof(*m));
+    int failed = world_make((void **)&m->world);
+    m->pool = memory_pool(m->world, "memory", "1");
+    m->other = memory_pool(m->world, "other", "2");
+    tiny_pool_train(m->pool);
+    *state = m;
+    return failed;
+}
+
+static int teardown(void **state) {
+    memory_world *m = *state;
+    free(m->pool);
+    free(m->other);
+    int failed = world_remove((void **)&m->world);
+    free(m);
+    return failed;
+}
+
+// Runs a line of shell in the world's directory, where $REEF is the program.
+static void shell(program *p, const memory_world *m, const char *line) {
+    char *script = reef_cli_format("cd '%s' && export REEF='%s' && %s", m->world->directory,
+                                   REEF_BINARY, line);
+    const char *const argv[] = {"/bin/sh", "-c", script, NULL};
+    program_run(p, argv, NULL);
+    free(script);
+}
+
+static void assert_shell(const memory_world *m, const char *line) {
+    program p;
+    shell(&p, m, line);
+    if (p.code != 0) fail_msg("%s: exit %d: %s%s", line, p.code, p.out, p.err);
+    program_release(&p);
+}
+
+static void assert_refused(const memory_world *m, int code, const char *says, const char *line) {
+    program p;
+    shell(&p, m, line);
+    if (p.code != code || strstr(p.err, says) == NULL)
+        fail_msg("%s: exit %d, not %d with '%s': %s", line, p.code, code, says, p.err);
+    assert_int_equal(line_count(p.err), 1);
+    assert_string_equal(p.out, "");
+    program_release(&p);
+}
+
+static bool is_there(const memory_world *m, const char *name) {
+    char *path = path_in(m->world->directory, name);
+    bool there = access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+static void a_file_becomes_an_archive_and_comes_back(void **state) {
+    const memory_world *m = *state;
+    program p;
+    reef(&p, "compress", m->pool, m->world->english, "--as-of", "0", NULL);
+    assert_int_equal(p.code, 0);
+    const char *says[] = {"archive   ", "english.txt.reef", "bits per byte",
+                          "as of     generation 0", "coded by  generation 0: 1 piece, 400 B in "};
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+        if (strstr(p.out, says[i]) == NULL) fail_msg("'%s' is not in:\n%s", says[i], p.out);
+    assert_string_equal(p.err, "");
+    program_release(&p);
+    // Both are there now, and neither gives way unasked.
+    assert_refused(m, 64, "english.txt.reef exists; --force replaces it",
+                   "$REEF compress memory english.txt");
+    assert_refused(m, 64, "english.txt exists; --force", "$REEF expand memory english.txt.reef");
+    assert_shell(m, "cp english.txt was.txt && $REEF expand memory english.txt.reef --force && "
+                    "cmp was.txt english.txt");
+    assert_shell(m, "rm english.txt && $REEF expand memory english.txt.reef && "
+                    "cmp was.txt english.txt");
+    assert_shell(m, "$REEF expand memory english.txt.reef --out again && cmp was.txt again");
+    assert_shell(m, "$REEF compress memory english.txt --as-of kept --force");
+    assert_shell(m, "test $(wc -c < english.txt.reef) -lt 400 && ! ls | grep part");
+}
+
+static void programs_are_answered_in_json(void **state) {
+    const memory_world *m = *state;
+    char *archive = path_in(m->world->directory, "j.reef"),
+         *back = path_in(m->world->directory, "j.c");
+    json_t *answer = reef_json("compress", m->pool, m->world->code, "--out", archive, NULL);
+    assert_int_equal(integer(answer, "text_bytes"), 300);
+    assert_string_equal(json_string_value(json_object_get(answer, "as_of")), "kept");
+    assert_true(json_is_true(json_object_get(answer, "snapshot")));
+    struct stat info;
+    assert_int_equal(stat(archive, &info), 0);
+    assert_int_equal(integer(answer, "archive_bytes"), info.st_size);
+    expect_keys(answer, "archive text_hash stream_bytes pool piece_bytes pieces raw_pieces "
+                        "generations done");
+    answer = reef_json("expand", m->pool, archive, "--range", "10-20", "--out", back, NULL);
+    assert_int_equal(integer(answer, "begin"), 10);
+    assert_int_equal(integer(answer, "end"), 20);
+    json_decref(answer);
+    assert_refused(m, 64, "name a file with --out",
+                   "$REEF compress memory < code.c --json "
+                   "> /dev/null");
+    free(archive);
+    free(back);
+}
+
+static void standard_input_and_output_are_files_too(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF compress memory --as-of 0 < code.c > s.reef && test -s s.reef");
+    assert_shell(m, "$REEF compress memory - --as-of 0 --out - < code.c | cmp - s.reef");
+    assert_shell(m, "$REEF compress memory code.c --as-of 0 --out - | cmp - s.reef");
+    assert_shell(m, "$REEF expand memory < s.reef | cmp - code.c");
+    assert_shell(m, "$REEF expand memory s.reef --out - | cmp - code.c");
+    assert_shell(m, "cat s.reef | $REEF expand memory - --out from-stdin && cmp from-stdin code.c");
+    assert_shell(m, "REEF_POOL=memory $REEF compress --as-of 0 < code.c | cmp - s.reef");
+    program p;
+    shell(&p, m, "$REEF expand memory s.reef --range 4-12");
+    assert_int_equal(p.code, 0);
+    assert_int_equal(strlen(p.out), 8);
+    program_release(&p);
+    assert_shell(m,
+                 "$REEF expand memory s.reef --range 290- | cmp - code.c --ignore-initial=0:290");
+    assert_shell(m,
+                 "for t in 1 2 3; do $REEF compress memory code.c --as-of 0 --piece 4K --threads "
+                 "$t --out - | cmp - s4.reef 2>/dev/null || $REEF compress memory code.c --as-of "
+                 "0 --piece 4K --out s4.reef; done; test -s s4.reef");
+}
+
+static void an_empty_file_stays_empty(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF compress memory empty --as-of 0 && rm empty && "
+                    "$REEF expand memory empty.reef && test -e empty && ! test -s empty");
+    assert_shell(m, "$REEF expand memory empty.reef --range 0-0 | cmp - empty");
+}
+
+static void who_names_no_state_is_told_which(void **state) {
+    const memory_world *m = *state;
+    program p;
+    shell(&p, m, "$REEF compress memory code.c --out told.reef");
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "as of     snapshot kept"));
+    assert_non_null(strstr(p.err, "as of snapshot kept; the "));
+    assert_non_null(strstr(p.err, "reef snapshot create"));
+    program_release(&p);
+}
+
+static void a_dry_run_writes_nothing(void **state) {
+    const memory_world *m = *state;
+    program p;
+    shell(&p, m, "$REEF compress memory code.c --as-of 0 --out dry.reef --dry-run");
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "would write:\narchive   dry.reef"));
+    program_release(&p);
+    assert_false(is_there(m, "dry.reef"));
+    assert_shell(m, "$REEF compress memory code.c --as-of 0 --out wet.reef");
+    shell(&p, m, "$REEF expand memory wet.reef --dry-run");
+    assert_int_equal(p.code, 0);
+    assert_string_equal(p.out, "would write wet, 300 B\n");
+    program_release(&p);
+    assert_false(is_there(m, "wet"));
+}
+
+static void what_cannot_be_done_is_said_in_one_line(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF compress memory code.c --as-of 0 --out r.reef");
+    assert_shell(m, "$REEF compress memory code.c --as-of kept --out kept.reef");
+    assert_shell(m, "head -c 150 r.reef > cut.reef; cp r.reef long.reef; echo >> long.reef");
+    assert_shell(m, "cp r.reef newer.reef && "
+                    "printf '\\002' | dd of=newer.reef bs=1 seek=8 conv=notrunc 2>/dev/null");
+    assert_shell(m, "cp r.reef bad.reef && "
+                    "printf '~' | dd of=bad.reef bs=1 seek=225 conv=notrunc 2>/dev/null");
+    static const struct {
+        int code;
+        const char *says, *line;
+    } CASES[] = {
+        {64, "is open", "$REEF compress memory code.c --as-of now --out n"},
+        {66, "no snapshot nowhere", "$REEF compress memory code.c --as-of nowhere --out n"},
+        {66, "missing", "$REEF compress memory missing"},
+        {66, "missing", "$REEF compress missing code.c --out n"},
+        {64, "--context-memory", "$REEF compress pool code.c --out n"},
+        {64, "no state for ever", "$REEF compress other code.c --out n"},
+        {64, "must be a number of bytes, 4K to 64M",
+         "$REEF compress memory code.c --out n --piece 4"},
+        {64, "must be a number of bytes", "$REEF compress memory code.c --out n --piece 65M"},
+        {64, "must be a number of bytes", "$REEF compress memory code.c --out n --piece big"},
+        {64, "not a regular file", "$REEF compress memory code.c --out not-a-pool"},
+        {66, "no-directory", "$REEF compress memory code.c --out no-directory/n"},
+        {64, "pool", "$REEF compress memory code.c --out memory/n"},
+        {64, "does not end in .reef", "$REEF expand memory code.c"},
+        {64, "no archive", "$REEF expand memory code.c --out n"},
+        {64, "no archive", "$REEF expand memory empty --out n"},
+        {65, "cut off", "$REEF expand memory cut.reef --out n"},
+        {65, "1 bytes follow", "$REEF expand memory long.reef --out n"},
+        {65, "format version 2", "$REEF expand memory newer.reef --out n"},
+        {65, "damaged: piece 0", "$REEF expand memory bad.reef --out n"},
+        {64, "beyond the text, which has 300 bytes", "$REEF expand memory r.reef --range 9-301"},
+        {64, "beyond the text", "$REEF expand memory r.reef --range 301-"},
+        {64, "BEGIN-END", "$REEF expand memory r.reef --range 9-8"},
+        {64, "BEGIN-END", "$REEF expand memory r.reef --range nine"},
+        {64, "BEGIN-END", "$REEF expand memory r.reef --range 1-+3"},
+        {64, "of another pool", "$REEF expand other r.reef --out n"},
+        {64, "--context-memory", "$REEF expand pool r.reef --out n"},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        assert_refused(m, CASES[i].code, CASES[i].says, CASES[i].line);
+        assert_false(is_there(m, "n") || is_there(m, "n.part"));
+    }
+    // And what is gone.
+    assert_shell(m, "cp -r memory later && $REEF expand later kept.reef --out k && cmp k code.c && "
+                    "$REEF snapshot remove later kept --yes");
+    assert_refused(m, 66, "as snapshot 'kept' had it", "$REEF expand later kept.reef --out n");
+    assert_shell(m, "$REEF expand later r.reef --out k --force && cmp k code.c");
+}
+
+static void whatever_goes_wrong_leaves_nothing(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF compress memory code.c --as-of 0 --out w.reef");
+    assert_refused(m, 73, "cannot write standard output",
+                   "$REEF expand memory w.reef --out - "
+                   "> /dev/full");
+    // The name that it writes under first belongs to somebody.
+    assert_shell(m, "echo mine > taken.part");
+    assert_refused(m, 64, "taken.part exists", "$REEF expand memory w.reef --out taken");
+    assert_shell(m, "test \"$(cat taken.part)\" = mine && test ! -e taken");
+    // Interrupted in the middle of some seconds of work.
+    assert_shell(m, "for i in 1 2 3 4 5 6 7 8 9; do cat english.txt code.c; done > part.txt; "
+                    "for i in 1 2 3 4 5 6 7 8 9; do cat part.txt part.txt part.txt part.txt; done "
+                    "> long.txt; for i in 1 2 3 4 5 6; do cat long.txt long.txt long.txt; done "
+                    "> longest.txt");
+    assert_shell(m, "timeout -s INT 0.5 $REEF compress memory longest.txt --as-of 0 --out i.reef; "
+                    "test $? -ne 0 && test ! -e i.reef && test ! -e i.reef.part");
+}
+
+static void a_full_disk_is_an_error_that_leaves_nothing(void **state) {
+    const memory_world *m = *state;
+    char *disk = path_in(m->world->directory, "disk"), *filler = path_in(disk, "filler");
+    assert_int_equal(mkdir(disk, 0700), 0);
+    if (small_disk_mount(disk, "64k")) {
+        small_disk_fill(filler);
+        program p;
+        shell(&p, m, "$REEF compress memory code.c --as-of 0 --out disk/n");
+        int code = p.code;
+        bool said = strstr(p.err, "cannot ") != NULL && strstr(p.err, "No space left") != NULL;
+        program_release(&p);
+        bool left = is_there(m, "disk/n") || is_there(m, "disk/n.part");
+        small_disk_unmount(disk);
+        assert_int_equal(code, 73);
+        assert_true(said);
+        assert_false(left);
+    }
+    free(filler);
+    free(disk);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_becomes_an_archive_and_comes_back),
+        cmocka_unit_test(programs_are_answered_in_json),
+        cmocka_unit_test(standard_input_and_output_are_files_too),
+        cmocka_unit_test(an_empty_file_stays_empty),
+        cmocka_unit_test(who_names_no_state_is_told_which),
+        cmocka_unit_test(a_dry_run_writes_nothing),
+        cmocka_unit_test(what_cannot_be_done_is_said_in_one_line),
+        cmocka_unit_test(whatever_goes_wrong_leaves_nothing),
+        cmocka_unit_test(a_full_disk_is_an_error_that_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
