@@ -41,6 +41,8 @@ READING = [
     ("export-pool", ["export", "pool", "reef.pool", "new.pool", "--dry-run"]),
     ("export-generation", ["export", "generation", "reef.pool", "1", "new.safetensors", "--dry-run"]),
     ("export-model", ["export", "model", "reef.pool", "new.safetensors", "--as-of", "0", "--dry-run"]),
+    ("compress", ["compress", "memory.pool", "notes.txt", "--as-of", "0", "--out", "new.reef", "--dry-run"]),
+    ("expand", ["expand", "memory.pool", "notes.txt.reef", "--dry-run", "--range", "10-20"]),
     ("init", ["init", "new.pool", "--from", "model.safetensors", "--dry-run"]),
     ("import", ["import", "fresh.pool", "french.safetensors", "--dry-run"]),
     ("eval", ["eval", "reef.pool", "held.txt", "held.c"]),
@@ -150,6 +152,8 @@ CHANGING = [
     ("export-pool", ["export", "pool", "fresh.pool", "copy2.pool", "--no-verify"]),
     ("export-generation", ["export", "generation", "reef.pool", "1", "one.safetensors"]),
     ("export-model", ["export", "model", "reef.pool", "whole.safetensors"]),
+    ("compress", ["compress", "memory.pool", "notes.txt", "--piece", "4K", "--out", "notes.reef"]),
+    ("expand", ["expand", "memory.pool", "notes.reef", "--out", "notes.again"]),
     ("init", ["init", "again.pool", "--from", "whole.safetensors", "--learning-rate", "0.001"]),
     ("eval", ["eval", "again.pool", "held.txt", "--logits", "logits.npy"]),
     ("usage", ["usage", "again.pool", "--npy", "usage.npy"]),
@@ -208,6 +212,8 @@ MISTAKES = [
     ("error", ["commit", "reef.pool"], 66),
     ("error", ["init", "reef.pool"], 64),
     ("error", ["usage", "iris.pool"], 64),
+    ("error", ["compress", "iris.pool", "notes.txt", "--out", "n.reef"], 64),
+    ("error", ["expand", "memory.pool", "notes.txt", "--out", "n"], 64),
     ("config-check", ["config", "check", "wrong.ini"], 64),
 ]
 

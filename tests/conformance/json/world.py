@@ -134,6 +134,11 @@ class World:
         self.run("train", "reef.pool", "main.c", "--cost-repeats", "0")
         for name in ("before-upgrade", "monday", "tuesday"):
             self.run("snapshot", "create", "reef.pool", name)
+        self.run("init", "memory.pool", "--context-memory", "4194304", *SIZES)
+        self.run("train", "memory.pool", "english.txt", "--cost-repeats", "0")
+        self.run("seal", "memory.pool")
+        self.run("train", "memory.pool", "code.c", "--cost-repeats", "0")
+        self.run("compress", "memory.pool", "notes.txt", "--as-of", "0")
         self.run("init", "iris.pool", "--model", "vector", "--inputs", "4", "--side", "4", "--memory", "50")
         self.run("train", "iris.pool", "csv:iris.csv", "--cost-repeats", "0")
         self.run("init", "ids.pool", "--vocab", "300", *SIZES)
