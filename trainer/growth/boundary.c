@@ -59,6 +59,8 @@ static reef_status measure_sample(reef_trainer *trainer,
     double nats = 0.0;
     *loss = NAN;
     *scored = 0;
+    // Sealing changes nothing of a memory, and there is nothing else to measure.
+    if (!reef_has_net(trainer)) return REEF_OK;
     // Slots from old_slots on are the newest generation's own sample. The first of them are enough,
     // and the same ones are read before and after sealing.
     for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {

@@ -3,6 +3,7 @@
 #include "generation_memory.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
+#include "zero_runs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -307,6 +308,34 @@ static void a_tail_that_is_cut_is_damage(void **state) {
     reef_generation_memory_release(&whole);
 }
 
+static void zeros_are_left_out_and_come_back(void **state) {
+    (void)state;
+    enum { MOST = 2000 };
+    uint32_t draw = 1;
+    uint8_t in[MOST], out[MOST], *packed = malloc(reef_zero_runs_bound(MOST));
+    assert_non_null(packed);
+    for (int trial = 0; trial < 3000; trial++) {
+        size_t bytes = (size_t)trial % MOST, density = 1 + (size_t)trial % 9;
+        for (size_t i = 0; i < bytes; i++) {
+            draw = draw * 1664525u + 1013904223u;
+            // Runs of both kinds, from one byte to longer than a token's reach.
+            bool same = i > 0 && (draw >> 8) % (trial % 3 == 0 ? 200 : 3) != 0;
+            in[i] = same ? in[i - 1] : (draw >> 20) % density == 0 ? (uint8_t)(draw >> 12) : 0;
+        }
+        size_t used = reef_zero_runs_pack(packed, in, bytes);
+        assert_true(used <= reef_zero_runs_bound(bytes));
+        assert_true(reef_zero_runs_unpack(out, bytes, packed, used));
+        if (bytes > 0) assert_memory_equal(in, out, bytes);
+        // Of another length, or cut, it is refused.
+        assert_false(reef_zero_runs_unpack(out, bytes + 1, packed, used));
+        if (used > 0) assert_false(reef_zero_runs_unpack(out, bytes, packed, used - 1));
+        if (bytes > 0) assert_false(reef_zero_runs_unpack(out, bytes - 1, packed, used));
+    }
+    memset(in, 0, sizeof(in));
+    assert_int_equal(reef_zero_runs_pack(packed, in, 1300), 10);
+    free(packed);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
 
 int main(void) {
@@ -323,6 +352,7 @@ int main(void) {
         TEST(what_is_generated_is_what_the_memory_foresees),
         TEST(a_memory_is_refused_where_there_are_no_bytes),
         cmocka_unit_test(a_tail_that_is_cut_is_damage),
+        cmocka_unit_test(zeros_are_left_out_and_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // The context memory of a generation as records of `memory`:
 //
 //   PART, block    its tables, a part (reef_memory_parts) in blocks of REEF_BLOCK_BYTES_MAX bytes,
-//                  the last one shorter
+//                  the last one shorter, each packed (zero_runs.h)
 //   mark           position behind the last byte that the tables learned, u64, and the chain there
 //   tail, block    of an open generation: what was learned since, in blocks as above; see
 //                  memory/generation_memory.c
@@ -10,6 +10,7 @@
 // generation is open: the chain is, as part of the trainer's state. Sealed, it has no tail, and all
 // of it is in the generation's root.
 #include "checkpoint_internal.h"
+#include "zero_runs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,19 +29,34 @@ static reef_key key_of(uint32_t records, const char *name, uint32_t block) {
     return (reef_key){.db = REEF_DB_MEMORY, .generation = records, .name = name, .block = block};
 }
 
-// In blocks; an empty payload is one empty block.
-static reef_status put_blocks(reef_txn *txn,
+static size_t block_bytes(size_t bytes, size_t at) {
+    return bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
+}
+
+static reef_status put_packed(reef_txn *txn,
                               uint32_t records,
-                              const char *name,
-                              const uint8_t *data,
-                              size_t bytes,
+                              const reef_memory_part *part,
+                              uint8_t *packed,
                               reef_error *err) {
+    const uint8_t *data = part->data;
     reef_status status = REEF_OK;
-    size_t at = 0;
-    for (uint32_t block = 0; status == REEF_OK && (at < bytes || block == 0); block++) {
-        size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
-        reef_key key = key_of(records, name, block);
-        status = reef_record_put(txn, &key, REEF_BYTES, data + at, size, err);
+    reef_key key = key_of(records, part->name, 0);
+    for (size_t at = 0; status == REEF_OK && at < part->bytes; key.block++) {
+        size_t size = block_bytes(part->bytes, at);
+        size_t stored = reef_zero_runs_pack(packed, data + at, size);
+        status = reef_record_put(txn, &key, REEF_BYTES, packed, stored, err);
+        at += size;
+    }
+    return status;
+}
+
+static reef_status put_tail(reef_txn *txn, const reef_generation *generation, reef_error *err) {
+    const reef_generation_memory *m = &generation->memory;
+    reef_status status = REEF_OK;
+    reef_key key = key_of(generation->info.generation, TAIL_NAME, 0);
+    for (size_t at = 0; status == REEF_OK && at < m->tail_bytes; key.block++) {
+        size_t size = block_bytes(m->tail_bytes, at);
+        status = reef_record_put(txn, &key, REEF_BYTES, m->tail + at, size, err);
         at += size;
     }
     return status;
@@ -65,10 +81,14 @@ static reef_status put_tables(reef_txn *txn, const reef_generation *generation, 
     reef_memory_part parts[PARTS_MAX];
     mark here = {.next = m->next};
     memcpy(here.chain, m->chain, sizeof(here.chain));
+    uint8_t *packed = malloc(reef_zero_runs_bound(REEF_BLOCK_BYTES_MAX));
+    if (packed == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write a context memory");
     reef_memory_parts(m->memory, parts);
     reef_status status = delete_tail(txn, g, err);
     for (size_t i = 0; status == REEF_OK && i < reef_memory_part_count(); i++)
-        status = put_blocks(txn, g, parts[i].name, parts[i].data, parts[i].bytes, err);
+        status = put_packed(txn, g, &parts[i], packed, err);
+    free(packed);
     reef_key key = key_of(g, MARK_NAME, 0);
     if (status == REEF_OK)
         status = reef_record_put(txn, &key, REEF_BYTES, &here, sizeof(here), err);
@@ -83,7 +103,7 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
     if (m->memory == NULL) return REEF_OK;
     if (generation->open && m->tail_bytes == 0) return REEF_OK;
     if (generation->open && !reef_generation_memory_is_due(m))
-        return put_blocks(txn, generation->info.generation, TAIL_NAME, m->tail, m->tail_bytes, err);
+        return put_tail(txn, generation, err);
     reef_status status = put_tables(txn, generation, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
@@ -100,11 +120,16 @@ static reef_status fetch_part(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     const stored *from = context;
     reef_status status = REEF_OK;
-    size_t at = 0;
-    for (uint32_t block = 0; status == REEF_OK && (at < bytes || block == 0); block++) {
-        size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
-        reef_key key = key_of(from->records, name, block);
-        status = reef_record_read(from->txn, &key, (uint8_t *)into + at, size, err);
+    reef_key key = key_of(from->records, name, 0);
+    for (size_t at = 0; status == REEF_OK && at < bytes; key.block++) {
+        size_t size = block_bytes(bytes, at);
+        reef_view view;
+        status = reef_record_view(from->txn, &key, &view, err);
+        if (status == REEF_OK &&
+            !reef_zero_runs_unpack((uint8_t *)into + at, size, view.data, view.bytes))
+            status = reef_fail(err, REEF_ERR_CORRUPT,
+                               "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
+                               from->records, name, key.block, size);
         at += size;
     }
     return status;
