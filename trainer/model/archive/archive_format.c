@@ -54,7 +54,7 @@ size_t reef_archive_header_bytes(const reef_archive_header *header) {
 void reef_archive_header_write(const reef_archive_header *header, uint8_t *out) {
     size_t name_bytes = strlen(header->state), all = reef_archive_header_bytes(header);
     memset(out, 0, FIXED_BYTES);
-    memcpy(out, MAGIC, MAGIC_BYTES);
+    memcpy(out, MAGIC, MAGIC_BYTES); // NOLINT(bugprone-not-null-terminated-result): eight letters
     reef_put_le32(out + 8, REEF_ARCHIVE_VERSION);
     reef_put_le32(out + 12, (uint32_t)all);
     reef_put_le32(out + 16, REEF_ARCHIVE_MODE_MEMORY);

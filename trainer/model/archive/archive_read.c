@@ -215,7 +215,7 @@ reef_status reef_archive_read(reef_store *store,
                               uint64_t begin,
                               uint64_t end,
                               const reef_archive_options *options,
-                              uint8_t *text,
+                              uint8_t *text, // NOLINT(readability-non-const-parameter): written
                               reef_error *err) {
     reading r = {.archive = archive, .begin = begin, .end = end, .text = text};
     reef_status status = reef_archive_header_parse(&r.header, archive, count, err);

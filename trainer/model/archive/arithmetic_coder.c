@@ -12,6 +12,7 @@ static uint32_t split_of(uint32_t low, uint32_t high, uint32_t one) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
+// NOLINTNEXTLINE(readability-non-const-parameter): it is written through the encoder
 void reef_encoder_init(reef_encoder *encoder, uint8_t *bytes, size_t room) {
     *encoder = (reef_encoder){.high = UINT32_MAX, .bytes = bytes, .room = room};
 }
