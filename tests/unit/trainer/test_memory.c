@@ -15,12 +15,13 @@
 
 enum { STREAM = 40 * 1024, TURN = 200 * LIFELONG_BATCH };
 
-static void remember(lifelong *f) {
-    choose(&f->config, "context_memory", "4194304");
+// Rehearsal costs much, and a memory does not take part in it.
+static void remember_only(lifelong *f) {
+    remember(f);
     choose(&f->config, "rehearse", "0");
 }
 
-static double bits_as_of(const lifelong *f, const char *as_of, int kind, bool frozen) {
+static double bits_read(const lifelong *f, const char *as_of, int kind, bool frozen) {
     reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
@@ -47,7 +48,7 @@ static void a_pool_with_a_memory_knows_more_than_one_without(void **state) {
         make_pool(f, 1);
         feed_kind(f, 0, TURN, 1);
         commit(f);
-        bits[with] = bits_as_of(f, NULL, 0, false);
+        bits[with] = bits_as_of(f, NULL, 0);
         assert_true((memory_of(f)->memory != NULL) == (with == 1));
         assert_sound(f);
         close_pool(f);
@@ -88,7 +89,7 @@ static void leave_no_trace(lifelong *f, const char *share) {
         char name[32];
         snprintf(name, sizeof(name), "share-%s-%zu", share, i);
         reef_commit end = train(f, name, WAYS[i].threads, WAYS[i].piece, WAYS[i].reopen);
-        double now = bits_as_of(f, NULL, 0, false);
+        double now = bits_as_of(f, NULL, 0);
         if (i == 0) {
             first = end;
             bits = now;
@@ -104,25 +105,25 @@ static void leave_no_trace(lifelong *f, const char *share) {
 
 static void threads_commits_and_restarts_leave_no_trace(void **state) {
     lifelong *f = *state;
-    remember(f);
+    remember_only(f);
     leave_no_trace(f, "1");
 }
 
 static void nor_where_the_net_learns_a_share_of_the_batches(void **state) {
     lifelong *f = *state;
-    remember(f);
+    remember_only(f);
     leave_no_trace(f, "0.3");
 }
 
 static void nor_where_there_is_no_net(void **state) {
     lifelong *f = *state;
-    remember(f);
+    remember_only(f);
     leave_no_trace(f, "0");
 }
 
 static void the_net_learns_its_share_and_the_memory_all(void **state) {
     lifelong *f = *state;
-    remember(f);
+    remember_only(f);
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "net_share", "0.25");
     make_pool(f, 1);
@@ -135,7 +136,7 @@ static void the_net_learns_its_share_and_the_memory_all(void **state) {
 
 static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state) {
     lifelong *f = *state;
-    remember(f);
+    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     size_t checkpoints = 0;
@@ -161,27 +162,27 @@ static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) 
     lifelong *f = *state;
     reef_error err;
     reef_snapshot snapshot;
-    remember(f);
+    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     ok(reef_trainer_snapshot(f->trainer, "early", &snapshot, &err), &err);
-    double early = bits_as_of(f, "early", 0, false);
+    double early = bits_as_of(f, "early", 0);
     feed_kind(f, 0, TURN, 2);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    double sealed = bits_as_of(f, "0", 0, false), frozen = bits_as_of(f, "0", 0, true);
+    double sealed = bits_as_of(f, "0", 0), frozen = bits_read(f, "0", 0, true);
     assert_true(sealed < frozen); // it learns from what it reads
     for (int turn = 3; turn < 6; turn++) {
         feed_kind(f, turn % 3, TURN, (uint32_t)turn);
         commit(f);
-        assert_true(bits_as_of(f, "0", 0, false) == sealed);
-        assert_true(bits_as_of(f, "0", 0, true) == frozen);
-        assert_true(bits_as_of(f, "early", 0, false) == early);
+        assert_true(bits_as_of(f, "0", 0) == sealed);
+        assert_true(bits_read(f, "0", 0, true) == frozen);
+        assert_true(bits_as_of(f, "early", 0) == early);
     }
     close_pool(f);
     open_pool(f, 1);
-    assert_true(bits_as_of(f, "0", 0, false) == sealed);
-    assert_true(bits_as_of(f, "early", 0, false) == early);
+    assert_true(bits_as_of(f, "0", 0) == sealed);
+    assert_true(bits_as_of(f, "early", 0) == early);
     assert_sound(f);
 }
 
@@ -189,14 +190,14 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_snapshot snapshot;
-    remember(f);
+    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 3 * TURN, 1);
     ok(reef_trainer_snapshot(f->trainer, "here", &snapshot, &err), &err);
     feed_kind(f, 1, 2 * TURN, 2);
     reef_commit first = commit(f);
-    double bits = bits_as_of(f, NULL, 1, false);
+    double bits = bits_as_of(f, NULL, 1);
     close_pool(f);
     ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
     reef_restoration done;
@@ -207,7 +208,7 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
     feed_kind(f, 1, 2 * TURN, 2);
     reef_commit again = commit(f);
     assert_memory_equal(again.root, first.root, sizeof(first.root));
-    assert_true(bits_as_of(f, NULL, 1, false) == bits);
+    assert_true(bits_as_of(f, NULL, 1) == bits);
 }
 
 static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
@@ -218,7 +219,7 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     uint8_t text[LIFELONG_PROBE_BYTES];
     float whole[LIFELONG_PROBE_BYTES], pieces[LIFELONG_PROBE_BYTES];
     lifelong_text(text, sizeof(text), 0, 77);
-    remember(f);
+    remember_only(f);
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
@@ -246,7 +247,7 @@ static void what_is_generated_is_what_the_memory_foresees(void **state) {
     reef_model *model = NULL;
     uint8_t learned[TURN], out[2][60];
     lifelong_text(learned, sizeof(learned), 0, 1);
-    remember(f);
+    remember_only(f);
     make_pool(f, 1);
     feed(f, learned, sizeof(learned));
     commit(f);

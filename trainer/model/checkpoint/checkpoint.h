@@ -55,6 +55,15 @@ REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *generation,
                                                    const reef_config *config,
                                                    reef_error *err);
 
+/**
+ * Read the context memory of a generation into one that has none: the tables, and the tail to
+ * `unlearned`. Nothing where none is stored. CORRUPT names the record.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_memory(reef_txn *txn,
+                                                        uint32_t records,
+                                                        reef_generation_memory *memory,
+                                                        reef_error *err);
+
 REEF_MUST_CHECK reef_status reef_checkpoint_reservoir(reef_txn *txn,
                                                       const reef_reservoir *reservoir,
                                                       reef_error *err);

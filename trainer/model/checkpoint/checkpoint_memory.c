@@ -1,7 +1,7 @@
 // The context memory of a generation as records of `memory`:
 //
 //   PART, block    its tables, a part (reef_memory_parts) in blocks of REEF_BLOCK_BYTES_MAX bytes,
-//                  the last one shorter
+//                  the last one shorter; of a part without bytes none
 //   mark           position behind the last byte that the tables learned, u64, and the chain there
 //   tail, block    of an open generation: what was learned since, in blocks as above; see
 //                  memory/generation_memory.c
@@ -15,20 +15,11 @@
 #include <string.h>
 
 #define TAIL_NAME "tail"
-#define MARK_NAME "mark"
-#define PARTS_MAX 16
-
-typedef struct mark {
-    uint64_t next;
-    uint8_t chain[REEF_HASH_BYTES];
-} mark;
-_Static_assert(sizeof(mark) == 24, "as it is stored");
 
 static reef_key key_of(uint32_t records, const char *name, uint32_t block) {
     return (reef_key){.db = REEF_DB_MEMORY, .generation = records, .name = name, .block = block};
 }
 
-// In blocks; an empty payload is one empty block.
 static reef_status put_blocks(reef_txn *txn,
                               uint32_t records,
                               const char *name,
@@ -37,7 +28,7 @@ static reef_status put_blocks(reef_txn *txn,
                               reef_error *err) {
     reef_status status = REEF_OK;
     size_t at = 0;
-    for (uint32_t block = 0; status == REEF_OK && (at < bytes || block == 0); block++) {
+    for (uint32_t block = 0; status == REEF_OK && at < bytes; block++) {
         size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
         reef_key key = key_of(records, name, block);
         status = reef_record_put(txn, &key, REEF_BYTES, data + at, size, err);
@@ -60,18 +51,14 @@ static reef_status delete_tail(reef_txn *txn, uint32_t records, reef_error *err)
 }
 
 static reef_status put_tables(reef_txn *txn, const reef_generation *generation, reef_error *err) {
-    const reef_generation_memory *m = &generation->memory;
     uint32_t g = generation->info.generation;
-    reef_memory_part parts[PARTS_MAX];
-    mark here = {.next = m->next};
-    memcpy(here.chain, m->chain, sizeof(here.chain));
-    reef_memory_parts(m->memory, parts);
+    reef_memory_records list;
+    reef_generation_memory_list(&generation->memory, &list);
     reef_status status = delete_tail(txn, g, err);
-    for (size_t i = 0; status == REEF_OK && i < reef_memory_part_count(); i++)
-        status = put_blocks(txn, g, parts[i].name, parts[i].data, parts[i].bytes, err);
-    reef_key key = key_of(g, MARK_NAME, 0);
-    if (status == REEF_OK)
-        status = reef_record_put(txn, &key, REEF_BYTES, &here, sizeof(here), err);
+    for (size_t i = 0; status == REEF_OK && i < list.count; i++) {
+        const reef_memory_part *part = &list.records[i];
+        status = put_blocks(txn, g, part->name, part->data, part->bytes, err);
+    }
     return status;
 }
 
@@ -81,7 +68,7 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
     reef_generation_memory *m = &generation->memory;
     m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
     if (m->memory == NULL) return REEF_OK;
-    if (generation->open && m->tail_bytes == 0) return REEF_OK;
+    if (generation->open && m->tail_bytes == 0 && !m->adopted) return REEF_OK;
     if (generation->open && !reef_generation_memory_is_due(m))
         return put_blocks(txn, generation->info.generation, TAIL_NAME, m->tail, m->tail_bytes, err);
     reef_status status = put_tables(txn, generation, err);
@@ -101,7 +88,7 @@ static reef_status fetch_part(
     const stored *from = context;
     reef_status status = REEF_OK;
     size_t at = 0;
-    for (uint32_t block = 0; status == REEF_OK && (at < bytes || block == 0); block++) {
+    for (uint32_t block = 0; status == REEF_OK && at < bytes; block++) {
         size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
         reef_key key = key_of(from->records, name, block);
         status = reef_record_read(from->txn, &key, (uint8_t *)into + at, size, err);
@@ -134,24 +121,21 @@ static reef_status read_tables(reef_txn *txn,
                                reef_generation_memory *m,
                                reef_error *err) {
     stored from = {txn, records};
-    mark here;
-    reef_key key = key_of(records, MARK_NAME, 0);
-    reef_status status = reef_record_read(txn, &key, &here, sizeof(here), err);
-    // No table was due yet, or the generation has no memory: its number alone came from a file.
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status == REEF_OK) status = reef_memory_restore(&m->memory, fetch_part, &from, err);
+    reef_key key = key_of(records, REEF_MEMORY_MARK, 0);
+    // No table was due yet, or the generation has no memory.
+    if (!is_stored(txn, &key)) return REEF_OK;
+    reef_status status = reef_generation_memory_restore(m, fetch_part, &from, err);
     if (status == REEF_ERR_NOT_FOUND) status = REEF_ERR_CORRUPT; // a part of a memory that is there
     if (status != REEF_OK) return status;
-    m->next = here.next;
-    memcpy(m->chain, here.chain, sizeof(m->chain));
+    m->adopted = false;
     m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
     return REEF_OK;
 }
 
 reef_status reef_checkpoint_read_memory(reef_txn *txn,
                                         uint32_t records,
-                                        reef_generation *generation,
+                                        reef_generation_memory *memory,
                                         reef_error *err) {
-    reef_status status = read_tables(txn, records, &generation->memory, err);
-    return status == REEF_OK ? read_tail(txn, records, &generation->memory, err) : status;
+    reef_status status = read_tables(txn, records, memory, err);
+    return status == REEF_OK ? read_tail(txn, records, memory, err) : status;
 }

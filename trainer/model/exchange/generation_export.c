@@ -101,7 +101,16 @@ static reef_status read_origin(exporting *e, uint32_t generation, reef_error *er
 
 static reef_status list_parts(exporting *e, reef_error *err) {
     reef_generation *generation = NULL; // for its list of tensors; rows have no memory in it
+    reef_txn *txn = NULL;
     reef_status status = reef_generation_new(&generation, &e->origin.config, &e->origin.info, err);
+    // Its context memory is read for the sizes of its parts, and refused if nobody could import it.
+    if (status == REEF_OK && e->origin.config.context_memory > 0) {
+        status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
+        if (status == REEF_OK)
+            status = reef_checkpoint_read_memory(txn, e->origin.info.generation,
+                                                 &generation->memory, err);
+        reef_txn_abort(txn);
+    }
     if (status == REEF_OK)
         status = reef_generation_tensors_init(&e->parts, &e->origin.config, generation,
                                               e->gate_values, err);
