@@ -211,6 +211,33 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
     assert_true(bits_as_of(f, NULL, 1) == bits);
 }
 
+// The net's part of growing is not exact; the memory does not notice.
+static void growing_in_place_keeps_the_memory(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_commit ends[2];
+    remember_only(f);
+    choose(&f->config, "boundaries", "given");
+    for (int reopen = 0; reopen < 2; reopen++) {
+        make_pool(f, 1);
+        feed_kind(f, 0, TURN, 1);
+        const reef_memory *before = memory_of(f)->memory;
+        ok(reef_trainer_grow(f->trainer, 8, &err), &err);
+        assert_ptr_equal(memory_of(f)->memory, before);
+        if (reopen == 1) {
+            close_pool(f);
+            open_pool(f, 1);
+        }
+        feed_kind(f, 0, TURN, 2);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        ends[reopen] = commit(f);
+        assert_sound(f);
+        close_pool(f);
+        temp_dir_remove(f->pool);
+    }
+    assert_memory_equal(ends[0].root, ends[1].root, sizeof(ends[0].root));
+}
+
 static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -320,6 +347,7 @@ int main(void) {
         TEST(tables_are_written_rarely_and_the_tail_is_learned_again),
         TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever),
         TEST(a_restored_snapshot_learns_on_to_the_same_root),
+        TEST(growing_in_place_keeps_the_memory),
         TEST(a_text_in_pieces_has_the_bits_of_the_whole),
         TEST(what_is_generated_is_what_the_memory_foresees),
         TEST(a_memory_is_refused_where_there_are_no_bytes),

@@ -167,6 +167,15 @@ void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_re
     qsort(out->records, out->count, sizeof(*out->records), by_name);
 }
 
+uint64_t reef_generation_memory_bytes(const reef_generation_memory *m) {
+    reef_memory_records list;
+    uint64_t bytes = 0;
+    if (m->memory == NULL) return 0;
+    reef_generation_memory_list(m, &list);
+    for (size_t i = 0; i < list.count; i++) bytes += list.records[i].bytes;
+    return bytes;
+}
+
 const reef_memory_part *reef_memory_records_find(const reef_memory_records *records,
                                                  const char *name) {
     for (size_t i = 0; i < records->count; i++)

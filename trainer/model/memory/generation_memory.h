@@ -92,6 +92,8 @@ typedef struct reef_memory_records {
 
 /** Of a generation that has a memory. Good until it learns, or ends. */
 void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_records *out);
+/** Bytes of these records; 0 without a memory. */
+uint64_t reef_generation_memory_bytes(const reef_generation_memory *m);
 /** The record of that name; NULL: there is none. */
 const reef_memory_part *reef_memory_records_find(const reef_memory_records *records,
                                                  const char *name);
