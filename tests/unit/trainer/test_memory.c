@@ -238,6 +238,60 @@ static void growing_in_place_keeps_the_memory(void **state) {
     assert_memory_equal(ends[0].root, ends[1].root, sizeof(ends[0].root));
 }
 
+typedef struct damage {
+    size_t count;
+    char what[256];
+} damage;
+
+static void on_damage(void *context, const reef_key *key, const char *what) {
+    damage *d = context;
+    d->count++;
+    snprintf(d->what, sizeof(d->what), "%s %u: %s", key->name, key->block, what);
+}
+
+// Remove a record of the open generation's memory, or replace it by another; look; and forget that.
+static damage look_without(const lifelong *f, const char *name, uint32_t block, size_t bytes) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    damage d = {0};
+    const reef_key key = {.db = REEF_DB_MEMORY, .name = name, .block = block};
+    uint8_t *zeros = calloc(1, bytes + 1);
+    assert_non_null(zeros);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_record_delete(txn, &key, &err), &err);
+    if (bytes > 0) ok(reef_record_put(txn, &key, REEF_BYTES, zeros, bytes, &err), &err);
+    ok(reef_pool_check_sizes(txn, on_damage, &d, &err), &err);
+    reef_txn_abort(txn);
+    free(zeros);
+    return d;
+}
+
+static void parts_that_are_missing_or_too_long_are_found(void **state) {
+    lifelong *f = *state;
+    remember_only(f);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, 4 * TURN, 1); // enough for tables to be written
+    commit(f);
+    assert_true(memory_of(f)->checkpoint_bytes > 0);
+    assert_int_equal(look_without(f, "tail", 77, 0).count, 0);
+    const struct {
+        const char *name;
+        uint32_t block;
+        size_t bytes;
+        const char *words;
+    } CASES[] = {
+        {"text", 0, 0, "text 0: "},           {"cells", 1, 0, "cells 1: "},
+        {"mixer", 7, 5, "mixer 7: "},         {"header", 0, 0, "header 0: "},
+        {"header", 0, 192, "not one of a m"}, {"mark", 0, 23, "mark 0: "},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        damage d = look_without(f, CASES[i].name, CASES[i].block, CASES[i].bytes);
+        assert_int_equal(d.count, 1);
+        if (strstr(d.what, CASES[i].words) == NULL) fail_msg("%s", d.what);
+    }
+}
+
 static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -348,6 +402,7 @@ int main(void) {
         TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever),
         TEST(a_restored_snapshot_learns_on_to_the_same_root),
         TEST(growing_in_place_keeps_the_memory),
+        TEST(parts_that_are_missing_or_too_long_are_found),
         TEST(a_text_in_pieces_has_the_bits_of_the_whole),
         TEST(what_is_generated_is_what_the_memory_foresees),
         TEST(a_memory_is_refused_where_there_are_no_bytes),
