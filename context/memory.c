@@ -215,6 +215,17 @@ uint64_t reef_memory_learned_bytes(const reef_memory *memory) {
     return memory->predictor.learned_bytes;
 }
 
+size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count) {
+    const reef_text_ring *text = &memory->predictor.text;
+    if (out == NULL) return text->kept;
+    if (count > text->kept) count = text->kept;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t position = text->end - (uint32_t)(count - i) - text->begin;
+        out[i] = text->own[position & (text->capacity - 1)];
+    }
+    return count;
+}
+
 void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_predictor *p = &memory->predictor;
     *out = (reef_memory_stats){

@@ -93,6 +93,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learn(reef_memory *memory,
 /** How many bytes it has learned. */
 REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
 
+/**
+ * Copy the newest `count` bytes of the stream that it keeps, or all of them where they are fewer,
+ * the oldest first. Returns how many; `out` NULL only asks how many it keeps.
+ */
+REEF_API size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count);
+
 /** The inputs of the mixer, by name: "order 1", "word", "match", ... */
 REEF_API size_t reef_memory_input_count(void);
 REEF_API const char *reef_memory_input_name(size_t input);

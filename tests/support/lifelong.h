@@ -196,6 +196,24 @@ static inline void logits_of(reef_store *store, const char *as_of, int kind, flo
     reef_model_close(model);
 }
 
+/** A context memory of the smallest bound. */
+static inline void remember(lifelong *f) {
+    choose(&f->config, "context_memory", "4194304");
+}
+
+/** What a text of a kind costs as of any state, in bits, its context memories included. */
+static inline double bits_as_of(const lifelong *f, const char *as_of, int kind) {
+    reef_error err;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof(probe), kind, 99);
+    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    reef_model_close(model);
+    return score.bits;
+}
+
 static inline float *new_logits(void) {
     float *logits = calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits));
     assert_non_null(logits);

@@ -37,12 +37,12 @@ static const reef_cli_option GENERATION_OPTIONS[] = {
 const reef_cli_manual reef_export_generation_manual = {
     .about =
         "Writes sealed generation G to FILE, in the safetensors format: tensors, gate, rows of "
-        "experts and\n"
-        "flags, and as metadata all that `reef import` needs. Pools that were one until generation "
-        "0 was\n"
-        "sealed can exchange generations so: copy a pool with `reef export pool`, train both "
-        "apart, "
-        "join them.",
+        "experts,\n"
+        "flags and context memory, and as metadata all that `reef import` needs. Pools that were "
+        "one until\n"
+        "generation 0 was sealed can exchange generations so: copy a pool with `reef export pool`, "
+        "train both\n"
+        "apart, join them.",
     .options = GENERATION_OPTIONS,
     .example = "reef export generation reef.pool 1 french.safetensors",
 };

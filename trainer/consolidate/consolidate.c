@@ -12,6 +12,7 @@
 #include "commit.h"
 #include "distil.h"
 #include "events.h"
+#include "sealed_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -51,6 +52,7 @@ static uint64_t generation_experts(const reef_generation *generation) {
     return count;
 }
 
+// Without its context memory.
 static uint64_t generation_bytes(const reef_generation *generation) {
     uint64_t bytes = (generation->value_count + REEF_GATE_WEIGHTS) * sizeof(float);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
@@ -256,6 +258,18 @@ static uint64_t default_steps(const consolidation *c) {
     return steps < STEPS_MAX ? steps : STEPS_MAX;
 }
 
+static reef_status count_bytes(consolidation *c, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t g = c->report->first; status == REEF_OK && g <= c->report->last; g++) {
+        const reef_generation *generation = c->trainer->network.generations[g];
+        uint64_t memory = 0;
+        if (reef_generation_is_empty(&generation->info)) continue;
+        status = reef_sealed_memory_bytes(c->trainer, generation, &memory, err);
+        c->report->bytes_before += generation_bytes(generation) + memory;
+    }
+    return status;
+}
+
 static reef_status plan_merge(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
@@ -270,14 +284,13 @@ static reef_status plan_merge(consolidation *c, reef_error *err) {
     for (uint32_t g = report->first; g <= report->last; g++) {
         report->merged += !reef_generation_is_empty(&network->generations[g]->info);
         report->experts_before += generation_experts(network->generations[g]);
-        if (!reef_generation_is_empty(&network->generations[g]->info))
-            report->bytes_before += generation_bytes(network->generations[g]);
     }
     // Generations after the range were trained on top of the old ones. How many there are is
     // reported, because their losses may move a little.
     for (size_t g = (size_t)report->last + 1; g + 1 < network->generation_count; g++)
         report->later += !reef_generation_is_empty(&network->generations[g]->info);
-    status = choose_side(c, err);
+    status = count_bytes(c, err);
+    if (status == REEF_OK) status = choose_side(c, err);
     if (status == REEF_OK) status = find_snapshots(c, err);
     if (status == REEF_OK) status = plan_samples(c, err);
     if (status == REEF_OK) status = check_samples(c, err);
@@ -287,6 +300,7 @@ static reef_status plan_merge(consolidation *c, reef_error *err) {
         layers += reef_layer_retrieves(&network->config, l);
     report->experts_after = layers * square(report->side);
     report->steps = c->options->steps > 0 ? c->options->steps : default_steps(c);
+    if (!reef_has_net(c->trainer)) report->steps = 0; // nobody would hear what it learned
     return REEF_OK;
 }
 
@@ -317,7 +331,7 @@ static reef_status measure_window(
     c->tokens += count;
     // Deciding may have run the whole forward pass already, if a gate reads losses. It is not run
     // twice.
-    if (!answered)
+    if (!answered && reef_has_net(trainer))
         status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                       REEF_PASS_EVALUATE, err);
     for (size_t t = 0; t < count; t++) *nats += trainer->acts.loss[t];
@@ -339,6 +353,8 @@ static reef_status measure_generation(
         if (status != REEF_OK) return status;
         *bytes += size - 1;
     }
+    // The losses are those of the nets: memories have learned the very text.
+    if (!reef_has_net(c->trainer)) *bytes = 0;
     *bits = nats / REEF_LN2 / (double)*bytes; // NaN when there is nothing
     return REEF_OK;
 }
@@ -546,7 +562,7 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     if (status != REEF_OK) return status;
     report->gate_leak = (double)fresh->gate_leak;
     report->gate_detect = (double)fresh->gate_detect;
-    report->bytes_after = generation_bytes(fresh);
+    report->bytes_after = generation_bytes(fresh) + reef_generation_memory_bytes(&fresh->memory);
     // From here on `p` owns the distilled generation; after the swap it owns those that were
     // replaced.
     status = swap_slots_init(&p, c, fresh, err);

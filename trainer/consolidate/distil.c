@@ -368,14 +368,15 @@ static reef_status enrol(distiller *s, reef_error *err) {
 static reef_status copy_open(distiller *s, reef_error *err) {
     const reef_network *network = &s->distil->trainer->network;
     uint32_t number = (uint32_t)network->generation_count - 1;
+    reef_config config = network->config;
+    config.context_memory = 0; // its memory takes no part
     reef_txn *txn = NULL;
     reef_generation *copy = NULL;
     // From the pool instead of from memory: the commit before has just written it, and a sealed
     // copy has no optimiser state to leave out.
     reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    status =
-        reef_checkpoint_load(&copy, txn, &network->config, number, number, false, false, NULL, err);
+    status = reef_checkpoint_load(&copy, txn, &config, number, number, false, false, NULL, err);
     reef_txn_abort(txn);
     if (status == REEF_OK)
         status = reef_generation_make_sealed(&s->open, copy, &network->config, REEF_F32, err);
@@ -435,6 +436,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
     s->student.network.config.decay = UINT32_MAX;
     s->student.network.config.average =
         0.0f; // a rate that falls to 0 leaves nothing to average away
+    s->student.network.config.context_memory = 0; // memories learn by themselves, afterwards
     s->student.workers = distil->trainer->workers;
     s->teacher = &distil->trainer->network;
     reef_status status = allocate_distiller(s, err);
@@ -455,6 +457,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
         if (status == REEF_OK && distil->progress != NULL)
             distil->progress(distil->context, n + 1, distil->steps, bits);
     }
+    if (status == REEF_OK) status = reef_distil_memory(distil, &s->fresh->memory, err);
     if (status != REEF_OK) goto cleanup;
     inherit_reference(distil, s->fresh);
     status =

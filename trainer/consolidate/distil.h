@@ -47,6 +47,21 @@ REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
                                             reef_generation **out,
                                             reef_error *err);
 
+// distil_memory.c
+
+/**
+ * The context memory of the new generation, in a pool that has such memories: it learns what is
+ * left of the text that the old ones learned. Its net says nothing of it.
+ *
+ * First, in the order of the stream, the windows that are taught and in none of their texts; then
+ * the text that each old memory keeps, the oldest generation's first.
+ *
+ * Errors: CORRUPT; NO_MEMORY; IO. Release `out`, after an error too.
+ */
+REEF_MUST_CHECK reef_status reef_distil_memory(const reef_distil *distil,
+                                               reef_generation_memory *out,
+                                               reef_error *err);
+
 // distil_init.c
 
 /**

@@ -40,6 +40,7 @@ typedef struct importing {
     reef_generation *next;        // the new open one; the same
     float gate[REEF_GATE_VALUES]; // as stored, of any length
     double reference[2];
+    reef_memory_records memory; // of `generation`, where it has one
 } importing;
 
 // ---- may it be here? ----------------------------------------------------------------------------
@@ -127,6 +128,23 @@ static reef_status check_config(const importing *i, reef_error *err) {
     return status;
 }
 
+// How large context memories get may differ, and one that has learned keeps its bound. But a pool
+// without any would answer as if this one had learned nothing, and one without a net would not ask
+// it.
+static reef_status check_memory(const importing *i, reef_error *err) {
+    const reef_config *ours = &i->trainer->network.config, *theirs = &i->origin.config;
+    if (ours->context_memory == 0 && reef_memory_is_in_file(&i->file, REEF_MEMORY_PREFIX))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.100s has a context memory, and this pool was made with context_memory "
+                         "0, to have none: they do not fit",
+                         i->file.path);
+    if ((ours->net_share > 0.0f) == (theirs->net_share > 0.0f)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.100s is of a pool with net_share %g, this one was made with %g: only one "
+                     "of them has a net that learns and answers, so they do not fit",
+                     i->file.path, (double)theirs->net_share, (double)ours->net_share);
+}
+
 // Generations 0 .. base_count - 1 must be those that it was trained on top of.
 static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err) {
     const reef_origin *origin = &i->origin;
@@ -189,6 +207,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
                          "instead",
                          i->file.path);
     reef_status status = check_config(i, err);
+    if (status == REEF_OK) status = check_memory(i, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, i->trainer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = check_new(i, txn, err);
     if (status == REEF_OK) status = check_base(i, txn, err);
@@ -257,6 +276,10 @@ static reef_status make_generation(importing *i, reef_error *err) {
     if (gate_bytes > sizeof(i->gate)) gate_bytes = sizeof(i->gate);
     reef_status status = reef_generation_new(&i->generation, &trainer->network.config, &info, err);
     if (status == REEF_OK)
+        status = reef_memory_from_file(&i->generation->memory, &i->file, REEF_MEMORY_PREFIX, err);
+    if (status == REEF_OK && i->generation->memory.memory != NULL)
+        reef_generation_memory_list(&i->generation->memory, &i->memory);
+    if (status == REEF_OK)
         status = reef_generation_tensors_init(&i->parts, &trainer->network.config, i->generation,
                                               gate_bytes / sizeof(float), err);
     return status == REEF_OK ? match_parts(i, err) : status;
@@ -265,6 +288,11 @@ static reef_status make_generation(importing *i, reef_error *err) {
 // Where a part goes.
 static void *memory_of(importing *i, const reef_generation_tensor *part) {
     const char *name = part->tensor.name;
+    // Only ever read: the memory was restored from it, and is what will be written.
+    if (part->db == REEF_DB_MEMORY)
+        return (void *)(uintptr_t)reef_memory_records_find(&i->memory,
+                                                           name + strlen(REEF_MEMORY_PREFIX))
+            ->data;
     if (part->db == REEF_DB_EXPERTS) return i->generation->expert_tables[part->layer].memory;
     if (part->db == REEF_DB_FLAGS) return i->generation->expert_tables[part->layer].flags;
     if (strcmp(name, "gate") == 0) return i->gate;
@@ -282,10 +310,15 @@ static reef_status read_part(importing *i,
     // A tensor is hashed in the same records in which the store will write it, so the root that
     // comes out is the root that its pool had.
     for (uint32_t b = 0; reef_tensor_record_at(part, i->origin.info.generation, b, &record); b++) {
+        reef_status status = REEF_OK;
         // Read into place: no second copy of the data exists.
-        reef_status status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
-                                                   memory + record.offset, record.bytes, err);
-        if (status == REEF_OK)
+        if (part->db != REEF_DB_MEMORY)
+            status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
+                                           memory + record.offset, record.bytes, err);
+        if (status == REEF_OK && part->db == REEF_DB_MEMORY)
+            status = reef_checkpoint_hash_packed(hash, &record.key, memory + record.offset,
+                                                 record.bytes, err);
+        else if (status == REEF_OK)
             status = reef_generation_hash_add(hash, &record.key, part->tensor.dtype,
                                               memory + record.offset, record.bytes, err);
         if (status != REEF_OK) return status;

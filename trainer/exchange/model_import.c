@@ -212,12 +212,25 @@ static reef_status read_column(importing *i,
     return REEF_OK;
 }
 
+// The memory of generation `g` of the file, before its tensors are listed: they follow from it.
+static reef_status read_memory(importing *i, uint32_t g, reef_error *err) {
+    char prefix[REEF_NAME_BYTES_MAX + 1], name[2 * REEF_NAME_BYTES_MAX];
+    snprintf(name, sizeof(name), "%s" REEF_MEMORY_PREFIX, reef_tensor_prefix(g, prefix));
+    if (i->config.context_memory == 0 && reef_memory_is_in_file(&i->file, name))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "generation %" PRIu32 " in %.100s has a context memory, and a pool with "
+                         "context_memory 0 has none: leave the setting out",
+                         g, i->file.path);
+    return reef_memory_from_file(&i->generation->memory, &i->file, name, err);
+}
+
 static reef_status read_parts(importing *i, size_t first, reef_error *err) {
     char *buffer = malloc(COLUMN_BYTES);
     reef_status status = REEF_OK;
     if (buffer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a model");
     for (size_t k = first; status == REEF_OK && k < i->parts.count; k++) {
         const reef_tensor_group *part = &i->parts.parts[k];
+        if (part->db == REEF_DB_MEMORY) continue; // read_memory has read it
         status = part->db == REEF_DB_TENSORS ? read_dense(i, part, err)
                                              : read_column(i, part, buffer, err);
     }
@@ -229,7 +242,11 @@ static reef_status read_parts(importing *i, size_t first, reef_error *err) {
 
 static const char *record_memory(importing *i,
                                  const reef_generation_tensor *part,
+                                 const reef_memory_records *memory,
                                  const double reference[2]) {
+    if (part->db == REEF_DB_MEMORY)
+        return reef_memory_records_find(memory, part->tensor.name + strlen(REEF_MEMORY_PREFIX))
+            ->data;
     const reef_expert_table *table = &i->generation->expert_tables[part->layer];
     if (part->db == REEF_DB_EXPERTS) return table->memory;
     if (part->db == REEF_DB_FLAGS) return (const char *)table->flags;
@@ -247,14 +264,21 @@ static reef_status hash_parts(importing *i,
                               reef_error *err) {
     const double reference[2] = {of->reference_median, of->reference_spread};
     reef_tensor_record record;
+    reef_memory_records list = {0};
+    if (i->generation->memory.memory != NULL)
+        reef_generation_memory_list(&i->generation->memory, &list);
     // A model file has no root of its own layout. The root is computed over the records that the
     // store would write.
     for (size_t k = 0; k < parts->count; k++) {
         const reef_generation_tensor *part = &parts->parts[k];
-        const char *memory = record_memory(i, part, reference);
+        const char *memory = record_memory(i, part, &list, reference);
         for (uint32_t b = 0; reef_tensor_record_at(part, of->number, b, &record); b++) {
-            reef_status status = reef_generation_hash_add(
-                hash, &record.key, part->tensor.dtype, memory + record.offset, record.bytes, err);
+            const char *data = memory + record.offset;
+            reef_status status =
+                part->db == REEF_DB_MEMORY
+                    ? reef_checkpoint_hash_packed(hash, &record.key, data, record.bytes, err)
+                    : reef_generation_hash_add(hash, &record.key, part->tensor.dtype, data,
+                                               record.bytes, err);
             if (status != REEF_OK) return status;
         }
     }
@@ -320,6 +344,7 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     // A generation is built in the order in which a failure says most: room, shape, data, gate,
     // root.
     if (status == REEF_OK) status = reef_generation_new(&i->generation, &i->config, &info, err);
+    if (status == REEF_OK) status = read_memory(i, g, err);
     if (status == REEF_OK)
         status =
             reef_tensor_groups_add(&i->parts, &i->config, i->generation, g, of->gate_values, err);

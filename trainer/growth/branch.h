@@ -13,6 +13,9 @@
 //           answers) both would answer the same byte, and what both know would count twice. So w_up
 //           and whatever else adds to the output on its own begins at zero, and only w_down,
 //           w_gate, sub-keys and queries are copied.
+//
+// Either way its context memory begins as a copy of its origin's, and learns on. One memory answers
+// each byte, so nothing counts twice. Without gates that is the newest, which is the copy's at once.
 #ifndef REEF_BRANCH_H
 #define REEF_BRANCH_H
 

@@ -2,6 +2,7 @@
 #include "branch_trial.h"
 
 #include "branch.h"
+#include "memory_step.h"
 #include "step.h"
 
 #include <string.h>
@@ -62,6 +63,23 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     return status;
 }
 
+// The loss of a batch before it is learned: by the memory, by the net, or by the memory that hears
+// the net.
+static reef_status train_batch(const trial *t,
+                               const uint8_t *bytes,
+                               uint64_t begin,
+                               reef_gating *moving,
+                               double *bits,
+                               reef_error *err) {
+    reef_trainer *trainer = t->trainer;
+    bool net = reef_has_net(trainer);
+    reef_status status = net ? reef_step_forward(trainer, bytes, moving, bits, err) : REEF_OK;
+    if (status == REEF_OK && trainer->network.config.context_memory > 0)
+        status = reef_memory_step_learn(trainer, bytes, begin, net, bits, err);
+    if (status == REEF_OK && net) reef_step_backward(trainer);
+    return status;
+}
+
 // Sum of the losses before each step. The trainer's counts are as before; the generation in the
 // open slot has learned.
 static reef_status train_candidate(const trial *t, double *bits, reef_error *err) {
@@ -74,12 +92,11 @@ static reef_status train_candidate(const trial *t, double *bits, reef_error *err
     for (size_t b = 0; status == REEF_OK && b < t->batches; b++) {
         // Each batch is predicted before it is trained: the sum is a prequential loss, which
         // rewards fast learning and cannot be overfitted.
-        const uint8_t *bytes = t->fresh + b * reef_batch_bytes(&trainer->network.config);
-        double one;
-        status = reef_step_forward(trainer, bytes, &moving, &one, err);
+        size_t at = b * reef_batch_bytes(&trainer->network.config);
+        double one = 0.0;
+        status = train_batch(t, t->fresh + at, trainer->stream_bytes + at, &moving, &one, err);
         if (status != REEF_OK) break;
         *bits += one;
-        reef_step_backward(trainer);
         trainer->step++; // which windows are drawn follows from it
         trainer->generation_step++;
     }

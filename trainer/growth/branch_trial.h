@@ -4,7 +4,8 @@
 // way in a genome sooner than that of prose. It may also be in the way, and the first loss does not
 // tell. So every candidate is trained on the first batches of the new data, and the one whose
 // losses before each of these steps have the smallest sum (the prequential rule, Dawid 1984) is
-// where the generation begins.
+// where the generation begins. In a pool with context memories it is their losses that count, with
+// what the net says: a copy has its origin's memory.
 //
 // Candidates are the open generation as it stands, and a whole copy (branch.h) of each of the
 // newest REEF_BRANCH_TRIAL_BRANCHES sealed generations with experts of the same side. Nothing of a

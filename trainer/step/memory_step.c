@@ -2,25 +2,44 @@
 #include "memory_step.h"
 #include "prequential.h"
 
-static reef_status learn(reef_trainer *trainer, bool net, reef_error *err) {
+static reef_status learn(
+    const reef_trainer *trainer, const uint8_t *bytes, uint64_t begin, bool net, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
-    uint64_t begin = trainer->stream_bytes, bytes_max = config->context_memory;
+    uint64_t bytes_max = config->context_memory;
     reef_status status = REEF_OK;
     // A batch is learned by its targets, which the net spoke about. Its first byte is one of them
     // only where the batch before it was learned as well.
     if (memory->memory == NULL || memory->next != begin + 1)
-        status = reef_generation_memory_learn(memory, bytes_max, begin, trainer->pending, 1, NULL,
-                                              NULL, err);
+        status = reef_generation_memory_learn(memory, bytes_max, begin, bytes, 1, NULL, NULL, err);
     if (status != REEF_OK) return status;
     return reef_generation_memory_learn(
-        memory, bytes_max, begin + 1, trainer->pending + 1, reef_batch_bytes(config),
+        memory, bytes_max, begin + 1, bytes + 1, reef_batch_bytes(config),
         net ? trainer->acts.predictions : NULL, trainer->memory_bits, err);
+}
+
+static double mean_bits(const reef_trainer *trainer) {
+    size_t count = reef_batch_tokens(&trainer->network.config);
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += (double)trainer->memory_bits[i];
+    return sum / (double)count;
+}
+
+reef_status reef_memory_step_learn(const reef_trainer *trainer,
+                                   const uint8_t *bytes,
+                                   uint64_t begin,
+                                   bool net,
+                                   double *bits,
+                                   reef_error *err) {
+    reef_status status = learn(trainer, bytes, begin, net, err);
+    if (status == REEF_OK) *bits = mean_bits(trainer);
+    return status;
 }
 
 static void *learn_aside(void *context) {
     reef_memory_step *step = context;
-    step->status = learn(step->trainer, step->net, &step->error);
+    const reef_trainer *trainer = step->trainer;
+    step->status = learn(trainer, trainer->pending, trainer->stream_bytes, step->net, &step->error);
     return NULL;
 }
 
@@ -35,7 +54,6 @@ void reef_memory_step_begin(reef_memory_step *step, reef_trainer *trainer, bool 
 reef_status reef_memory_step_end(reef_memory_step *step, double *bits, reef_error *err) {
     reef_trainer *trainer = step->trainer;
     size_t count = reef_batch_tokens(&trainer->network.config);
-    double sum = 0.0;
     if (!step->runs) return REEF_OK;
     if (step->threaded)
         (void)pthread_join(step->thread, NULL);
@@ -45,11 +63,8 @@ reef_status reef_memory_step_end(reef_memory_step *step, double *bits, reef_erro
         reef_trainer_break(trainer, step->status);
         return reef_fail(err, step->status, "%s", step->error.message);
     }
-    for (size_t i = 0; i < count; i++) {
-        trainer->memory_losses[i] = (double)trainer->memory_bits[i];
-        sum += trainer->memory_losses[i];
-    }
-    *bits = sum / (double)count;
+    for (size_t i = 0; i < count; i++) trainer->memory_losses[i] = (double)trainer->memory_bits[i];
+    *bits = mean_bits(trainer);
     reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory_losses, 1.0,
                            count);
     return REEF_OK;
@@ -62,7 +77,6 @@ reef_status reef_memory_step_probe(const reef_trainer *trainer,
     const reef_memory *memory = reef_open_generation(trainer)->memory.memory;
     size_t count = reef_batch_tokens(&trainer->network.config);
     reef_memory_session *session = NULL;
-    double sum = 0.0;
     *bits = 8.0; // of a memory that has learned nothing
     if (memory == NULL) return REEF_OK;
     reef_status status = reef_memory_session_open(&session, memory, false, err);
@@ -71,7 +85,6 @@ reef_status reef_memory_step_probe(const reef_trainer *trainer,
         status =
             reef_memory_session_read(session, bytes + 1, count, NULL, trainer->memory_bits, err);
     reef_memory_session_close(session);
-    for (size_t i = 0; status == REEF_OK && i < count; i++) sum += (double)trainer->memory_bits[i];
-    if (status == REEF_OK) *bits = sum / (double)count;
+    if (status == REEF_OK) *bits = mean_bits(trainer);
     return status;
 }

@@ -37,6 +37,22 @@ REEF_MUST_CHECK reef_status reef_memory_step_end(reef_memory_step *step,
                                                  reef_error *err);
 
 /**
+ * The open generation's memory learns the batch at `bytes` (one more than a batch), which stands at
+ * `begin` in the stream. The first of them it learns only where it has not yet.
+ *
+ * net   the forward pass of the batch has just been run, and nothing trained on it yet
+ * bits  written; the mean surprise
+ *
+ * Errors: NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
+                                                   const uint8_t *bytes,
+                                                   uint64_t begin,
+                                                   bool net,
+                                                   double *bits,
+                                                   reef_error *err);
+
+/**
  * What the memory would say of a batch, if it began to read there: its mean surprise. Learns
  * nothing. `bytes` has one more than a batch.
  */

@@ -41,6 +41,7 @@ static void choose(reef_config *config) {
         {"reservoir_window", "64"},
         {"boundaries", "given"},
         {"gate_decay", "0.9"},
+        {"context_memory", "4194304"},
     };
     reef_error err;
     reef_config_default(config);

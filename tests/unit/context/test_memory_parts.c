@@ -353,10 +353,36 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
     reef_memory_free(memory);
 }
 
+// As far as the ring reaches, which is a sixteenth of the bound here.
+static void the_end_of_the_stream_is_kept_as_text(void **state) {
+    (void)state;
+    enum { KEPT = 256 << 10, ALL = KEPT + 70000 };
+    uint8_t *text = malloc(ALL), *out = malloc(ALL);
+    assert_true(text != NULL && out != NULL);
+    uint64_t draw = 3;
+    for (size_t i = 0; i < ALL; i++) text[i] = (uint8_t)('a' + draw_bits(&draw) % 8);
+    reef_memory *memory = new_memory(4 << 20);
+    assert_int_equal(reef_memory_text(memory, out, ALL), 0);
+    for (size_t at = 0, count; at < ALL; at += count) {
+        count = ALL - at < 70000 ? ALL - at : 70000;
+        learn(memory, text + at, count, NULL, NULL);
+        size_t end = at + count, kept = end < KEPT ? end : KEPT;
+        assert_int_equal(reef_memory_text(memory, NULL, 0), kept);
+        assert_int_equal(reef_memory_text(memory, out, ALL), kept);
+        assert_memory_equal(out, text + end - kept, kept);
+        assert_int_equal(reef_memory_text(memory, out, 1000), 1000);
+        assert_memory_equal(out, text + end - 1000, 1000);
+    }
+    reef_memory_free(memory);
+    free(text);
+    free(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_restored_memory_learns_on_to_the_same_bits),
         cmocka_unit_test(a_text_that_has_gone_round_is_kept),
+        cmocka_unit_test(the_end_of_the_stream_is_kept_as_text),
         cmocka_unit_test(sessions_of_a_restored_memory_read_the_same_bits),
         cmocka_unit_test(what_a_fetch_returns_is_returned),
         cmocka_unit_test(values_that_no_memory_has_are_refused),

@@ -25,8 +25,7 @@ static reef_status on_record(void *context,
     return REEF_OK;
 }
 
-static void a_file_holds_the_records_and_nothing_else(void **state) {
-    pair *p = *state;
+static void expect_records_and_nothing_else(pair *p) {
     reef_error err;
     start(p);
     size_t bytes;
@@ -71,16 +70,27 @@ static void a_file_holds_the_records_and_nothing_else(void **state) {
     reef_hash_format(generation_of(p->a, 0).root, root);
     assert_non_null(strstr(json_string_value(json_object_get(metadata, "builds_on")), root));
 
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS};
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
+                                    REEF_DB_MEMORY};
     sum s = {.data = data + 8 + header};
     reef_txn *txn = NULL;
     ok(reef_txn_begin(&txn, p->a->store, REEF_TXN_READ, &err), &err);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 4; i++)
         ok(reef_record_scan(txn, parts[i], 1, on_record, &s, &err), &err);
     reef_txn_abort(txn);
     assert_int_equal(8 + header + s.at, bytes);
     json_decref(json);
     free(data);
+}
+
+static void a_file_holds_the_records_and_nothing_else(void **state) {
+    expect_records_and_nothing_else(*state);
+}
+
+static void and_those_of_a_memory(void **state) {
+    pair *p = *state;
+    remember(p->a);
+    expect_records_and_nothing_else(p);
 }
 
 static void what_cannot_be_exported_is_named(void **state) {
@@ -211,6 +221,7 @@ static void on_a_full_disk_no_file_is_left(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_file_holds_the_records_and_nothing_else),
+        TEST(and_those_of_a_memory),
         TEST(what_cannot_be_exported_is_named),
         TEST(what_a_killed_export_left_is_written_over_and_nothing_else),
         TEST(a_stopped_export_leaves_nothing),

@@ -326,6 +326,66 @@ static void consolidated_generations_leave_no_gap(void **state) {
     assert_sound(t->b);
 }
 
+// ---- with context memories ----------------------------------------------------------------------
+
+static void assert_same_bits(two *t, const char *as_of, const char *as_of_new) {
+    for (int kind = 0; kind < 4; kind++)
+        assert_true(bits_as_of(t->a, as_of, kind) == bits_as_of(t->b, as_of_new, kind));
+}
+
+// Of sealed generations and the open one, whose tables are older than the last commit.
+static void assert_memories_travel(two *t, const char *share) {
+    reef_error err;
+    remember(t->a);
+    choose(&t->a->config, "net_share", share);
+    learn(t);
+    assert_true(reef_open_generation(t->a->trainer)->memory.tail_bytes > 0);
+    ok(reef_trainer_snapshot(t->a->trainer, "early", NULL, &err), &err);
+    reef_model_file file = export_as_of(t->a, NULL, t->file);
+    reef_model_file made = import(t, t->file);
+    assert_int_equal(made.tensor_count, file.tensor_count);
+    assert_same_bits(t, NULL, NULL);
+    assert_same_bits(t, "0", "0");
+    assert_same_bits(t, "1", "1");
+    for (uint32_t g = 0; g < 2; g++)
+        assert_memory_equal(generation_of(t->a, g).root, generation_of(t->b, g).root,
+                            REEF_HASH_BYTES);
+    export_as_of(t->b, NULL, t->other);
+    assert_same_file(t->file, t->other);
+    assert_sound(t->b);
+    // It learns on, with what it knows, also after a restart.
+    close_pool(t->b);
+    open_pool(t->b, 1);
+    double before = bits_as_of(t->b, NULL, 3);
+    feed_kind(t->b, 3, TEXT_BYTES, 1);
+    commit(t->b);
+    close_pool(t->b);
+    open_pool(t->b, 1);
+    const reef_memory *memory = reef_open_generation(t->b->trainer)->memory.memory;
+    assert_true(reef_memory_learned_bytes(memory) > 2 * TEXT_BYTES - 2 * LIFELONG_BATCH);
+    assert_true(bits_as_of(t->b, NULL, 3) < before);
+    assert_same_bits(t, "1", "1");
+    assert_sound(t->b);
+    // As of a snapshot, whose open generation has learned on meanwhile.
+    feed_kind(t->a, 3, TEXT_BYTES, 1);
+    seal(t->a);
+    export_as_of(t->a, "early", t->other);
+    assert_same_file(t->file, t->other);
+    export_as_of(t->a, "2", t->other);
+    import(t, t->other);
+    assert_same_bits(t, "2", "2");
+    assert_same_bits(t, "2", NULL);
+    assert_sound(t->b);
+}
+
+static void memories_travel_with_a_model(void **state) {
+    assert_memories_travel(*state, "1");
+}
+
+static void and_where_there_is_no_net(void **state) {
+    assert_memories_travel(*state, "0");
+}
+
 // ---- what a file holds --------------------------------------------------------------------------
 
 static json_t *header_of(const char *path, size_t *data_at) {
@@ -605,6 +665,74 @@ static void values_that_cannot_be_are_refused(void **state) {
     free(data);
 }
 
+static void memories_that_cannot_be_are_refused(void **state) {
+    two *t = *state;
+    size_t at, bytes;
+    reef_error err;
+    const struct {
+        const char *name;
+        size_t place; // of the byte that is changed
+        reef_status status;
+        const char *words;
+    } cases[] = {
+        {"memory.header", 0, REEF_ERR_CORRUPT, "not one of a memory"},
+        {"generation1.memory.header", 4, REEF_ERR_VERSION, "part header of a memory: version"},
+        {"generation2.memory.header", 24, REEF_ERR_CORRUPT, "sizes outside their bounds"},
+        {"generation2.memory.header", 107, REEF_ERR_CORRUPT, NULL}, // a word: anything may be
+        {"generation2.memory.header", 111, REEF_ERR_CORRUPT, "bytes that must be zero"},
+        {"generation2.memory.cells", 63, REEF_ERR_CORRUPT, "a cell that cannot be"},
+        {"memory.text", 5, REEF_ERR_CORRUPT, "generation 0 has another root"},
+        {"memory.mark", 5, REEF_ERR_CORRUPT, "generation 0 has another root"},
+        {"generation1.memory.mixer", 5, REEF_ERR_CORRUPT, "generation 1 has another root"},
+        {"generation2.memory.text", 5, REEF_ERR_CORRUPT, NULL}, // it has no root
+    };
+    remember(t->a);
+    learn(t);
+    export_as_of(t->a, NULL, t->file);
+    char *data = whole_file_read(t->file, &bytes);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        size_t place = place_of(t->file, cases[i].name) + cases[i].place;
+        data[place] ^= 0x40;
+        whole_file_write(t->other, data, bytes);
+        if (cases[i].words == NULL)
+            ok(reef_pool_from_model(t->b->pool, t->other, NULL, true, NULL, &err), &err);
+        else
+            assert_refused(t, t->other, cases[i].status, cases[i].words);
+        data[place] ^= 0x40;
+    }
+    static const struct {
+        const char *name, *shape, *words;
+    } lies[] = {
+        {"generation1.memory.cells", NULL, "lacks the tensor generation1.memory.cells"},
+        {"memory.header", NULL, "lacks the tensor memory.header"},
+        {"generation2.memory.mark", NULL, "has a tensor generation2.memory.cells, which"},
+        {"memory.mark", "[24, 1]", "memory.mark is not 24 bytes"},
+    };
+    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
+        json_t *header = header_of(t->file, &at);
+        json_t *tensor = json_incref(json_object_get(header, lies[i].name));
+        if (lies[i].shape != NULL)
+            json_object_set_new(tensor, "shape", json_loads(lies[i].shape, 0, NULL));
+        json_object_del(header, lies[i].name);
+        json_object_set_new(header, lies[i].shape != NULL ? lies[i].name : "zzz", tensor);
+        write_changed(t, header, data + at, bytes - at);
+        assert_refused(t, t->other, REEF_ERR_CORRUPT, lies[i].words);
+        json_decref(header);
+    }
+    // A pool that makes none does not take them; one that makes larger ones does.
+    reef_config config;
+    ok(reef_model_file_config(t->file, &config, &err), &err);
+    choose(&config, "context_memory", "0");
+    assert_int_equal(reef_pool_from_model(t->b->pool, t->file, &config, true, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "context_memory 0 has none"));
+    choose(&config, "context_memory", "8388608");
+    ok(reef_pool_from_model(t->b->pool, t->file, &config, false, NULL, &err), &err);
+    open_pool(t->b, 1);
+    assert_same_bits(t, NULL, NULL);
+    free(data);
+}
+
 // What only a pool knows: a program that writes weights need not.
 static void usage_and_flags_need_not_be_there(void **state) {
     two *t = *state;
@@ -745,12 +873,15 @@ int main(void) {
         TEST(all_kinds_of_models),
         TEST(as_of_snapshots),
         TEST(consolidated_generations_leave_no_gap),
+        TEST(memories_travel_with_a_model),
+        TEST(and_where_there_is_no_net),
         TEST(tensors_have_names_and_shapes),
         TEST(tensors_that_do_not_fit_are_named),
         TEST(metadata_that_lies_is_refused),
         TEST(generations_that_cannot_be_are_refused),
         TEST(cut_files_are_refused),
         TEST(values_that_cannot_be_are_refused),
+        TEST(memories_that_cannot_be_are_refused),
         TEST(usage_and_flags_need_not_be_there),
         TEST(another_configuration_must_fit),
         TEST(what_cannot_be_written_is_named),

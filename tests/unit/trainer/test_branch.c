@@ -351,6 +351,77 @@ static void a_branch_goes_on_after_a_kill(void **state) {
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, lifelong_setup, lifelong_teardown)
 
+// ---- with context memories ----------------------------------------------------------------------
+
+static const reef_generation_memory *memory_of(const lifelong *f) {
+    return &reef_open_generation(f->trainer)->memory;
+}
+
+// What a text of kind 1 costs by the memory of one generation alone.
+static double bits_by_memory(const lifelong *f, uint32_t generation) {
+    reef_error err;
+    reef_model *model = NULL;
+    reef_memory_session *session = NULL;
+    uint8_t text[LIFELONG_PROBE_BYTES];
+    float bits[LIFELONG_PROBE_BYTES];
+    double sum = 0.0;
+    lifelong_text(text, sizeof(text), 1, 99);
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_session_open(&session, model, generation, false, &err), &err);
+    ok(reef_memory_session_read(session, text, sizeof(text), NULL, bits, &err), &err);
+    for (size_t i = 0; i < sizeof(text); i++) sum += (double)bits[i];
+    reef_memory_session_close(session);
+    reef_model_close(model);
+    return sum;
+}
+
+// Branch generation 1 and learn more of its kind; `reopen` after each step.
+static reef_commit branch_and_learn(lifelong *f, const char *share, bool reopen) {
+    double before[3];
+    remember(f);
+    choose(&f->config, "net_share", share);
+    make_sealed(f, 1);
+    for (int kind = 0; kind < 3; kind++) before[kind] = bits_as_of(f, NULL, kind);
+    assert_null(gen_of(f, 1)->memory.memory); // it is stored
+    branch(f, 1);
+    for (int kind = 0; kind < 3; kind++) assert_true(bits_as_of(f, NULL, kind) == before[kind]);
+    assert_true(bits_by_memory(f, 3) == bits_by_memory(f, 1));
+    uint64_t learned = reef_memory_learned_bytes(memory_of(f)->memory);
+    assert_in_range(learned, PART - 2 * LIFELONG_BATCH, PART + LIFELONG_BATCH);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (reopen) {
+            close_pool(f);
+            open_pool(f, 2);
+        }
+        feed_kind(f, 1, PART, 4 + i);
+        commit(f);
+    }
+    assert_in_range(reef_memory_learned_bytes(memory_of(f)->memory),
+                    learned + 3 * PART - 2 * LIFELONG_BATCH, learned + 3 * PART + LIFELONG_BATCH);
+    seal(f);
+    assert_true(bits_by_memory(f, 3) < bits_by_memory(f, 2));
+    assert_true(bits_as_of(f, "2", 1) == before[1]);
+    assert_sound(f);
+    return commit(f);
+}
+
+static void expect_memory_goes_on(lifelong *f, const char *share) {
+    reef_commit once = branch_and_learn(f, share, false);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+    f->said[0] = '\0';
+    reef_commit again = branch_and_learn(f, share, true);
+    assert_memory_equal(again.root, once.root, sizeof(once.root));
+}
+
+static void a_branch_goes_on_with_the_memory_of_its_origin(void **state) {
+    expect_memory_goes_on(*state, "1");
+}
+
+static void and_where_there_is_no_net(void **state) {
+    expect_memory_goes_on(*state, "0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(a_branch_leaves_the_function_and_what_is_sealed_as_they_are),
@@ -366,6 +437,8 @@ int main(void) {
         EACH(a_pool_that_keeps_one_generation_has_none_to_branch),
         cmocka_unit_test(a_branch_has_the_same_bits_for_any_threads_and_after_a_restart),
         EACH(a_branch_goes_on_after_a_kill),
+        EACH(a_branch_goes_on_with_the_memory_of_its_origin),
+        EACH(and_where_there_is_no_net),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

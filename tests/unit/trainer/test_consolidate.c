@@ -322,6 +322,84 @@ static void rows_that_are_read_in_place_give_the_same_bits(void **state) {
     feed_kind(f, 4, 500, 3);
 }
 
+// ---- with context memories ----------------------------------------------------------------------
+
+static void start_with_memories(lifelong *f, size_t threads, const char *share) {
+    reef_config config = tiny_config();
+    choose(&config, "context_memory", "4194304");
+    choose(&config, "net_share", share);
+    make_four(f, threads, &config);
+}
+
+// What the text that generation `of` learned costs by the memory of generation `by`.
+static double bits_by_memory(const lifelong *f, uint32_t by, int of, uint64_t *learned) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_generation_memory memory = {0};
+    reef_memory_session *session = NULL;
+    uint8_t text[TEXT_BYTES];
+    float bits[TEXT_BYTES];
+    double sum = 0.0;
+    lifelong_text(text, sizeof(text), of, 1);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_checkpoint_read_memory(txn, by, &memory, &err), &err);
+    reef_txn_abort(txn);
+    ok(reef_memory_session_open(&session, memory.memory, true, &err), &err);
+    ok(reef_memory_session_read(session, text, sizeof(text), NULL, bits, &err), &err);
+    for (size_t i = 0; i < sizeof(text); i++) sum += (double)bits[i];
+    *learned = reef_memory_learned_bytes(memory.memory);
+    reef_memory_session_close(session);
+    reef_generation_memory_release(&memory);
+    return sum / TEXT_BYTES;
+}
+
+static void expect_memories_kept(lifelong *f, const char *share) {
+    uint64_t learned, sum = 0;
+    double before[4];
+    reef_consolidation report;
+    start_with_memories(f, 1, share);
+    for (uint32_t g = 1; g < 4; g++) {
+        before[g] = bits_by_memory(f, g, (int)g, &learned);
+        sum += learned;
+    }
+    consolidate(f, range(1, 3), &report);
+    if (share[0] == '0') assert_int_equal(report.steps, 0);
+    // Whose text lies in the rings is learned once, and whole.
+    for (uint32_t g = 1; g < 4; g++) {
+        double after = bits_by_memory(f, 3, (int)g, &learned);
+        print_message("generation %u: %.3f bits before, %.3f after\n", g, before[g], after);
+        assert_true(after < before[g] + RISE_MAX);
+    }
+    assert_in_range(learned, sum, sum + report.taught_bytes / 4);
+    assert_true(report.bytes_after < report.bytes_before);
+    assert_true(report.bytes_after > 1048576 + 923904); // the weights of a gate and of a mixer
+    reef_consolidation_release(&report);
+    assert_null(f->trainer->network.generations[3]->memory.memory); // it is stored
+    assert_sound(f);
+    reef_commit once = last_commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_kind(f, 1, TEXT_BYTES, 7);
+    seal(f);
+    // Again, and one that was consolidated already.
+    consolidate_only(f, range(3, 4));
+    assert_true(bits_by_memory(f, 4, 1, &learned) < before[1] + RISE_MAX);
+    assert_sound(f);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+    start_with_memories(f, 3, share);
+    consolidate_only(f, range(1, 3));
+    assert_memory_equal(last_commit(f).root, once.root, REEF_HASH_BYTES);
+}
+
+static void a_memory_learns_again_what_is_left_of_the_text(void **state) {
+    expect_memories_kept(*state, "1");
+}
+
+static void and_where_there_is_no_net(void **state) {
+    expect_memories_kept(*state, "0");
+}
+
 // ---- what goes wrong ----------------------------------------------------------------------------
 
 static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
@@ -553,6 +631,8 @@ int main(void) {
         TEST(the_number_of_threads_leaves_no_trace),
         TEST(rows_are_rounded_where_the_pool_rounds_them),
         TEST(rows_that_are_read_in_place_give_the_same_bits),
+        TEST(a_memory_learns_again_what_is_left_of_the_text),
+        TEST(and_where_there_is_no_net),
         TEST(a_dry_run_changes_nothing_and_says_what_would_be),
         TEST(ranges_that_cannot_be_are_refused),
         TEST(a_reservoir_without_their_text_is_an_error),

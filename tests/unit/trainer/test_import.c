@@ -95,8 +95,7 @@ static void vectors_stay_where_they_are(void **state) {
 
 // ---- damaged files ------------------------------------------------------------------------------
 
-static void cut_and_flipped_files_are_refused(void **state) {
-    pair *p = *state;
+static void refuse_cut_and_flipped(pair *p) {
     reef_error err;
     reef_import import;
     start(p);
@@ -134,6 +133,16 @@ static void cut_and_flipped_files_are_refused(void **state) {
     assert_int_equal(last_commit(p->b).number, before.number);
     import_one(p->b, p->other);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
+}
+
+static void cut_and_flipped_files_are_refused(void **state) {
+    refuse_cut_and_flipped(*state);
+}
+
+static void and_where_they_have_a_memory(void **state) {
+    pair *p = *state;
+    remember(p->a);
+    refuse_cut_and_flipped(p);
 }
 
 // The file with another header before the same data.
@@ -331,6 +340,7 @@ int main(void) {
         TEST(other_strategies_import_nothing),
         TEST(vectors_stay_where_they_are),
         TEST(cut_and_flipped_files_are_refused),
+        TEST(and_where_they_have_a_memory),
         TEST(headers_that_lie_are_refused),
         TEST(the_order_of_tensors_does_not_matter),
         TEST(an_import_that_cannot_be_committed_changes_nothing),

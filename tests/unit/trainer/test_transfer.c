@@ -235,6 +235,113 @@ static void training_goes_on_as_from_any_commit(void **state) {
     assert_sound(p->b);
 }
 
+// ---- with context memories ----------------------------------------------------------------------
+
+static void assert_memory_travels(pair *p, const char *share) {
+    remember(p->a);
+    choose(&p->a->config, "net_share", share);
+    start(p);
+    double without = bits_as_of(p->b, NULL, 1);
+    import_one(p->b, p->file);
+    const reef_generation_record theirs = generation_of(p->a, 1), ours = generation_of(p->b, 1);
+    assert_memory_equal(ours.root, theirs.root, REEF_HASH_BYTES);
+    assert_true(bits_as_of(p->b, NULL, 1) < without);
+    for (int kind = 0; kind < 2; kind++)
+        assert_true(bits_as_of(p->b, NULL, kind) == bits_as_of(p->a, NULL, kind));
+    assert_sound(p->b);
+    export_one(p->b, 1, p->other);
+    size_t first, second;
+    uint8_t *one = whole_file_read(p->file, &first), *two = whole_file_read(p->other, &second);
+    size_t at = 8 + header_bytes(one), again = 8 + header_bytes(two);
+    assert_int_equal(first - at, second - again);
+    assert_memory_equal(one + at, two + again, first - at);
+    free(one);
+    free(two);
+    // What comes next has a memory of its own.
+    learn(p->b, 2);
+    assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
+    close_pool(p->b);
+    open_pool(p->b, 1);
+    assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
+    assert_sound(p->b);
+}
+
+static void a_memory_travels_with_its_generation(void **state) {
+    assert_memory_travels(*state, "1");
+}
+
+static void and_where_there_is_no_net(void **state) {
+    assert_memory_travels(*state, "0");
+}
+
+// A pool whose generation 0 is that of a file, without a memory, and which makes memories of this
+// bound from now on.
+static void begin_with(
+    lifelong *f, const char *path, const char *memory, const char *share, size_t threads) {
+    reef_error err;
+    reef_config config;
+    if (f->store != NULL) {
+        close_pool(f);
+        temp_dir_remove(f->pool);
+    }
+    ok(reef_model_file_config(path, &config, &err), &err);
+    choose(&config, "context_memory", memory);
+    choose(&config, "net_share", share);
+    ok(reef_pool_from_model(f->pool, path, &config, false, NULL, &err), &err);
+    open_pool(f, threads);
+}
+
+// Writes generation 0, which has no memory, as a model to p->other; pool a is then one with
+// memories, which has learned kind 1 and written it to p->file.
+static void begin_without(pair *p) {
+    reef_error err;
+    const reef_export_options force = {.force = true};
+    make_pool(p->a, 1);
+    learn(p->a, 0);
+    ok(reef_model_export(p->a->store, "0", p->other, &force, NULL, &err), &err);
+    begin_with(p->a, p->other, "4194304", "1", 1);
+    learn(p->a, 1);
+    export_one(p->a, 1, p->file);
+}
+
+static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
+    pair *p = *state;
+    static const struct {
+        const char *memory, *share, *words;
+    } CASES[] = {
+        {"0", "1", "context_memory 0"},
+        {"4194304", "0", "net_share 1, this one was made with 0"},
+    };
+    begin_without(p);
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        reef_error err;
+        reef_import import;
+        begin_with(p->b, p->other, CASES[i].memory, CASES[i].share, 1);
+        assert_int_equal(reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err),
+                         REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, CASES[i].words));
+    }
+    begin_with(p->b, p->other, "8388608", "0.5", 1); // that is no obstacle
+    import_one(p->b, p->file);
+    assert_true(bits_as_of(p->b, NULL, 1) == bits_as_of(p->a, NULL, 1));
+}
+
+// Its net answers alone where its gate fires.
+static void a_generation_without_a_memory_joins_a_pool_with_memories(void **state) {
+    pair *p = *state;
+    start(p);
+    reef_error err;
+    ok(reef_model_export(p->a->store, "0", p->other, NULL, NULL, &err), &err);
+    begin_with(p->b, p->other, "4194304", "1", 1);
+    import_one(p->b, p->file);
+    assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
+    for (int kind = 0; kind < 2; kind++)
+        assert_true(bits_as_of(p->b, NULL, kind) == bits_as_of(p->a, NULL, kind));
+    learn(p->b, 2);
+    assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
+    assert_sound(p->b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(another_pool_computes_the_same_bits),
@@ -246,6 +353,10 @@ int main(void) {
         TEST(where_several_fire_all_older_ones_must_be_there),
         TEST(one_in_between_is_refused_where_it_would_count),
         TEST(training_goes_on_as_from_any_commit),
+        TEST(a_memory_travels_with_its_generation),
+        TEST(and_where_there_is_no_net),
+        TEST(a_pool_that_cannot_ask_a_memory_refuses_it),
+        TEST(a_generation_without_a_memory_joins_a_pool_with_memories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

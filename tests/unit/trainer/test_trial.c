@@ -238,6 +238,32 @@ static void a_trial_ends_the_same_for_any_threads_and_after_a_restart(void **sta
     assert_memory_equal(one, other, sizeof(one));
 }
 
+// ---- with context memories ----------------------------------------------------------------------
+
+static void expect_memory_of_its_origin(lifelong *f, const char *share) {
+    remember(f);
+    choose(&f->config, "net_share", share);
+    make_sealed(f);
+    start(f, 1, TRIAL);
+    assert_int_equal(times_said(f, "\"branch\": 1"), 1);
+    uint64_t learned = reef_memory_learned_bytes(open_of(f)->memory.memory);
+    assert_in_range(learned, PART - 2 * LIFELONG_BATCH, PART + LIFELONG_BATCH); // and no trial's
+    assert_int_equal(open_of(f)->memory.tail_bytes, 0);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(reef_memory_learned_bytes(open_of(f)->memory.memory), learned);
+    assert_sound(f);
+}
+
+static void memories_have_their_say_in_a_trial(void **state) {
+    expect_memory_of_its_origin(*state, "1");
+}
+
+static void and_decide_alone_where_there_is_no_net(void **state) {
+    expect_memory_of_its_origin(*state, "0");
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, trial_setup, lifelong_teardown)
 
 int main(void) {
@@ -247,6 +273,8 @@ int main(void) {
         EACH(of_several_the_best_is_taken_unless_there_is_no_trial),
         cmocka_unit_test(what_cannot_be_copied_as_a_whole_is_not_tried),
         cmocka_unit_test(a_trial_ends_the_same_for_any_threads_and_after_a_restart),
+        EACH(memories_have_their_say_in_a_trial),
+        EACH(and_decide_alone_where_there_is_no_net),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,15 +118,9 @@ reef_status reef_memory_place_load(reef_generation_memory *out,
                                    reef_error *err) {
     reef_txn *txn = NULL;
     *out = (reef_generation_memory){0};
-    // The records are read by a generation, of which nothing but the memory is there.
-    reef_generation *generation = calloc(1, sizeof(*generation));
-    if (generation == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK)
-        status = reef_checkpoint_read_memory(txn, place->records, generation, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_memory(txn, place->records, out, err);
     reef_txn_abort(txn);
-    reef_generation_memory_move(out, &generation->memory);
-    free(generation);
     if (status == REEF_OK) status = reef_generation_memory_catch_up(out, memory_bytes_max, err);
     if (status != REEF_OK) return status;
     uint64_t learned = out->memory == NULL ? 0 : reef_memory_learned_bytes(out->memory);

@@ -182,7 +182,7 @@ reef_status reef_checkpoint_load(reef_generation **out,
         status =
             reef_checkpoint_read_experts(generation, txn, config, records, training, buffer, err);
     if (status == REEF_OK && remembers)
-        status = reef_checkpoint_read_memory(txn, records, generation, err);
+        status = reef_checkpoint_read_memory(txn, records, &generation->memory, err);
     free(buffer);
     if (status == REEF_OK) {
         // Folded queries are derived, not stored.

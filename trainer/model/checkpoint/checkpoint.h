@@ -55,6 +55,29 @@ REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *generation,
                                                    const reef_config *config,
                                                    reef_error *err);
 
+/**
+ * Read the context memory of a generation into one that has none: the tables, and the tail to
+ * `unlearned`. Nothing where none is stored. CORRUPT names the record.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_memory(reef_txn *txn,
+                                                        uint32_t records,
+                                                        reef_generation_memory *memory,
+                                                        reef_error *err);
+/** The chain of a sealed generation's memory, without its tables. NOT_FOUND: it has no memory. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_chain(reef_txn *txn,
+                                                       uint32_t records,
+                                                       uint8_t chain[REEF_HASH_BYTES],
+                                                       reef_error *err);
+/** A block of a memory's tables, which is packed to `bytes` bytes (CORRUPT: to others). */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_packed(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
+/** Add such a block, as it will be stored, to the root of a generation. */
+REEF_MUST_CHECK reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
+                                                        const reef_key *key,
+                                                        const void *data,
+                                                        size_t bytes,
+                                                        reef_error *err);
+
 REEF_MUST_CHECK reef_status reef_checkpoint_reservoir(reef_txn *txn,
                                                       const reef_reservoir *reservoir,
                                                       reef_error *err);

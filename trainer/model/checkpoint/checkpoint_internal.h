@@ -92,20 +92,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_gate(reef_txn *txn,
 REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                                        reef_generation *generation,
                                                        reef_error *err);
-/**
- * The tables, and the tail to `unlearned`; nothing where none are stored. CORRUPT names the record.
- */
-REEF_MUST_CHECK reef_status reef_checkpoint_read_memory(reef_txn *txn,
-                                                        uint32_t records,
-                                                        reef_generation *generation,
-                                                        reef_error *err);
-/**
- * The chain of a sealed generation's memory, without its tables. NOT_FOUND: it has no memory.
- */
-REEF_MUST_CHECK reef_status reef_checkpoint_read_chain(reef_txn *txn,
-                                                       uint32_t records,
-                                                       uint8_t chain[REEF_HASH_BYTES],
-                                                       reef_error *err);
 
 // checkpoint_experts.c
 

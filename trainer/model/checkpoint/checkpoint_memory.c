@@ -1,9 +1,10 @@
 // The context memory of a generation as records of `memory`:
 //
 //   PART, block    its tables, a part (reef_memory_parts) in blocks of REEF_BLOCK_BYTES_MAX bytes,
-//                  the last one shorter, each packed (zero_runs.h)
-//   mark           position behind the last byte that the tables learned, u64, and the chain there
-//   tail, block    of an open generation: what was learned since, in blocks as above; see
+//                  the last one shorter, each packed (zero_runs.h); of a part without bytes none
+//   mark           position behind the last byte that the tables learned, u64, and the chain there;
+//                  packed like the parts
+//   tail, block    of an open generation: what was learned since, in such blocks as it is; see
 //                  memory/generation_memory.c
 //
 // When tables are written is decided by the commits, so none of this is in the root hash while a
@@ -16,14 +17,6 @@
 #include <string.h>
 
 #define TAIL_NAME "tail"
-#define MARK_NAME "mark"
-#define PARTS_MAX 16
-
-typedef struct mark {
-    uint64_t next;
-    uint8_t chain[REEF_HASH_BYTES];
-} mark;
-_Static_assert(sizeof(mark) == 24, "as it is stored");
 
 static reef_key key_of(uint32_t records, const char *name, uint32_t block) {
     return (reef_key){.db = REEF_DB_MEMORY, .generation = records, .name = name, .block = block};
@@ -31,6 +24,13 @@ static reef_key key_of(uint32_t records, const char *name, uint32_t block) {
 
 static size_t block_bytes(size_t bytes, size_t at) {
     return bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
+}
+
+// Memory for one packed block.
+static reef_status new_packed(uint8_t **out, reef_error *err) {
+    *out = malloc(reef_zero_runs_bound(REEF_BLOCK_BYTES_MAX));
+    return *out != NULL ? REEF_OK
+                        : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of a memory");
 }
 
 static reef_status put_packed(reef_txn *txn,
@@ -76,22 +76,15 @@ static reef_status delete_tail(reef_txn *txn, uint32_t records, reef_error *err)
 }
 
 static reef_status put_tables(reef_txn *txn, const reef_generation *generation, reef_error *err) {
-    const reef_generation_memory *m = &generation->memory;
     uint32_t g = generation->info.generation;
-    reef_memory_part parts[PARTS_MAX];
-    mark here = {.next = m->next};
-    memcpy(here.chain, m->chain, sizeof(here.chain));
-    uint8_t *packed = malloc(reef_zero_runs_bound(REEF_BLOCK_BYTES_MAX));
-    if (packed == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write a context memory");
-    reef_memory_parts(m->memory, parts);
-    reef_status status = delete_tail(txn, g, err);
-    for (size_t i = 0; status == REEF_OK && i < reef_memory_part_count(); i++)
-        status = put_packed(txn, g, &parts[i], packed, err);
+    reef_memory_records list;
+    uint8_t *packed = NULL;
+    reef_generation_memory_list(&generation->memory, &list);
+    reef_status status = new_packed(&packed, err);
+    if (status == REEF_OK) status = delete_tail(txn, g, err);
+    for (size_t i = 0; status == REEF_OK && i < list.count; i++)
+        status = put_packed(txn, g, &list.records[i], packed, err);
     free(packed);
-    reef_key key = key_of(g, MARK_NAME, 0);
-    if (status == REEF_OK)
-        status = reef_record_put(txn, &key, REEF_BYTES, &here, sizeof(here), err);
     return status;
 }
 
@@ -101,11 +94,38 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
     reef_generation_memory *m = &generation->memory;
     m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
     if (m->memory == NULL) return REEF_OK;
-    if (generation->open && m->tail_bytes == 0) return REEF_OK;
+    if (generation->open && m->tail_bytes == 0 && !m->adopted) return REEF_OK;
     if (generation->open && !reef_generation_memory_is_due(m))
         return put_tail(txn, generation, err);
     reef_status status = put_tables(txn, generation, err);
     m->checkpoint_put = status == REEF_OK;
+    return status;
+}
+
+// ---- packed records -----------------------------------------------------------------------------
+
+reef_status reef_checkpoint_read_packed(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
+    reef_view view;
+    reef_status status = reef_record_view(txn, key, &view, err);
+    if (status != REEF_OK || reef_zero_runs_unpack(out, bytes, view.data, view.bytes))
+        return status;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
+                     key->generation, key->name, key->block, bytes);
+}
+
+reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
+                                        const reef_key *key,
+                                        const void *data,
+                                        size_t bytes,
+                                        reef_error *err) {
+    uint8_t *packed = NULL;
+    reef_status status = new_packed(&packed, err);
+    if (status == REEF_OK)
+        status = reef_generation_hash_add(hash, key, REEF_BYTES, packed,
+                                          reef_zero_runs_pack(packed, data, bytes), err);
+    free(packed);
     return status;
 }
 
@@ -123,13 +143,7 @@ static reef_status fetch_part(
     reef_key key = key_of(from->records, name, 0);
     for (size_t at = 0; status == REEF_OK && at < bytes; key.block++) {
         size_t size = block_bytes(bytes, at);
-        reef_view view;
-        status = reef_record_view(from->txn, &key, &view, err);
-        if (status == REEF_OK &&
-            !reef_zero_runs_unpack((uint8_t *)into + at, size, view.data, view.bytes))
-            status = reef_fail(err, REEF_ERR_CORRUPT,
-                               "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
-                               from->records, name, key.block, size);
+        status = reef_checkpoint_read_packed(from->txn, &key, (uint8_t *)into + at, size, err);
         at += size;
     }
     return status;
@@ -159,35 +173,32 @@ static reef_status read_tables(reef_txn *txn,
                                reef_generation_memory *m,
                                reef_error *err) {
     stored from = {txn, records};
-    mark here;
-    reef_key key = key_of(records, MARK_NAME, 0);
-    reef_status status = reef_record_read(txn, &key, &here, sizeof(here), err);
-    // No table was due yet, or the generation has no memory: its number alone came from a file.
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status == REEF_OK) status = reef_memory_restore(&m->memory, fetch_part, &from, err);
+    reef_key key = key_of(records, REEF_MEMORY_MARK, 0);
+    // No table was due yet, or the generation has no memory.
+    if (!is_stored(txn, &key)) return REEF_OK;
+    reef_status status = reef_generation_memory_restore(m, fetch_part, &from, err);
     if (status == REEF_ERR_NOT_FOUND) status = REEF_ERR_CORRUPT; // a part of a memory that is there
     if (status != REEF_OK) return status;
-    m->next = here.next;
-    memcpy(m->chain, here.chain, sizeof(m->chain));
+    m->adopted = false;
     m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
     return REEF_OK;
 }
 
 reef_status reef_checkpoint_read_memory(reef_txn *txn,
                                         uint32_t records,
-                                        reef_generation *generation,
+                                        reef_generation_memory *memory,
                                         reef_error *err) {
-    reef_status status = read_tables(txn, records, &generation->memory, err);
-    return status == REEF_OK ? read_tail(txn, records, &generation->memory, err) : status;
+    reef_status status = read_tables(txn, records, memory, err);
+    return status == REEF_OK ? read_tail(txn, records, memory, err) : status;
 }
 
 reef_status reef_checkpoint_read_chain(reef_txn *txn,
                                        uint32_t records,
                                        uint8_t chain[REEF_HASH_BYTES],
                                        reef_error *err) {
-    mark here;
-    reef_key key = key_of(records, MARK_NAME, 0);
-    reef_status status = reef_record_read(txn, &key, &here, sizeof(here), err);
-    if (status == REEF_OK) memcpy(chain, here.chain, REEF_HASH_BYTES);
+    reef_memory_mark mark;
+    reef_key key = key_of(records, REEF_MEMORY_MARK, 0);
+    reef_status status = reef_checkpoint_read_packed(txn, &key, &mark, sizeof(mark), err);
+    if (status == REEF_OK) memcpy(chain, mark.chain, REEF_HASH_BYTES);
     return status;
 }

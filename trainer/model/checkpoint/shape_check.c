@@ -2,10 +2,11 @@
 //
 // The store checks bytes against checksums, and knows nothing of models. Here each generation,
 // sealed, open or copied for a snapshot, must have all blocks of its experts and their flags, and
-// no block may be longer or shorter than its share of side * side experts. Nothing of a payload is
-// read.
+// no block may be longer or shorter than its share of side * side experts. Of a context memory with
+// tables all parts must be there, as long as its header says. Nothing of another payload is read.
 #include "config_internal.h"
 
+#include "checkpoint.h"
 #include "generation.h"
 
 #include <string.h>
@@ -75,6 +76,54 @@ static void check_layer(const sizes *s,
         check_blocks(s, info, records, layer, block_rows, &usage);
 }
 
+// ---- the context memory -------------------------------------------------------------------------
+
+typedef struct memory_parts {
+    const sizes *s;
+    uint32_t records;
+} memory_parts;
+
+// What reef_memory_restore asks for is what the header announces: it gets zeros, and the records
+// are looked at.
+static reef_status look_at_part(
+    void *context, const char *name, void *into, size_t bytes, reef_error *err) {
+    const memory_parts *parts = context;
+    const sizes *s = parts->s;
+    reef_key key = {.db = REEF_DB_MEMORY, .generation = parts->records, .name = name};
+    if (strcmp(name, "header") == 0)
+        return reef_checkpoint_read_packed(s->txn, &key, into, bytes, err);
+    for (size_t at = 0; at < bytes; at += REEF_BLOCK_BYTES_MAX, key.block++) {
+        size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
+        reef_view view;
+        reef_error reason;
+        // The walk over all records has reported damaged ones.
+        if (reef_record_view(s->txn, &key, &view, NULL) == REEF_ERR_CORRUPT) continue;
+        if (reef_checkpoint_read_packed(s->txn, &key, (uint8_t *)into + at, size, &reason) !=
+            REEF_OK)
+            s->on_damage(s->context, &key, reason.message);
+    }
+    memset(into, 0, bytes);
+    return REEF_OK;
+}
+
+static void check_memory(const sizes *s, uint32_t records) {
+    reef_key mark = {.db = REEF_DB_MEMORY, .generation = records, .name = REEF_MEMORY_MARK};
+    reef_key header = mark;
+    header.name = "header";
+    memory_parts parts = {s, records};
+    reef_view view;
+    reef_generation_memory memory = {0};
+    reef_error reason;
+    // Without tables there is no mark: it has none, or has learned too little for any.
+    if (!is_there(s, &mark)) return;
+    // The walk over all records has reported a damaged header.
+    if (reef_record_view(s->txn, &header, &view, NULL) == REEF_ERR_CORRUPT) return;
+    reef_status status = reef_generation_memory_restore(&memory, look_at_part, &parts, &reason);
+    if (status != REEF_OK && status != REEF_ERR_NO_MEMORY)
+        s->on_damage(s->context, &header, reason.message);
+    reef_generation_memory_release(&memory);
+}
+
 static void check_generation(const sizes *s, uint32_t records) {
     reef_generation_record info;
     // A damaged record of a generation was reported by the walk over all records.
@@ -90,6 +139,7 @@ static void check_generation(const sizes *s, uint32_t records) {
         if (reef_layer_retrieves(&s->config, l))
             check_layer(s, &info, records, l, reef_expert_row_values(&shape));
     }
+    if (s->config.context_memory > 0) check_memory(s, records);
 }
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {

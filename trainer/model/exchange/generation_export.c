@@ -101,7 +101,16 @@ static reef_status read_origin(exporting *e, uint32_t generation, reef_error *er
 
 static reef_status list_parts(exporting *e, reef_error *err) {
     reef_generation *generation = NULL; // for its list of tensors; rows have no memory in it
+    reef_txn *txn = NULL;
     reef_status status = reef_generation_new(&generation, &e->origin.config, &e->origin.info, err);
+    // Its context memory is read for the sizes of its parts, and refused if nobody could import it.
+    if (status == REEF_OK && e->origin.config.context_memory > 0) {
+        status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
+        if (status == REEF_OK)
+            status = reef_checkpoint_read_memory(txn, e->origin.info.generation,
+                                                 &generation->memory, err);
+        reef_txn_abort(txn);
+    }
     if (status == REEF_OK)
         status = reef_generation_tensors_init(&e->parts, &e->origin.config, generation,
                                               e->gate_values, err);
@@ -128,6 +137,20 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     return status;
 }
 
+// A block of a memory, as the file has it.
+static reef_status unpack(reef_txn *txn,
+                          const reef_tensor_record *record,
+                          uint8_t **unpacked,
+                          reef_view *view,
+                          reef_error *err) {
+    *unpacked = malloc(record->bytes + 1);
+    if (*unpacked == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of %zu bytes",
+                         record->bytes);
+    *view = (reef_view){.data = *unpacked, .bytes = record->bytes, .dtype = REEF_BYTES};
+    return reef_checkpoint_read_packed(txn, &record->key, *unpacked, record->bytes, err);
+}
+
 static reef_status copy_record(exporting *e,
                                const reef_generation_tensor *part,
                                const reef_tensor_record *record,
@@ -135,19 +158,23 @@ static reef_status copy_record(exporting *e,
     // A transaction per block: an export of gigabytes must not keep a writer from reusing pages.
     reef_txn *txn = NULL;
     reef_view view;
+    uint8_t *unpacked = NULL;
     reef_status status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_record_view(txn, &record->key, &view, err);
+    // Hashed while it passes, so the file is checked without being read again.
+    if (status == REEF_OK)
+        status =
+            reef_generation_hash_add(e->hash, &record->key, view.dtype, view.data, view.bytes, err);
+    if (status == REEF_OK && part->db == REEF_DB_MEMORY)
+        status = unpack(txn, record, &unpacked, &view, err);
     // Sizes were promised in the header; a block of another size would shift everything behind it.
     if (status == REEF_OK && (view.bytes != record->bytes || view.dtype != part->tensor.dtype))
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "%s of generation %" PRIu32 " has a block of %zu bytes, not of %zu",
                            part->tensor.name, e->origin.info.generation, view.bytes, record->bytes);
-    if (status == REEF_OK)
-        status =
-            // Hashed while it passes, so the file is checked without being read again.
-            reef_generation_hash_add(e->hash, &record->key, view.dtype, view.data, view.bytes, err);
     if (status == REEF_OK) status = reef_safetensors_write(e->writer, view.data, view.bytes, err);
     reef_txn_abort(txn);
+    free(unpacked);
     return status;
 }
 

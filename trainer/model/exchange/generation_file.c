@@ -158,20 +158,36 @@ static void add_layers(reef_generation_tensors *parts,
     }
 }
 
+static void add_memory(reef_generation_tensors *parts, const reef_generation *generation) {
+    reef_memory_records list;
+    if (generation->memory.memory == NULL) return;
+    reef_generation_memory_list(&generation->memory, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        char name[REEF_NAME_BYTES_MAX + 1];
+        snprintf(name, sizeof(name), REEF_MEMORY_PREFIX "%s", list.records[i].name);
+        reef_generation_tensor *part = add_tensor(parts, REEF_DB_MEMORY, name, REEF_BYTES);
+        part->block_rows = REEF_BLOCK_BYTES_MAX;
+        part->row_bytes = 1;
+        part->tensor.shape[part->tensor.rank++] = list.records[i].bytes;
+    }
+}
+
 reef_status reef_generation_tensors_init(reef_generation_tensors *parts,
                                          const reef_config *config,
                                          const reef_generation *generation,
                                          size_t gate_values,
                                          reef_error *err) {
     *parts = (reef_generation_tensors){0};
-    parts->parts =
-        // Dense tensors, three of the gate, and rows and flags of every layer.
-        calloc(generation->tensor_count + 3 + 2 * (size_t)config->layers, sizeof(*parts->parts));
+    // Dense tensors, three of the gate, rows and flags of every layer, and the memory.
+    size_t most =
+        generation->tensor_count + 3 + 2 * (size_t)config->layers + REEF_MEMORY_RECORDS_MAX;
+    parts->parts = calloc(most, sizeof(*parts->parts));
     if (parts->parts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a generation");
     add_dense(parts, config, generation, gate_values);
     add_layers(parts, config, generation, REEF_DB_EXPERTS);
     add_layers(parts, config, generation, REEF_DB_FLAGS);
+    add_memory(parts, generation);
     // Data offsets follow each other without gaps, as the format demands.
     uint64_t at = 0;
     for (size_t i = 0; i < parts->count; i++) {
@@ -201,6 +217,7 @@ bool reef_tensor_record_at(const reef_generation_tensor *part,
     uint64_t first = (uint64_t)index * part->block_rows, rows = part->tensor.shape[0];
     if (first >= rows) return false;
     uint64_t left = rows - first;
+    if (part->db == REEF_DB_MEMORY) out->key.name = part->tensor.name + strlen(REEF_MEMORY_PREFIX);
     out->key.layer = part->layer;
     out->key.block = index;
     out->offset = first * part->row_bytes;
@@ -226,6 +243,48 @@ reef_status reef_generation_allocate_tables(reef_generation *generation, reef_er
         memset(table->dirty, 1, table->expert_count);
     }
     return status;
+}
+
+// ---- the context memory -------------------------------------------------------------------------
+
+typedef struct memory_tensors {
+    const reef_safetensors *file;
+    const char *prefix;
+} memory_tensors;
+
+static const reef_safetensor *find_memory(const memory_tensors *in, const char *record) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    snprintf(name, sizeof(name), "%s%s", in->prefix, record);
+    return reef_safetensors_find(in->file, name);
+}
+
+static reef_status fetch_memory(
+    void *context, const char *record, void *into, size_t bytes, reef_error *err) {
+    const memory_tensors *in = context;
+    const reef_safetensor *found = find_memory(in, record);
+    if (found == NULL)
+        return reef_fail(err, REEF_ERR_CORRUPT, "it lacks the tensor %s%s", in->prefix, record);
+    if (found->dtype != REEF_BYTES || found->rank != 1 || found->shape[0] != bytes)
+        return reef_fail(err, REEF_ERR_CORRUPT, "tensor %s is not %zu bytes, as of such a memory",
+                         found->name, bytes);
+    return reef_safetensors_read(in->file, found->begin, into, bytes, err);
+}
+
+bool reef_memory_is_in_file(const reef_safetensors *file, const char *prefix) {
+    const memory_tensors in = {file, prefix};
+    return find_memory(&in, REEF_MEMORY_MARK) != NULL;
+}
+
+reef_status reef_memory_from_file(reef_generation_memory *memory,
+                                  const reef_safetensors *file,
+                                  const char *prefix,
+                                  reef_error *err) {
+    memory_tensors in = {file, prefix};
+    reef_error reason;
+    if (!reef_memory_is_in_file(file, prefix)) return REEF_OK;
+    reef_status status = reef_generation_memory_restore(memory, fetch_memory, &in, &reason);
+    return status == REEF_OK ? REEF_OK
+                             : reef_fail(err, status, "%.80s: %.160s", file->path, reason.message);
 }
 
 // ---- where it comes from ------------------------------------------------------------------------

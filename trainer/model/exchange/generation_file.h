@@ -3,7 +3,8 @@
 //
 // Shared by generation_export.c, which writes such files, and generation_import.c, which trusts
 // nothing in them. Tensors stand in the order of the generation's root: dense ones by name, rows of
-// experts by layer, flags by layer; so the root can be taken while the data passes by.
+// experts by layer, flags by layer, records of its context memory by name; so the root can be taken
+// while the data passes by.
 #ifndef REEF_GENERATION_FILE_H
 #define REEF_GENERATION_FILE_H
 
@@ -17,9 +18,9 @@
 /** One tensor of the file, and which records of a generation it is made of. */
 typedef struct reef_generation_tensor {
     reef_safetensor tensor;
-    reef_db db; // TENSORS (one record), EXPERTS or FLAGS (a record a block)
+    reef_db db; // TENSORS (one record), EXPERTS, FLAGS or MEMORY (a record a block)
     uint32_t layer;
-    uint32_t block_rows; // rows of a block
+    uint32_t block_rows; // rows of a block; of MEMORY bytes
     size_t row_bytes;
 } reef_generation_tensor;
 
@@ -30,7 +31,7 @@ typedef struct reef_generation_tensors {
 
 /**
  * List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation
- * 0).
+ * 0). Its context memory counts where it is in `generation`.
  */
 REEF_MUST_CHECK reef_status reef_generation_tensors_init(reef_generation_tensors *parts,
                                                          const reef_config *config,
@@ -53,6 +54,23 @@ bool reef_tensor_record_at(const reef_generation_tensor *part,
                            uint32_t generation,
                            uint32_t index,
                            reef_tensor_record *out);
+
+// ---- the context memory -------------------------------------------------------------------------
+
+#define REEF_MEMORY_PREFIX "memory." // of its tensors, before the names of its records
+
+/** Is there one? `prefix` is REEF_MEMORY_PREFIX, after what else the names of its tensors have. */
+bool reef_memory_is_in_file(const reef_safetensors *file, const char *prefix);
+/**
+ * Read it into one that has none; nothing where there is none.
+ *
+ * Errors: CORRUPT a tensor is missing, has another size, or holds what no memory has; VERSION it is
+ * of another version; NO_MEMORY; IO.
+ */
+REEF_MUST_CHECK reef_status reef_memory_from_file(reef_generation_memory *memory,
+                                                  const reef_safetensors *file,
+                                                  const char *prefix,
+                                                  reef_error *err);
 
 /** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
 REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *generation,

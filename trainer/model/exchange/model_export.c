@@ -20,6 +20,8 @@ typedef struct exporting {
     reef_tensor_groups parts;
     uint64_t experts;
     reef_safetensors_writer *writer;
+    reef_generation_memory memory; // of generation `memory_of` of the file, while it is written
+    uint32_t memory_of;
 } exporting;
 
 // ---- what there is ------------------------------------------------------------------------------
@@ -86,6 +88,20 @@ static reef_status read_position(exporting *e, reef_error *err) {
                                &origin->stream_bytes, err);
 }
 
+// As of this state. An open one learns its tail again.
+static reef_status read_memory(const exporting *e,
+                               const reef_file_generation *of,
+                               reef_generation_memory *out,
+                               reef_error *err) {
+    uint64_t bytes_max = e->origin.config.context_memory;
+    if (bytes_max == 0) return REEF_OK;
+    reef_status status = reef_checkpoint_read_memory(e->txn, of->records, out, err);
+    if (status == REEF_OK) status = reef_generation_memory_catch_up(out, bytes_max, err);
+    // The bytes that wait in the pool are not in the file: what comes next does not follow on.
+    if (!of->info.sealed) out->next = 0;
+    return status;
+}
+
 static reef_status list_parts(exporting *e, reef_error *err) {
     const reef_model_origin *origin = &e->origin;
     reef_status status = REEF_OK;
@@ -94,6 +110,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
         // A generation without data, made only for its list of tensors and their shapes.
         reef_generation *generation = NULL;
         status = reef_generation_new(&generation, &origin->config, &one->info, err);
+        if (status == REEF_OK) status = read_memory(e, one, &generation->memory, err);
         if (status == REEF_OK)
             status = reef_tensor_groups_add(&e->parts, &origin->config, generation, g,
                                             one->gate_values, err);
@@ -205,6 +222,33 @@ static reef_status write_column(exporting *e,
     return REEF_OK;
 }
 
+// One memory at a time: those of all generations may be more than there is room for.
+static reef_status write_memory(exporting *e, const reef_tensor_group *part, reef_error *err) {
+    reef_memory_records list;
+    reef_status status = REEF_OK;
+    if (e->options.stopped != NULL && e->options.stopped())
+        return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
+    if (e->memory.memory == NULL || e->memory_of != part->generation) {
+        reef_generation_memory_release(&e->memory);
+        e->memory_of = part->generation;
+        status = read_memory(e, &e->origin.generations[part->generation], &e->memory, err);
+    }
+    if (status != REEF_OK) return status;
+    reef_generation_memory_list(&e->memory, &list);
+    const reef_memory_part *record =
+        reef_memory_records_find(&list, part->record + strlen(REEF_MEMORY_PREFIX));
+    return reef_safetensors_write(e->writer, record->data, record->bytes, err);
+}
+
+static reef_status write_part(exporting *e,
+                              const reef_tensor_group *part,
+                              uint32_t records,
+                              reef_error *err) {
+    if (part->db == REEF_DB_TENSORS) return write_tensor(e, part, records, err);
+    return part->db == REEF_DB_MEMORY ? write_memory(e, part, err)
+                                      : write_column(e, part, records, err);
+}
+
 static reef_status write_file(exporting *e,
                               const char *path,
                               uint64_t *file_bytes,
@@ -214,8 +258,7 @@ static reef_status write_file(exporting *e,
         const reef_tensor_group *part = &e->parts.parts[i];
         uint32_t records = e->origin.generations[part->generation].records;
         // Tensors are written in the order of the header: the writer never seeks.
-        status = part->db == REEF_DB_TENSORS ? write_tensor(e, part, records, err)
-                                             : write_column(e, part, records, err);
+        status = write_part(e, part, records, err);
     }
     if (status != REEF_OK) return status;
     status = reef_safetensors_finish(e->writer, file_bytes, err);
@@ -250,6 +293,7 @@ reef_status reef_model_export(reef_store *store,
         out->stream_bytes = e.origin.stream_bytes;
     }
     reef_safetensors_abandon(e.writer);
+    reef_generation_memory_release(&e.memory);
     reef_tensor_groups_release(&e.parts);
     reef_model_origin_release(&e.origin);
     return status;

@@ -36,12 +36,18 @@ static reef_tensor_group *add_group(reef_tensor_groups *parts,
     return part;
 }
 
+const char *reef_tensor_prefix(uint32_t generation, char out[REEF_NAME_BYTES_MAX + 1]) {
+    out[0] = '\0';
+    if (generation > 0) snprintf(out, REEF_NAME_BYTES_MAX, "generation%" PRIu32 ".", generation);
+    return out;
+}
+
 // Its name in the file, and where its data lies, now that it has a shape.
 static void name_tensor(const reef_tensor_groups *parts, reef_tensor_group *part) {
     reef_safetensor *tensor = &part->tensor;
-    if (part->generation > 0)
-        snprintf(tensor->name, sizeof(tensor->name), "generation%" PRIu32 ".%.40s",
-                 part->generation, part->record);
+    char prefix[REEF_NAME_BYTES_MAX + 1];
+    reef_tensor_prefix(part->generation, prefix);
+    snprintf(tensor->name, sizeof(tensor->name), "%.20s%.40s", prefix, part->record);
     tensor->begin = part == parts->parts ? 0 : part[-1].tensor.end;
     tensor->end = tensor->begin + reef_safetensor_bytes(tensor);
 }
@@ -139,6 +145,25 @@ static bool add_layer(reef_tensor_groups *parts,
     return ok;
 }
 
+static bool add_memory(reef_tensor_groups *parts,
+                       const reef_generation *generation,
+                       uint32_t number) {
+    reef_memory_records list;
+    if (generation->memory.memory == NULL) return true;
+    reef_generation_memory_list(&generation->memory, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        char name[REEF_NAME_BYTES_MAX + 1];
+        snprintf(name, sizeof(name), REEF_MEMORY_PREFIX "%s", list.records[i].name);
+        reef_tensor_group *part = add_group(parts, number, name);
+        if (part == NULL) return false;
+        part->db = REEF_DB_MEMORY;
+        part->tensor.dtype = REEF_BYTES;
+        part->tensor.shape[part->tensor.rank++] = list.records[i].bytes;
+        name_tensor(parts, part);
+    }
+    return true;
+}
+
 reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                    const reef_config *config,
                                    const reef_generation *generation,
@@ -152,6 +177,7 @@ reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
     for (uint32_t l = 0; ok && l < config->layers; l++)
         if (generation->expert_tables[l].expert_count > 0)
             ok = add_layer(parts, config, generation, number, l);
+    ok = ok && add_memory(parts, generation, number);
     return ok ? REEF_OK
               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a model");
 }

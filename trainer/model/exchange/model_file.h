@@ -1,9 +1,9 @@
 // A state of a pool as one file: which tensors it has, and as metadata what they are of.
 //
 // Shared by model_export.c, which writes such files, and model_import.c, which makes a new pool of
-// one. Names are those of the pool's tensors. Rows of experts are taken apart into w_down, w_up and
-// w_gate, so that a program that knows nothing of pools finds matrices. Generations after the first
-// have theirs under "generationG.".
+// one. Names are those of the pool's tensors, and "memory.RECORD" of a context memory's. Rows of
+// experts are taken apart into w_down, w_up and w_gate, so that a program that knows nothing of
+// pools finds matrices. Generations after the first have theirs under "generationG.".
 //
 //   metadata   format           reef.model
 //              format_version   1
@@ -24,7 +24,8 @@ typedef struct reef_tensor_group {
     reef_safetensor tensor;
     char record[REEF_NAME_BYTES_MAX + 1]; // its name without the generation
     uint32_t generation;                  // in the file
-    // TENSORS: one record. EXPERTS, FLAGS, USAGE: of each row of a block `bytes` from `offset` on.
+    // TENSORS: one record. MEMORY: one record of reef_memory_records. EXPERTS, FLAGS, USAGE: of each
+    // row of a block `bytes` from `offset` on.
     reef_db db;
     uint32_t layer, block_rows;
     size_t row_bytes, offset, bytes;
@@ -39,7 +40,7 @@ typedef struct reef_tensor_groups {
 
 /**
  * Add the tensors of generation number `generation` of the file; `gate_values` as stored (0: it has
- * no gate).
+ * no gate). Its context memory counts where it is in `generation`.
  */
 REEF_MUST_CHECK reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                                    const reef_config *config,
@@ -48,6 +49,9 @@ REEF_MUST_CHECK reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                                    size_t gate_values,
                                                    reef_error *err);
 void reef_tensor_groups_release(reef_tensor_groups *parts); // accepts the zeroed list
+
+/** What the names of the tensors of generation `generation` of the file begin with; "" of 0. */
+const char *reef_tensor_prefix(uint32_t generation, char out[REEF_NAME_BYTES_MAX + 1]);
 
 /** One generation of the file. */
 typedef struct reef_file_generation {

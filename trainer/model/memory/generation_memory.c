@@ -9,6 +9,7 @@
 
 #include <xxhash.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,7 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
 
 bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
+    if (m->adopted) return true;
     uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
     uint64_t bound = m->checkpoint_bytes / TAIL_SHARE;
     if (bound < TAIL_LEARNED_MIN) bound = TAIL_LEARNED_MIN;
@@ -139,7 +141,76 @@ reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
 
 void reef_generation_memory_settle(reef_generation_memory *m) {
     if (!m->checkpoint_put) return;
-    m->checkpoint_put = false;
+    m->checkpoint_put = m->adopted = false;
     m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
     m->tail_bytes = 0;
+}
+
+// ---- as records ---------------------------------------------------------------------------------
+
+_Static_assert(sizeof(reef_memory_mark) == 24, "as it is stored");
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const reef_memory_part *)a)->name, ((const reef_memory_part *)b)->name);
+}
+
+void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_records *out) {
+    reef_memory_part parts[REEF_MEMORY_RECORDS_MAX];
+    assert(m->memory != NULL && reef_memory_part_count() < REEF_MEMORY_RECORDS_MAX);
+    out->mark.next = m->next;
+    memcpy(out->mark.chain, m->chain, sizeof(m->chain));
+    out->records[0] = (reef_memory_part){REEF_MEMORY_MARK, &out->mark, sizeof(out->mark)};
+    out->count = 1;
+    reef_memory_parts(m->memory, parts);
+    for (size_t i = 0; i < reef_memory_part_count(); i++)
+        if (parts[i].bytes > 0) out->records[out->count++] = parts[i];
+    qsort(out->records, out->count, sizeof(*out->records), by_name);
+}
+
+uint64_t reef_generation_memory_bytes(const reef_generation_memory *m) {
+    reef_memory_records list;
+    uint64_t bytes = 0;
+    if (m->memory == NULL) return 0;
+    reef_generation_memory_list(m, &list);
+    for (size_t i = 0; i < list.count; i++) bytes += list.records[i].bytes;
+    return bytes;
+}
+
+const reef_memory_part *reef_memory_records_find(const reef_memory_records *records,
+                                                 const char *name) {
+    for (size_t i = 0; i < records->count; i++)
+        if (strcmp(records->records[i].name, name) == 0) return &records->records[i];
+    return NULL;
+}
+
+reef_status reef_generation_memory_restore(reef_generation_memory *m,
+                                           reef_memory_fetch fetch,
+                                           void *context,
+                                           reef_error *err) {
+    reef_memory_mark mark;
+    assert(m->memory == NULL);
+    reef_status status = fetch(context, REEF_MEMORY_MARK, &mark, sizeof(mark), err);
+    if (status == REEF_OK) status = reef_memory_restore(&m->memory, fetch, context, err);
+    if (status != REEF_OK) return status;
+    m->next = mark.next;
+    memcpy(m->chain, mark.chain, sizeof(m->chain));
+    m->adopted = true;
+    return REEF_OK;
+}
+
+static reef_status fetch_listed(
+    void *context, const char *name, void *into, size_t bytes, reef_error *err) {
+    (void)err; // a memory has what its own header says
+    const reef_memory_part *part = reef_memory_records_find(context, name);
+    assert(part != NULL && part->bytes == bytes);
+    memcpy(into, part->data, bytes);
+    return REEF_OK;
+}
+
+reef_status reef_generation_memory_copy(reef_generation_memory *to,
+                                        const reef_generation_memory *from,
+                                        reef_error *err) {
+    reef_memory_records records;
+    reef_generation_memory_list(from, &records);
+    return reef_generation_memory_restore(to, fetch_listed, &records, err);
 }

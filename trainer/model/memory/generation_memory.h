@@ -22,6 +22,7 @@ typedef struct reef_generation_memory {
     size_t tail_bytes, tail_capacity;
     uint64_t checkpoint_bytes; // learned when that checkpoint was made; 0: there is none
     bool checkpoint_put;       // the transaction under way holds one of the present state
+    bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
     uint8_t *unlearned;        // owned: the tail as it was read, until it is learned
     size_t unlearned_bytes;
 } reef_generation_memory;
@@ -52,7 +53,10 @@ REEF_MUST_CHECK reef_status reef_generation_memory_learn(reef_generation_memory 
                                                          float *bits,
                                                          reef_error *err);
 
-/** Is the tail so long that the tables should be written? A function of what was learned alone. */
+/**
+ * Should the tables be written, since the tail is so long, or does not lead to them? A function of
+ * what was learned alone.
+ */
 bool reef_generation_memory_is_due(const reef_generation_memory *m);
 
 /**
@@ -67,5 +71,46 @@ REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memo
 
 /** The tables were written: the tail begins anew. */
 void reef_generation_memory_settle(reef_generation_memory *m);
+
+// ---- as records ---------------------------------------------------------------------------------
+
+#define REEF_MEMORY_MARK "mark"
+#define REEF_MEMORY_RECORDS_MAX 16
+
+/** What is stored beside the tables. */
+typedef struct reef_memory_mark {
+    uint64_t next;
+    uint8_t chain[REEF_HASH_BYTES];
+} reef_memory_mark;
+
+/** The mark, and the parts of the tables that have bytes. */
+typedef struct reef_memory_records {
+    reef_memory_mark mark; // `records` points to it: not to be copied
+    size_t count;
+    reef_memory_part records[REEF_MEMORY_RECORDS_MAX]; // in the order of their names; views
+} reef_memory_records;
+
+/** Of a generation that has a memory. Good until it learns, or ends. */
+void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_records *out);
+/** Bytes of these records; 0 without a memory. */
+uint64_t reef_generation_memory_bytes(const reef_generation_memory *m);
+/** The record of that name; NULL: there is none. */
+const reef_memory_part *reef_memory_records_find(const reef_memory_records *records,
+                                                 const char *name);
+
+/**
+ * A memory from its records, the mark included, into one that has none. It counts as adopted.
+ *
+ * Errors: those of `fetch` and reef_memory_restore; `m` has none then.
+ */
+REEF_MUST_CHECK reef_status reef_generation_memory_restore(reef_generation_memory *m,
+                                                           reef_memory_fetch fetch,
+                                                           void *context,
+                                                           reef_error *err);
+
+/** `to`, which has none, becomes another one like `from`, which has one. Errors: NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_generation_memory_copy(reef_generation_memory *to,
+                                                        const reef_generation_memory *from,
+                                                        reef_error *err);
 
 #endif

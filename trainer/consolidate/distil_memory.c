@@ -1,0 +1,128 @@
+// What a consolidated generation's context memory learns.
+//
+// Tables of two memories cannot be made one: a cell says which bytes followed a context, and not
+// when, or how often. But each memory keeps the end of its own stream as text, and a generation
+// that learned no more than fits there is learned again whole. Of longer ones there are the windows
+// of the reservoir besides.
+#include "distil.h"
+
+#include "sealed_memory.h"
+
+#include <stdlib.h>
+
+typedef struct window {
+    uint64_t offset; // in the stream
+    size_t slot;
+} window;
+
+typedef struct kept_text {
+    uint8_t *bytes; // owned
+    size_t count;
+    uint64_t from; // where it begins in the stream, but for what was skipped; without text no place
+} kept_text;
+
+typedef struct learning {
+    const reef_distil *distil;
+    reef_generation_memory *out;
+    kept_text *texts; // (last - first + 1)
+    window *windows;
+    size_t window_count;
+} learning;
+
+static reef_status read_text(kept_text *out,
+                             const reef_trainer *trainer,
+                             const reef_generation *from,
+                             reef_error *err) {
+    reef_generation_memory old = {0};
+    *out = (kept_text){.from = UINT64_MAX};
+    reef_status status = reef_sealed_memory_copy(&old, trainer, from, err);
+    if (status == REEF_OK && old.memory != NULL) {
+        out->count = reef_memory_text(old.memory, NULL, 0);
+        out->from = old.next > out->count ? old.next - out->count : 0;
+        out->bytes = malloc(out->count + 1);
+        if (out->bytes == NULL)
+            status =
+                reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of text", out->count);
+        else
+            (void)reef_memory_text(old.memory, out->bytes, out->count);
+    }
+    reef_generation_memory_release(&old);
+    return status;
+}
+
+static reef_status read_texts(const learning *l, reef_error *err) {
+    const reef_distil *d = l->distil;
+    reef_status status = REEF_OK;
+    for (uint32_t g = d->first; status == REEF_OK && g <= d->last; g++)
+        status =
+            read_text(&l->texts[g - d->first], d->trainer, d->trainer->network.generations[g], err);
+    return status;
+}
+
+static int by_offset(const void *a, const void *b) {
+    const window *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+// Does its generation's memory keep it?
+static bool is_kept(const learning *l, const reef_sample *sample) {
+    uint32_t g = sample->generation, first = l->distil->first;
+    return g >= first && g <= l->distil->last &&
+           l->distil->trainer->reservoir.offsets[sample->slot] >= l->texts[g - first].from;
+}
+
+static void list_windows(learning *l) {
+    const reef_distil *d = l->distil;
+    for (size_t i = 0; i < d->sample_count; i++) {
+        const reef_sample *sample = &d->samples[i];
+        if (!sample->taught || !reef_sample_is_used(sample, d->trainer) || is_kept(l, sample))
+            continue;
+        l->windows[l->window_count++] =
+            (window){d->trainer->reservoir.offsets[sample->slot], sample->slot};
+    }
+    qsort(l->windows, l->window_count, sizeof(*l->windows), by_offset);
+}
+
+static reef_status learn(
+    const learning *l, uint64_t begin, const uint8_t *bytes, size_t count, reef_error *err) {
+    uint64_t bytes_max = l->distil->trainer->network.config.context_memory;
+    return reef_generation_memory_learn(l->out, bytes_max, begin, bytes, count, NULL, NULL, err);
+}
+
+static reef_status learn_all(const learning *l, reef_error *err) {
+    const reef_reservoir *reservoir = &l->distil->trainer->reservoir;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < l->window_count; i++) {
+        const window *one = &l->windows[i];
+        status = learn(l, one->offset, reservoir->bytes + one->slot * reservoir->window_bytes,
+                       reservoir->sizes[one->slot], err);
+    }
+    for (uint32_t g = 0; status == REEF_OK && g <= l->distil->last - l->distil->first; g++)
+        if (l->texts[g].count > 0)
+            status = learn(l, l->texts[g].from, l->texts[g].bytes, l->texts[g].count, err);
+    return status;
+}
+
+reef_status reef_distil_memory(const reef_distil *distil,
+                               reef_generation_memory *out,
+                               reef_error *err) {
+    uint32_t count = distil->last - distil->first + 1;
+    learning l = {.distil = distil, .out = out};
+    reef_status status = REEF_OK;
+    if (distil->trainer->network.config.context_memory == 0) return REEF_OK;
+    l.texts = calloc(count, sizeof(*l.texts));
+    l.windows = calloc(distil->sample_count + 1, sizeof(*l.windows));
+    if (l.texts == NULL || l.windows == NULL)
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the text of %u generations", count);
+    if (status == REEF_OK) status = read_texts(&l, err);
+    if (status == REEF_OK) {
+        list_windows(&l);
+        status = learn_all(&l, err);
+    }
+    for (uint32_t g = 0; l.texts != NULL && g < count; g++) free(l.texts[g].bytes);
+    free(l.texts);
+    free(l.windows);
+    return status;
+}
