@@ -10,6 +10,7 @@
 // generation is open: the chain is, as part of the trainer's state. Sealed, it has no tail, and all
 // of it is in the generation's root.
 #include "checkpoint_internal.h"
+#include "reef_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -154,4 +155,41 @@ reef_status reef_checkpoint_read_memory(reef_txn *txn,
                                         reef_error *err) {
     reef_status status = read_tables(txn, records, &generation->memory, err);
     return status == REEF_OK ? read_tail(txn, records, &generation->memory, err) : status;
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+
+// NULL data where it is not stored.
+static reef_status view_part(
+    reef_txn *txn, uint32_t records, const char *name, reef_view *view, reef_error *err) {
+    reef_key key = key_of(records, name, 0);
+    *view = (reef_view){0};
+    reef_status status = reef_record_view(txn, &key, view, err);
+    if (status != REEF_ERR_NOT_FOUND) return status;
+    *view = (reef_view){0};
+    return REEF_OK;
+}
+
+reef_status reef_memory_stats_read(reef_txn *txn,
+                                   uint32_t generation,
+                                   reef_memory_stats *out,
+                                   reef_error *err) {
+    reef_generation_memory tail = {0};
+    reef_view header, cells, trees;
+    uint64_t learned = 0;
+    *out = (reef_memory_stats){0};
+    // Of a large table the first block, which is an eighth of a megabyte, stands for all.
+    reef_status status = view_part(txn, generation, "header", &header, err);
+    if (status == REEF_OK) status = view_part(txn, generation, "cells", &cells, err);
+    if (status == REEF_OK) status = view_part(txn, generation, "trees", &trees, err);
+    if (status == REEF_OK && header.data != NULL)
+        status = reef_memory_stored_stats(header.data, header.bytes, cells.data, cells.bytes,
+                                          trees.data, trees.bytes, out, err);
+    if (status == REEF_OK) status = read_tail(txn, generation, &tail, err);
+    if (status == REEF_OK)
+        status = reef_generation_memory_tail_learned(tail.unlearned, tail.unlearned_bytes, &learned,
+                                                     err);
+    out->learned_bytes += learned;
+    reef_generation_memory_release(&tail);
+    return status;
 }
