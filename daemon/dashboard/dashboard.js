@@ -251,7 +251,9 @@
             row.querySelector('[data-fact="uneven"]').textContent = fixed(one.unevenness, 2);
             row.querySelector('[data-fact="leak"]').textContent = percent(one.leak, 2);
             const memory = row.querySelector('[data-fact="memory"]');
-            if (memory) memory.textContent = one.memory_learned_bytes === null ? '–' : `${bytes(one.memory_learned_bytes)} in ${one.memory_bytes === null ? '–' : bytes(one.memory_bytes)}`;
+            if (!memory) continue;
+            memory.textContent = bytes(one.memory_learned_bytes);
+            if (one.memory_bytes !== null) memory.title = `${bytes(one.memory_bytes)} of memory, ${percent(one.memory_used_share, 0)} in use`;
         }
     }
 
