@@ -45,6 +45,11 @@ static uint32_t text_capacity(uint64_t bytes_max, uint64_t learned_bytes) {
     return capacity;
 }
 
+uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes) {
+    uint64_t capacity = text_capacity(sizes->bytes_max, sizes->learned_bytes);
+    return sizes->learned_bytes < capacity ? sizes->learned_bytes : capacity;
+}
+
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes) {
     uint64_t lines = (1ull << sizes->cell_lines_log2) + (1ull << sizes->slot_lines_log2);
     for (size_t k = 0; k < REEF_MATCHES; k++) lines += 1ull << sizes->index_lines_log2[k];
@@ -203,6 +208,7 @@ reef_status reef_memory_learn(reef_memory *memory,
         if (p->learned_bytes % GROWTH_EVERY == 0) status = grow(memory, err);
         if (status == REEF_OK)
             status = reef_predictor_code(p, bytes[i], net == NULL ? NULL : net + i,
+                                         reef_inputs_sampled(p) ? &memory->inputs : NULL,
                                          bits == NULL ? NULL : bits + i, err);
         if (status != REEF_OK) return status;
     }
@@ -226,6 +232,24 @@ size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count) {
     return count;
 }
 
+uint64_t reef_memory_cells_used(const uint8_t *lines, size_t count) {
+    uint64_t used = 0;
+    for (size_t at = 0; at < count; at++) {
+        const reef_cell_line *line =
+            (const reef_cell_line *)(const void *)(lines + at * REEF_LINE_BYTES);
+        for (size_t i = 0; i < REEF_CELLS_A_LINE; i++)
+            used += line->history[i] != REEF_HISTORY_NONE;
+    }
+    return used;
+}
+
+uint64_t reef_memory_trees_used(const uint8_t *lines, size_t count) {
+    const reef_slot *slots = (const reef_slot *)(const void *)lines;
+    uint64_t used = 0;
+    for (size_t i = 0; i < count * REEF_SLOTS_A_LINE; i++) used += slots[i].check != 0;
+    return used;
+}
+
 void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_predictor *p = &memory->predictor;
     *out = (reef_memory_stats){
@@ -234,18 +258,14 @@ void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
         .bytes_max = memory->bytes_max,
         .cells = p->cells.count * REEF_CELLS_A_LINE,
         .trees = p->slots.count * REEF_SLOTS_A_LINE,
+        .cells_used = reef_memory_cells_used(p->cells.own, p->cells.count),
+        .trees_used = reef_memory_trees_used(p->slots.own, p->slots.count),
         .text_bytes = p->text.kept,
     };
-    for (size_t at = 0; at < p->cells.count; at++) {
-        const reef_cell_line *line =
-            (const reef_cell_line *)(const void *)reef_lines_peek(&p->cells, at);
-        for (int i = 0; i < REEF_CELLS_A_LINE; i++)
-            out->cells_used += line->history[i] != REEF_HISTORY_NONE;
-    }
-    for (size_t at = 0; at < p->slots.count; at++) {
-        const reef_slot *slots = (const reef_slot *)(const void *)reef_lines_peek(&p->slots, at);
-        for (int i = 0; i < REEF_SLOTS_A_LINE; i++) out->trees_used += slots[i].check != 0;
-    }
+}
+
+void reef_memory_inputs(const reef_memory *memory, double *shares, double *hits) {
+    reef_inputs_read(&memory->inputs, shares, hits);
 }
 
 // Two inputs a context and a match; people see one.

@@ -2,18 +2,16 @@
 #ifndef REEF_MEMORY_INTERNAL_H
 #define REEF_MEMORY_INTERNAL_H
 
-#include "predictor.h"
+#include "inputs.h"
 #include "reef_context.h"
 
 #define REEF_MEMORY_HEADER_BYTES 192
 #define REEF_INDEX_LINES_MIN_LOG2 8
 
-// Inputs that people see, one for two of the mixer: the constant, which is nobody's, is none.
-enum { REEF_INPUT_NET = REEF_PREDICTION_BIAS, REEF_INPUT_NAMES };
-
 struct reef_memory {
     reef_predictor predictor;
     uint64_t bytes_max;
+    reef_input_counts inputs;                 // since it was made or restored
     uint8_t header[REEF_MEMORY_HEADER_BYTES]; // as reef_memory_parts showed it last
 };
 
@@ -26,6 +24,13 @@ typedef struct reef_memory_sizes {
 
 /** What tables of these sizes take, as growth counts it. */
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes);
+
+/** Of the text, what is kept. */
+uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes);
+
+/** Slots in use in `count` lines of cells, or of trees. */
+uint64_t reef_memory_cells_used(const uint8_t *lines, size_t count);
+uint64_t reef_memory_trees_used(const uint8_t *lines, size_t count);
 
 /** Tables of zeros, a text of zeros, and a mixer that is not initialised. */
 REEF_MUST_CHECK reef_status reef_memory_make(reef_memory **out,

@@ -356,3 +356,43 @@ reef_status reef_memory_restore(reef_memory **out,
     *out = memory;
     return REEF_OK;
 }
+
+// ---- what is known of stored parts --------------------------------------------------------------
+
+// Contexts are hashed, so some lines of a table are a fair sample of all.
+static uint64_t scale_up(uint64_t used, size_t lines, uint32_t lines_log2) {
+    uint64_t all = 1ull << lines_log2;
+    if (lines == 0 || lines >= all) return used;
+    return (uint64_t)((double)used * ((double)all / (double)lines) + 0.5);
+}
+
+reef_status reef_memory_stored_stats(const void *header_part,
+                                     size_t header_bytes,
+                                     const void *cells,
+                                     size_t cells_bytes,
+                                     const void *trees,
+                                     size_t trees_bytes,
+                                     reef_memory_stats *out,
+                                     reef_error *err) {
+    header h;
+    *out = (reef_memory_stats){0};
+    if (header_bytes != REEF_MEMORY_HEADER_BYTES)
+        return fail_corrupt(PART_HEADER, "it has another size", err);
+    reef_status status = read_header(header_part, &h, err);
+    if (status != REEF_OK) return status;
+    const reef_memory_sizes *s = &h.sizes;
+    size_t cell_lines = cells_bytes / REEF_LINE_BYTES, tree_lines = trees_bytes / REEF_LINE_BYTES;
+    *out = (reef_memory_stats){
+        .learned_bytes = s->learned_bytes,
+        .bytes = reef_memory_sizes_bytes(s) + h.net_bytes,
+        .bytes_max = s->bytes_max,
+        .cells = (1ull << s->cell_lines_log2) * REEF_CELLS_A_LINE,
+        .trees = (1ull << s->slot_lines_log2) * REEF_SLOTS_A_LINE,
+        .cells_used =
+            scale_up(reef_memory_cells_used(cells, cell_lines), cell_lines, s->cell_lines_log2),
+        .trees_used =
+            scale_up(reef_memory_trees_used(trees, tree_lines), tree_lines, s->slot_lines_log2),
+        .text_bytes = reef_memory_text_bytes(s),
+    };
+    return REEF_OK;
+}

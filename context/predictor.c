@@ -1,4 +1,5 @@
 #include "predictor.h"
+#include "inputs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -476,8 +477,12 @@ void reef_predictor_update(reef_predictor *p, int bit) {
     end_byte(p);
 }
 
-reef_status reef_predictor_code(
-    reef_predictor *p, uint8_t byte, const reef_net_prediction *net, float *bits, reef_error *err) {
+reef_status reef_predictor_code(reef_predictor *p,
+                                uint8_t byte,
+                                const reef_net_prediction *net,
+                                reef_input_counts *inputs,
+                                float *bits,
+                                reef_error *err) {
     p->net_tokens = net != NULL ? net->tokens : 0;
     reef_status status = reef_predictor_reserve(p, err);
     if (status != REEF_OK) return status;
@@ -486,6 +491,7 @@ reef_status reef_predictor_code(
         int bit = byte >> i & 1;
         if (net != NULL) p->net_odds = reef_odds_clip(net->odds[7 - i]);
         uint32_t one = reef_predictor_predict(p);
+        if (inputs != NULL) reef_inputs_count(inputs, p);
         chance *= (bit ? one : 65536 - one) / 65536.0;
         reef_predictor_update(p, bit);
     }

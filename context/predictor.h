@@ -199,9 +199,18 @@ uint32_t reef_predictor_predict(reef_predictor *p);
 /** The bit that came, after reef_predictor_predict. */
 void reef_predictor_update(reef_predictor *p, int bit);
 
-/** All bits of a byte. net: what one says, or NULL. bits: NULL, or its surprise is written. */
-REEF_MUST_CHECK reef_status reef_predictor_code(
-    reef_predictor *p, uint8_t byte, const reef_net_prediction *net, float *bits, reef_error *err);
+struct reef_input_counts;
+
+/**
+ * All bits of a byte. net: what one says, or NULL. inputs: NULL, or they are counted. bits: NULL,
+ * or its surprise is written.
+ */
+REEF_MUST_CHECK reef_status reef_predictor_code(reef_predictor *p,
+                                                uint8_t byte,
+                                                const reef_net_prediction *net,
+                                                struct reef_input_counts *inputs,
+                                                float *bits,
+                                                reef_error *err);
 
 // distribution.c
 

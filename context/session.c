@@ -9,9 +9,7 @@ struct reef_memory_session {
     reef_predictor predictor;
     const reef_memory *memory;
     bool adapts;
-    uint64_t bytes;                  // counted
-    double shares[REEF_INPUT_NAMES]; // sums over bits
-    uint64_t hits[REEF_INPUT_NAMES];
+    reef_input_counts inputs;
     reef_net_tree net; // of the byte in hand, while the predictor has its tokens
 };
 
@@ -49,9 +47,7 @@ static void begin(reef_memory_session *session) {
     p->learned_bytes = from->learned_bytes;
     p->frozen = !session->adapts;
     reef_predictor_begin(p);
-    session->bytes = 0;
-    memset(session->shares, 0, sizeof(session->shares));
-    memset(session->hits, 0, sizeof(session->hits));
+    session->inputs = (reef_input_counts){0};
 }
 
 reef_status reef_memory_session_open(reef_memory_session **out,
@@ -94,45 +90,6 @@ void reef_memory_session_reset(reef_memory_session *session) {
     begin(session);
 }
 
-// A sample of bytes is enough, and reading is to cost what learning costs.
-#define COUNTED_EVERY 16
-
-// What an input says, by the weights of one set: log odds, without their sign.
-static double part_of(const int16_t *in, const int16_t *weights, size_t prediction) {
-    const int16_t *odds = in + prediction, *w = weights + prediction;
-    return fabs((double)odds[0] * w[0] + (double)odds[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
-}
-
-// Parts of the layer with a net: what the memory says counts for its inputs.
-static void add_net_parts(const reef_predictor *p, double *parts) {
-    const int16_t *weights = p->net_weights[REEF_NET_SET_TOKENS];
-    double memory = fabs(weights[REEF_PREDICTION_MEMORY] / (double)REEF_WEIGHT_ONE);
-    for (size_t i = 0; i < REEF_INPUT_NET; i++)
-        parts[i] = parts[i] * memory + part_of(p->net_in, weights, i);
-    parts[REEF_INPUT_NET] = part_of(p->net_in, weights, REEF_PREDICTION_NET) +
-                            part_of(p->net_in, weights, REEF_PREDICTION_NET_CHANCE);
-}
-
-static void count_inputs(reef_memory_session *session) {
-    const reef_predictor *p = &session->predictor;
-    double parts[REEF_INPUT_NAMES];
-    if (p->text.end % COUNTED_EVERY != 0) return;
-    const int16_t *weights = p->weights[REEF_SET_ORDERS];
-    double sum = part_of(p->in, weights, REEF_PREDICTION_BIAS);
-    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(p->in, weights, i);
-    parts[REEF_INPUT_NET] = 0.0;
-    if (p->net_tokens > 0) add_net_parts(p, parts);
-    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
-    for (size_t i = 0; sum > 0.0 && i < REEF_INPUT_NAMES; i++) session->shares[i] += parts[i] / sum;
-    if (p->bit > 0) return;
-    session->bytes++;
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) session->hits[i] += p->kinds[i] != REEF_CONTEXT_NEW;
-    session->hits[REEF_PREDICTION_ORDER_0]++;
-    for (size_t k = 0; k < REEF_MATCHES; k++)
-        session->hits[REEF_PREDICTION_MATCH + k] += p->expected[k] >= 0;
-    session->hits[REEF_INPUT_NET] += p->net_tokens > 0;
-}
-
 // ---- bit by bit ---------------------------------------------------------------------------------
 
 static reef_status fail_within_byte(const char *what, reef_error *err) {
@@ -157,7 +114,7 @@ static reef_status predict(reef_memory_session *session, uint32_t *one, reef_err
         if (status != REEF_OK) return status;
     }
     *one = reef_predictor_predict(p);
-    count_inputs(session);
+    if (reef_inputs_sampled(p)) reef_inputs_count(&session->inputs, p);
     return REEF_OK;
 }
 
@@ -225,11 +182,5 @@ reef_status reef_memory_session_distribution(reef_memory_session *session,
 }
 
 void reef_memory_session_inputs(const reef_memory_session *session, double *shares, double *hits) {
-    double bytes = session->bytes > 0 ? (double)session->bytes : 1.0, sum = 0.0;
-    // The constant is nobody's.
-    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += session->shares[i];
-    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) {
-        shares[i] = sum > 0.0 ? session->shares[i] / sum : 0.0;
-        hits[i] = (double)session->hits[i] / bytes;
-    }
+    reef_inputs_read(&session->inputs, shares, hits);
 }

@@ -151,8 +151,8 @@ reef_status reef_pool_open(reef_pool **out,
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
     pool->pid = getpid();
-    pool->model_options =
-        (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
+    pool->model_options = (reef_model_options){
+        .threads = own.threads, .memory_bytes = own.memory_bytes, .frozen = own.frozen != 0};
     reef_lib_caller caller;
     // Loading computes as well, so it needs the same locale and arithmetic as a call.
     reef_lib_take_caller(&caller);

@@ -3,6 +3,7 @@
 #include "batch.h"
 #include "boundary_commands.h"
 #include "generations.h"
+#include "memory_step.h"
 #include "strategy.h"
 #include "stream.h"
 #include "trainer_internal.h"
@@ -29,6 +30,8 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
     if (status == REEF_OK)
         status = reef_drift_init(&trainer->memory_drift, config->drift_window, err);
+    if (status == REEF_OK)
+        status = reef_drift_init(&trainer->helped_drift, config->drift_window, err);
     if (status != REEF_OK || config->context_memory == 0) return status;
     trainer->memory_bits = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_bits));
     trainer->memory_losses = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_losses));
@@ -50,6 +53,7 @@ static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, ree
     if (status == REEF_OK) status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK)
         status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
+    reef_memory_step_look(trainer);
     return status;
 }
 
@@ -58,6 +62,7 @@ static void release_language(reef_trainer *trainer) {
     reef_reservoir_release(&trainer->reservoir);
     reef_drift_release(&trainer->drift);
     reef_drift_release(&trainer->memory_drift);
+    reef_drift_release(&trainer->helped_drift);
     reef_strategy_release(&trainer->strategy);
     reef_gating_release(&trainer->gating);
     reef_gating_release(&trainer->ahead);
@@ -101,7 +106,18 @@ static void language_grown(reef_trainer *trainer) {
     (void)trainer; // activations grow by themselves at the next forward pass
 }
 
-static void describe_language(const reef_trainer *trainer, reef_trainer_status *out) {
+// What people see are losses with the memory's help. Drift is tested on the net's where there is a
+// net, and its numbers are.
+static void describe_memory(const reef_trainer *trainer, reef_trainer_status *out) {
+    double median, spread;
+    reef_memory_step_describe(trainer, &out->memory);
+    reef_drift_level(&trainer->helped_drift, &median, &spread);
+    bool known = trainer->helped_drift.count > 0;
+    out->bits_per_byte = known ? median : (double)NAN;
+    out->last_bits_per_byte = known ? trainer->last_helped : (double)NAN;
+}
+
+static void describe_drift(const reef_trainer *trainer, reef_trainer_status *out) {
     if (trainer->drift.count == 0) return;
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
@@ -110,6 +126,11 @@ static void describe_language(const reef_trainer *trainer, reef_trainer_status *
     // last_bits is NaN until this process has trained a batch.
     if (spread > 0 && !isnan(trainer->last_bits))
         out->drift = (trainer->last_bits - median) / spread;
+}
+
+static void describe_language(const reef_trainer *trainer, reef_trainer_status *out) {
+    describe_drift(trainer, out);
+    if (trainer->network.config.context_memory > 0) describe_memory(trainer, out);
 }
 
 const reef_trainer_kind reef_language_kind = {

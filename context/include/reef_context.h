@@ -99,6 +99,8 @@ REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
  */
 REEF_API size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count);
 
+#define REEF_MEMORY_INPUTS_MAX 32 // more than there are inputs
+
 /** The inputs of the mixer, by name: "order 1", "word", "match", ... */
 REEF_API size_t reef_memory_input_count(void);
 REEF_API const char *reef_memory_input_name(size_t input);
@@ -111,8 +113,14 @@ typedef struct reef_memory_stats {
     uint64_t text_bytes;        // of the stream that matches can reach
 } reef_memory_stats;
 
-/** Walks the tables: milliseconds. */
+/** Walks the tables: some milliseconds. */
 REEF_API void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out);
+
+/**
+ * What each input was worth in what the memory has learned since it was made or restored; see
+ * reef_memory_session_inputs.
+ */
+REEF_API void reef_memory_inputs(const reef_memory *memory, double *shares, double *hits);
 
 // ---- to store and restore -----------------------------------------------------------------------
 
@@ -148,6 +156,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_restore(reef_memory **out,
                                                          reef_memory_fetch fetch,
                                                          void *context,
                                                          reef_error *err);
+
+/**
+ * Facts of a stored memory, without restoring it. Of the parts "cells" and "trees" whole lines of
+ * 64 bytes are enough: what is in use is then an estimate.
+ *
+ * header  all of that part
+ *
+ * Errors: CORRUPT, VERSION as for reef_memory_restore.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_stored_stats(const void *header,
+                                                              size_t header_bytes,
+                                                              const void *cells,
+                                                              size_t cells_bytes,
+                                                              const void *trees,
+                                                              size_t trees_bytes,
+                                                              reef_memory_stats *out,
+                                                              reef_error *err);
 
 // ---- sessions -----------------------------------------------------------------------------------
 

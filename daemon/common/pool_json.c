@@ -70,6 +70,34 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     return object;
 }
 
+json_t *reef_memory_stats_json(const reef_memory_stats *stats) {
+    uint64_t slots = stats->cells + stats->trees, used = stats->cells_used + stats->trees_used;
+    json_t *object = json_object();
+// Member and field have the same name, so one macro writes both.
+#define SET_COUNT(field) json_object_set_new(object, #field, count_json(stats->field))
+    SET_COUNT(learned_bytes);
+    SET_COUNT(bytes);
+    SET_COUNT(bytes_max);
+    SET_COUNT(cells);
+    SET_COUNT(cells_used);
+    SET_COUNT(trees);
+    SET_COUNT(trees_used);
+    SET_COUNT(text_bytes);
+#undef SET_COUNT
+    json_object_set_new(object, "used_share",
+                        slots > 0 ? reef_json_number((double)used / (double)slots) : json_null());
+    return object;
+}
+
+json_t *reef_memory_inputs_json(const double *shares, const double *hits) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < reef_memory_input_count(); i++)
+        json_array_append_new(array, json_pack("{s:s, s:o, s:o}", "name", reef_memory_input_name(i),
+                                               "share", reef_json_number(shares[i]), "hits",
+                                               reef_json_number(hits[i])));
+    return array;
+}
+
 json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(snapshot->name));

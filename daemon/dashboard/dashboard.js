@@ -104,6 +104,7 @@
             tile('stream', bytes(status.stream_bytes), `step ${count(status.step)}`),
             tile('experts', count(status.experts), `generation ${status.generation} open`),
             tile('memory', bytes(status.resident_bytes)),
+            ...(status.context_memory ? [tile('context memory', percent(status.context_memory.used_share || 0, 0), `in use of ${bytes(status.context_memory.bytes)}`)] : []),
             tile('pool file', bytes(status.pool_file_bytes), status.facts ? `${bytes(status.facts.free_bytes)} free` : ''));
     }
 
@@ -114,11 +115,27 @@
             make('td', {}, source.ended ? '■ ended' : source.sits_out ? '… idle' : '▶ reading'))));
     }
 
+    // What the open generation's context memory holds, and which inputs of its mixer were worth most.
+    function showMemory() {
+        const memory = status.context_memory;
+        $('memory').hidden = !memory;
+        if (!memory) return;
+        const used = (part, all) => (all ? percent(part / all, 1) : '–');
+        $('memory-note').textContent = `Generation ${status.generation} has learned ${bytes(memory.learned_bytes)} and takes ${bytes(memory.bytes)} of ${bytes(memory.bytes_max)}; ${used(memory.cells_used, memory.cells)} of its cells and ${used(memory.trees_used, memory.trees)} of its trees are in use. Share: the part of an input in the log odds, since the daemon began.`;
+        const inputs = memory.inputs.slice().sort((a, b) => b.share - a.share), most = Math.max(inputs[0].share, 1e-9);
+        $('inputs').tBodies[0].replaceChildren(...inputs.map((input) => {
+            const bar = make('span', { class: 'bar', 'aria-hidden': 'true' });
+            bar.style.width = `${(8 * input.share / most).toFixed(2)}rem`;
+            return make('tr', {}, make('td', {}, input.name), make('td', {}, bar, percent(input.share, 1)), make('td', {}, percent(input.hits, 0)));
+        }));
+    }
+
     function showStatus() {
         $('pool').textContent = status.pool;
         $('footer').textContent = `reefd ${status.version}, process ${status.pid}, up ${span(status.uptime_s)}, ${status.threads} ${status.threads === 1 ? 'thread' : 'threads'}, ${status.kernels}`;
         showTiles();
         showSources();
+        showMemory();
         showGrowthFacts();
         showState();
     }
@@ -208,6 +225,7 @@
     }
 
     function showGrowth() {
+        $('growth').querySelector('.of-memory').hidden = !status.context_memory;
         const most = Math.max(1, ...generations.map((one) => one.experts));
         $('growth').tBodies[0].replaceChildren(...generations.map((one) => {
             const bar = make('span', { class: `bar${one.sealed ? '' : ' open'}`, 'aria-hidden': 'true' });
@@ -216,7 +234,8 @@
             return make('tr', { 'data-generation': one.generation }, make('td', {}, one.generation),
                 make('td', {}, gone ? `→ ${one.consolidated_into}` : one.sealed ? `■ sealed ${one.dtype}` : '● open'),
                 make('td', {}, ...(gone ? ['–'] : [bar, count(one.experts)])), make('td', {}, bytes(one.opened_at)),
-                make('td', { 'data-fact': 'used' }), make('td', { 'data-fact': 'uneven' }), make('td', { 'data-fact': 'leak' }));
+                make('td', { 'data-fact': 'used' }), make('td', { 'data-fact': 'uneven' }), make('td', { 'data-fact': 'leak' }),
+                ...(status.context_memory ? [make('td', { 'data-fact': 'memory' })] : []));
         }));
         $('growth-note').textContent = `${count(generations.reduce((sum, one) => sum + one.experts, 0))} experts in ${generations.length} generations, all layers. Leak: share of older inputs on which the gate fires.`;
         fillGenerations();
@@ -231,6 +250,10 @@
             row.querySelector('[data-fact="used"]').textContent = percent(one.used_share, 0);
             row.querySelector('[data-fact="uneven"]').textContent = fixed(one.unevenness, 2);
             row.querySelector('[data-fact="leak"]').textContent = percent(one.leak, 2);
+            const memory = row.querySelector('[data-fact="memory"]');
+            if (!memory) continue;
+            memory.textContent = bytes(one.memory_learned_bytes);
+            if (one.memory_bytes !== null) memory.title = `${bytes(one.memory_bytes)} of memory, ${percent(one.memory_used_share, 0)} in use`;
         }
     }
 

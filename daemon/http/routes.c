@@ -495,7 +495,7 @@ static const route ROUTES[] = {
     {"GET", "/v1/usage", ACCESS_READ, NULL, reef_query_usage, "generation layer since until "},
     {"GET", "/v1/forgetting", ACCESS_READ, NULL, reef_query_forgetting, ""},
     {"GET", "/v1/events", ACCESS_READ, events, NULL, ""},
-    {"POST", "/v1/score", ACCESS_READ, NULL, reef_query_score, "as_of per_byte "},
+    {"POST", "/v1/score", ACCESS_READ, NULL, reef_query_score, "as_of frozen per_byte "},
     {"POST", "/v1/generate", ACCESS_READ, NULL, reef_query_generate, "as_of "},
     {"POST", "/v1/predict", ACCESS_READ, NULL, reef_query_predict, "as_of "},
     {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
@@ -603,8 +603,8 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     else if (is_wrapped(found, request))
         send_refusal(
             request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
-            "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
-            "stand in the query");
+            "the body of /v1/score is the text itself: send it as text/plain; as_of, frozen and "
+            "per_byte stand in the query");
 }
 
 void reef_routes_handle(void *context, reef_http_request *request) {

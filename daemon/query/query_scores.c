@@ -111,8 +111,9 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     if (lines > LINES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu lines; at most %d are scored at once", lines, LINES_MAX);
-    uint64_t per_byte;
+    uint64_t per_byte, frozen;
     reef_status status = reef_query_count(query, "per_byte", 0, 0, 1, &per_byte, err);
+    if (status == REEF_OK) status = reef_query_count(query, "frozen", 0, 0, 1, &frozen, err);
     // `false`: a language model is needed, not a vector model.
     if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
     if (status != REEF_OK) return status;
@@ -120,6 +121,8 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     if (bits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes",
                          query->body_bytes);
+    // The model is kept for the next query, which says this anew.
+    reef_model_set_frozen(model, frozen != 0);
     // The body is one text, and its gates read it as a stream.
     status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
     if (status == REEF_OK) {
@@ -142,6 +145,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
 typedef struct generation_request {
     const char *prompt;
     size_t prompt_bytes, count;
+    bool frozen;
     bool stream; // the bytes go out as they are produced
     reef_sampling sampling;
 } generation_request;
@@ -218,6 +222,8 @@ static reef_status generate(reef_query_thread *queries,
     if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
     spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
+    // The model is kept for the next query, which says this anew.
+    reef_model_set_frozen(model, asked->frozen);
     // Streaming sends every character as it is drawn.
     if (asked->stream) {
         sampling.on_byte = on_byte;
@@ -246,11 +252,12 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     json_error_t why;
     json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
     double temperature = 1, top_p = 1;
-    int stream = 0;
+    int stream = 0, frozen = 0;
     // All parameters at once, each with its default; unknown ones are refused.
-    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b}", "prompt",
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b, s?b}", "prompt",
                        &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
-                       "temperature", &temperature, "top_p", &top_p, "stream", &stream))
+                       "temperature", &temperature, "top_p", &top_p, "stream", &stream, "frozen",
+                       &frozen))
         return reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     if (asked->prompt_bytes < 1)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -268,6 +275,7 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     float share = fmaxf((float)top_p, FLT_MIN);
     asked->count = (size_t)count;
     asked->stream = stream;
+    asked->frozen = frozen;
     asked->sampling =
         (reef_sampling){.seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = share};
     return REEF_OK;

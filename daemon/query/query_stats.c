@@ -157,6 +157,25 @@ static reef_status sum_usage(reef_txn *txn,
     return status;
 }
 
+// Null where the generation has no context memory, or none of its tables are stored yet.
+static reef_status set_memory(
+    reef_txn *txn, const stats_pool *pool, uint32_t generation, json_t *object, reef_error *err) {
+    reef_memory_stats stats = {0};
+    reef_status status = REEF_OK;
+    if (pool->config.context_memory > 0)
+        status = reef_memory_stats_read(txn, generation, &stats, err);
+    if (status != REEF_OK) return status;
+    uint64_t slots = stats.cells + stats.trees, used = stats.cells_used + stats.trees_used;
+    bool learned = stats.learned_bytes > 0, stored = slots > 0;
+    json_object_set_new(object, "memory_learned_bytes",
+                        learned ? json_integer((json_int_t)stats.learned_bytes) : json_null());
+    json_object_set_new(object, "memory_bytes",
+                        stored ? json_integer((json_int_t)stats.bytes) : json_null());
+    json_object_set_new(object, "memory_used_share",
+                        stored ? reef_json_number((double)used / (double)slots) : json_null());
+    return REEF_OK;
+}
+
 static reef_status add_generations(reef_txn *txn,
                                    const stats_pool *pool,
                                    json_t *list,
@@ -172,10 +191,11 @@ static reef_status add_generations(reef_txn *txn,
         if (status == REEF_OK && g > 0 && !reef_config_is_vector(&pool->config))
             status = reef_gate_leak_read(txn, g, &leak, err);
         if (status != REEF_OK) break;
-        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "generation", (json_int_t)g,
-                                              "used_share", reef_json_number(share), "unevenness",
-                                              reef_json_number(unevenness), "leak",
-                                              reef_json_number(leak)));
+        json_t *one = json_pack("{s:I, s:o, s:o, s:o}", "generation", (json_int_t)g, "used_share",
+                                reef_json_number(share), "unevenness", reef_json_number(unevenness),
+                                "leak", reef_json_number(leak));
+        json_array_append_new(list, one);
+        status = set_memory(txn, pool, g, one, err);
     }
     return status;
 }

@@ -1,6 +1,6 @@
 // Metrics for Prometheus; see forgetting.h. Names end in their unit, base units only; nothing is
 // labelled by expert, and no text of the stream is shown. Labels are few: sources, states of
-// experts, phases of a step.
+// experts, phases of a step, tables and inputs of a context memory.
 //
 // A counter begins at 0 with the process, or counts what is committed. One that fell back to the
 // last commit after a crash would look like a reset, and all that was ever trained would count
@@ -197,6 +197,38 @@ static void write_commits(FILE *out, const reef_training_view *view) {
           view->failing[0] != 0);
 }
 
+// Shares of the inputs of a mixer, one sample each.
+static void write_inputs(FILE *out, const char *name, const char *help, const double *values) {
+    prometheus_head(out, name, "gauge", help);
+    for (size_t i = 0; i < reef_memory_input_count(); i++) {
+        labelled(out, name, "input", reef_memory_input_name(i));
+        number(out, values[i]);
+    }
+}
+
+// The context memory of the open generation; a pool without context memories has no such families.
+static void write_memory(FILE *out, const reef_memory_status *memory) {
+    static const char *const USED = "reef_context_memory_used_ratio";
+    const reef_memory_stats *stats = &memory->stats;
+    if (stats->bytes_max == 0) return;
+    gauge(out, "reef_context_memory_bytes", "Bytes of the open generation's context memory.",
+          (double)stats->bytes);
+    gauge(out, "reef_context_memory_limit_bytes", "Bytes that it may take, context_memory.",
+          (double)stats->bytes_max);
+    gauge(out, "reef_context_memory_learned_bytes", "Bytes of the stream that it has learned.",
+          (double)stats->learned_bytes);
+    prometheus_head(out, USED, "gauge", "Share of the slots of its tables that are in use.");
+    labelled(out, USED, "table", "cells");
+    number(out, stats->cells > 0 ? (double)stats->cells_used / (double)stats->cells : 0.0);
+    labelled(out, USED, "table", "trees");
+    number(out, stats->trees > 0 ? (double)stats->trees_used / (double)stats->trees : 0.0);
+    write_inputs(out, "reef_context_memory_input_share_ratio",
+                 "Part that an input of its mixer has in the log odds, since the process started.",
+                 memory->shares);
+    write_inputs(out, "reef_context_memory_input_hit_ratio",
+                 "Share of bytes in which the input had something to say, likewise.", memory->hits);
+}
+
 // A gauge for every generation that has a number.
 static void write_by_generation(
     FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
@@ -227,6 +259,15 @@ static void write_stats(FILE *out, const json_t *stats) {
     write_by_generation(out, "reef_gate_leakage_ratio",
                         "Share of older inputs on which a generation's gate fires, as last fitted.",
                         list, "leak");
+    write_by_generation(out, "reef_generation_memory_learned_bytes",
+                        "Bytes that a generation's context memory has learned, as committed.", list,
+                        "memory_learned_bytes");
+    write_by_generation(out, "reef_generation_memory_bytes",
+                        "Bytes of a generation's context memory when it was stored last.", list,
+                        "memory_bytes");
+    write_by_generation(out, "reef_generation_memory_used_ratio",
+                        "Share of its slots that were in use then, estimated.", list,
+                        "memory_used_share");
     const struct {
         const char *name, *help, *field;
     } gauges[] = {
@@ -315,6 +356,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     write_losses(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);
+    write_memory(out, &view.trainer.memory);
     write_commits(out, &view);
     gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.",
           reef_status_view_file_bytes(monitor));

@@ -4,6 +4,7 @@
 #include "reply_json.h"
 
 #include "reef_kernels.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -145,6 +146,14 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
 #undef SET_COUNT
 }
 
+// Null in a pool without context memories.
+static json_t *memory_json(const reef_memory_status *memory) {
+    if (memory->stats.bytes_max == 0) return json_null();
+    json_t *object = reef_memory_stats_json(&memory->stats);
+    json_object_set_new(object, "inputs", reef_memory_inputs_json(memory->shares, memory->hits));
+    return object;
+}
+
 static json_t *scrub_json(const reef_status_view *monitor) {
     reef_scrubber_view view;
     reef_scrubber_view_read(monitor->scrubber, &view);
@@ -222,6 +231,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     // Members of the trainer first, then of the last commit, then of the process.
     set_trainer_fields(object, &view.trainer);
     set_losses(object, &view.trainer, monitor->record_bytes > 0);
+    json_object_set_new(object, "context_memory", memory_json(&view.trainer.memory));
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());

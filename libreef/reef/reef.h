@@ -111,6 +111,9 @@ typedef struct reef_pool_options {
     uint32_t threads;  /* that compute; 0: one per core */
     /* Bytes that the process may use; rows of larger pools are read in place. 0: the machine's */
     uint64_t memory_bytes;
+    /* 1: context memories do not adapt to the texts that are evaluated and continued; 0: they do,
+     * within each text. Pools without them have nothing that adapts. */
+    int32_t frozen;
 } reef_pool_options;
 
 /**

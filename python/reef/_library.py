@@ -56,7 +56,7 @@ class LayerOptions(Sized):
 
 class PoolOptions(Sized):
     _fields_ = [("size", c_size_t), ("write", c_int32), ("as_of", c_char_p), ("threads", c_uint32),
-                ("memory_bytes", c_uint64)]
+                ("memory_bytes", c_uint64), ("frozen", c_int32)]
 
 
 class PoolInfo(Sized):

@@ -55,6 +55,18 @@ def test_a_model_learns_from_an_iterator_and_keeps_what_was_sealed(tmp_path):
         assert [g.sealed for g in pool.generations] == [True, False]
 
 
+def test_frozen_context_memories_do_not_adapt(tmp_path):
+    text = b"Q%7 never seen before, " * 12
+    with reef.create(tmp_path / "pool", context_memory="4M", **SMALL) as pool:
+        pool.train(TEXT)
+        pool.commit()
+        adapts = pool.evaluate(text).bits
+    with reef.open(tmp_path / "pool") as pool, reef.open(tmp_path / "pool", frozen=True) as frozen:
+        assert pool.evaluate(text).bits == adapts < frozen.evaluate(text).bits
+        assert pool.evaluate(text).bits == adapts
+        assert len(frozen.generate(b"Q%7 ", 20)) == 20
+
+
 def test_how_the_stream_is_cut_changes_nothing(tmp_path):
     surprise = []
     for name, size in ("whole", len(TEXT)), ("cut", 13):

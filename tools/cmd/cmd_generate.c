@@ -19,6 +19,7 @@ static const reef_cli_option OPTIONS[] = {
     {"top-p", "P", "draw from the likeliest bytes that hold this share (default: 0.95)"},
     {"seed", "N", "another seed, another text (default: 1)"},
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    CLI_OPTION_FROZEN,
     {0},
 };
 
@@ -118,6 +119,7 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     request r = {0};
     reef_cli_pool pool = {0};
     reef_model *model = NULL;
+    const reef_model_options options = reef_cli_model_options(cli);
     uint8_t *out = NULL;
 
     // Options are checked before the pool is opened: a typing mistake costs nothing.
@@ -129,9 +131,7 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK)
         // Its own read transaction: a commit of the daemon does not change the model while it runs.
-        status = reef_model_open(
-            &model, pool.store, reef_cli_text(cli, "as-of"),
-            &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+        status = reef_model_open(&model, pool.store, reef_cli_text(cli, "as-of"), &options, err);
     if (status != REEF_OK) goto cleanup;
 
     out = reef_cli_alloc((size_t)r.bytes, 1);

@@ -3,6 +3,7 @@
 #include "cli_pool.h"
 #include "cli_table.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +12,13 @@ const reef_cli_manual reef_generations_manual = {
     .about = "Used is the share of experts that were ever chosen; unevenness is the distance of "
              "their use\n"
              "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
-             "vectors every expert sees every input, so neither is shown.",
+             "vectors every expert sees every input, so neither is shown.\n"
+             "\n"
+             "With context memories: how much each has learned, what it takes in memory, and the "
+             "share of\n"
+             "its slots that are in use, estimated from a part of them. The open one's size and "
+             "share are\n"
+             "of when its tables were stored last.",
     .options = NULL,
     .example = "reef generations reef.pool",
 };
@@ -19,7 +26,8 @@ const reef_cli_manual reef_generations_manual = {
 static void add_row(reef_cli_table *table,
                     const reef_cli_pool *pool,
                     const reef_generation_record *g,
-                    const reef_usage_summary *usage) {
+                    const reef_usage_summary *usage,
+                    const reef_memory_stats *memory) {
     char words[CLI_WORD_BYTES];
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
     // The side tells more than the count alone: the router's cost grows with it.
@@ -43,11 +51,22 @@ static void add_row(reef_cli_table *table,
     if (reef_config_is_vector(config)) return;
     reef_cli_table_cell(table, "%.1f", usage->used_percent);
     reef_cli_table_cell(table, "%.3f", usage->unevenness);
+    if (config->context_memory == 0) return;
+    uint64_t slots = memory->cells + memory->trees, used = memory->cells_used + memory->trees_used;
+    bool learned = memory->learned_bytes > 0;
+    reef_cli_table_cell(table, "%s", learned ? reef_cli_bytes(memory->learned_bytes, words) : "-");
+    // Of a memory that was never stored nothing else is known.
+    reef_cli_table_cell(table, "%s", slots > 0 ? reef_cli_bytes(memory->bytes, words) : "-");
+    if (slots > 0)
+        reef_cli_table_cell(table, "%.1f", 100 * (double)used / (double)slots);
+    else
+        reef_cli_table_cell(table, "-");
 }
 
 static json_t *row_json(const reef_cli_pool *pool,
                         const reef_generation_record *g,
-                        const reef_usage_summary *usage) {
+                        const reef_usage_summary *usage,
+                        const reef_memory_stats *memory) {
     json_t *object = reef_cli_generation_json(pool, g);
     // Members are there for both model kinds, null where they do not apply.
     bool counted = !reef_config_is_vector(&pool->config);
@@ -57,7 +76,21 @@ static json_t *row_json(const reef_cli_pool *pool,
                         counted ? reef_cli_real(usage->unevenness) : json_null());
     json_object_set_new(object, "selections",
                         counted ? json_integer((json_int_t)usage->selections) : json_null());
+    json_object_set_new(object, "context_memory",
+                        memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
     return object;
+}
+
+static reef_status read_memory(const reef_cli_pool *pool,
+                               uint32_t g,
+                               reef_memory_stats *memory,
+                               reef_error *err) {
+    reef_txn *txn = NULL;
+    if (pool->config.context_memory == 0) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_memory_stats_read(txn, g, memory, err);
+    reef_txn_abort(txn);
+    return status;
 }
 
 static reef_status collect_generations(reef_cli_pool *pool,
@@ -68,10 +101,12 @@ static reef_status collect_generations(reef_cli_pool *pool,
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         reef_usage_summary usage;
         reef_status status = reef_cli_usage_summary(pool, &pool->generations[g], &usage, err);
+        reef_memory_stats memory = {0};
+        if (status == REEF_OK) status = read_memory(pool, g, &memory, err);
         if (status != REEF_OK) return status;
         // Table and document are filled together: both outputs show the same rows.
-        add_row(table, pool, &pool->generations[g], &usage);
-        json_array_append_new(array, row_json(pool, &pool->generations[g], &usage));
+        add_row(table, pool, &pool->generations[g], &usage, &memory);
+        json_array_append_new(array, row_json(pool, &pool->generations[g], &usage, &memory));
     }
     return REEF_OK;
 }
@@ -85,10 +120,14 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     // The unit stands in the heading and not in each cell.
     char *opened = reef_cli_format("opened at %s", unit),
          *sealed = reef_cli_format("sealed at %s", unit);
-    const char *const heading[] = {"generation", "side", "experts", "rows",      "state",
-                                   opened,       sealed, "used %",  "unevenness"};
-    // The last two columns are usage, which vectors do not have.
-    *table = reef_cli_table_new(vectors ? ">>><<>>" : ">>><<>>>>", heading);
+    const char *const heading[] = {"generation", "side",    "experts", "rows",
+                                   "state",      opened,    sealed,    "used %",
+                                   "unevenness", "learned", "memory",  "filled %"};
+    // Usage, which vectors do not have, and then memories, which few pools have.
+    *table = reef_cli_table_new(vectors                            ? ">>><<>>"
+                                : pool->config.context_memory == 0 ? ">>><<>>>>"
+                                                                   : ">>><<>>>>>>>",
+                                heading);
     // The table has copied its heading.
     free(opened);
     free(sealed);

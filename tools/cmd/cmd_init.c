@@ -104,6 +104,13 @@ static void print_text_model(const making *m) {
     if (reef_cli_has_ids(config))
         printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
     print_text_experts(m);
+    char words[CLI_WORD_BYTES];
+    if (config->context_memory > 0)
+        printf("  memory      up to %s for each generation's context memory; %s\n",
+               reef_cli_bytes(config->context_memory, words),
+               config->net_share <= 0.0f   ? "no net"
+               : config->net_share >= 1.0f ? "the net learns every batch"
+                                           : "the net learns a share of the batches");
 }
 
 static void print_vector_model(const making *m) {
@@ -232,6 +239,12 @@ static reef_status write_config(const reef_cli_call *cli, const making *m, reef_
             reef_cli_count(experts_made(m), words),
             m->from != NULL ? "" : " in its first generation");
     print_size(out, m);
+    // What a daemon's memory consists of besides the net.
+    if (m->config.context_memory > 0)
+        fprintf(out,
+                "Each generation has a context memory, which learns every byte and grows to at "
+                "most %s\n(context_memory); reef status and /metrics say how full it is.\n",
+                reef_cli_bytes(m->config.context_memory, words));
     fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
     reef_status status = REEF_OK;
     // An open_memstream reports a lack of memory at the close.

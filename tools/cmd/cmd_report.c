@@ -35,6 +35,7 @@ static const reef_cli_option OPTIONS[] = {
     {"sealed-bits", "NAME[@G]=BITS",
      "bits per byte as of generation G (default: its own), measured when G was sealed"},
     {"seconds", "S", "how long the training took"},
+    CLI_OPTION_FROZEN,
     {0},
 };
 
@@ -396,9 +397,8 @@ static reef_status sample(
     reef_model *model = NULL;
     // A number names the state in which that generation was the newest.
     char *as_of = reef_cli_format("%zu", generation);
-    reef_status status = reef_model_open(
-        &model, pool->store, as_of,
-        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    const reef_model_options options = reef_cli_model_options(cli);
+    reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
     if (status == REEF_OK)
         status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
                                      text + shown_bytes, err);

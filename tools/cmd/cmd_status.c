@@ -4,13 +4,29 @@
 #include "cli_tokens.h"
 #include "cli_transport.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define INPUTS_SHOWN 6
+
 const reef_cli_manual reef_status_manual = {
-    .about = "Asks the daemon when one runs on the pool; otherwise reads the last commit.",
+    .about =
+        "Asks the daemon when one runs on the pool; otherwise reads the last commit.\n"
+        "\n"
+        "In a pool with context memories (reef init --context-memory) losses are those with their "
+        "help, and\n"
+        "lines say of the open generation's how much it has learned and how full it is: cells are "
+        "contexts,\n"
+        "trees what followed those with three bytes and more. Of a running daemon also what the "
+        "inputs of\n"
+        "its mixer were worth, by their parts of the log odds, and in which share of the bytes "
+        "each had\n"
+        "something to say. What is read from the pool is of when the tables were stored last, and "
+        "estimated\n"
+        "from a part of them.",
     .options = NULL,
     .example = "reef status reef.pool",
 };
@@ -38,6 +54,23 @@ static json_t *skipped_json(const reef_cli_pool *pool) {
                  reef_tasks_read(txn, &tasks, NULL) == REEF_OK;
     reef_txn_abort(txn);
     return known ? json_integer((json_int_t)tasks.skipped_bytes) : json_null();
+}
+
+// Of the open generation; null in a pool without context memories, and where the record is damaged.
+// Inputs are counted by a running trainer alone.
+static json_t *memory_json(const reef_cli_pool *pool) {
+    reef_txn *txn = NULL;
+    reef_memory_stats stats;
+    uint32_t open = pool->generations[pool->generation_count - 1].generation;
+    bool known = pool->config.context_memory > 0 &&
+                 reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
+                 reef_memory_stats_read(txn, open, &stats, NULL) == REEF_OK;
+    reef_txn_abort(txn);
+    if (!known) return json_null();
+    stats.bytes_max = pool->config.context_memory;
+    json_t *object = reef_memory_stats_json(&stats);
+    json_object_set_new(object, "inputs", json_null());
+    return object;
 }
 
 static json_t *pool_json(const reef_cli_call *cli,
@@ -74,6 +107,7 @@ static json_t *pool_json(const reef_cli_call *cli,
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
                         vectors ? json_integer((json_int_t)record) : json_null());
+    json_object_set_new(object, "context_memory", memory_json(pool));
     json_object_set_new(object, "stream_unit", json_string(reef_cli_stream_unit(&pool->config)));
     return object;
 }
@@ -225,6 +259,45 @@ static void print_daemon(const json_t *status) {
     }
 }
 
+static double memory_share(const json_t *memory, const char *used, const char *all) {
+    uint64_t count = status_integer(memory, all);
+    return count > 0 ? 100 * (double)status_integer(memory, used) / (double)count : 0.0;
+}
+
+// Those with the largest shares.
+static void print_inputs(const json_t *inputs) {
+    double shares[REEF_MEMORY_INPUTS_MAX] = {0};
+    size_t order[REEF_MEMORY_INPUTS_MAX], count = reef_memory_input_count(), i;
+    const json_t *one;
+    // A daemon of another version may have other inputs.
+    if (json_array_size(inputs) != count) return;
+    json_array_foreach(inputs, i, one) shares[i] = json_number_value(json_object_get(one, "share"));
+    reef_cli_input_order(shares, order);
+    if (shares[order[0]] <= 0) return; // nothing was counted yet
+    printf("  %-14s", "inputs");
+    for (i = 0; i < INPUTS_SHOWN; i++) {
+        const json_t *input = json_array_get(inputs, order[i]);
+        printf("%s%s %.1f %% (%.0f %% of bytes)", i > 0 && i != INPUTS_SHOWN / 2 ? ", " : "",
+               json_string_value(json_object_get(input, "name")), 100 * shares[order[i]],
+               100 * json_number_value(json_object_get(input, "hits")));
+        if (i == INPUTS_SHOWN / 2 - 1) printf(",\n  %-14s", "");
+    }
+    printf("\n");
+}
+
+static void print_memory(const json_t *memory) {
+    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], most[CLI_WORD_BYTES];
+    if (!json_is_object(memory)) return;
+    printf("  %-14s%s learned, %s of %s", "memory",
+           reef_cli_bytes(status_integer(memory, "learned_bytes"), learned),
+           reef_cli_bytes(status_integer(memory, "bytes"), bytes),
+           reef_cli_bytes(status_integer(memory, "bytes_max"), most));
+    printf("; %.1f %% of cells and %.1f %% of trees in use\n",
+           memory_share(memory, "cells_used", "cells"),
+           memory_share(memory, "trees_used", "trees"));
+    print_inputs(json_object_get(memory, "inputs"));
+}
+
 static void print_strategy(const json_t *status) {
     const char *strategy = json_string_value(json_object_get(status, "strategy"));
     if (strategy == NULL || strcmp(strategy, "generations") == 0) return;
@@ -289,6 +362,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_number(status, "last_bits_per_token", "last batch", "bits per token");
+    print_memory(json_object_get(status, "context_memory"));
     // Vector models have a share of errors instead of bits.
     print_share(status, "error_share", "examples", " before training on them (recent batches)");
     print_share(status, "last_error_share", "last batch", "");

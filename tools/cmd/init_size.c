@@ -16,7 +16,8 @@
 // Fitted to the resident memory of reefd on text, two threads: 62 MB, 336 MB and 1.97 GB for the
 // three sizes.
 #define BASE_BYTES ((uint64_t)56 << 20)
-#define COPIES 9         // of all weights: average, moments, gradients, rows as they are committed
+#define COPIES 9 // of all weights: average, moments, gradients, rows as they are committed
+#define MEMORY_NET_BYTES ((uint64_t)1 << 20) // beside the bound of a context memory
 #define TOKEN_VECTORS 48 // of the model's width, of each token of a step in each layer
 // The same on images of 784 pixels: 29 MB, 50 MB and 310 MB.
 #define VECTOR_BASE_BYTES ((uint64_t)26 << 20)
@@ -127,6 +128,10 @@ static void estimate(const reef_config *config, reef_init_size *size) {
                          tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
     // A sealed generation has its rows, but no moments.
     size->generation_bytes = rows_bytes(config, config->side_new) + tables;
+    // Its context memory, once that is as large as it may be, and the weights of a net's bytes.
+    if (config->context_memory == 0) return;
+    size->memory_bytes += config->context_memory + MEMORY_NET_BYTES;
+    size->generation_bytes += config->context_memory + MEMORY_NET_BYTES;
 }
 
 // ---- the choice ---------------------------------------------------------------------------------

@@ -85,6 +85,20 @@ reef_status reef_cli_pool_open(reef_cli_pool *pool, const reef_cli_call *cli, re
     return status;
 }
 
+reef_model_options reef_cli_model_options(const reef_cli_call *cli) {
+    return (reef_model_options){.threads = cli->threads,
+                                .memory_bytes = cli->memory_bytes,
+                                .frozen = reef_cli_text(cli, "frozen") != NULL};
+}
+
+void reef_cli_input_order(const double *shares, size_t order[REEF_MEMORY_INPUTS_MAX]) {
+    // By insertion: there are some twenty, and equals keep their order.
+    for (size_t i = 0, at; i < reef_memory_input_count(); i++) {
+        for (at = i; at > 0 && shares[order[at - 1]] < shares[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
 void reef_cli_pool_close(reef_cli_pool *pool) {
     if (pool->store != NULL) reef_store_close(pool->store);
     free(pool->generations);

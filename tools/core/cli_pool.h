@@ -57,6 +57,16 @@ json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation);
 json_t *reef_cli_commit_json(const reef_commit *commit);
 
+/** How a command reads a pool: --threads, --memory, and --frozen where it has that. */
+reef_model_options reef_cli_model_options(const reef_cli_call *cli);
+
+/** Inputs of a context memory's mixer, those with the largest shares first. */
+void reef_cli_input_order(const double *shares, size_t order[REEF_MEMORY_INPUTS_MAX]);
+
+/** The option --frozen. */
+#define CLI_OPTION_FROZEN                                                                          \
+    { "frozen", NULL, "context memories do not adapt to what they read: the state alone answers" }
+
 #define CLI_FILE_BYTES_MAX ((size_t)1 << 30) // a text is held in memory as a whole
 
 /** A text in memory. */

@@ -21,9 +21,8 @@ static reef_status measure_row(double *bits,
                                reef_cli_progress *progress,
                                reef_error *err) {
     reef_model *model = NULL;
-    reef_status status = reef_model_open(
-        &model, pool->store, as_of,
-        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    const reef_model_options options = reef_cli_model_options(cli);
+    reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
     // All files with one open model: opening is dearer than a short file.
     for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
         reef_eval_score score;

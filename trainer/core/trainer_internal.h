@@ -53,6 +53,7 @@ struct reef_trainer {
     reef_reservoir reservoir;
     reef_drift drift;
     reef_drift memory_drift; // the same of the context memory, where the net learns a share
+    reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
     bool suspects;           // its last batch was anomalous: the net looks at the next one
     reef_strategy strategy;
 
@@ -88,10 +89,12 @@ struct reef_trainer {
     size_t rehearse_windows, retain_windows; // of the batch that was assembled last
     size_t open_claims; // tokens of it that the open generation's own gate would have fired on
     double last_bits;   // NaN: none so far
+    double last_helped; // the same with a memory's help
     float learning_rate;
     // (batch * context) of the batch that a context memory learned last: what each byte surprised
     float *memory_bits;
     double *memory_losses;
+    reef_memory_stats memory_stats; // of the open generation's, when it was looked at last
 
     // since the last commit
     reef_point *points;

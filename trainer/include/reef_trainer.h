@@ -418,6 +418,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           reef_model_file *out,
                                                           reef_error *err);
 
+/** The context memory of the open generation. */
+typedef struct reef_memory_status {
+    /**
+     * `learned_bytes` is of now, the rest was looked up within the last MiB of the stream. Without
+     * context memories `bytes_max` is 0.
+     */
+    reef_memory_stats stats;
+    // What each input of its mixer was worth (reef_memory_inputs) since the trainer was opened, or
+    // the generation; 0 before the first bytes.
+    double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
+} reef_memory_status;
+
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
     uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or deferred)
@@ -432,16 +444,18 @@ typedef struct reef_trainer_status {
     uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test
     // Prequential loss: median over the drift window, and of the last batch since the start. With
     // vectors both are shares of labelled examples that were classed wrongly before they were
-    // learned; the first of known labels only. NaN while there was none.
+    // learned; the first of known labels only. With context memories both are what the net and a
+    // memory say together, since the trainer was opened. NaN while there was none.
     double bits_per_byte;
     double last_bits_per_byte;
     // How far the last batch's loss lies above the median, in robust standard deviations, and the
     // loss above which a batch is anomalous; NaN while the drift test has no history, and with
-    // vectors.
+    // vectors. With context memories they are about the net's own loss, where there is a net.
     double drift, drift_limit;
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
     uint64_t dirty_since_step;      // steps since the last commit
+    reef_memory_status memory;
     double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update,
         seconds_commit;
 } reef_trainer_status;

@@ -53,6 +53,15 @@ REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
                                                    reef_error *err);
 
 /**
+ * See how full the open generation's memory is, for people, if it has learned enough since the last
+ * look. Changes nothing that is learned.
+ */
+void reef_memory_step_look(reef_trainer *trainer);
+
+/** What is known of it. */
+void reef_memory_step_describe(const reef_trainer *trainer, reef_memory_status *out);
+
+/**
  * What the memory would say of a batch, if it began to read there: its mean surprise. Learns
  * nothing. `bytes` has one more than a batch.
  */

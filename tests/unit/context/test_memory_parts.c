@@ -378,6 +378,83 @@ static void the_end_of_the_stream_is_kept_as_text(void **state) {
     free(out);
 }
 
+static const uint8_t *view_part(const stored *s, const char *name, size_t *bytes) {
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->name[i], name) == 0) {
+            *bytes = s->bytes[i];
+            return s->data[i];
+        }
+    fail_msg("no part %s", name);
+    return NULL;
+}
+
+static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
+    (void)state;
+    reef_error err;
+    uint64_t seed = 5;
+    reef_memory_stats whole, facts;
+    uint8_t *text = malloc(TEXT);
+    assert_non_null(text);
+    draw_text(&seed, TEXT, text);
+    reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+    learn(memory, text, TEXT, NULL, NULL);
+    reef_memory_read_stats(memory, &whole);
+    stored s = store(memory);
+    size_t header_bytes, cells_bytes, trees_bytes;
+    const uint8_t *header = view_part(&s, "header", &header_bytes),
+                  *cells = view_part(&s, "cells", &cells_bytes),
+                  *trees = view_part(&s, "trees", &trees_bytes);
+    must(reef_memory_stored_stats(header, header_bytes, cells, cells_bytes, trees, trees_bytes,
+                                  &facts, &err),
+         &err);
+    assert_memory_equal(&facts, &whole, sizeof(whole));
+    // A part of the tables is a fair sample of them.
+    must(reef_memory_stored_stats(header, header_bytes, cells, cells_bytes / 4, trees,
+                                  trees_bytes / 4, &facts, &err),
+         &err);
+    double scale = (double)facts.cells_used / (double)whole.cells_used;
+    assert_true(scale > 0.9 && scale < 1.1);
+    scale = (double)facts.trees_used / (double)whole.trees_used;
+    assert_true(scale > 0.9 && scale < 1.1);
+    // Without them nothing is said to be in use.
+    must(reef_memory_stored_stats(header, header_bytes, NULL, 0, NULL, 0, &facts, &err), &err);
+    assert_int_equal(facts.cells, whole.cells);
+    assert_int_equal(facts.cells_used, 0);
+    assert_int_equal(
+        reef_memory_stored_stats(header, header_bytes - 1, NULL, 0, NULL, 0, &facts, &err),
+        REEF_ERR_CORRUPT);
+    stored_release(&s);
+    reef_memory_free(memory);
+    free(text);
+}
+
+static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
+    (void)state;
+    double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
+    uint64_t seed = 6;
+    uint8_t *text = malloc(TEXT);
+    assert_non_null(text);
+    draw_text(&seed, TEXT, text);
+    reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+    reef_memory_inputs(memory, shares, hits);
+    for (size_t i = 0; i < reef_memory_input_count(); i++)
+        assert_true(shares[i] == 0.0 && hits[i] == 0.0);
+    learn(memory, text, TEXT, NULL, NULL);
+    reef_memory_inputs(memory, shares, hits);
+    for (size_t i = 0; i < reef_memory_input_count(); i++) {
+        bool net = strcmp(reef_memory_input_name(i), "net") == 0;
+        if (net) assert_true(shares[i] == 0.0 && hits[i] == 0.0);
+        assert_true(shares[i] >= 0.0 && hits[i] >= 0.0 && hits[i] <= 1.0);
+        sum += shares[i];
+    }
+    assert_true(sum > 0.999 && sum < 1.001);
+    memory = stored_and_restored(memory);
+    reef_memory_inputs(memory, shares, hits);
+    for (size_t i = 0; i < reef_memory_input_count(); i++) assert_true(shares[i] == 0.0);
+    reef_memory_free(memory);
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_restored_memory_learns_on_to_the_same_bits),
@@ -387,6 +464,8 @@ int main(void) {
         cmocka_unit_test(what_a_fetch_returns_is_returned),
         cmocka_unit_test(values_that_no_memory_has_are_refused),
         cmocka_unit_test(flipped_bits_are_refused_or_do_no_harm),
+        cmocka_unit_test(facts_of_stored_parts_are_those_of_the_memory),
+        cmocka_unit_test(inputs_are_counted_while_it_learns_and_never_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,28 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("layers", "33", "1 to 32");
 }
 
+static void amounts_of_bytes_may_have_a_unit(void **state) {
+    (void)state;
+    reef_config config;
+    reef_config_default(&config);
+    assert_set(&config, "context_memory", "64M");
+    assert_int_equal(config.context_memory, 64 << 20);
+    assert_set(&config, "context-memory", "8388608");
+    assert_int_equal(config.context_memory, 8388608);
+    assert_set(&config, "context_memory", "0");
+    assert_int_equal(config.context_memory, 0);
+    assert_set(&config, "boundary_bytes", "3K");
+    assert_int_equal(config.boundary_bytes, 3072);
+    assert_set(&config, "reservoir_bytes", "1G");
+    assert_int_equal(config.reservoir_bytes, 1 << 30);
+    assert_set_fails("context_memory", "64MB", "with a unit, such as 64M");
+    assert_set_fails("context_memory", "M", "with a unit, such as 64M");
+    assert_set_fails("context_memory", "1.5M", "with a unit, such as 64M");
+    assert_set_fails("context_memory", "1G", "must be 0 to 134217728");
+    assert_set_fails("context_memory", "99999999999T", "must be an integer");
+    assert_set_fails("layers", "4K", "must be an integer");
+}
+
 static void an_unknown_name_suggests_the_closest_one(void **state) {
     (void)state;
     assert_set_fails("d-modle", "1", "did you mean d_model?");
@@ -596,6 +618,7 @@ int main(void) {
         cmocka_unit_test(fields_are_set_by_name_with_either_dash),
         cmocka_unit_test(bounds_themselves_are_allowed_and_what_lies_beyond_is_not),
         cmocka_unit_test(values_that_are_no_such_thing_are_refused),
+        cmocka_unit_test(amounts_of_bytes_may_have_a_unit),
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
         cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),

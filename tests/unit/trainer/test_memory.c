@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,6 +345,109 @@ static void what_is_generated_is_what_the_memory_foresees(void **state) {
     reef_model_close(model);
 }
 
+static double bits_now(reef_model *model, bool frozen) {
+    reef_error err;
+    reef_score score = {0};
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof(probe), 0, 99);
+    reef_model_set_frozen(model, frozen);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    return score.bits;
+}
+
+static void each_question_may_freeze_the_memories(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
+    remember(f);
+    make_pool(f, 1);
+    feed_kind(f, 0, TURN, 1);
+    commit(f);
+    double adapts = bits_as_of(f, NULL, 0, false), frozen = bits_as_of(f, NULL, 0, true);
+    assert_true(adapts < frozen);
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    assert_false(reef_model_inputs(model, shares, hits)); // nothing was asked yet
+    assert_true(bits_now(model, true) == frozen);
+    assert_true(bits_now(model, false) == adapts);
+    assert_true(bits_now(model, false) == adapts);
+    assert_true(bits_now(model, true) == frozen);
+    assert_true(reef_model_inputs(model, shares, hits));
+    for (size_t i = 0; i < reef_memory_input_count(); i++) sum += shares[i];
+    assert_true(sum > 0.999 && sum < 1.001);
+    // A text in pieces goes on from its beginning.
+    float bits[LIFELONG_PROBE_BYTES];
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof(probe), 0, 99);
+    reef_model_set_frozen(model, false);
+    ok(reef_model_score_next(model, probe, f->config.context, f->config.context, bits, &err), &err);
+    reef_model_close(model);
+}
+
+static void the_status_tells_what_the_memory_holds(void **state) {
+    lifelong *f = *state;
+    reef_trainer_status status;
+    reef_memory_stats exact;
+    remember(f);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    reef_trainer_status_read(f->trainer, &status);
+    assert_int_equal(status.memory.stats.bytes_max, 4194304);
+    assert_int_equal(status.memory.stats.learned_bytes, 0);
+    assert_true(isnan(status.bits_per_byte) && isnan(status.last_bits_per_byte));
+    feed_kind(f, 0, 2 * TURN, 1);
+    reef_trainer_status_read(f->trainer, &status);
+    reef_memory_read_stats(memory_of(f)->memory, &exact);
+    assert_int_equal(status.memory.stats.learned_bytes, exact.learned_bytes);
+    assert_true(status.memory.stats.cells_used > 0);
+    assert_true(status.memory.stats.cells_used <= exact.cells_used);
+    // Losses are those with the memory's help, below the net's own, which drift is about.
+    double median, spread, sum = 0.0;
+    reef_drift_level(&f->trainer->drift, &median, &spread);
+    assert_true(status.bits_per_byte < median);
+    assert_true(status.drift_limit > median);
+    assert_true(status.last_bits_per_byte == f->trainer->last_helped);
+    for (size_t i = 0; i < reef_memory_input_count(); i++) sum += status.memory.shares[i];
+    assert_true(sum > 0.999 && sum < 1.001);
+    // And after a restart they are known as before, but for what was counted.
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    reef_trainer_status_read(f->trainer, &status);
+    assert_int_equal(status.memory.stats.learned_bytes, exact.learned_bytes);
+    assert_int_equal(status.memory.stats.cells_used, exact.cells_used);
+    assert_true(isnan(status.bits_per_byte));
+}
+
+static void facts_are_read_without_the_tables(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_memory_stats facts, exact;
+    remember(f);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, 4 * TURN, 1);
+    reef_memory_read_stats(memory_of(f)->memory, &exact);
+    commit(f);
+    for (int sealed = 0; sealed < 2; sealed++) {
+        if (sealed) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+        ok(reef_memory_stats_read(txn, 0, &facts, &err), &err);
+        assert_int_equal(facts.learned_bytes, exact.learned_bytes);
+        if (sealed) {
+            assert_int_equal(facts.bytes, exact.bytes);
+            assert_int_equal(facts.cells, exact.cells);
+            double share = (double)facts.cells_used / (double)exact.cells_used;
+            assert_true(share > 0.9 && share < 1.1);
+        }
+        ok(reef_memory_stats_read(txn, (uint32_t)sealed + 1, &facts, &err), &err);
+        assert_int_equal(facts.learned_bytes, 0);
+        reef_txn_abort(txn);
+    }
+    assert_sound(f);
+}
+
 static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -434,6 +538,9 @@ int main(void) {
         TEST(parts_that_are_missing_or_too_long_are_found),
         TEST(a_text_in_pieces_has_the_bits_of_the_whole),
         TEST(what_is_generated_is_what_the_memory_foresees),
+        TEST(each_question_may_freeze_the_memories),
+        TEST(the_status_tells_what_the_memory_holds),
+        TEST(facts_are_read_without_the_tables),
         TEST(a_memory_is_refused_where_there_are_no_bytes),
         cmocka_unit_test(a_tail_that_is_cut_is_damage),
         cmocka_unit_test(zeros_are_left_out_and_come_back),

@@ -12,6 +12,7 @@
 #include "eval_vectors.h"
 #include "eval_words.h"
 #include "matrix.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,6 +22,7 @@
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
+    CLI_OPTION_FROZEN,
     {"gates", NULL,
      "where the gates fire, where they begin to, and what another threshold would do"},
     {"svg", "FILE", "with --gates: also draw what each misses against what it leaks"},
@@ -35,39 +37,51 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_eval_manual = {
-    .about = "Reads each file as one stream and prints bits per byte, perplexity per byte and per "
-             "word, and\n"
-             "the share of bytes on which each generation fired. Words are runs of bytes between "
-             "ASCII white\n"
-             "space; perplexity per word is 2 to the power of all bits over the number of words. "
-             "--as-of G is exactly the function that the "
-             "model\n"
-             "was when generation G was sealed. --matrix prints forgetting in both usual "
-             "definitions:\n"
-             "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, "
-             "where\n"
-             "it is known when a file was learned, since learned (Lopez-Paz 2017: the negative of "
-             "backward\n"
-             "transfer).\n"
-             "\n"
-             "Where the pool's tokens are ids (reef init --vocab), files are of two bytes an id, "
-             "little-endian,\n"
-             "and losses are bits and perplexity per token; there are no words.\n"
-             "\n"
-             "--last-word reads lines by themselves, and counts the last words whose every byte "
-             "is the\n"
-             "most likely one, given what stands before it in the line and fits the context.\n"
-             "\n"
-             "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
-             "\n"
-             "With a vector model files are idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or "
-             "jsonl:FILE, as\n"
-             "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
-             "generation had the largest weight.",
+    .about =
+        "Reads each file as one stream and prints bits per byte, perplexity per byte and per "
+        "word, and\n"
+        "the share of bytes on which each generation fired. Words are runs of bytes between "
+        "ASCII white\n"
+        "space; perplexity per word is 2 to the power of all bits over the number of words. "
+        "--as-of G is exactly the function that the "
+        "model\n"
+        "was when generation G was sealed. --matrix prints forgetting in both usual "
+        "definitions:\n"
+        "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, "
+        "where\n"
+        "it is known when a file was learned, since learned (Lopez-Paz 2017: the negative of "
+        "backward\n"
+        "transfer).\n"
+        "\n"
+        "Where the pool's tokens are ids (reef init --vocab), files are of two bytes an id, "
+        "little-endian,\n"
+        "and losses are bits and perplexity per token; there are no words.\n"
+        "\n"
+        "In a pool with context memories (reef init --context-memory) these adapt to each file "
+        "as they\n"
+        "read it, and forget it afterwards. With --frozen they do not; other pools have "
+        "nothing that\n"
+        "adapts, and read the same with it. --verbose also prints what each input of their "
+        "mixers was\n"
+        "worth in a file, by its part of the log odds, and in which share of the bytes it "
+        "had\n"
+        "something to say; \"net\" is the net.\n"
+        "\n"
+        "--last-word reads lines by themselves, and counts the last words whose every byte "
+        "is the\n"
+        "most likely one, given what stands before it in the line and fits the context.\n"
+        "\n"
+        "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
+        "\n"
+        "With a vector model files are idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or "
+        "jsonl:FILE, as\n"
+        "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
+        "generation had the largest weight.",
     .options = OPTIONS,
     .example =
         "reef eval reef.pool english.txt code.c\n"
         "reef eval reef.pool --as-of 0 english.txt\n"
+        "reef eval reef.pool --frozen --verbose english.txt\n"
         "reef eval reef.pool --last-word lambada.txt\n"
         "reef eval reef.pool --logits logits.npy english.txt\n"
         "reef eval reef.pool --matrix english.txt code.c\n"
@@ -80,6 +94,8 @@ typedef struct file_score {
     double *fire_share;
     uint64_t words;
     reef_eval_last_words last; // with --last-word
+    bool recalled;             // by context memories, whose inputs were worth so much
+    double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } file_score;
 
 static reef_status read_files(const reef_cli_call *cli,
@@ -208,7 +224,26 @@ static json_t *score_json(const reef_cli_file *file,
     // Only with --last-word.
     if (score->last.passages > 0)
         json_object_set_new(object, "last_word", last_words_json(&score->last));
+    // Only where a context memory answered.
+    if (score->recalled)
+        json_object_set_new(object, "inputs", reef_memory_inputs_json(score->shares, score->hits));
     return object;
+}
+
+// What said most comes first.
+static void print_inputs(const reef_cli_file *file, const file_score *score) {
+    static const char *const HEADING[] = {"input", "share %", "known %"};
+    size_t order[REEF_MEMORY_INPUTS_MAX], count = reef_memory_input_count();
+    reef_cli_input_order(score->shares, order);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        reef_cli_table_cell(table, "%s", reef_memory_input_name(order[i]));
+        reef_cli_table_cell(table, "%.2f", 100 * score->shares[order[i]]);
+        reef_cli_table_cell(table, "%.1f", 100 * score->hits[order[i]]);
+    }
+    printf("\n%s:\n", file->path);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static reef_status reply_eval(reef_cli_call *cli,
@@ -223,13 +258,18 @@ static reef_status reply_eval(reef_cli_call *cli,
         (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
         if (reef_cli_text(cli, "last-word") != NULL)
             print_last_words(files, scores, cli->operand_count);
+        for (size_t i = 0; cli->verbose && i < cli->operand_count; i++)
+            if (scores[i].recalled) print_inputs(&files[i], &scores[i]);
         return REEF_OK;
     }
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, score_json(&files[i], &scores[i], generations, ids));
     // `as_of` is repeated, so that a stored document says what it measured.
-    return reef_cli_reply(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
+    return reef_cli_reply(cli,
+                          json_pack("{s:s, s:b, s:o}", "as_of", as_of, "frozen",
+                                    reef_cli_text(cli, "frozen") != NULL, "files", array),
+                          err);
 }
 
 static reef_status eval_once(reef_cli_call *cli,
@@ -242,10 +282,9 @@ static reef_status eval_once(reef_cli_call *cli,
                          "--learned is about forgetting: it needs --matrix or --gates");
     const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
+    const reef_model_options options = reef_cli_model_options(cli);
     // Opened first: what the options may ask depends on the model.
-    reef_status status = reef_model_open(
-        &model, pool->store, as_of,
-        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
     if (status != REEF_OK) return status;
     bool last_word = reef_cli_text(cli, "last-word") != NULL;
     if (last_word) status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
@@ -282,6 +321,7 @@ static reef_status eval_once(reef_cli_call *cli,
         // Words are counted in the text; the model sees bytes.
         if (!ids) scores[i].words = reef_eval_word_count(files[i].bytes, files[i].count);
         status = reef_score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
+        scores[i].recalled = reef_model_inputs(model, scores[i].shares, scores[i].hits);
     }
     // A second pass over the same bytes: each passage is read again up to its last word.
     progress.total *= last_word ? 2 : 1;

@@ -17,6 +17,7 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    CLI_OPTION_FROZEN,
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
     {"follow", NULL,
      "print each line as it is written, across rotation of FILE; until interrupted"},
@@ -160,6 +161,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_cli_file file = {0};
     reef_model *model = NULL;
+    const reef_model_options options = reef_cli_model_options(cli);
     float *bits = NULL;
     reef_score score = {0};
     uint64_t top = TOP_DEFAULT;
@@ -176,9 +178,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK)
-        status = reef_model_open(
-            &model, pool.store, reef_cli_text(cli, "as-of"),
-            &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+        status = reef_model_open(&model, pool.store, reef_cli_text(cli, "as-of"), &options, err);
     if (status != REEF_OK) goto cleanup;
 
     // One value per byte: lines are cut afterwards, so that windows do not depend on them.

@@ -1,6 +1,7 @@
 // See outliers.h.
 #include "outliers.h"
 #include "cli_format.h"
+#include "cli_pool.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +15,7 @@
 // ---- scores -------------------------------------------------------------------------------------
 
 static reef_status open_model(reef_follow_scorer *scorer, reef_error *err) {
-    const reef_model_options options = {.threads = scorer->cli->threads,
-                                        .memory_bytes = scorer->cli->memory_bytes};
+    const reef_model_options options = reef_cli_model_options(scorer->cli);
     double begin = reef_cli_clock();
     reef_status status =
         reef_model_open(&scorer->model, scorer->store, scorer->as_of, &options, err);

@@ -253,6 +253,18 @@ static void put_memory(view *v) {
                  reef_cli_bytes(bytes, file));
 }
 
+// The context memory of the open generation, where the pool has such.
+static void put_context_memory(view *v) {
+    const json_t *memory = json_object_get(v->data->status, "context_memory");
+    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], most[CLI_WORD_BYTES];
+    if (!json_is_object(memory)) return;
+    put_line(v, TOP_PLAIN, "%-*s%s learned, %s of %s, %.1f %% of its slots in use", LABEL_COLUMNS,
+             "memory", reef_cli_bytes(top_view_integer(memory, "learned_bytes"), learned),
+             reef_cli_bytes(top_view_integer(memory, "bytes"), bytes),
+             reef_cli_bytes(top_view_integer(memory, "bytes_max"), most),
+             100 * json_number_value(json_object_get(memory, "used_share")));
+}
+
 static void put_source(view *v, const json_t *source) {
     char lag[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     const json_t *behind = json_object_get(source, "lag_bytes"),
@@ -347,6 +359,7 @@ void reef_top_view(const reef_top_data *data,
         put_stream(&v);
         put_commit(&v);
         put_memory(&v);
+        put_context_memory(&v);
         put_sources(&v);
         put_generations(&v);
     }

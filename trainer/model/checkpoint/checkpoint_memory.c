@@ -11,6 +11,7 @@
 // generation is open: the chain is, as part of the trainer's state. Sealed, it has no tail, and all
 // of it is in the generation's root.
 #include "checkpoint_internal.h"
+#include "reef_model.h"
 #include "zero_runs.h"
 
 #include <stdlib.h>
@@ -200,5 +201,54 @@ reef_status reef_checkpoint_read_chain(reef_txn *txn,
     reef_key key = key_of(records, REEF_MEMORY_MARK, 0);
     reef_status status = reef_checkpoint_read_packed(txn, &key, &mark, sizeof(mark), err);
     if (status == REEF_OK) memcpy(chain, mark.chain, REEF_HASH_BYTES);
+    return status;
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+
+// The first block of a part; NULL where it is not stored.
+typedef struct block {
+    uint8_t *data; // owned
+    size_t bytes;
+} block;
+
+static reef_status read_first(
+    reef_txn *txn, uint32_t records, const char *name, block *out, reef_error *err) {
+    reef_key key = key_of(records, name, 0);
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+    if (status != REEF_OK) return status;
+    out->bytes = reef_zero_runs_length(view.data, view.bytes);
+    out->data = malloc(out->bytes + 1);
+    if (out->data == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of %zu bytes", out->bytes);
+    return reef_checkpoint_read_packed(txn, &key, out->data, out->bytes, err);
+}
+
+reef_status reef_memory_stats_read(reef_txn *txn,
+                                   uint32_t generation,
+                                   reef_memory_stats *out,
+                                   reef_error *err) {
+    reef_generation_memory tail = {0};
+    block header = {0}, cells = {0}, trees = {0};
+    uint64_t learned = 0;
+    *out = (reef_memory_stats){0};
+    // Of a large table the first block, which is an eighth of a megabyte, stands for all.
+    reef_status status = read_first(txn, generation, "header", &header, err);
+    if (status == REEF_OK) status = read_first(txn, generation, "cells", &cells, err);
+    if (status == REEF_OK) status = read_first(txn, generation, "trees", &trees, err);
+    if (status == REEF_OK && header.data != NULL)
+        status = reef_memory_stored_stats(header.data, header.bytes, cells.data, cells.bytes,
+                                          trees.data, trees.bytes, out, err);
+    if (status == REEF_OK) status = read_tail(txn, generation, &tail, err);
+    if (status == REEF_OK)
+        status = reef_generation_memory_tail_learned(tail.unlearned, tail.unlearned_bytes, &learned,
+                                                     err);
+    out->learned_bytes += learned;
+    reef_generation_memory_release(&tail);
+    free(header.data);
+    free(cells.data);
+    free(trees.data);
     return status;
 }

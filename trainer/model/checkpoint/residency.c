@@ -4,7 +4,6 @@
 #include "checkpoint.h"
 #include "checkpoint_internal.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,27 +26,6 @@ void reef_residency_release(reef_residency *residency) {
     reef_residency_unpin(residency);
     reef_row_prefetch_free(residency->prefetch);
     *residency = (reef_residency){0};
-}
-
-reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err) {
-    static const char UNITS[] = "KMGT";
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    const char *unit = *end != '\0' ? strchr(UNITS, *end) : NULL;
-    // A unit's position in the string is its power of 1024, minus one.
-    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - UNITS + 1) : 0;
-    // strtoull takes signs and leading blanks; a number starts with a digit.
-    bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
-                end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;
-    if (!good)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "'%.64s' is not an amount of memory: a whole number of bytes, or with K, M, G "
-            "or T, such as 2G",
-            text);
-    *bytes = (uint64_t)value << shift;
-    return REEF_OK;
 }
 
 // ---- the decision -------------------------------------------------------------------------------

@@ -48,11 +48,25 @@ size_t reef_zero_runs_pack(uint8_t *out, const uint8_t *in, size_t bytes) {
     return used + put_literals(out + used, in + bytes - literals, literals);
 }
 
+// Bytes that a token stands for.
+static size_t token_length(uint8_t c) {
+    return c < LITERALS_MAX ? (size_t)c + 1 : (size_t)c - LITERALS_MAX + ZEROS_MIN;
+}
+
+size_t reef_zero_runs_length(const uint8_t *in, size_t in_bytes) {
+    size_t length = 0;
+    for (size_t at = 0; at < in_bytes;) {
+        length += token_length(in[at]);
+        at += in[at] < LITERALS_MAX ? 1 + token_length(in[at]) : 1;
+    }
+    return length;
+}
+
 bool reef_zero_runs_unpack(uint8_t *out, size_t bytes, const uint8_t *in, size_t in_bytes) {
     size_t done = 0;
     for (size_t at = 0; at < in_bytes;) {
-        size_t c = in[at++];
-        size_t count = c < LITERALS_MAX ? c + 1 : c - LITERALS_MAX + ZEROS_MIN;
+        uint8_t c = in[at++];
+        size_t count = token_length(c);
         if (count > bytes - done) return false;
         if (c < LITERALS_MAX) {
             if (count > in_bytes - at) return false;

@@ -18,6 +18,9 @@ size_t reef_zero_runs_bound(size_t bytes);
 /** out  (reef_zero_runs_bound(bytes)) written. Returns how many. */
 size_t reef_zero_runs_pack(uint8_t *out, const uint8_t *in, size_t bytes);
 
+/** How many bytes `in` becomes; at most 128 times as many as it has. */
+size_t reef_zero_runs_length(const uint8_t *in, size_t in_bytes);
+
 /** out  (bytes) written. False unless `in` is what becomes exactly so many. */
 REEF_MUST_CHECK bool reef_zero_runs_unpack(uint8_t *out,
                                            size_t bytes,

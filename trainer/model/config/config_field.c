@@ -2,6 +2,7 @@
 // people write it.
 #include "config_internal.h"
 #include "reef_edit_distance.h"
+#include "reef_model.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -190,6 +191,14 @@ static reef_status boolean_read(reef_config *config,
                      value);
 }
 
+// Amounts of bytes, which may be written with a unit.
+static bool counts_bytes(const reef_config_field *field) {
+    static const char *const NAMES[] = {"boundary_bytes", "context_memory", "reservoir_bytes"};
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
+        if (strcmp(field->name, NAMES[i]) == 0) return true;
+    return false;
+}
+
 static reef_status integer_read(reef_config *config,
                                 const reef_config_field *field,
                                 const char *value,
@@ -197,11 +206,14 @@ static reef_status integer_read(reef_config *config,
     // strtoull would take signs, blanks and the empty text.
     size_t digits = strspn(value, "0123456789");
     errno = 0;
-    uint64_t integer = strtoull(value, NULL, 10);
+    uint64_t integer = strtoull(value, NULL, 10), bytes;
+    if (counts_bytes(field) && reef_memory_parse(value, &bytes, NULL) == REEF_OK)
+        return reef_config_field_set_integer(config, field, bytes, err);
     if (digits == 0 || value[digits] != '\0' || errno == ERANGE)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is '%.64s', but must be an integer, %.0f to %.0f", field->name, value,
-                         field->low, field->high);
+                         "%s is '%.64s', but must be an integer, %.0f to %.0f%s", field->name,
+                         value, field->low, field->high,
+                         counts_bytes(field) ? ", or with a unit, such as 64M" : "");
     return reef_config_field_set_integer(config, field, integer, err);
 }
 

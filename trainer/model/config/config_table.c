@@ -123,7 +123,8 @@
     X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
       "weight of silence on old bytes that leak; 0 for none")                                      \
     X(context_memory, INTEGER, LATER, "0", 0, 134217728,                                           \
-      "bytes that a generation's context memory may take, 4194304 or more; 0: it has none")        \
+      "bytes that a generation's context memory may take, such as 64M, from 4M on; 0: it has "     \
+      "none")                                                                                      \
     X(net_share, NUMBER, LATER, "1", 0, 1,                                                         \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, LATER, "f32", 0, 0,                                                      \

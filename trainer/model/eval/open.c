@@ -125,6 +125,14 @@ void reef_model_close(reef_model *model) {
     free(model);
 }
 
+void reef_model_set_frozen(reef_model *model, bool frozen) {
+    reef_recall_freeze(&model->recall, frozen);
+}
+
+bool reef_model_inputs(const reef_model *model, double *shares, double *hits) {
+    return reef_recall_inputs(&model->recall, shares, hits);
+}
+
 void reef_model_unpin(reef_model *model) {
     reef_residency_unpin(&model->residency);
 }

@@ -19,6 +19,7 @@ void reef_recall_release(reef_recall *recall) {
         reef_memory_session_close(recall->sessions[g]);
     free(recall->sessions);
     free(recall->read);
+    free(recall->answered);
     free(recall->text);
     free(recall->bits);
     *recall = (reef_recall){.frozen = recall->frozen};
@@ -30,10 +31,11 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
         size_t count = network->generation_count;
         recall->sessions = calloc(count, sizeof(*recall->sessions));
         recall->read = calloc(count, sizeof(*recall->read));
+        recall->answered = calloc(count, sizeof(*recall->answered));
         recall->text = malloc(2 * (size_t)PASSED_MAX);
         recall->bits = calloc(PIECE, sizeof(*recall->bits));
-        if (recall->sessions == NULL || recall->read == NULL || recall->text == NULL ||
-            recall->bits == NULL) {
+        if (recall->sessions == NULL || recall->read == NULL || recall->answered == NULL ||
+            recall->text == NULL || recall->bits == NULL) {
             reef_recall_release(recall);
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a text");
         }
@@ -41,11 +43,35 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
     }
     for (size_t g = 0; g < recall->generation_count; g++) {
         if (recall->sessions[g] != NULL) reef_memory_session_reset(recall->sessions[g]);
-        recall->read[g] = 0;
+        recall->read[g] = recall->answered[g] = 0;
     }
     recall->length = 0;
     recall->kept = 0;
     return REEF_OK;
+}
+
+void reef_recall_freeze(reef_recall *recall, bool frozen) {
+    if (recall->frozen == frozen) return;
+    reef_recall_release(recall); // sessions are of one kind or the other
+    recall->frozen = frozen;
+}
+
+bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits) {
+    size_t count = reef_memory_input_count();
+    double all = 0.0, some_shares[REEF_MEMORY_INPUTS_MAX], some_hits[REEF_MEMORY_INPUTS_MAX];
+    memset(shares, 0, count * sizeof(*shares));
+    memset(hits, 0, count * sizeof(*hits));
+    for (size_t g = 0; g < recall->generation_count; g++) all += (double)recall->answered[g];
+    for (size_t g = 0; g < recall->generation_count; g++) {
+        if (recall->answered[g] == 0) continue;
+        double part = (double)recall->answered[g] / all;
+        reef_memory_session_inputs(recall->sessions[g], some_shares, some_hits);
+        for (size_t i = 0; i < count; i++) {
+            shares[i] += part * some_shares[i];
+            hits[i] += part * some_hits[i];
+        }
+    }
+    return all > 0.0;
 }
 
 size_t reef_recall_generation(const reef_network *network,
@@ -100,6 +126,11 @@ reef_status reef_recall_read(reef_recall *recall,
                              const reef_net_prediction *predictions,
                              double *losses,
                              reef_error *err) {
+    // A text that nobody began, since the memories were frozen or thawed within it, begins here.
+    if (recall->generation_count == 0) {
+        reef_status status = reef_recall_begin(recall, network, err);
+        if (status != REEF_OK) return status;
+    }
     for (size_t at = 0, end; at < count; at = end) {
         size_t g = reef_recall_generation(network, fire, stride, at);
         for (end = at + 1; end < count && end - at < PIECE; end++)
@@ -111,6 +142,7 @@ reef_status reef_recall_read(reef_recall *recall,
                                               predictions == NULL ? NULL : predictions + at,
                                               recall->bits, err);
             recall->read[g] = recall->length + (end - at);
+            recall->answered[g] += end - at;
             for (size_t i = at; status == REEF_OK && i < end; i++)
                 losses[i] = (double)recall->bits[i - at] * REEF_LN2;
         }

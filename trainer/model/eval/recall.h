@@ -14,6 +14,7 @@ typedef struct reef_recall {
     size_t generation_count;
     reef_memory_session **sessions; // (generation_count) NULL: none, or not asked yet
     uint64_t *read;                 // (generation_count) bytes of the text that each has met
+    uint64_t *answered;             // (generation_count) of these, bytes that it predicted
     uint64_t length;                // of the text so far
     uint8_t *text;                  // owned: of it the last `kept` bytes
     size_t kept;
@@ -25,6 +26,18 @@ REEF_MUST_CHECK reef_status reef_recall_begin(reef_recall *recall,
                                               const reef_network *network,
                                               reef_error *err);
 void reef_recall_release(reef_recall *recall); // accepts zeros
+
+/** From the next text on; what was read is forgotten. */
+void reef_recall_freeze(reef_recall *recall, bool frozen);
+
+/**
+ * What each input of the mixers was worth in the text so far, over all memories that answered.
+ *
+ * shares, hits  (reef_memory_input_count()) written; zeros where none has
+ *
+ * Returns whether one has.
+ */
+bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits);
 
 /** Is there a memory to ask? */
 bool reef_recall_answers(const reef_network *network);

@@ -20,7 +20,7 @@ typedef struct reef_model_options {
      * and released when the process grows beyond it.
      */
     uint64_t memory_bytes;
-    bool frozen; // context memories do not adapt to the texts that they read
+    bool frozen; // as reef_model_set_frozen
 } reef_model_options;
 
 /**
@@ -61,6 +61,12 @@ REEF_API void reef_model_close(reef_model *model); // accepts NULL
  * again.
  */
 REEF_API void reef_model_unpin(reef_model *model);
+/**
+ * Whether context memories adapt to the texts that they read from now on (false: they do, within
+ * the text). A text that is being read piece by piece begins anew where this changes. Without
+ * context memories there is no difference: nothing adapts. Threads: one at a time on a model.
+ */
+REEF_API void reef_model_set_frozen(reef_model *model, bool frozen);
 REEF_API const reef_config *reef_model_config(const reef_model *model);
 /**
  * The commit that was the last one when the state was read; the state itself may be an earlier one.
@@ -127,6 +133,31 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_usage(reef_model *model,
                                                       size_t expert_count,
                                                       reef_usage *usage,
                                                       reef_error *err);
+
+/**
+ * What each input of the mixers of context memories was worth in the text that was scored or
+ * generated last, over all memories that answered, "net" among them: see
+ * reef_memory_session_inputs.
+ *
+ * shares, hits  (reef_memory_input_count()) written; zeros where no memory answered
+ *
+ * Returns whether one did. Threads: one at a time on a model.
+ */
+REEF_API bool reef_model_inputs(const reef_model *model, double *shares, double *hits);
+
+/**
+ * Facts of the context memory of a generation, without reading its tables: a few milliseconds.
+ *
+ * out  written; zeros where the generation has none. `learned_bytes` is of the last commit, the
+ *      rest of the last one that stored the tables (zeros before the first). What is in use is
+ *      estimated from a part of them.
+ *
+ * Errors: CORRUPT, VERSION, IO; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_stats_read(reef_txn *txn,
+                                                            uint32_t generation,
+                                                            reef_memory_stats *out,
+                                                            reef_error *err);
 
 /**
  * A session of one generation's context memory, for programs that predict bit by bit. The model

@@ -101,20 +101,52 @@ static reef_status cut_short(reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT, "the tail of a context memory ends within a segment");
 }
 
+// The segment at the beginning of `left` bytes. size: written; of all of it
+static reef_status read_segment(const uint8_t *tail,
+                                size_t left,
+                                uint64_t *begin,
+                                size_t *count,
+                                bool *has_net,
+                                size_t *size,
+                                reef_error *err) {
+    uint32_t header;
+    if (left < SEGMENT_HEADER_BYTES) return cut_short(err);
+    memcpy(&header, tail, sizeof(header));
+    memcpy(begin, tail + sizeof(header), sizeof(*begin));
+    *has_net = (header & SEGMENT_HAS_NET) != 0;
+    *count = header & ~SEGMENT_HAS_NET;
+    size_t each = *has_net ? 1 + sizeof(reef_net_prediction) : 1;
+    if ((left - SEGMENT_HEADER_BYTES) / each < *count) return cut_short(err);
+    *size = SEGMENT_HEADER_BYTES + *count * each;
+    return REEF_OK;
+}
+
+reef_status reef_generation_memory_tail_learned(const uint8_t *tail,
+                                                size_t tail_bytes,
+                                                uint64_t *learned,
+                                                reef_error *err) {
+    *learned = 0;
+    for (size_t at = 0, count = 0, size = 0; at < tail_bytes; at += size) {
+        uint64_t begin;
+        bool has_net;
+        reef_status status =
+            read_segment(tail + at, tail_bytes - at, &begin, &count, &has_net, &size, err);
+        if (status != REEF_OK) return status;
+        *learned += count;
+    }
+    return REEF_OK;
+}
+
 static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_error *err) {
     const uint8_t *tail = m->unlearned;
     size_t left = m->unlearned_bytes;
     reef_status status = REEF_OK;
     while (status == REEF_OK && left > 0) {
-        uint32_t header;
         uint64_t begin;
-        if (left < SEGMENT_HEADER_BYTES) return cut_short(err);
-        memcpy(&header, tail, sizeof(header));
-        memcpy(&begin, tail + sizeof(header), sizeof(begin));
-        bool has_net = (header & SEGMENT_HAS_NET) != 0;
-        size_t count = header & ~SEGMENT_HAS_NET, each = 1;
-        if (has_net) each += sizeof(reef_net_prediction);
-        if ((left - SEGMENT_HEADER_BYTES) / each < count) return cut_short(err);
+        bool has_net;
+        size_t count = 0, size = 0;
+        status = read_segment(tail, left, &begin, &count, &has_net, &size, err);
+        if (status != REEF_OK) return status;
         // Copied out: where predictions begin depends on the number of bytes before them.
         reef_net_prediction *net = has_net ? malloc((count + 1) * sizeof(*net)) : NULL;
         if (has_net && net == NULL)
@@ -123,8 +155,8 @@ static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_er
         status = reef_generation_memory_learn(m, bytes_max, begin, tail + SEGMENT_HEADER_BYTES,
                                               count, net, NULL, err);
         free(net);
-        tail += SEGMENT_HEADER_BYTES + count * each;
-        left -= SEGMENT_HEADER_BYTES + count * each;
+        tail += size;
+        left -= size;
     }
     return status;
 }

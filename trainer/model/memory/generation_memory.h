@@ -69,6 +69,12 @@ REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memo
                                                             uint64_t bytes_max,
                                                             reef_error *err);
 
+/** How many bytes a tail is about. Errors: CORRUPT it ends within a segment. */
+REEF_MUST_CHECK reef_status reef_generation_memory_tail_learned(const uint8_t *tail,
+                                                                size_t tail_bytes,
+                                                                uint64_t *learned,
+                                                                reef_error *err);
+
 /** The tables were written: the tail begins anew. */
 void reef_generation_memory_settle(reef_generation_memory *m);
 

@@ -1,0 +1,209 @@
+// Context memories as a user of `reef` meets them: settings, what a pool holds, frozen memories.
+#include "tools_world.h"
+
+#include <unistd.h>
+
+#define MEMORY "--context-memory", "4M", "--rehearse", "0"
+
+static void expect_refused(const world *w, const char *words, ...) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, "init", NULL};
+    char *pool = path_in(w->directory, "refused");
+    size_t count = 3;
+    va_list arguments;
+    argv[2] = pool;
+    va_start(arguments, words);
+    for (const char *one; (one = va_arg(arguments, const char *));) argv[count++] = one;
+    va_end(arguments);
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 64);
+    if (strstr(p.err, words) == NULL) fail_msg("%s is not in %s", words, p.err);
+    assert_string_equal(p.out, "");
+    program_release(&p);
+    assert_true(access(pool, F_OK) != 0);
+    free(pool);
+}
+
+static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
+    const world *w = *state;
+    expect_refused(w, "this pool has token ids", "--vocab", "300", "--context-memory", "4M", NULL);
+    expect_refused(w, "this pool has no text", "--model", "vector", "--inputs", "4",
+                   "--context-memory", "4M", NULL);
+    expect_refused(w, "this pool has no text", "--model", "layer", "--context-memory", "4M", NULL);
+    expect_refused(w, "less than the 4194304 bytes", "--context-memory", "4194303", NULL);
+    expect_refused(w, "less than the 4194304 bytes", "--context-memory", "1K", NULL);
+    expect_refused(w, "must be 0 to 134217728", "--context-memory", "129M", NULL);
+    expect_refused(w, "must be 0 to 134217728", "--context-memory", "134217729", NULL);
+    expect_refused(w, "with a unit, such as 64M", "--context-memory", "4MB", NULL);
+    expect_refused(w, "with a unit, such as 64M", "--context-memory", "-4M", NULL);
+    expect_refused(w, "must be an integer", "--layers", "4K", NULL);
+    expect_refused(w, "there is none", "--net-share", "0.5", NULL);
+    expect_refused(w, "net_share", "--context-memory", "4M", "--net-share", "1.5", NULL);
+}
+
+static void sizes_count_it_and_units_are_read(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "sized");
+    json_t *plain = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run", NULL);
+    json_t *more = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
+                             "--context-memory", "64M", "--reservoir-bytes", "2M", NULL);
+    const json_t *config = json_object_get(more, "config");
+    assert_int_equal(integer(config, "context_memory"), 64 << 20);
+    assert_int_equal(integer(config, "reservoir_bytes"), 2 << 20);
+    const json_t *was = json_object_get(plain, "size"), *is = json_object_get(more, "size");
+    assert_in_range(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 64 << 20, 66 << 20);
+    assert_in_range(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 64 << 20,
+                    66 << 20);
+    json_decref(plain);
+    json_decref(more);
+    program p;
+    reef(&p, "init", pool, "--context-memory", "64M", "--net-share", "0.5", "--dry-run", NULL);
+    assert_non_null(strstr(p.out, "67.1 MB for each generation's context memory"));
+    assert_non_null(strstr(p.out, "learns a share of the batches"));
+    program_release(&p);
+    reef(&p, "init", "--help", NULL);
+    assert_non_null(strstr(p.out, "--context-memory"));
+    assert_non_null(strstr(p.out, "--net-share"));
+    program_release(&p);
+    free(pool);
+}
+
+// A pool that was trained on English and sealed, and then on C.
+static char *trained(const world *w, const char *name) {
+    program p;
+    char *pool = path_in(w->directory, name);
+    reef(&p, "init", pool, TINY_OPTIONS, MEMORY, NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    program_release(&p);
+    json_decref(reef_json("train", pool, w->english, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("seal", pool, NULL));
+    json_decref(reef_json("train", pool, w->code, "--cost-repeats", "0", NULL));
+    return pool;
+}
+
+static void status_and_generations_tell_what_it_holds(void **state) {
+    const world *w = *state;
+    char *pool = trained(w, "told");
+    json_t *status = reef_json("status", pool, NULL);
+    const json_t *memory = json_object_get(status, "context_memory");
+    // All but the last batch, which lacks the byte after it.
+    assert_in_range(integer(memory, "learned_bytes"), 200, 300);
+    assert_int_equal(integer(memory, "bytes_max"), 4 << 20);
+    assert_true(json_is_null(json_object_get(memory, "inputs")));
+    json_decref(status);
+    json_t *generations = reef_json("generations", pool, NULL);
+    const json_t *list = json_object_get(generations, "generations");
+    memory = json_object_get(json_array_get(list, 0), "context_memory");
+    assert_in_range(integer(memory, "learned_bytes"), 300, 400);
+    assert_in_range(integer(memory, "bytes"), 1, 4 << 20);
+    assert_in_range(integer(memory, "cells_used"), 100, integer(memory, "cells"));
+    assert_true(real(memory, "used_share") > 0.0 && real(memory, "used_share") < 1.0);
+    // The tables of the open one are so young that none were stored.
+    memory = json_object_get(json_array_get(list, 1), "context_memory");
+    assert_in_range(integer(memory, "learned_bytes"), 200, 300);
+    assert_int_equal(integer(memory, "bytes"), 0);
+    assert_true(json_is_null(json_object_get(memory, "used_share")));
+    json_decref(generations);
+
+    program p;
+    reef(&p, "status", pool, NULL);
+    assert_non_null(strstr(p.out, "of 4.2 MB;"));
+    program_release(&p);
+    reef(&p, "generations", pool, NULL);
+    assert_non_null(strstr(p.out, "filled %"));
+    program_release(&p);
+    reef(&p, "top", pool, "--once", NULL);
+    assert_non_null(strstr(p.out, "of 4.2 MB"));
+    program_release(&p);
+    // A pool without is as it was.
+    reef(&p, "generations", w->pool, NULL);
+    assert_null(strstr(p.out, "filled %"));
+    program_release(&p);
+    status = reef_json("status", w->pool, NULL);
+    assert_true(json_is_null(json_object_get(status, "context_memory")));
+    json_decref(status);
+    free(pool);
+}
+
+static double loss_of(const json_t *document) {
+    return real(json_array_get(json_object_get(document, "files"), 0), "bits_per_byte");
+}
+
+static void frozen_memories_do_not_adapt(void **state) {
+    const world *w = *state;
+    char *pool = trained(w, "frozen");
+    json_t *adapts = reef_json("eval", pool, w->code, "--as-of", "0", NULL);
+    json_t *frozen = reef_json("eval", pool, w->code, "--as-of", "0", "--frozen", NULL);
+    json_t *again = reef_json("eval", pool, w->code, "--as-of", "0", NULL);
+    assert_true(loss_of(adapts) < loss_of(frozen));
+    assert_true(loss_of(adapts) == loss_of(again));
+    assert_true(json_is_true(json_object_get(frozen, "frozen")));
+    assert_true(json_is_false(json_object_get(adapts, "frozen")));
+
+    // What the inputs were worth, the net among them.
+    const json_t *inputs =
+        json_object_get(json_array_get(json_object_get(adapts, "files"), 0), "inputs");
+    double sum = 0.0, net = -1.0;
+    size_t i;
+    const json_t *one;
+    json_array_foreach(inputs, i, one) {
+        sum += number(one, "share");
+        if (strcmp(json_string_value(json_object_get(one, "name")), "net") == 0)
+            net = number(one, "share");
+    }
+    assert_true(sum > 0.999 && sum < 1.001);
+    assert_true(net > 0.0 && net < 1.0);
+    json_decref(adapts);
+    json_decref(frozen);
+    json_decref(again);
+
+    json_t *matrix = reef_json("eval", pool, "--matrix", w->code, NULL);
+    json_t *stiff = reef_json("eval", pool, "--matrix", "--frozen", w->code, NULL);
+    assert_false(json_equal(json_object_get(matrix, "matrix"), json_object_get(stiff, "matrix")));
+    json_decref(matrix);
+    json_decref(stiff);
+    json_t *score = reef_json("score", pool, w->code, NULL);
+    json_t *fixed = reef_json("score", pool, w->code, "--frozen", NULL);
+    assert_true(real(score, "bits") < real(fixed, "bits"));
+    json_decref(score);
+    json_decref(fixed);
+    json_decref(reef_json("generate", pool, "--prompt", "int ", "--bytes", "20", "--frozen", NULL));
+
+    program p;
+    reef(&p, "eval", pool, w->code, "--verbose", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "share %"));
+    assert_non_null(strstr(p.out, "\nnet "));
+    program_release(&p);
+    // Nothing adapts in a pool without.
+    json_t *plain = reef_json("eval", w->pool, w->code, NULL);
+    json_t *same = reef_json("eval", w->pool, w->code, "--frozen", NULL);
+    assert_true(json_equal(json_object_get(plain, "files"), json_object_get(same, "files")));
+    assert_null(json_object_get(json_array_get(json_object_get(plain, "files"), 0), "inputs"));
+    json_decref(plain);
+    json_decref(same);
+    free(pool);
+}
+
+static void the_configuration_of_reefd_explains_it(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "explained"), *file = path_in(w->directory, "memory.ini");
+    json_decref(reef_json("init", pool, TINY_OPTIONS, MEMORY, "--config-out", file, NULL));
+    char command[512];
+    snprintf(command, sizeof(command), "grep -q 'Each generation has a context memory' %s", file);
+    assert_int_equal(system(command), 0);
+    json_decref(reef_json("config", "check", file, NULL));
+    free(pool);
+    free(file);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_is_refused_and_leaves_nothing),
+        cmocka_unit_test(sizes_count_it_and_units_are_read),
+        cmocka_unit_test(status_and_generations_tell_what_it_holds),
+        cmocka_unit_test(frozen_memories_do_not_adapt),
+        cmocka_unit_test(the_configuration_of_reefd_explains_it),
+    };
+    return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);
+}

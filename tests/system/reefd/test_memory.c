@@ -1,0 +1,130 @@
+// A daemon on a pool with context memories: what it says of them, and frozen questions.
+#include "http_run.h"
+
+#include "reef_trainer.h"
+
+static int setup_memory(void **state) {
+    running *run = calloc(1, sizeof(*run));
+    reef_error err;
+    reef_config config;
+    reef_store *store;
+    sandbox_make(&run->box);
+    sandbox_make_pool(&run->box);
+    // The same pool, with memories.
+    assert_int_equal(reef_store_open(&store, run->box.pool, &(reef_store_options){0}, &err),
+                     REEF_OK);
+    reef_txn *txn;
+    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), REEF_OK);
+    assert_int_equal(reef_config_read(txn, &config, &err), REEF_OK);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    config.context_memory = 4 << 20;
+    config.boundaries = REEF_BOUNDARIES_GIVEN;
+    sandbox_remove_pool(&run->box);
+    assert_int_equal(reef_pool_init(run->box.pool, &config, &err), REEF_OK);
+    write_text(run->box.text, TEXT_BYTES, 1);
+    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
+    write_file(run->token, TOKEN "\n", 0600);
+    run_start(run, "0");
+    *state = run;
+    return 0;
+}
+
+static json_int_t count_of(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value)) fail_msg("%s is no integer", name);
+    return json_integer_value(value);
+}
+
+static void status_and_metrics_tell_what_the_memory_holds(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 100) sleep_ms(2);
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    const json_t *memory = json_object_get(status, "context_memory");
+    assert_true(count_of(memory, "learned_bytes") > 100 * 32);
+    assert_in_range(count_of(memory, "bytes"), 1, 4 << 20);
+    assert_int_equal(count_of(memory, "bytes_max"), 4 << 20);
+    assert_true(json_real_value(json_object_get(memory, "used_share")) > 0.0);
+    double sum = 0.0;
+    size_t i;
+    const json_t *input;
+    json_array_foreach(json_object_get(memory, "inputs"), i, input) sum +=
+        json_number_value(json_object_get(input, "share"));
+    assert_true(sum > 0.999 && sum < 1.001);
+    // The median of losses with the memory's help.
+    assert_true(json_is_real(json_object_get(status, "bits_per_byte")));
+    json_decref(status);
+
+    static const char *const NAMES[] = {
+        "reef_context_memory_bytes ",
+        "reef_context_memory_limit_bytes 4194304\n",
+        "reef_context_memory_learned_bytes ",
+        "reef_context_memory_used_ratio{table=\"cells\"} 0.",
+        "reef_context_memory_used_ratio{table=\"trees\"} ",
+        "reef_context_memory_input_share_ratio{input=\"net\"} 0.",
+        "reef_context_memory_input_hit_ratio{input=\"word\"} ",
+        "reef_generation_memory_learned_bytes{generation=\"0\"} ",
+        "reef_generation_memory_bytes{generation=\"0\"} ",
+        "reef_generation_memory_used_ratio{generation=\"0\"} 0.",
+    };
+    while (reefd_count(&run->box, "step") < 130) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    // Facts of sealed ones are read beside training.
+    http_answer answer = {0};
+    for (size_t found = 0; found < sizeof(NAMES) / sizeof(*NAMES); sleep_ms(50)) {
+        http_answer_release(&answer);
+        answer = get(run, "/metrics");
+        assert_int_equal(answer.code, 200);
+        found = 0;
+        for (size_t k = 0; k < sizeof(NAMES) / sizeof(*NAMES); k++)
+            found += strstr(answer.body, NAMES[k]) != NULL;
+    }
+    http_answer_release(&answer);
+    assert_trains_on_and_stops(run);
+}
+
+static double bits_of(running *run, const char *target, const char *text) {
+    json_t *answer = json_of(post(run, target, "", text), 200);
+    double bits = json_real_value(json_object_get(answer, "bits"));
+    json_decref(answer);
+    return bits;
+}
+
+static void frozen_is_said_by_each_request(void **state) {
+    running *run = *state;
+    // What repeats itself is foreseen by a memory that adapts.
+    static const char TEXT[] = "Q%7 never seen, Q%7 never seen, Q%7 never seen, Q%7 never seen\n";
+    while (reefd_count(&run->box, "step") < 50) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    double adapts = bits_of(run, "/v1/score?as_of=then", TEXT);
+    double frozen = bits_of(run, "/v1/score?as_of=then&frozen=1", TEXT);
+    assert_true(adapts < frozen);
+    // The model that is kept does not remember what was asked last.
+    assert_true(bits_of(run, "/v1/score?as_of=then", TEXT) == adapts);
+    assert_true(bits_of(run, "/v1/score?frozen=1&as_of=then", TEXT) == frozen);
+    assert_true(bits_of(run, "/v1/score?as_of=then&frozen=0", TEXT) == adapts);
+    assert_code(post(run, "/v1/score?frozen=yes", "", TEXT), 400);
+
+    static const char *const BODIES[] = {
+        "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0}",
+        "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0, \"frozen\": true}",
+        "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0, \"frozen\": false}",
+    };
+    json_t *texts[3];
+    for (size_t i = 0; i < 3; i++)
+        texts[i] = json_of(post(run, "/v1/generate?as_of=then", "", BODIES[i]), 200);
+    assert_false(json_equal(texts[0], texts[1]));
+    assert_true(json_equal(texts[0], texts[2]));
+    for (size_t i = 0; i < 3; i++) json_decref(texts[i]);
+    assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"a\", \"frozen\": 1}"), 400);
+    assert_trains_on_and_stops(run);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(status_and_metrics_tell_what_the_memory_holds, setup_memory,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(frozen_is_said_by_each_request, setup_memory, teardown),
+    };
+    return cmocka_run_group_tests_name("daemon memory", tests, NULL, NULL);
+}
