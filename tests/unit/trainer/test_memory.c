@@ -364,7 +364,7 @@ static void each_question_may_freeze_the_memories(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
-    double adapts = bits_as_of(f, NULL, 0, false), frozen = bits_as_of(f, NULL, 0, true);
+    double adapts = bits_read(f, NULL, 0, false), frozen = bits_read(f, NULL, 0, true);
     assert_true(adapts < frozen);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
     assert_false(reef_model_inputs(model, shares, hits)); // nothing was asked yet
