@@ -127,8 +127,8 @@ reef_status reef_generation_memory_tail_learned(const uint8_t *tail,
                                                 reef_error *err) {
     *learned = 0;
     for (size_t at = 0, count = 0, size = 0; at < tail_bytes; at += size) {
-        uint64_t begin;
-        bool has_net;
+        uint64_t begin = 0;
+        bool has_net = false;
         reef_status status =
             read_segment(tail + at, tail_bytes - at, &begin, &count, &has_net, &size, err);
         if (status != REEF_OK) return status;
@@ -142,8 +142,8 @@ static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_er
     size_t left = m->unlearned_bytes;
     reef_status status = REEF_OK;
     while (status == REEF_OK && left > 0) {
-        uint64_t begin;
-        bool has_net;
+        uint64_t begin = 0;
+        bool has_net = false;
         size_t count = 0, size = 0;
         status = read_segment(tail, left, &begin, &count, &has_net, &size, err);
         if (status != REEF_OK) return status;
