@@ -121,7 +121,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     if (bits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes",
                          query->body_bytes);
-    // The model is kept for the next query, which says this anew.
+    // The model is kept for the next query, which sets this again.
     reef_model_set_frozen(model, frozen != 0);
     // The body is one text, and its gates read it as a stream.
     status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
@@ -222,7 +222,7 @@ static reef_status generate(reef_query_thread *queries,
     if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
     spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
-    // The model is kept for the next query, which says this anew.
+    // The model is kept for the next query, which sets this again.
     reef_model_set_frozen(model, asked->frozen);
     // Streaming sends every character as it is drawn.
     if (asked->stream) {

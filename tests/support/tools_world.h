@@ -94,7 +94,7 @@ static inline double number(const json_t *document, const char *name) {
 
 static inline json_int_t integer(const json_t *document, const char *name) {
     const json_t *value = json_object_get(document, name);
-    if (!json_is_integer(value)) fail_msg("%s is no integer", name);
+    if (!json_is_integer(value)) fail_msg("%s is not an integer", name);
     return json_integer_value(value);
 }
 

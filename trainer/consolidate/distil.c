@@ -42,12 +42,6 @@ uint32_t reef_distil_owner(const reef_network *network, uint32_t generation) {
     return generation;
 }
 
-bool reef_sample_is_used(const reef_sample *sample, const reef_trainer *trainer) {
-    const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t tokens = reservoir->sizes[sample->slot] / reservoir->token_bytes;
-    return !sample->held_out && tokens > trainer->network.config.context;
-}
-
 // `size` in tokens.
 static const uint8_t *sample_bytes(const distiller *s, const reef_sample *sample, size_t *size) {
     const reef_reservoir *reservoir = &s->distil->trainer->reservoir;

@@ -18,7 +18,11 @@ typedef struct reef_sample {
 } reef_sample;
 
 /** Is anything taught from it? Not where it is held out, or no longer than the context. */
-bool reef_sample_is_used(const reef_sample *sample, const reef_trainer *trainer);
+static inline bool reef_sample_is_used(const reef_sample *sample, const reef_trainer *trainer) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t tokens = reservoir->sizes[sample->slot] / reservoir->token_bytes;
+    return !sample->held_out && tokens > trainer->network.config.context;
+}
 
 typedef struct reef_distil {
     reef_trainer

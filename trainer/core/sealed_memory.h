@@ -1,5 +1,5 @@
-// The context memory of a sealed generation, for what a trainer makes of it. The trainer itself reads
-// no text by it, and keeps none once the generation is stored.
+// The context memory of a sealed generation, for what a trainer makes of it. The trainer itself
+// reads no text by it, and keeps none once the generation is stored.
 #ifndef REEF_SEALED_MEMORY_H
 #define REEF_SEALED_MEMORY_H
 

@@ -15,7 +15,8 @@
 //           w_gate, sub-keys and queries are copied.
 //
 // Either way its context memory begins as a copy of its origin's, and learns on. One memory answers
-// each byte, so nothing counts twice. Without gates that is the newest, which is the copy's at once.
+// each byte, so nothing counts twice. Without gates that is the newest, which is the copy's at
+// once.
 #ifndef REEF_BRANCH_H
 #define REEF_BRANCH_H
 

@@ -134,7 +134,7 @@ class World:
         self.run("train", "reef.pool", "main.c", "--cost-repeats", "0")
         for name in ("before-upgrade", "monday", "tuesday"):
             self.run("snapshot", "create", "reef.pool", name)
-        self.run("init", "memory.pool", "--context-memory", "4194304", *SIZES)
+        self.run("init", "memory.pool", "--context-memory", "4M", *SIZES)
         self.run("train", "memory.pool", "english.txt", "--cost-repeats", "0")
         self.run("seal", "memory.pool")
         self.run("train", "memory.pool", "code.c", "--cost-repeats", "0")
@@ -149,9 +149,6 @@ class World:
         with open(f"{self.base}/wrong.ini", "w") as file:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
         self.run("init", "budget.pool", *SIZES)
-        self.run("init", "memory.pool", "--context-memory", "4M", *SIZES)
-        self.run("train", "memory.pool", "english.txt", "--cost-repeats", "0")
-        self.run("seal", "memory.pool")
         self.run("init", "rival.pool", "--strategy", "replay", *SIZES)
         self.run("train", "rival.pool", "english.txt", "--cost-repeats", "0")
         self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")

@@ -32,7 +32,7 @@ static int setup_memory(void **state) {
 
 static json_int_t count_of(const json_t *object, const char *name) {
     const json_t *value = json_object_get(object, name);
-    if (!json_is_integer(value)) fail_msg("%s is no integer", name);
+    if (!json_is_integer(value)) fail_msg("%s is not an integer", name);
     return json_integer_value(value);
 }
 

@@ -298,7 +298,7 @@ static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
     assert_int_equal(reef_kernels_choose(before, NULL), REEF_OK);
 }
 
-// A session that meets the first net is no other than the memory that meets it.
+// A session that meets the first net does what the memory does that meets it.
 static void a_session_and_its_memory_give_the_same_bits(void **state) {
     (void)state;
     static reef_net_prediction net[READ];

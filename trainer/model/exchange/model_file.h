@@ -24,8 +24,8 @@ typedef struct reef_tensor_group {
     reef_safetensor tensor;
     char record[REEF_NAME_BYTES_MAX + 1]; // its name without the generation
     uint32_t generation;                  // in the file
-    // TENSORS: one record. MEMORY: one record of reef_memory_records. EXPERTS, FLAGS, USAGE: of each
-    // row of a block `bytes` from `offset` on.
+    // TENSORS: one record. MEMORY: one record of reef_memory_records. EXPERTS, FLAGS, USAGE: of
+    // each row of a block `bytes` from `offset` on.
     reef_db db;
     uint32_t layer, block_rows;
     size_t row_bytes, offset, bytes;
