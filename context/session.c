@@ -106,7 +106,7 @@ reef_status reef_memory_session_net(reef_memory_session *session,
     return REEF_OK;
 }
 
-// The next bit, of which a net's log odds are known.
+// Predicts the next bit, with the net's log odds of it.
 static reef_status predict(reef_memory_session *session, uint32_t *one, reef_error *err) {
     reef_predictor *p = &session->predictor;
     if (!p->begun) {

@@ -91,7 +91,7 @@ static reef_status databases_open(reef_environment *environment, reef_error *err
             environment->has_memory = false;
             code = 0;
         }
-        // A pool has all of them: a name that is not there was damaged. Without meta it is no pool.
+        // A pool has all of them, so a missing name was damaged. A file without meta is not a pool.
         if (code == MDB_NOTFOUND && db > REEF_DB_META) code = MDB_CORRUPTED;
     }
     if (code == 0) {

@@ -1,5 +1,6 @@
 // A context memory and its sessions: the same bits however it is called, with any kernels, and
 // nothing of a session in the memory.
+#include "context_memory.h"
 #include "memory_internal.h"
 #include "reef_context.h"
 #include "reef_kernels.h"
@@ -27,29 +28,6 @@ typedef struct world {
     uint8_t learned[LEARNED], read[READ];
     reef_memory *memory; // has learned the first
 } world;
-
-static void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
-}
-
-static reef_memory *new_memory(uint64_t bytes_max) {
-    reef_error err;
-    reef_memory *memory = NULL;
-    must(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = bytes_max}, &err), &err);
-    return memory;
-}
-
-static void learn(reef_memory *memory, const uint8_t *bytes, size_t count, float *bits) {
-    reef_error err;
-    must(reef_memory_learn(memory, bytes, count, NULL, bits, &err), &err);
-}
-
-static reef_memory_session *open_session(const reef_memory *memory, bool frozen) {
-    reef_error err;
-    reef_memory_session *session = NULL;
-    must(reef_memory_session_open(&session, memory, frozen, &err), &err);
-    return session;
-}
 
 static void read_text(reef_memory_session *session,
                       const uint8_t *bytes,
@@ -87,7 +65,7 @@ static int set_up(void **state) {
     memcpy(w->learned, text, LEARNED);
     memcpy(w->read, text + LEARNED, READ);
     w->memory = new_memory(0);
-    learn(w->memory, w->learned, LEARNED, NULL);
+    learn(w->memory, w->learned, LEARNED, NULL, NULL);
     *state = w;
     return 0;
 }
@@ -138,7 +116,7 @@ static void cutting_the_stream_into_calls_changes_no_bit(void **state) {
     static float whole[LEARNED], cut[LEARNED];
     uint64_t seed = 103;
     reef_memory *a = new_memory(0);
-    learn(a, w->learned, LEARNED, whole);
+    learn(a, w->learned, LEARNED, NULL, whole);
     for (int most = 1; most <= 5000; most *= 70) {
         reef_memory *b = new_memory(0);
         for (size_t at = 0; at < LEARNED;) {
@@ -146,10 +124,10 @@ static void cutting_the_stream_into_calls_changes_no_bit(void **state) {
             if (count > LEARNED - at) count = LEARNED - at;
             // Whether bits are asked for changes nothing either.
             if (draw_int(&seed, 0, 9) == 0) {
-                learn(b, w->learned + at, count, NULL);
+                learn(b, w->learned + at, count, NULL, NULL);
                 memcpy(cut + at, whole + at, count * sizeof(*cut));
             } else {
-                learn(b, w->learned + at, count, cut + at);
+                learn(b, w->learned + at, count, NULL, cut + at);
             }
             at += count;
         }
@@ -168,7 +146,7 @@ static void every_kernel_gives_the_same_bits(void **state) {
     for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         if (reef_kernels_choose(names[n], NULL) != REEF_OK) continue; // not on this CPU
         reef_memory *memory = new_memory(0);
-        learn(memory, w->learned, LEARNED, n == 0 ? plain : bits);
+        learn(memory, w->learned, LEARNED, NULL, n == 0 ? plain : bits);
         if (n > 0) assert_same_bits(plain, bits, LEARNED);
         for (int frozen = 0; frozen < 2; frozen++) {
             read_once(memory, frozen, w->read, READ, n == 0 ? plain_read[frozen] : read);
@@ -189,7 +167,7 @@ static void a_text_is_predicted_better_the_second_time(void **state) {
     world *w = *state;
     static float bits[2][LEARNED];
     reef_memory *memory = new_memory(0);
-    for (int time = 0; time < 2; time++) learn(memory, w->learned, LEARNED, bits[time]);
+    for (int time = 0; time < 2; time++) learn(memory, w->learned, LEARNED, NULL, bits[time]);
     double first = sum_of(bits[0], LEARNED), second = sum_of(bits[1], LEARNED);
     print_message("%.3f bits a byte, then %.3f\n", first / LEARNED, second / LEARNED);
     assert_true(first < 8.0 * LEARNED && second < 0.3 * first);
@@ -208,7 +186,7 @@ static void bytes_of_any_kind_are_learned(void **state) {
             bytes[i] = kinds[kind]; // more lines and more fields in one than any table of them has
         }
         reef_memory *memory = new_memory(0);
-        learn(memory, bytes, COUNT, bits);
+        learn(memory, bytes, COUNT, NULL, bits);
         for (size_t i = 0; i < COUNT; i++) assert_true(bits[i] > 0 && bits[i] <= 128);
         double mean = sum_of(bits, COUNT) / COUNT;
         // Bytes that repeat cost next to nothing; drawn ones cannot cost less than they hold.
@@ -260,14 +238,14 @@ static void a_session_leaves_the_memory_as_it_was(void **state) {
     world *w = *state;
     static float with[READ], without[READ];
     reef_memory *a = new_memory(0), *b = new_memory(0);
-    learn(a, w->learned, LEARNED, NULL);
-    learn(b, w->learned, LEARNED, NULL);
+    learn(a, w->learned, LEARNED, NULL, NULL);
+    learn(b, w->learned, LEARNED, NULL, NULL);
     for (int frozen = 0; frozen < 2; frozen++) {
         read_once(a, frozen, w->read, READ, NULL);
         assert_same_memory(a, b);
     }
-    learn(a, w->read, READ, with);
-    learn(b, w->read, READ, without);
+    learn(a, w->read, READ, NULL, with);
+    learn(b, w->read, READ, NULL, without);
     assert_same_bits(with, without, READ);
     assert_same_memory(a, b);
     reef_memory_free(a);
@@ -550,7 +528,7 @@ static void a_memory_grows_with_its_stream_and_keeps_its_bound(void **state) {
     uint64_t bytes = first.bytes;
     for (uint64_t step = 1; step <= STEPS; step++) {
         draw_text(&seed, STEP, text); // in new words, so that contexts never end
-        learn(memory, text, STEP, bits);
+        learn(memory, text, STEP, NULL, bits);
         reef_memory_read_stats(memory, &stats);
         assert_int_equal(stats.learned_bytes, step * STEP);
         assert_int_equal(stats.bytes_max, REEF_MEMORY_BYTES_MIN);
@@ -567,7 +545,7 @@ static void a_memory_grows_with_its_stream_and_keeps_its_bound(void **state) {
     assert_true(2 * stats.bytes > stats.bytes_max); // one more doubling would pass the bound
     assert_true(stats.cells_used * 10 > stats.cells * 9);
     // There new contexts still take the place of old ones: a text is learned as before.
-    learn(memory, text, STEP, seen);
+    learn(memory, text, STEP, NULL, seen);
     assert_true(sum_of(seen, STEP) < 0.5 * sum_of(bits, STEP));
     reef_memory_free(memory);
 }
@@ -578,7 +556,7 @@ static void a_short_stream_takes_little_memory(void **state) {
     for (uint64_t bound = REEF_MEMORY_BYTES_MIN; bound <= REEF_MEMORY_BYTES_MAX; bound *= 32) {
         reef_memory *memory = new_memory(bound);
         reef_memory_read_stats(memory, &empty);
-        learn(memory, w->learned, LEARNED, NULL);
+        learn(memory, w->learned, LEARNED, NULL, NULL);
         reef_memory_read_stats(memory, &stats);
         assert_true(empty.bytes < REEF_MEMORY_BYTES_MIN);
         assert_true(stats.bytes <= empty.bytes + 24ull * LEARNED);
@@ -829,7 +807,7 @@ static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
                 check_context(p, i, of[i], drawn[i], &count);
                 learn_context(of[i], byte);
             }
-            learn(memory, &byte, 1, NULL);
+            learn(memory, &byte, 1, NULL, NULL);
         }
         print_message("%zu new ones, %zu pairs, %zu trees, %zu of others\n", count.fresh,
                       count.pairs, count.trees, count.mistaken);

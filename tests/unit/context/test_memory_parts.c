@@ -1,5 +1,6 @@
 // A memory that is stored and restored learns on to the same bits; what was not stored by a memory
 // is refused or does no harm.
+#include "context_memory.h"
 #include "memory_internal.h"
 #include "reef_byte_order.h"
 #include "reef_context.h"
@@ -27,26 +28,6 @@ typedef struct stored {
     size_t fails; // number of the fetch that fails; 0: none
     size_t fetches;
 } stored;
-
-static void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
-}
-
-static reef_memory *new_memory(uint64_t bytes_max) {
-    reef_error err;
-    reef_memory *memory = NULL;
-    must(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = bytes_max}, &err), &err);
-    return memory;
-}
-
-static void learn(reef_memory *memory,
-                  const uint8_t *bytes,
-                  size_t count,
-                  const reef_net_prediction *net,
-                  float *bits) {
-    reef_error err;
-    must(reef_memory_learn(memory, bytes, count, net, bits, &err), &err);
-}
 
 static stored store(reef_memory *memory) {
     reef_memory_part parts[PARTS_MAX];

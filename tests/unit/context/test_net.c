@@ -1,4 +1,5 @@
 // A net's prediction as an input of the mixer, whole distributions, and bytes that pass by.
+#include "context_memory.h"
 #include "memory_internal.h"
 #include "reef_context.h"
 #include "reef_kernels.h"
@@ -21,33 +22,6 @@ enum { LEARNED = 16000, READ = 4000 };
 
 static uint8_t learned[LEARNED], text[READ];
 
-static void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
-}
-
-static reef_memory *new_memory(void) {
-    reef_error err;
-    reef_memory *memory = NULL;
-    must(reef_memory_new(&memory, NULL, &err), &err);
-    return memory;
-}
-
-static void learn(reef_memory *memory,
-                  const uint8_t *bytes,
-                  size_t count,
-                  const reef_net_prediction *net,
-                  float *bits) {
-    reef_error err;
-    must(reef_memory_learn(memory, bytes, count, net, bits, &err), &err);
-}
-
-static reef_memory_session *open_session(const reef_memory *memory, bool frozen) {
-    reef_error err;
-    reef_memory_session *session = NULL;
-    must(reef_memory_session_open(&session, memory, frozen, &err), &err);
-    return session;
-}
-
 static void read_bytes(reef_memory_session *session,
                        const uint8_t *bytes,
                        size_t count,
@@ -64,7 +38,7 @@ static double mean_of(const float *bits, size_t count) {
 }
 
 static reef_memory *learned_memory(void) {
-    reef_memory *memory = new_memory();
+    reef_memory *memory = new_memory(0);
     learn(memory, learned, LEARNED, NULL, NULL);
     return memory;
 }
@@ -274,7 +248,7 @@ static void any_odds_and_tokens_are_taken(void **state) {
         for (int bit = 0; bit < 8; bit++) net[i].odds[bit] = (int16_t)draw_bits(&seed);
     }
     net[0].odds[0] = INT16_MIN;
-    reef_memory *memory = new_memory();
+    reef_memory *memory = new_memory(0);
     learn(memory, text, READ, net, bits);
     for (size_t i = 0; i < READ; i++) assert_true(bits[i] > 0.0f && bits[i] <= 128.0f);
     reef_memory_free(memory);
@@ -290,7 +264,7 @@ static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
     for (size_t i = 0; i < READ; i += 3) net[i].tokens = 0; // in turns
     for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         if (reef_kernels_choose(names[n], NULL) != REEF_OK) continue; // not on this CPU
-        reef_memory *memory = new_memory();
+        reef_memory *memory = new_memory(0);
         learn(memory, text, READ, net, n == 0 ? plain : bits);
         if (n > 0) assert_memory_equal(plain, bits, sizeof(bits));
         reef_memory_free(memory);

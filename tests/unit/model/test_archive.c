@@ -1,4 +1,4 @@
-// Archives: the coder, the format, and texts through the memories of a pool that goes on learning.
+// Archives: the coder, the format, and round trips through a pool that keeps learning.
 #include "archive_format.h"
 #include "arithmetic_coder.h"
 #include "draw.h"

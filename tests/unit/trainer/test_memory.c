@@ -319,7 +319,7 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
            &err);
     }
     for (size_t i = 0; i < sizeof(text); i++) assert_true(whole[i] == pieces[i]);
-    // And a second reading begins anew.
+    // The second reading starts with fresh sessions.
     float again[LIFELONG_PROBE_BYTES];
     ok(reef_model_score(model, text, sizeof(text), again, &score, NULL, NULL, &err), &err);
     assert_memory_equal(again, whole, sizeof(whole));
@@ -342,7 +342,7 @@ static void what_is_generated_is_what_the_memory_foresees(void **state) {
         ok(reef_model_generate(model, learned, 4000, sizeof(out[i]), &sampling, out[i], &err),
            &err);
     assert_memory_equal(out[0], out[1], sizeof(out[0]));
-    // A match of 4,000 bytes with what was learned goes on as that did.
+    // The prompt is what was learned, so its continuation is too.
     assert_memory_equal(out[0], learned + 4000, sizeof(out[0]));
     reef_model_close(model);
 }
@@ -377,7 +377,7 @@ static void each_question_may_freeze_the_memories(void **state) {
     assert_true(reef_model_inputs(model, shares, hits));
     for (size_t i = 0; i < reef_memory_input_count(); i++) sum += shares[i];
     assert_true(sum > 0.999 && sum < 1.001);
-    // A text in pieces goes on from its beginning.
+    // Frozen or not, a text in pieces has the bits of the whole.
     float bits[LIFELONG_PROBE_BYTES];
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 0, 99);

@@ -321,7 +321,7 @@ static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
                          REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, CASES[i].words));
     }
-    begin_with(p->b, p->other, "8388608", "0.5", 1); // that is no obstacle
+    begin_with(p->b, p->other, "8388608", "0.5", 1); // another bound is accepted
     import_one(p->b, p->file);
     assert_true(bits_as_of(p->b, NULL, 1) == bits_as_of(p->a, NULL, 1));
 }
