@@ -377,7 +377,7 @@ static void each_question_may_freeze_the_memories(void **state) {
     assert_true(reef_model_inputs(model, shares, hits));
     for (size_t i = 0; i < reef_memory_input_count(); i++) sum += shares[i];
     assert_true(sum > 0.999 && sum < 1.001);
-    // Frozen or not, a text in pieces has the bits of the whole.
+    // A piece may come first after the switch: its sessions begin there.
     float bits[LIFELONG_PROBE_BYTES];
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 0, 99);
