@@ -80,6 +80,14 @@ bool reef_store_lmdb_aborted(void) {
     return lmdb_aborted != 0;
 }
 
+// Has the environment as many databases as a pool, whatever their names?
+static bool looks_like_a_pool(MDB_txn *txn) {
+    MDB_dbi names;
+    MDB_stat stat;
+    return mdb_dbi_open(txn, NULL, 0, &names) == 0 && mdb_stat(txn, names, &stat) == 0 &&
+           (stat.ms_entries == REEF_DB_COUNT || stat.ms_entries == REEF_DB_COUNT - 1);
+}
+
 static reef_status databases_open(reef_environment *environment, reef_error *err) {
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
@@ -91,9 +99,9 @@ static reef_status databases_open(reef_environment *environment, reef_error *err
             environment->has_memory = false;
             code = 0;
         }
-        // A pool has all of them, so a missing name was damaged. A file without meta is not a pool.
-        if (code == MDB_NOTFOUND && db > REEF_DB_META) code = MDB_CORRUPTED;
     }
+    // A pool has all of them, so a missing name was damaged. Other files are not pools.
+    if (code == MDB_NOTFOUND && looks_like_a_pool(txn)) code = MDB_CORRUPTED;
     if (code == 0) {
         code = mdb_txn_commit(txn); // an abort would close the handles again
     } else {

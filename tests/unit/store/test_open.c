@@ -407,6 +407,38 @@ static void a_tree_with_other_flags_is_corrupt(void **state) {
     reef_store_close(pool_open(f->path, false, true));
 }
 
+// One changed name also hides others, since LMDB searches the list by halves.
+static void a_database_with_a_damaged_name_is_corrupt(void **state) {
+    pool_fixture *f = *state;
+    enum { PAGE = 4096, MAIN = 88 };
+    make_pool(f->path, 20);
+    data_bytes file = data_file_load(f->path);
+    size_t newest =
+        reef_get_le64(file.data + PAGE + 144) > reef_get_le64(file.data + 144) ? PAGE : 0;
+    size_t list = PAGE * (size_t)reef_get_le64(file.data + newest + MAIN + 40);
+    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
+        const char *name = reef_db_name(db);
+        size_t at = data_file_find(&file, list, name, strlen(name));
+        assert_true(at < list + PAGE);
+        for (size_t bit = 0; bit < 8 * strlen(name); bit++) {
+            reef_error err;
+            reef_store *store = NULL;
+            file.data[at + bit / 8] ^= (uint8_t)(1 << bit % 8);
+            data_file_save(f->path, &file, file.bytes);
+            reef_status status = reef_store_open(&store, f->path, &reading, &err);
+            // Without its meta a file could be any program's.
+            bool named =
+                status == REEF_ERR_CORRUPT || (db == REEF_DB_META && status == REEF_ERR_INVALID);
+            if (!named)
+                fail_msg("%s, bit %zu: %s: %s", name, bit, reef_status_text(status), err.message);
+            file.data[at + bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+    }
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    reef_store_close(pool_open(f->path, false, true));
+}
+
 // ---- the last commit ----------------------------------------------------------------------------
 
 static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
@@ -626,6 +658,7 @@ int main(void) {
         DIRECTORY_TEST(another_format_version_is_refused_with_both_numbers),
         DIRECTORY_TEST(another_lmdb_version_is_refused),
         DIRECTORY_TEST(a_tree_with_other_flags_is_corrupt),
+        DIRECTORY_TEST(a_database_with_a_damaged_name_is_corrupt),
         DIRECTORY_TEST(a_damaged_record_of_the_last_commit_is_corrupt),
         DIRECTORY_TEST(a_record_of_the_last_commit_that_is_too_short_is_corrupt),
         DIRECTORY_TEST(create_accepts_only_nothing_or_an_empty_directory),
