@@ -127,7 +127,8 @@ def check_live(reef, reefd, folder, stream):
     top.type("x")
     top.until_shown("loss")
     top.type("q")
-    assert top.end() == 0
+    code = top.end()
+    assert code == 0, (code, top.shown[-2000:])
     assert top.shown.rstrip().endswith(b"\x1b[?25h\x1b[?1049l"), top.shown[-100:]
     assert termios.tcgetattr(top.slave) == top.before, "the terminal is not as it was"
 
@@ -210,7 +211,8 @@ def check_run(reef, reefd, folder, stream):
                    PATH=os.path.dirname(reefd))
     run.until("no progress", lambda t: b"\r\x1b[Kreefd: " in t.shown)
     run.type("\x03")
-    assert run.end() == 0, run.shown
+    code = run.end()
+    assert code == 0, (code, run.shown)
     assert b"ended: step " in run.shown, run.shown[-500:]
 
 
