@@ -145,6 +145,20 @@ static void standard_input_and_output_are_files_too(void **state) {
                  "0 --piece 4K --out s4.reef; done; test -s s4.reef");
 }
 
+static void an_option_has_a_letter(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF compress memory code.c --as-of 0 -o l.reef && $REEF compress memory "
+                    "code.c --as-of 0 -ol2.reef && cmp l.reef l2.reef");
+    assert_shell(m, "$REEF expand -o l memory l.reef && cmp l code.c");
+    assert_shell(m, "$REEF expand memory l.reef -o - | cmp - code.c");
+    // The last one counts, whichever way it is written.
+    assert_shell(m, "$REEF expand memory l.reef -o l3 --out l4 && test ! -e l3 && test -e l4");
+    assert_shell(m, "$REEF expand -h | grep -q -e '-o, --out PATH'");
+    assert_refused(m, 64, "option '-o' needs a value", "$REEF expand memory l.reef -o");
+    assert_refused(m, 64, "unknown option '-z'", "$REEF expand memory l.reef -z");
+    assert_refused(m, 64, "unknown option '-o'", "$REEF status memory -o l");
+}
+
 static void an_empty_file_stays_empty(void **state) {
     const memory_world *m = *state;
     assert_shell(m, "$REEF compress memory empty --as-of 0 && rm empty && "
@@ -276,6 +290,7 @@ int main(void) {
         cmocka_unit_test(a_file_becomes_an_archive_and_comes_back),
         cmocka_unit_test(programs_are_answered_in_json),
         cmocka_unit_test(standard_input_and_output_are_files_too),
+        cmocka_unit_test(an_option_has_a_letter),
         cmocka_unit_test(an_empty_file_stays_empty),
         cmocka_unit_test(who_names_no_state_is_told_which),
         cmocka_unit_test(a_dry_run_writes_nothing),
