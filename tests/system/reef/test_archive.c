@@ -87,9 +87,11 @@ static void a_file_becomes_an_archive_and_comes_back(void **state) {
     assert_string_equal(p.err, "");
     program_release(&p);
     // Both are there now, and neither gives way unasked.
-    assert_refused(m, 64, "english.txt.reef exists; --force replaces it",
+    assert_refused(m, 64,
+                   "english.txt.reef exists; it is replaced only if that is asked for (--force)",
                    "$REEF compress memory english.txt");
-    assert_refused(m, 64, "english.txt exists; --force", "$REEF expand memory english.txt.reef");
+    assert_refused(m, 64, "english.txt exists; it is replaced only if",
+                   "$REEF expand memory english.txt.reef");
     assert_shell(m, "cp english.txt was.txt && $REEF expand memory english.txt.reef --force && "
                     "cmp was.txt english.txt");
     assert_shell(m, "rm english.txt && $REEF expand memory english.txt.reef && "
