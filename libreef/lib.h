@@ -5,6 +5,7 @@
 //   lib_info.c   what there is: generations, snapshots, usage
 //   lib_layer.c  one PEER layer
 //   lib_train.c  models of bytes
+//   lib_archive.c texts coded by them
 //   lib_vector.c models of labelled vectors
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
@@ -35,6 +36,7 @@ struct reef_pool {
     reef_model_options model_options;
     uint64_t model_commit; // of a writer's model
     reef_config config;
+    char *as_of; // as it was opened; NULL: now
 };
 
 /**

@@ -151,6 +151,12 @@ reef_status reef_pool_open(reef_pool **out,
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
     pool->pid = getpid();
+    bool now = own.as_of == NULL || strcmp(own.as_of, "now") == 0;
+    pool->as_of = now ? NULL : strdup(own.as_of);
+    if (!now && pool->as_of == NULL) {
+        reef_pool_close(pool);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
+    }
     pool->model_options = (reef_model_options){
         .threads = own.threads, .memory_bytes = own.memory_bytes, .frozen = own.frozen != 0};
     reef_lib_caller caller;
@@ -177,6 +183,7 @@ void reef_pool_close(reef_pool *pool) {
     reef_model_close(pool->model);
     if (pool->store != NULL) reef_store_close(pool->store);
     pthread_mutex_destroy(&pool->lock);
+    free(pool->as_of);
     free(pool);
 }
 

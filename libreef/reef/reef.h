@@ -447,6 +447,110 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
                                                         size_t count,
                                                         reef_error *err);
 
+/* ---- archives: texts coded by what was learned ----------------------------------------------- */
+
+/* A text becomes the smaller, the better the pool's context memories know such texts. Expanding
+ * needs the pool, or a copy, with the state that the archive was made as of. That is a sealed
+ * generation or a snapshot, which never changes. So an archive expands to the same bytes on every
+ * machine, whatever the pool has learned since. It is the same archive that `reef compress` writes.
+ */
+
+typedef struct reef_coding_options {
+    size_t size; /* sizeof(reef_coding_options) */
+    /* Compressing: a sealed generation ("0") or a snapshot's name. NULL: what the pool was opened
+     * as of, or else the newest of them. Not used for expanding: the archive names its state. */
+    const char *as_of;
+    uint32_t piece_bytes; /* compressing: bytes coded together, 4 KiB to 64 MiB; 0: 1 MiB */
+    int32_t replace;      /* 1: files: an output that exists is replaced */
+    /* NULL, or called in the calling thread now and then, of short texts perhaps never: bytes of
+     * text read so far, and in all. Non-zero ends the call with BUSY. It must not use the pool. */
+    int32_t (*progress)(void *context, uint64_t done, uint64_t total);
+    void *context;
+} reef_coding_options;
+
+/** What an archive says of itself. */
+typedef struct reef_archive_facts {
+    size_t size;    /* sizeof(reef_archive_facts), set by the caller */
+    char state[72]; /* what it was made as of: a generation's number, or a snapshot's name */
+    int32_t snapshot;
+    uint32_t piece_bytes, pieces;
+    uint32_t raw_pieces; /* stored as they are, because no memory makes them shorter */
+    uint64_t position;   /* where the state stands in its pool's stream */
+    uint64_t text_bytes, archive_bytes;
+    uint8_t pool[16], text_hash[16]; /* identity of the pool; XXH3-128 of the text */
+} reef_archive_facts;
+
+/**
+ * Code a text.
+ *
+ * text     (count) up to 1 GiB
+ * options  NULL: all-zero
+ * archive  written: (*archive_bytes), ended by reef_archive_free; NULL after an error
+ *
+ * Errors: NOT_FOUND no such state; INVALID the pool has no context memories, or the state is one
+ * that still changes; BUSY the progress function ended it, or another program changed the state
+ * meanwhile; CORRUPT; NO_MEMORY; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_compress(reef_pool *pool,
+                                                        const void *text,
+                                                        size_t count,
+                                                        const reef_coding_options *options,
+                                                        void **archive,
+                                                        size_t *archive_bytes,
+                                                        reef_error *err);
+REEF_API void reef_archive_free(void *archive); /* accepts NULL */
+
+/**
+ * Facts of a whole archive, without its pool. Errors: INVALID it is none; VERSION a newer program
+ * wrote it; CORRUPT damaged or cut off; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_archive_read_facts(const void *archive,
+                                                             size_t count,
+                                                             reef_archive_facts *out,
+                                                             reef_error *err);
+
+/**
+ * Bytes begin to end - 1 of an archive's text; all of it are 0 to text_bytes. Only the pieces in
+ * which they lie are expanded. The whole text, and each piece, is checked against its checksum.
+ *
+ * archive  (count)
+ * options  NULL: all-zero
+ * text     (end - begin) written; unspecified after an error
+ *
+ * Errors: those of reading facts; INVALID it is no range of the text, or the archive is of another
+ * pool; NOT_FOUND the pool has the state no more; BUSY as above; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_expand(reef_pool *pool,
+                                                      const void *archive,
+                                                      size_t count,
+                                                      uint64_t begin,
+                                                      uint64_t end,
+                                                      const reef_coding_options *options,
+                                                      void *text,
+                                                      reef_error *err);
+
+/**
+ * The same from file to file. The output appears under its name only when it is whole and on the
+ * disk; after an error nothing of it is left, and a file that was there is as it was.
+ *
+ * facts  of the archive, written; may be NULL
+ *
+ * Errors: as above; INVALID the output exists and options do not replace it, or lies in a pool;
+ * NOT_FOUND no such file or directory; FULL; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_compress_file(reef_pool *pool,
+                                                             const char *path,
+                                                             const char *out,
+                                                             const reef_coding_options *options,
+                                                             reef_archive_facts *facts,
+                                                             reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_pool_expand_file(reef_pool *pool,
+                                                           const char *path,
+                                                           const char *out,
+                                                           const reef_coding_options *options,
+                                                           reef_archive_facts *facts,
+                                                           reef_error *err);
+
 /* ---- a model of labelled vectors ------------------------------------------------------------- */
 
 /**

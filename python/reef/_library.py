@@ -8,8 +8,8 @@ import ctypes.util
 import operator
 import os
 import threading
-from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t,
-                    c_uint32, c_uint64, c_void_p, sizeof)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t,
+                    c_uint8, c_uint32, c_uint64, c_void_p, sizeof)
 
 from .errors import BY_STATUS, InvalidError, ReefError
 
@@ -101,6 +101,20 @@ class EvaluationResult(Sized):
     _fields_ = [("size", c_size_t), ("bytes", c_uint64), ("bits", c_double), ("bits_per_byte", c_double)]
 
 
+Progress = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
+
+
+class CodingOptions(Sized):
+    _fields_ = [("size", c_size_t), ("as_of", c_char_p), ("piece_bytes", c_uint32), ("replace", c_int32),
+                ("progress", Progress), ("context", c_void_p)]
+
+
+class ArchiveFacts(Sized):
+    _fields_ = [("size", c_size_t), ("state", c_char * 72), ("snapshot", c_int32), ("piece_bytes", c_uint32),
+                ("pieces", c_uint32), ("raw_pieces", c_uint32), ("position", c_uint64), ("text_bytes", c_uint64),
+                ("archive_bytes", c_uint64), ("pool", c_uint8 * 16), ("text_hash", c_uint8 * 16)]
+
+
 class Error(Structure):
     _fields_ = [("status", c_int), ("message", c_char * 256)]
 
@@ -135,6 +149,12 @@ _CHECKED = {
     "reef_pool_read_training": [c_void_p, POINTER(TrainingInfo)],
     "reef_pool_evaluate": [c_void_p, c_void_p, c_size_t, c_void_p, POINTER(EvaluationResult)],
     "reef_pool_generate": [c_void_p, c_char_p, c_size_t, POINTER(GenerateOptions), c_void_p, c_size_t],
+    "reef_pool_compress": [c_void_p, c_void_p, c_size_t, POINTER(CodingOptions), POINTER(c_void_p), POINTER(c_size_t)],
+    "reef_pool_compress_file": [c_void_p, c_char_p, c_char_p, POINTER(CodingOptions), POINTER(ArchiveFacts)],
+    "reef_pool_expand": [c_void_p, c_void_p, c_size_t, ("begin", c_uint64), ("end", c_uint64), POINTER(CodingOptions),
+                         c_void_p],
+    "reef_pool_expand_file": [c_void_p, c_char_p, c_char_p, POINTER(CodingOptions), POINTER(ArchiveFacts)],
+    "reef_archive_read_facts": [c_void_p, c_size_t, POINTER(ArchiveFacts)],
     "reef_pool_learn": [c_void_p, c_char_p, c_size_t, c_void_p, c_void_p],
     "reef_pool_classes": [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)],
     "reef_pool_predict": [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
@@ -144,6 +164,7 @@ _PLAIN = {
     "reef_library_version": (c_char_p, []),
     "reef_pool_close": (None, [c_void_p]),
     "reef_tape_free": (None, [c_void_p]),
+    "reef_archive_free": (None, [c_void_p]),
     "reef_expert_id_of": (c_uint32, [c_uint32, c_uint32]),
     "reef_expert_pair_of": (None, [c_uint32, POINTER(c_uint32), POINTER(c_uint32)]),
 }

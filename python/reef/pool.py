@@ -90,6 +90,22 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Archive:
+    """What an archive says of itself: the state it was made as of, and sizes."""
+
+    state: str
+    snapshot: bool
+    piece_bytes: int
+    pieces: int
+    raw_pieces: int
+    position: int
+    text_bytes: int
+    archive_bytes: int
+    pool: bytes
+    text_hash: bytes
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What a model makes of vectors, an array each: label, generation that had the largest weight, scores by class."""
 
@@ -375,6 +391,86 @@ class Model(_Streamed):
         prompt = bytes(prompt)
         self._call(_c.lib.reef_pool_generate, prompt, len(prompt), ctypes.byref(options), out, count)
         return out.raw
+
+
+    def compress(self, text, *, as_of=None, piece_bytes=0, progress=None):
+        """Code a text (bytes) by what the context memories learned. Returns the archive, bytes.
+
+        ``as_of`` is a sealed generation or a snapshot. None is what the pool was opened as of, or else the newest of
+        them. ``progress(done, total)`` is called now and then; where it raises, the call ends with that. It must not
+        use the pool.
+        """
+        view, archive, count = np.frombuffer(text, np.uint8), ctypes.c_void_p(), ctypes.c_size_t()
+        with _Coding(progress, as_of, piece_bytes) as options:
+            self._call(_c.lib.reef_pool_compress, view.ctypes.data, view.size, options, ctypes.byref(archive),
+                       ctypes.byref(count))
+        try:
+            return ctypes.string_at(archive, count.value)
+        finally:
+            _c.lib.reef_archive_free(archive)
+
+    def expand(self, archive, begin=0, end=None, *, progress=None):
+        """Bytes ``begin`` to ``end`` (None: its end) of the text of an archive."""
+        view = np.frombuffer(archive, np.uint8)
+        size = archive_facts(view).text_bytes
+        end = size if end is None else end
+        # The library says what is wrong with a range, before it writes anything.
+        text = ctypes.create_string_buffer(max(0, min(end, size) - begin))
+        with _Coding(progress) as options:
+            self._call(_c.lib.reef_pool_expand, view.ctypes.data, view.size, begin, end, options, text)
+        return text.raw
+
+    def compress_file(self, path, out, *, as_of=None, piece_bytes=0, replace=False, progress=None):
+        """The same from file to file; one that exists is left unless ``replace``. Returns the ``Archive``."""
+        return self._code_file(_c.lib.reef_pool_compress_file, path, out,
+                               _Coding(progress, as_of, piece_bytes, replace))
+
+    def expand_file(self, path, out, *, replace=False, progress=None):
+        """An archive to the file that it was made of; as ``compress_file``."""
+        return self._code_file(_c.lib.reef_pool_expand_file, path, out, _Coding(progress, replace=replace))
+
+    def _code_file(self, function, path, out, coding):
+        facts = _c.ArchiveFacts()
+        with coding as options:
+            self._call(function, _path(path), _path(out), options, ctypes.byref(facts))
+        return _archive(facts)
+
+
+class _Coding:
+    """Options of a call, for as long as it lasts. What a progress function raises comes out of the call."""
+
+    def __init__(self, progress, as_of=None, piece_bytes=0, replace=False):
+        self._told, self._raised = progress, None
+        self._options = _c.CodingOptions(as_of=_optional("as_of", as_of), piece_bytes=piece_bytes,
+                                         replace=bool(replace))
+        if progress is not None:
+            self._options.progress = _c.Progress(self._tell)
+
+    def _tell(self, _, done, total):
+        try:
+            self._told(done, total)
+        except BaseException as raised:
+            self._raised = raised
+        return self._raised is not None
+
+    def __enter__(self):
+        return ctypes.byref(self._options)
+
+    def __exit__(self, *exception):
+        if self._raised is not None:
+            raise self._raised from None
+
+
+def archive_facts(archive):
+    """What an archive (bytes) says of itself, an ``Archive``; needs no pool."""
+    view, facts = np.frombuffer(archive, np.uint8), _c.ArchiveFacts()
+    _c.check(_c.lib.reef_archive_read_facts, view.ctypes.data, view.size, ctypes.byref(facts))
+    return _archive(facts)
+
+
+def _archive(facts):
+    return _fill(Archive, facts, snapshot=bool(facts.snapshot), pool=bytes(facts.pool),
+                 text_hash=bytes(facts.text_hash))
 
 
 # ---- models of labelled vectors ------------------------------------------------------------------

@@ -97,6 +97,79 @@ def test_a_text_goes_on(tmp_path):
         assert len(hot[0]) == 40 and hot[0] == hot[1] != hot[2]
 
 
+def test_a_text_becomes_an_archive_and_comes_back(tmp_path):
+    text, told = TEXT[7:2007] * 10, []
+    with reef.create(tmp_path / "pool", context_memory="4M", **SMALL) as pool:
+        pool.train(TEXT * 3)
+        pool.snapshot("kept")
+        archive = pool.compress(text, piece_bytes=4096, progress=lambda done, total: told.append((done, total)))
+        facts = reef.archive_facts(archive)
+        assert (facts.state, facts.snapshot, facts.text_bytes, facts.pieces) == ("kept", True, len(text), 5)
+        assert facts.archive_bytes == len(archive) < len(text) / 4
+        assert told[-1] == (len(text), len(text)) and told == sorted(told)
+        pool.train(b"something else that is learned later" * 100)
+        pool.seal()
+        assert pool.expand(archive) == text
+        assert pool.expand(archive, 4090, 4100) == text[4090:4100]
+        assert pool.expand(archive, 19990) == text[19990:]
+        assert pool.expand(archive, progress=lambda done, total: told.clear()) == text and not told
+        assert pool.expand(pool.compress(b"")) == b""
+        (tmp_path / "text").write_bytes(text)
+        made = pool.compress_file(tmp_path / "text", tmp_path / "text.reef", as_of="kept", piece_bytes=4096)
+        assert made == facts and (tmp_path / "text.reef").read_bytes() == archive
+    with reef.open(tmp_path / "pool", as_of="kept") as pool:
+        assert pool.compress(text, piece_bytes=4096) == archive
+        with pytest.raises(reef.InvalidError, match="exists"):
+            pool.expand_file(tmp_path / "text.reef", tmp_path / "text")
+        (tmp_path / "text").write_bytes(b"mine")
+        assert pool.expand_file(tmp_path / "text.reef", tmp_path / "text", replace=True) == facts
+        assert (tmp_path / "text").read_bytes() == text
+
+
+def test_mistakes_with_archives_are_told(tmp_path):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with reef.create(tmp_path / "pool", context_memory="4M", **SMALL) as pool:
+        pool.train(TEXT)
+        with pytest.raises(reef.InvalidError, match="keeps no state for ever"):
+            pool.compress(TEXT)
+        pool.snapshot("kept")
+        archive = pool.compress(TEXT)
+        with pytest.raises(KeyboardInterrupt):
+            pool.compress(TEXT, progress=stop)
+        (tmp_path / "file").write_bytes(archive)
+        with pytest.raises(KeyboardInterrupt):
+            pool.expand_file(tmp_path / "file", tmp_path / "out", progress=stop)
+        assert not (tmp_path / "out").exists()
+        with pytest.raises(reef.MissingError, match="nowhere"):
+            pool.compress(TEXT, as_of="nowhere")
+        with pytest.raises(reef.MissingError, match="cannot open"):
+            pool.compress_file(tmp_path / "none", tmp_path / "out")
+        for begin, end in ((0, len(TEXT) + 1), (5, 4), (len(TEXT) + 9, None)):
+            with pytest.raises(reef.InvalidError, match="no range of a text"):
+                pool.expand(archive, begin, end)
+        with pytest.raises(reef.InvalidError, match="begin is -1"):
+            pool.expand(archive, -1)
+        with pytest.raises(reef.CorruptError, match="cut off"):
+            pool.expand(archive[:-1])
+        with pytest.raises(reef.InvalidError, match="no archive"):
+            reef.archive_facts(TEXT)
+        newer = archive[:8] + b"\x02" + archive[9:]
+        with pytest.raises(reef.VersionError, match="newer"):
+            pool.expand(newer)
+        pool.remove_snapshot("kept")
+        pool.train(TEXT)
+        pool.commit()
+        with pytest.raises(reef.MissingError, match="snapshot 'kept'"):
+            pool.expand(archive)
+    with reef.create(tmp_path / "plain", **SMALL) as pool:
+        pool.train(TEXT)
+        with pytest.raises(reef.InvalidError, match="context-memory"):
+            pool.compress(TEXT)
+    assert not hasattr(reef.VectorModel, "compress")
+
+
 def test_usage_in_a_range_of_time(tmp_path):
     with reef.create(tmp_path / "pool", **SMALL) as pool:
         pool.train(TEXT)

@@ -62,6 +62,19 @@ static inline void reef(program *p, ...) {
     va_end(arguments);
 }
 
+// Whether this CPU runs the kernels of that name; says so where it does not.
+static inline bool isa_runs_here(const char *isa) {
+    program p;
+    char *name = reef_cli_format("REEF_ISA=%s", isa);
+    const char *const argv[] = {"/usr/bin/env", name, REEF_BINARY, "version", NULL};
+    program_run(&p, argv, NULL);
+    bool runs = p.code == 0;
+    if (!runs) print_message("left out: %s", p.err);
+    free(name);
+    program_release(&p);
+    return runs;
+}
+
 // Run reef, which must succeed, and parse what must be one JSON document. The caller's.
 static inline json_t *reef_json(const char *first, ...) {
     const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};

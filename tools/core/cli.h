@@ -105,6 +105,8 @@ typedef struct reef_cli_options {
 
 void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *command);
 void reef_cli_options_release(reef_cli_options *list);
+/** The letter that stands for an option in every command that has it, or '\0': -o for --out. */
+char reef_cli_letter(const char *option);
 /** The field of the configuration that an option sets, or NULL: --d-model sets d_model. */
 const reef_config_field *reef_cli_config_field(const char *option);
 

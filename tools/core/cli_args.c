@@ -62,6 +62,13 @@ static reef_status bad_option(const reef_cli_options *list, char **argv, reef_er
     return unknown_option(list, argv[optind - 1], err);
 }
 
+// Only letters of the list are found, so there is one.
+static const char *name_of_letter(const reef_cli_options *list, char letter) {
+    size_t i = 0;
+    while (reef_cli_letter(list->options[i].name) != letter) i++;
+    return list->options[i].name;
+}
+
 static reef_status parse_options(reef_cli_call *cli,
                                  const reef_cli_options *list,
                                  int argc,
@@ -69,13 +76,21 @@ static reef_status parse_options(reef_cli_call *cli,
                                  bool *help,
                                  reef_error *err) {
     struct option *table = reef_cli_alloc(list->count + 1, sizeof(*table));
+    char *letters = reef_cli_alloc(2 * list->count + 2, 1), *end = letters;
+    // The colon makes a missing value distinguishable.
+    *end++ = ':';
     // The table of getopt_long() is made from the options of the command.
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; i < list->count; i++) {
+        bool valued = list->options[i].value != NULL;
+        char letter = reef_cli_letter(list->options[i].name);
         table[i] = (struct option){.name = list->options[i].name,
-                                   .has_arg = list->options[i].value != NULL ? required_argument
-                                                                             : no_argument,
+                                   .has_arg = valued ? required_argument : no_argument,
                                    // Above all characters, so that `val` tells both kinds apart.
                                    .val = 256 + (int)i};
+        if (letter == '\0') continue;
+        *end++ = letter;
+        if (valued) *end++ = ':';
+    }
     cli->given = reef_cli_alloc((size_t)argc, sizeof(*cli->given));
 
     reef_status status = REEF_OK;
@@ -83,11 +98,8 @@ static reef_status parse_options(reef_cli_call *cli,
     opterr = 0;
     optind = 1;
     int found;
-    // The colon makes a missing value distinguishable.
-    while (status == REEF_OK && (found = getopt_long(argc, argv, ":h", table, NULL)) != -1) {
-        if (found == 'h') {
-            *help = true;
-        } else if (found == ':') {
+    while (status == REEF_OK && (found = getopt_long(argc, argv, letters, table, NULL)) != -1) {
+        if (found == ':') {
             status =
                 reef_fail(err, REEF_ERR_INVALID, "option '%.64s' needs a value", argv[optind - 1]);
         } else if (found == '?') {
@@ -97,13 +109,15 @@ static reef_status parse_options(reef_cli_call *cli,
                                      list->options[optopt - 256].name)
                          : bad_option(list, argv, err);
         } else {
-            const char *name = list->options[found - 256].name;
+            const char *name =
+                found < 256 ? name_of_letter(list, (char)found) : list->options[found - 256].name;
             if (strcmp(name, "help") == 0) *help = true;
             // An option without a value has an empty one, so that NULL means "not given".
             cli->given[cli->given_count++] =
                 (reef_cli_given){.name = name, .value = optarg != NULL ? optarg : ""};
         }
     }
+    free(letters);
     free(table);
     return status;
 }

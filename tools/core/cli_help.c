@@ -28,8 +28,10 @@ static void print_wrapped(const char *text) {
 }
 
 static void print_option(const reef_cli_option *option) {
-    char *left = option->value != NULL ? reef_cli_format("  --%s %s", option->name, option->value)
-                                       : reef_cli_format("  --%s", option->name);
+    char letter = reef_cli_letter(option->name), before[] = {'-', letter, ',', ' ', '\0'};
+    bool valued = option->value != NULL;
+    char *left = reef_cli_format("  %s--%s%s%s", letter != '\0' ? before : "", option->name,
+                                 valued ? " " : "", valued ? option->value : "");
     // What does not fit before the column gets a line of its own.
     if (strlen(left) + 2 > HELP_COLUMN)
         printf("%s\n%*s", left, HELP_COLUMN, "");
@@ -84,7 +86,9 @@ static json_t *command_json(const reef_cli_command *command, const reef_cli_opti
     json_t *options = json_array();
     for (size_t i = 0; i < list->count; i++) {
         const reef_cli_option *option = &list->options[i];
-        json_array_append_new(options, json_pack("{s:s, s:s?, s:s}", "name", option->name, "value",
+        char letter[] = {reef_cli_letter(option->name), '\0'};
+        json_array_append_new(options, json_pack("{s:s, s:s?, s:s?, s:s}", "name", option->name,
+                                                 "letter", letter[0] ? letter : NULL, "value",
                                                  option->value, "help", option->help));
     }
     return json_pack("{s:s, s:s, s:b, s:s, s:s, s:o, s:s}", "name", command->name, "operands",

@@ -37,6 +37,18 @@ static const reef_cli_option COMMON_OPTIONS[] = {
     {0},
 };
 
+// One table for all commands, so that a letter means the same everywhere.
+static const struct {
+    char letter;
+    const char *name;
+} LETTERS[] = {{'h', "help"}, {'o', "out"}};
+
+char reef_cli_letter(const char *option) {
+    for (size_t i = 0; i < sizeof(LETTERS) / sizeof(LETTERS[0]); i++)
+        if (strcmp(LETTERS[i].name, option) == 0) return LETTERS[i].letter;
+    return '\0';
+}
+
 static bool list_has(const reef_cli_options *list, const char *name) {
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->options[i].name, name) == 0) return true;

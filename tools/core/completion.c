@@ -90,9 +90,13 @@ static void each_second_word(FILE *out,
             put_one(out, commands[i].name + length + 1, &commands[i]);
 }
 
-// An option of reef or of reefd.
-typedef void (*put_one_option)(
-    FILE *out, const char *name, const char *value, const char *help, const void *context);
+// An option of reef or of reefd; `letter` '\0': it has none.
+typedef void (*put_one_option)(FILE *out,
+                               char letter,
+                               const char *name,
+                               const char *value,
+                               const char *help,
+                               const void *context);
 
 static void each_option(FILE *out,
                         const reef_cli_command *command,
@@ -101,7 +105,8 @@ static void each_option(FILE *out,
     reef_cli_options list;
     reef_cli_options_init(&list, command);
     for (size_t i = 0; i < list.count; i++)
-        put(out, list.options[i].name, list.options[i].value, list.options[i].help, context);
+        put(out, reef_cli_letter(list.options[i].name), list.options[i].name, list.options[i].value,
+            list.options[i].help, context);
     reef_cli_options_release(&list);
 }
 
@@ -109,7 +114,7 @@ static void each_daemon_option(FILE *out, put_one_option put, const void *contex
     size_t count;
     const reef_option_text *options = reef_option_texts(&count);
     for (size_t i = 0; i < count; i++)
-        put(out, options[i].name, options[i].value, options[i].help, context);
+        put(out, '\0', options[i].name, options[i].value, options[i].help, context);
 }
 
 // ---- bash ---------------------------------------------------------------------------------------
@@ -170,11 +175,16 @@ static const bash_list BASH_LISTS[] = {{"options", VALUE_NONE, true},
                                        {"words", VALUE_WORDS, false}};
 #define BASH_LIST_COUNT (sizeof(BASH_LISTS) / sizeof(BASH_LISTS[0]))
 
-static void bash_option(
-    FILE *out, const char *name, const char *value, const char *help, const void *context) {
+static void bash_option(FILE *out,
+                        char letter,
+                        const char *name,
+                        const char *value,
+                        const char *help,
+                        const void *context) {
     const bash_list *list = context;
     (void)help;
     if (!list->any && kind_of(value) != list->kind) return;
+    if (letter != '\0' && list->kind != VALUE_WORDS) fprintf(out, " -%c", letter);
     fprintf(out, " --%s", name);
     if (list->kind != VALUE_WORDS) return;
     fputc('=', out);
@@ -258,16 +268,27 @@ static void write_bash(FILE *out) {
 
 // ---- zsh ----------------------------------------------------------------------------------------
 
-static void zsh_option(
-    FILE *out, const char *name, const char *value, const char *help, const void *context) {
+static void zsh_option(FILE *out,
+                       char letter,
+                       const char *name,
+                       const char *value,
+                       const char *help,
+                       const void *context) {
     (void)context;
+    bool valued = value != NULL;
     // The star lets an option be given again, since some collect values.
-    fprintf(out, " \\\n        '*--%s%s[", name, value != NULL ? "=" : "");
+    fputs(" \\\n        '*", out);
+    // zsh expands the braces, so that both are one option.
+    if (letter != '\0')
+        fprintf(out, "'{-%c%s,--%s%s}'", letter, valued ? "+" : "", name, valued ? "=" : "");
+    else
+        fprintf(out, "--%s%s", name, valued ? "=" : "");
+    fputs("[", out);
     // Help texts hold quotes and brackets, which zsh would read.
     put_quoted(out, help, true);
     fputs("]", out);
     // The message of zsh for the value.
-    if (value != NULL) fputs(":value:", out);
+    if (valued) fputs(":value:", out);
     switch (kind_of(value)) {
     case VALUE_FILE:
         fputs("_files", out);
@@ -371,14 +392,19 @@ static void write_zsh(FILE *out) {
 
 // ---- fish ---------------------------------------------------------------------------------------
 
-static void fish_option(
-    FILE *out, const char *name, const char *value, const char *help, const void *context) {
+static void fish_option(FILE *out,
+                        char letter,
+                        const char *name,
+                        const char *value,
+                        const char *help,
+                        const void *context) {
     const char *command = context;
     // A condition for each command; reefd has none.
     if (command != NULL)
         fprintf(out, "complete -c reef -n '__reef_is %s' -l %s", command, name);
     else
         fprintf(out, "complete -c reefd -l %s", name);
+    if (letter != '\0') fprintf(out, " -s %c", letter);
     // fish has its own form for values.
     switch (kind_of(value)) {
     case VALUE_NONE:

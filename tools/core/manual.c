@@ -86,8 +86,12 @@ static void put_section(FILE *out, const char *name) {
     fprintf(out, ".SH %s\n", name);
 }
 
-static void put_option(FILE *out, const char *name, const char *value, const char *help) {
-    fputs(".TP\n\\fB\\-\\-", out);
+// `letter` may be '\0'.
+static void put_option(
+    FILE *out, char letter, const char *name, const char *value, const char *help) {
+    fputs(".TP\n", out);
+    if (letter != '\0') fprintf(out, "\\fB\\-%c\\fR, ", letter);
+    fputs("\\fB\\-\\-", out);
     put_text(out, name, strlen(name));
     fputs("\\fR", out);
     if (value != NULL) {
@@ -213,7 +217,7 @@ static void put_options(FILE *out, const reef_cli_command *command) {
         char *help = field != NULL ? reef_cli_format("%s (default: %s)", option->help,
                                                      field->standard[0] ? field->standard : "none")
                                    : reef_cli_format("%s", option->help);
-        put_option(out, option->name, option->value, help);
+        put_option(out, reef_cli_letter(option->name), option->name, option->value, help);
         free(help);
     }
     reef_cli_options_release(&list);
@@ -319,7 +323,7 @@ static void put_daemon(FILE *out, const void *context) {
     put_section(out, "OPTIONS");
     for (size_t i = 0; i < count; i++)
         // In the order of the reference page.
-        put_option(out, options[i].name, options[i].value, options[i].help);
+        put_option(out, '\0', options[i].name, options[i].value, options[i].help);
     fputs(".PP\n", out);
     put_paragraphs(out, m->layers);
     put_section(out, "SIGNALS");

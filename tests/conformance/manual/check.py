@@ -47,7 +47,7 @@ def shown_as_text(page):
 def check_page(page, command):
     shown = shown_as_text(page)
     wanted = [command["summary"], f"reef {command['name']}", "EXIT STATUS", "SEE ALSO", "reefd(8)"]
-    wanted += [f"--{option['name']}" + (f" {option['value']}" if option["value"] else "")
+    wanted += [(f"-{option['letter']}, " if option["letter"] else "") + f"--{option['name']}" + (f" {option['value']}" if option["value"] else "")
                for option in command["options"]]
     wanted += [f"$ {line}" for line in command["example"].split("\n")]
     wanted += re.findall(r"[^`.\n\\]{20,40}", command["about"])[:3]
@@ -79,6 +79,8 @@ def check_bash(script, commands, folder):
         expect(f"bash: {line}", found, commands[line[5:-3]])
     wanted = {"reef ": firsts | {"--help", "--version"}, "reef gener": {"generate", "generations"},
               "reef snapshot re": {"restore", "remove"}, "reef completion ": {"bash", "zsh", "fish"},
+              "reef compress -": {"-o", "-h"} | commands["compress"],
+              f"reef compress -o {folder}/te": {f"{folder}/text"},
               "reefd --no": set(), "reefd --commit-": {"--commit-steps", "--commit-seconds", "--commit-retries"},
               f"reef plot loss --svg {folder}/of": {f"{folder}/of mine"}, "reef usage --layer ": set(),
               f"reef status --pool {folder}/": {f"{folder}/a.pool"}, f"reef status {folder}/": {f"{folder}/a.pool"},
@@ -102,6 +104,7 @@ def check_fish(script, commands, folder):
     expect("fish: reef ", fish_complete(script, "reef "), firsts)
     expect("fish: reef snapshot re", fish_complete(script, "reef snapshot re"), {"restore", "remove"})
     expect("fish: reef completion ", fish_complete(script, "reef completion "), {"bash", "zsh", "fish"})
+    expect("fish: a letter's file", fish_complete(script, f"reef compress -o {folder}/te"), {f"{folder}/text"})
     for name in ("init", "snapshot restore", "verify"):
         expect(f"fish: reef {name} --", fish_complete(script, f"reef {name} --"), commands[name])
     expect("fish: reefd", fish_complete(script, "reefd --commit-s"), {"--commit-steps", "--commit-seconds"})
@@ -115,6 +118,7 @@ def check_typed(shell, argv, setup, folder):
     setup += "\nreef() { echo \"ran:$*:\"; }\n"
     wanted = {"reef snaps": b"ran:snapshot <=:", "reef snapshot di": b"ran:snapshot diff <=:",
               "reef eval --mat": b"ran:eval --matrix <=:",
+              f"reef compress -o {folder}/te": f"ran:compress -o {folder}/text <=:".encode(),
               f"reef plot loss --svg {folder}/te": f"ran:plot loss --svg {folder}/text <=:".encode()}
     pid, fd = pty.fork()
     if pid == 0:

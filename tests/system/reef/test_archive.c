@@ -87,9 +87,11 @@ static void a_file_becomes_an_archive_and_comes_back(void **state) {
     assert_string_equal(p.err, "");
     program_release(&p);
     // Both are there now, and neither gives way unasked.
-    assert_refused(m, 64, "english.txt.reef exists; --force replaces it",
+    assert_refused(m, 64,
+                   "english.txt.reef exists; it is replaced only if that is asked for (--force)",
                    "$REEF compress memory english.txt");
-    assert_refused(m, 64, "english.txt exists; --force", "$REEF expand memory english.txt.reef");
+    assert_refused(m, 64, "english.txt exists; it is replaced only if",
+                   "$REEF expand memory english.txt.reef");
     assert_shell(m, "cp english.txt was.txt && $REEF expand memory english.txt.reef --force && "
                     "cmp was.txt english.txt");
     assert_shell(m, "rm english.txt && $REEF expand memory english.txt.reef && "
@@ -143,6 +145,20 @@ static void standard_input_and_output_are_files_too(void **state) {
                  "for t in 1 2 3; do $REEF compress memory code.c --as-of 0 --piece 4K --threads "
                  "$t --out - | cmp - s4.reef 2>/dev/null || $REEF compress memory code.c --as-of "
                  "0 --piece 4K --out s4.reef; done; test -s s4.reef");
+}
+
+static void an_option_has_a_letter(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF compress memory code.c --as-of 0 -o l.reef && $REEF compress memory "
+                    "code.c --as-of 0 -ol2.reef && cmp l.reef l2.reef");
+    assert_shell(m, "$REEF expand -o l memory l.reef && cmp l code.c");
+    assert_shell(m, "$REEF expand memory l.reef -o - | cmp - code.c");
+    // The last one counts, whichever way it is written.
+    assert_shell(m, "$REEF expand memory l.reef -o l3 --out l4 && test ! -e l3 && test -e l4");
+    assert_shell(m, "$REEF expand -h | grep -q -e '-o, --out PATH'");
+    assert_refused(m, 64, "option '-o' needs a value", "$REEF expand memory l.reef -o");
+    assert_refused(m, 64, "unknown option '-z'", "$REEF expand memory l.reef -z");
+    assert_refused(m, 64, "unknown option '-o'", "$REEF status memory -o l");
 }
 
 static void an_empty_file_stays_empty(void **state) {
@@ -231,6 +247,91 @@ static void what_cannot_be_done_is_said_in_one_line(void **state) {
     assert_shell(m, "$REEF expand later r.reef --out k --force && cmp k code.c");
 }
 
+static void a_generation_that_is_gone_is_said_to_be(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "cp -r memory merged && $REEF seal merged && $REEF train merged code.c "
+                    "english.txt && $REEF seal merged && $REEF compress merged code.c "
+                    "--as-of 1 -o merged.reef && $REEF expand merged merged.reef -o m && "
+                    "cmp m code.c");
+    assert_shell(m, "$REEF consolidate merged --generations 1-2 --steps 5 --drop-snapshots --yes");
+    assert_refused(m, 66, "was consolidated into generation 2",
+                   "$REEF expand merged merged.reef -o n");
+    assert_false(is_there(m, "n"));
+}
+
+// ---- the same for ever --------------------------------------------------------------------------
+
+static void every_kernel_writes_and_reads_the_same_archive(void **state) {
+    const memory_world *m = *state;
+    static const char *const ISAS[] = {"scalar", "avx2", "avx512"};
+    assert_shell(m, "cat english.txt code.c english.txt > both && for s in 0 kept; do "
+                    "$REEF compress memory both --as-of $s -o both.$s || exit 1; done");
+    for (size_t i = 0; i < sizeof(ISAS) / sizeof(ISAS[0]); i++) {
+        if (!isa_runs_here(ISAS[i])) continue;
+        char *line =
+            reef_cli_format("export REEF_ISA=%s && for s in 0 kept; do "
+                            "$REEF compress memory both --as-of $s -o - | cmp - both.$s && "
+                            "$REEF expand memory both.$s -o - | cmp - both || exit 1; done",
+                            ISAS[i]);
+        assert_shell(m, line);
+        free(line);
+    }
+}
+
+// Each command is a process of its own.
+static void an_archive_outlives_training_sealing_and_copies(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "cat code.c english.txt code.c > old && $REEF compress memory old --as-of 0 -o "
+                    "old.0 && $REEF compress memory old --as-of kept -o old.kept");
+    assert_shell(m, "cp -r memory on && $REEF train on english.txt both code.c "
+                    "&& $REEF seal on && $REEF train on code.c && $REEF snapshot create on third");
+    assert_shell(m, "$REEF export pool on copied && $REEF snapshot restore on third restored");
+    assert_shell(m, "for p in on copied restored; do for s in 0 kept; do "
+                    "$REEF expand $p old.$s -o - | cmp - old || exit 1; "
+                    "$REEF compress $p old --as-of $s -o - | cmp - old.$s || exit 1; done; done");
+}
+
+// Its number is another one in the pool that it comes to.
+static void an_archive_goes_with_its_generation(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "for i in 0 1 2; do tail -c +$((i * 4000 + 1)) '" REEF_TEST_DATA_DIR
+                    "/../README.md' | head -c 4000 > part.$i; done");
+    assert_shell(m, "cp -r other from && $REEF train from part.0 && $REEF seal from && "
+                    "cp -r from to && $REEF train from part.1 && $REEF seal from && "
+                    "$REEF compress from part.1 --as-of 1 -o part.reef && "
+                    "$REEF export generation from 1 one.safetensors");
+    assert_shell(m, "$REEF train to part.2 && $REEF seal to");
+    assert_refused(m, 66, "needs generation 1 with root", "$REEF expand to part.reef -o n");
+    assert_shell(m, "$REEF import to one.safetensors --leak-max 0.9 && "
+                    "$REEF expand to part.reef -o - | cmp - part.1");
+}
+
+// What a memory says of a text is what its archive takes.
+static void an_archive_is_as_long_as_eval_says(void **state) {
+    const memory_world *m = *state;
+    assert_shell(m, "$REEF init alone-memory --context-memory 4M --net-share 0 --boundaries given "
+                    "--d-model 16 --layers 1 --side 4 --topk 2 --heads 2 --attention-heads 2 "
+                    "--d-key 8 && head -c 40000 '" REEF_TEST_DATA_DIR "/../README.md' > whole && "
+                    "head -c 10000 whole > learned && tail -c +10001 whole > held && "
+                    "$REEF train alone-memory learned && $REEF seal alone-memory && "
+                    "$REEF compress alone-memory held --as-of 0 -o held.reef");
+    char *held = path_in(m->world->directory, "held"),
+         *archive = path_in(m->world->directory, "held.reef"),
+         *pool = path_in(m->world->directory, "alone-memory");
+    json_t *document = reef_json("eval", pool, "--as-of", "0", held, NULL);
+    double bytes = number(json_array_get(json_object_get(document, "files"), 0), "bits") / 8.0;
+    json_decref(document);
+    struct stat info;
+    assert_int_equal(stat(archive, &info), 0);
+    print_message("%.0f bytes by eval, %lld in the archive\n", bytes, (long long)info.st_size);
+    assert_true(bytes > 3000.0);
+    assert_true((double)info.st_size <= bytes * 1.003 + 200.0);
+    assert_true((double)info.st_size >= bytes);
+    free(held);
+    free(archive);
+    free(pool);
+}
+
 static void whatever_goes_wrong_leaves_nothing(void **state) {
     const memory_world *m = *state;
     assert_shell(m, "$REEF compress memory code.c --as-of 0 --out w.reef");
@@ -271,17 +372,54 @@ static void a_full_disk_is_an_error_that_leaves_nothing(void **state) {
     free(disk);
 }
 
+// There is room for the beginning of an archive, and none for the rest.
+static void a_disk_that_gets_full_leaves_what_was_there(void **state) {
+    const memory_world *m = *state;
+    char *disk = path_in(m->world->directory, "narrow");
+    assert_int_equal(mkdir(disk, 0700), 0);
+    if (small_disk_mount(disk, "64k")) {
+        program p[2];
+        bool left = false;
+        // Noise, that no memory makes shorter.
+        assert_shell(m, "head -c 90000 /dev/urandom > noise && echo mine > narrow/mine && "
+                        "$REEF compress memory noise --as-of 0 -o noise.reef");
+        shell(&p[0], m, "$REEF compress memory noise --as-of 0 -o narrow/mine --force");
+        left |= is_there(m, "narrow/mine.part");
+        shell(&p[1], m, "$REEF expand memory noise.reef -o narrow/n");
+        left |= is_there(m, "narrow/n") || is_there(m, "narrow/n.part");
+        program kept;
+        shell(&kept, m, "test \"$(cat narrow/mine)\" = mine");
+        small_disk_unmount(disk);
+        assert_int_equal(kept.code, 0);
+        assert_false(left);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(p[i].code, 73);
+            assert_non_null(strstr(p[i].err, "No space left"));
+            program_release(&p[i]);
+        }
+        program_release(&kept);
+    }
+    free(disk);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_becomes_an_archive_and_comes_back),
         cmocka_unit_test(programs_are_answered_in_json),
         cmocka_unit_test(standard_input_and_output_are_files_too),
+        cmocka_unit_test(an_option_has_a_letter),
         cmocka_unit_test(an_empty_file_stays_empty),
         cmocka_unit_test(who_names_no_state_is_told_which),
         cmocka_unit_test(a_dry_run_writes_nothing),
         cmocka_unit_test(what_cannot_be_done_is_said_in_one_line),
+        cmocka_unit_test(a_generation_that_is_gone_is_said_to_be),
+        cmocka_unit_test(every_kernel_writes_and_reads_the_same_archive),
+        cmocka_unit_test(an_archive_outlives_training_sealing_and_copies),
+        cmocka_unit_test(an_archive_goes_with_its_generation),
+        cmocka_unit_test(an_archive_is_as_long_as_eval_says),
         cmocka_unit_test(whatever_goes_wrong_leaves_nothing),
         cmocka_unit_test(a_full_disk_is_an_error_that_leaves_nothing),
+        cmocka_unit_test(a_disk_that_gets_full_leaves_what_was_there),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

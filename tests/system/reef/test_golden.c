@@ -1,5 +1,5 @@
-// Pools that the first version wrote: every later one opens them, finds them sound, computes what
-// they computed, and trains on.
+// Pools of every format that was written: this version opens them, finds them sound, computes what
+// they computed, trains on, and expands the archives that were made of them.
 #include "tools_world.h"
 
 #include <math.h>
@@ -114,11 +114,95 @@ static void a_vector_model_of_version_1_computes_what_it_computed_and_learns_on(
     remove_golden(&g);
 }
 
+// ---- format 2 -----------------------------------------------------------------------------------
+
+static json_t *expected_of_version_2(void) {
+    json_error_t fault;
+    json_t *expected = json_load_file(DATA "pool-v2-text.json", 0, &fault);
+    if (expected == NULL) fail_msg("%s", fault.text);
+    return expected;
+}
+
+static void expect_figures_of_version_2(const golden *g, bool now) {
+    json_t *expected = expected_of_version_2(), *figures, *states;
+    const char *state, *name;
+    json_t *bits;
+    states = json_object_get(expected, "bits_per_byte");
+    size_t count = 0;
+    json_object_foreach(states, state, figures) json_object_foreach(figures, name, bits) {
+        if (!now && strcmp(state, "now") == 0) continue;
+        char *path = reef_cli_format(DATA "%s", name);
+        expect_figure(g, state, path, "bits_per_byte", json_number_value(bits));
+        free(path);
+        count++;
+    }
+    assert_int_equal(count, now ? 6 : 4);
+    json_decref(expected);
+}
+
+static void run_shell(const golden *g, const char *isa, const char *line) {
+    char *script = reef_cli_format("cd '%s' && export REEF='%s' REEF_ISA='%s' && %s", g->directory,
+                                   REEF_BINARY, isa, line);
+    const char *const argv[] = {"/bin/sh", "-c", script, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("%s with %s: exit %d: %s%s", line, isa, p.code, p.out, p.err);
+    program_release(&p);
+    free(script);
+}
+
+// To the last bit: an archive is all that a memory predicts, bit for bit.
+static void expect_archives_of_version_2(const golden *g) {
+    static const char *const ISAS[] = {"scalar", "avx2", "avx512"};
+    for (size_t i = 0; i < sizeof(ISAS) / sizeof(ISAS[0]); i++) {
+        if (!isa_runs_here(ISAS[i])) continue;
+        run_shell(g, ISAS[i],
+                  "for t in words.txt digits.txt; do "
+                  "$REEF expand pool " DATA "pool-v2-$t.reef -o back --force && "
+                  "cmp back " DATA "$t && "
+                  "$REEF compress pool " DATA "$t --as-of 0 -o again --force && "
+                  "cmp again " DATA "pool-v2-$t.reef || exit 1; done");
+    }
+}
+
+static void a_pool_of_version_2_computes_what_it_computed(void **state) {
+    (void)state;
+    golden g = unpack("pool-v2-text.mdb.gz");
+    json_t *expected = expected_of_version_2();
+    expect_sound(&g, integer(expected, "records"),
+                 json_string_value(json_object_get(expected, "root")));
+    json_decref(expected);
+    expect_figures_of_version_2(&g, true);
+    expect_archives_of_version_2(&g);
+    remove_golden(&g);
+}
+
+static void a_pool_of_version_2_learns_on_and_expands_its_archives(void **state) {
+    (void)state;
+    golden g = unpack("pool-v2-text.mdb.gz");
+    program p;
+    reef(&p, "train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    reef(&p, "seal", g.pool, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    expect_figures_of_version_2(&g, false);
+    expect_archives_of_version_2(&g);
+    json_t *report = reef_json("verify", g.pool, NULL);
+    assert_true(json_is_true(json_object_get(report, "sound")));
+    assert_int_equal(integer(report, "generations"), 3);
+    json_decref(report);
+    remove_golden(&g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_language_model_of_version_1_computes_what_it_computed),
         cmocka_unit_test(a_language_model_of_version_1_learns_on_and_can_be_sealed),
         cmocka_unit_test(a_vector_model_of_version_1_computes_what_it_computed_and_learns_on),
+        cmocka_unit_test(a_pool_of_version_2_computes_what_it_computed),
+        cmocka_unit_test(a_pool_of_version_2_learns_on_and_expands_its_archives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

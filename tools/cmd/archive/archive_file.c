@@ -6,25 +6,11 @@
 #include "commands.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 // ---- output -------------------------------------------------------------------------------------
-
-static reef_status check_path(const char *path, bool force, reef_error *err) {
-    struct stat info;
-    reef_status status = reef_store_check_output(path, err);
-    if (status != REEF_OK || stat(path, &info) != 0) return status; // or creating says why not
-    if (!S_ISREG(info.st_mode))
-        return reef_fail(err, REEF_ERR_INVALID, "%.160s exists and is not a regular file", path);
-    return force ? REEF_OK
-                 : reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
-}
 
 reef_status reef_cli_output_choose(reef_cli_output *out,
                                    const reef_cli_call *cli,
@@ -36,7 +22,7 @@ reef_status reef_cli_output_choose(reef_cli_output *out,
         free(otherwise);
         out->path = strcmp(given, "-") == 0 ? NULL : reef_cli_format("%s", given);
     }
-    if (out->path != NULL) return check_path(out->path, out->force, err);
+    if (out->path != NULL) return reef_archive_file_check(out->path, out->force, err);
     if (cli->json && !cli->dry_run)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--json and the data would both go to standard output: name a file with "
@@ -44,76 +30,13 @@ reef_status reef_cli_output_choose(reef_cli_output *out,
     return REEF_OK;
 }
 
-static reef_status write_all(int fd, const uint8_t *bytes, size_t count) {
-    for (size_t at = 0; at < count;) {
-        size_t piece = count - at < (1u << 20) ? count - at : 1u << 20;
-        ssize_t written = reef_export_is_stopped() ? 0 : write(fd, bytes + at, piece);
-        if (reef_export_is_stopped()) return REEF_ERR_BUSY;
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return REEF_ERR_IO;
-        at += (size_t)written;
-    }
-    return REEF_OK;
-}
-
-static int sync_parent(const char *path) {
-    char *copy = reef_cli_format("%s", path); // dirname may cut it
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // Some file systems refuse to sync a directory (EINVAL): then there is nothing to be done.
-    int failed = fd < 0 || (fsync(fd) != 0 && errno != EINVAL);
-    if (fd >= 0) close(fd);
-    free(copy);
-    return failed;
-}
-
-static reef_status write_file(const reef_cli_output *out,
-                              const char *part,
-                              const uint8_t *bytes,
-                              size_t count,
-                              reef_error *err) {
-    reef_status status = check_path(out->path, out->force, err);
-    if (status != REEF_OK) return status;
-    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == EEXIST)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.160s exists: another command is writing it, or one was killed while it "
-                         "did; remove it in the second case",
-                         part);
-    bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES;
-    if (fd < 0 && missing)
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot create %.160s: %s", part,
-                         strerror(errno));
-    if (fd < 0) return reef_cli_write_failed(part, errno, err);
-    status = write_all(fd, bytes, count);
-    // Data on the disk before the name: a crash leaves the old file or the new one, never a part.
-    if (status == REEF_OK && fsync(fd) != 0) status = REEF_ERR_IO;
-    int code = errno;
-    if (close(fd) != 0 && status == REEF_OK) {
-        status = REEF_ERR_IO;
-        code = errno;
-    }
-    if (status == REEF_OK && rename(part, out->path) != 0) {
-        status = REEF_ERR_IO;
-        code = errno;
-    }
-    if (status == REEF_OK && sync_parent(out->path) == 0) return REEF_OK;
-    if (status == REEF_OK) return reef_cli_write_failed(out->path, errno, err);
-    (void)unlink(part);
-    if (status == REEF_ERR_BUSY)
-        return reef_fail(err, status, "stopped; nothing of the file is left");
-    return reef_cli_write_failed(out->path, code, err);
-}
-
 reef_status reef_cli_output_write(const reef_cli_output *out,
                                   const uint8_t *bytes,
                                   size_t count,
                                   reef_error *err) {
-    if (out->path != NULL) {
-        char *part = reef_cli_format("%s.part", out->path);
-        reef_status status = write_file(out, part, bytes, count, err);
-        free(part);
-        return status;
-    }
+    if (out->path != NULL)
+        return reef_archive_file_write(out->path, out->force, bytes, count, reef_export_is_stopped,
+                                       err);
     if (fwrite(bytes, 1, count, stdout) == count && fflush(stdout) == 0) return REEF_OK;
     int code = errno;
     clearerr(stdout); // said once, here
@@ -133,11 +56,12 @@ static struct {
     bool started;
 } shown;
 
-static void on_progress(void *context, uint64_t done, uint64_t total) {
+static bool on_progress(void *context, uint64_t done, uint64_t total) {
     (void)context;
     if (!shown.started) reef_cli_progress_start(&shown.bar, shown.label, total, "B");
     shown.started = true;
     reef_cli_progress_show(&shown.bar, done);
+    return true;
 }
 
 reef_archive_options reef_archive_options_of(const reef_cli_call *cli, const char *label) {

@@ -11,9 +11,9 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a sealed generation or a snapshot (default: the newest of them)"},
-    {"out", "OUT", "where to write; - is standard output (default: FILE.reef, or -)"},
+    {"out", "PATH", "where to write; - is standard output (default: FILE.reef, or -)"},
     {"piece", "SIZE", "bytes that are coded together, 4K to 64M (default: 1M)"},
-    {"force", NULL, "replace OUT where it exists"},
+    {"force", NULL, "replace PATH where it exists"},
     {0},
 };
 
@@ -45,7 +45,7 @@ const reef_cli_manual reef_compress_manual = {
         "--context-memory`).",
     .options = OPTIONS,
     .example = "reef compress reef.pool notes.txt\n"
-               "reef compress reef.pool --as-of 0 --out today.reef < today.txt",
+               "reef compress reef.pool --as-of 0 -o today.reef < today.txt",
 };
 
 typedef struct request {

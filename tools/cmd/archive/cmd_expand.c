@@ -10,9 +10,9 @@
 #include <string.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"out", "OUT", "where to write; - is standard output (default: ARCHIVE without .reef, or -)"},
+    {"out", "PATH", "where to write; - is standard output (default: ARCHIVE without .reef, or -)"},
     {"range", "BEGIN-END", "only bytes BEGIN to END of the text, END not among them"},
-    {"force", NULL, "replace OUT where it exists"},
+    {"force", NULL, "replace PATH where it exists"},
     {0},
 };
 
@@ -31,7 +31,7 @@ const reef_cli_manual reef_expand_manual = {
         "output if\n"
         "--out names no file. END may be left out: the rest.",
     .options = OPTIONS,
-    .example = "reef expand reef.pool notes.txt.reef --out again.txt\n"
+    .example = "reef expand reef.pool notes.txt.reef -o again.txt\n"
                "reef expand reef.pool notes.txt.reef --range 100-200\n"
                "reef expand reef.pool < notes.txt.reef > copy.txt",
 };

@@ -31,8 +31,9 @@ static bool goes_on(reef_piece_work *work, uint64_t bytes) {
     uint64_t done = work->done;
     bool failed = work->failed;
     pthread_mutex_unlock(&work->lock);
+    // The pieces of other threads end with that of this one.
     if (work->options.progress != NULL && pthread_equal(pthread_self(), work->caller))
-        work->options.progress(work->options.context, done, work->total);
+        failed |= !work->options.progress(work->options.context, done, work->total);
     return !failed && (work->options.stopped == NULL || !work->options.stopped());
 }
 
@@ -73,7 +74,7 @@ reef_status reef_piece_work_run(reef_piece_work *work,
 }
 
 static reef_status stopped(reef_error *err) {
-    return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
+    return reef_fail(err, REEF_ERR_BUSY, "stopped before its end");
 }
 
 // ---- one piece ----------------------------------------------------------------------------------

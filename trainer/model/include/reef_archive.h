@@ -22,13 +22,18 @@
 #define REEF_ARCHIVE_PIECE_BYTES_MAX (64u << 20)
 #define REEF_ARCHIVE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
 #define REEF_ARCHIVE_HEADER_BYTES_MAX (32u << 20) // more than that of the smallest pieces
+/** An archive of the longest text, none of which becomes shorter. */
+#define REEF_ARCHIVE_FILE_BYTES_MAX (REEF_ARCHIVE_TEXT_BYTES_MAX + REEF_ARCHIVE_HEADER_BYTES_MAX)
 
 typedef struct reef_archive_options {
     uint32_t piece_bytes;  // of writing: MIN .. MAX; 0: REEF_ARCHIVE_PIECE_BYTES_DEFAULT
     size_t threads;        // 0: one per core
     bool (*stopped)(void); // NULL, or asked for often and from any thread: true ends the work
-    /** NULL, or called from the calling thread; bytes of text read, and to be read in all. */
-    void (*progress)(void *context, uint64_t done, uint64_t total);
+    /**
+     * NULL, or called from the calling thread; bytes of text read, and to be read in all. False
+     * ends the work.
+     */
+    bool (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
 } reef_archive_options;
 
@@ -115,5 +120,41 @@ REEF_API REEF_MUST_CHECK reef_status reef_archive_read(reef_store *store,
                                                        const reef_archive_options *options,
                                                        uint8_t *text,
                                                        reef_error *err);
+
+// ---- files --------------------------------------------------------------------------------------
+
+/**
+ * Whether a file may be written under `path`, as far as that shows now. Errors: INVALID it belongs
+ * to a pool, is no regular file, or exists and `replace` is not set.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_archive_file_check(const char *path,
+                                                             bool replace,
+                                                             reef_error *err);
+/**
+ * Write an archive, or a text. It is written as PATH.part, synced, and renamed: a file appears
+ * under its name only when it is whole and on the disk; after an error nothing is left.
+ *
+ * stopped  NULL, or asked for now and then: true ends it
+ *
+ * Errors: those of the check; INVALID PATH.part exists; NOT_FOUND no such directory; FULL; BUSY it
+ * was stopped; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_archive_file_write(const char *path,
+                                                             bool replace,
+                                                             const uint8_t *bytes,
+                                                             size_t count,
+                                                             bool (*stopped)(void),
+                                                             reef_error *err);
+/**
+ * Read a regular file as a whole: an archive, or a text for one.
+ *
+ * bytes  written: (*count) on the heap, the caller's; NULL after an error
+ *
+ * Errors: NOT_FOUND; INVALID no regular file, or more bytes than one has room for; NO_MEMORY; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_archive_file_read(const char *path,
+                                                            uint8_t **bytes,
+                                                            size_t *count,
+                                                            reef_error *err);
 
 #endif
