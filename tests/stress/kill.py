@@ -14,6 +14,9 @@ Then restarts: a pool whose file has --pool-bytes is killed in the middle of tra
 times; each counts from the start of the process to the end of its first training step. Beside them: how long this
 machine takes to find as much memory as the pool has bytes and to write to each page of it once, on one core. Where
 free memory goes back to a host this is most of a restart.
+
+With --net-share the pool that is restarted has a full context memory of 64 MiB instead, which wrote its tables almost
+512 KiB of the stream ago: each restart learns these bytes again.
 """
 
 import json
@@ -27,7 +30,7 @@ import urllib.error
 import urllib.request
 
 import harness
-from harness import ONE_GENERATION, TINY, Problem, Progress, median, percentile
+from harness import ONE_GENERATION, SMALL, TINY, Problem, Progress, median, percentile
 
 HELP = "kill -9 at random moments: nothing lost, nothing twice, the same root hash"
 COUNT, COUNT_QUICK = 1000, 25
@@ -36,6 +39,9 @@ RECORDS, RECORDS_QUICK = 2048, 1024  # of each source; whole slices, so that non
 BATCH_RECORDS = 32
 POOL_BYTES, POOL_BYTES_QUICK = 1 << 30, 4 << 20
 RESTARTS, RESTARTS_QUICK = 100, 2
+FULL_MEMORY, FULL_MEMORY_QUICK = ("64M", 8 << 20), ("4M", 2 << 20)  # its bound, and bytes that it learns
+TAIL_BYTES = 508 << 10  # learned again by a restart; from 512 KiB on tables are written
+NEVER = 10**9  # steps to a commit
 MEMORY_SHARE = 4  # of so many restarts, one look at the memory alone
 COMMIT_STEPS = 20
 LIFE_SHARE = 0.25  # a life is at most so much of an undisturbed run
@@ -358,12 +364,32 @@ def memory_seconds(size):
         return time.monotonic() - began
 
 
+def large_pool(w, pool_bytes):
+    """A pool whose file has so many bytes, and how a daemon is to commit to it."""
+    return w.make_pool(["--side", side_of(pool_bytes), *ONE_GENERATION], "large"), ["--commit-steps", 5]
+
+
+def full_memory_pool(w, given):
+    """A pool whose context memory is full and has the longest tail, which no daemon is to end by a commit."""
+    bound, learned = FULL_MEMORY_QUICK if given.quick else FULL_MEMORY
+    options = ["--context-memory", bound, "--net-share", given.net_share]
+    pool = w.make_pool(SMALL + ONE_GENERATION + options, "large")
+    commits = ["--commit-steps", NEVER, "--commit-seconds", 0]
+    for seed, count in (3, learned), (4, TAIL_BYTES):
+        part = w.directory / f"part{seed}"
+        with open(part, "wb") as file:
+            for at in range(0, count, 1 << 20):
+                file.write(harness.make_text(min(count - at, 1 << 20), seed + at))
+        w.start(pool, "--source", part, "--quiet", *commits, await_socket=False).wait()  # commits once, as it ends
+    return pool, commits
+
+
 def restarts(w, given, count, pool_bytes, document):
     draw = random.Random(given.seed + 1)
     text = w.directory / "long"
     harness.write_repeated(text, 8 << 20, 2)
-    pool = w.make_pool(["--side", side_of(pool_bytes), *ONE_GENERATION], "large")
-    words = ["--source", text, "--quiet", "--stay", "--commit-steps", 5]
+    pool, commits = large_pool(w, pool_bytes) if given.net_share is None else full_memory_pool(w, given)
+    words = ["--source", text, "--quiet", "--stay", *commits]
     if given.threads:
         words += ["--threads", given.threads]
     seconds, busy = [], []
