@@ -19,6 +19,7 @@ With --net-share the pool that is restarted has a full context memory of 64 MiB 
 512 KiB of the stream ago: each restart learns these bytes again.
 """
 
+import functools
 import json
 import mmap
 import os
@@ -67,9 +68,16 @@ def add_arguments(parser):
     parser.add_argument("--restarts", type=int, metavar="N", help="of that pool; 0 for none (100)")
 
 
+@functools.cache  # making words takes its time
+def words():
+    return harness.make_text(1 << 16, 1)
+
+
 def record(source, number):
-    text = f"{source}{number:08d} ".encode()
-    return text + harness.make_text(RECORD_BYTES - len(text) - 1, number) + b"\n"
+    begin = f"{source}{number:08d} ".encode()
+    size = RECORD_BYTES - len(begin) - 1
+    at = number * size % (len(words()) - size)
+    return begin + words()[at : at + size] + b"\n"
 
 
 def records(source, first, last):
