@@ -3,15 +3,23 @@
 The stream is counted: records of 32 bytes, each with its number. One half comes from a file, the other is pushed: over
 HTTP and the control socket where the daemon takes pushes (a record counts as acknowledged with the answer, and goes
 again, under its batch's name, when none came); else through standard input, whose sender goes on at the pool's cursor.
-When all is trained the pool is compared with that of the undisturbed run, and the next begins, until all kills are
-spent. Every tenth pool that was killed is verified as well.
+When all is trained the pool is compared with that of the undisturbed run, and so is its root hash once the open
+generation is sealed; then the next begins, until all kills are spent. Every tenth pool that was killed is verified as
+well.
+
+With --net-share the pool has a context memory, whose net learns that share of the batches (0: there is no net), and
+boundaries on the way. The tables of a memory are in the root hash of a generation once it is sealed.
 
 Then restarts: a pool whose file has --pool-bytes is killed in the middle of training and started again --restarts
 times; each counts from the start of the process to the end of its first training step. Beside them: how long this
 machine takes to find as much memory as the pool has bytes and to write to each page of it once, on one core. Where
 free memory goes back to a host this is most of a restart.
+
+With --net-share the pool that is restarted has a full context memory of 64 MiB instead, which wrote its tables almost
+512 KiB of the stream ago: each restart learns these bytes again.
 """
 
+import functools
 import json
 import mmap
 import os
@@ -23,7 +31,7 @@ import urllib.error
 import urllib.request
 
 import harness
-from harness import ONE_GENERATION, TINY, Problem, Progress, median, percentile
+from harness import ONE_GENERATION, SMALL, TINY, Problem, Progress, median, percentile
 
 HELP = "kill -9 at random moments: nothing lost, nothing twice, the same root hash"
 COUNT, COUNT_QUICK = 1000, 25
@@ -32,11 +40,16 @@ RECORDS, RECORDS_QUICK = 2048, 1024  # of each source; whole slices, so that non
 BATCH_RECORDS = 32
 POOL_BYTES, POOL_BYTES_QUICK = 1 << 30, 4 << 20
 RESTARTS, RESTARTS_QUICK = 100, 2
+FULL_MEMORY, FULL_MEMORY_QUICK = ("64M", 8 << 20), ("4M", 2 << 20)  # its bound, and bytes that it learns
+TAIL_BYTES = 508 << 10  # learned again by a restart; from 512 KiB on tables are written
+NEVER = 10**9  # steps to a commit
 MEMORY_SHARE = 4  # of so many restarts, one look at the memory alone
 COMMIT_STEPS = 20
 LIFE_SHARE = 0.25  # a life is at most so much of an undisturbed run
 VERIFY_EVERY = 10
 POLL_SECONDS = 0.002
+CONTEXT_MEMORY = ["--context-memory", "4M"]
+GENERATIONS = 2  # of a pool with a context memory; each is long enough for checkpoints of its tables
 
 
 def size(text):
@@ -49,12 +62,22 @@ def size(text):
 
 def add_arguments(parser):
     parser.add_argument("--pool-bytes", type=size, metavar="SIZE", help="of the pool that is restarted (1G)")
+    parser.add_argument(
+        "--net-share", type=float, metavar="SHARE", help="a pool with a context memory, and of which share a net"
+    )
     parser.add_argument("--restarts", type=int, metavar="N", help="of that pool; 0 for none (100)")
 
 
+@functools.cache  # making words takes its time
+def words():
+    return harness.make_text(1 << 16, 1)
+
+
 def record(source, number):
-    text = f"{source}{number:08d} ".encode()
-    return text + harness.make_text(RECORD_BYTES - len(text) - 1, number) + b"\n"
+    begin = f"{source}{number:08d} ".encode()
+    size = RECORD_BYTES - len(begin) - 1
+    at = number * size % (len(words()) - size)
+    return begin + words()[at : at + size] + b"\n"
 
 
 def records(source, first, last):
@@ -246,12 +269,15 @@ class Stream:
         return True
 
     def outcome(self):
-        """Root hash, and cursors by source, of a daemon that has nothing to do any more."""
+        """Of a daemon with nothing to do any more: root hashes as it is and sealed, cursors by source, generations."""
         daemon = self.start("--stay")
         daemon.await_socket()
         status = daemon.status()
+        daemon.ask("seal")
+        sealed = daemon.status()["last_commit"]["root"]
         daemon.stop()
-        return status["last_commit"]["root"], {source["name"]: source["cursor"] for source in status["sources"]}
+        cursors = {source["name"]: source["cursor"] for source in status["sources"]}
+        return (status["last_commit"]["root"], sealed), cursors, 1 + status["generation"]
 
     def end(self):
         for pusher in self.pushers:
@@ -268,17 +294,28 @@ def count_records(stream, cursors):
     return lost, twice
 
 
+def options_of(given, stream_bytes):
+    if given.model:
+        return given.model
+    if given.net_share is None:
+        return TINY + ONE_GENERATION
+    boundaries = ["--boundaries", "budget", "--boundary-bytes", stream_bytes // GENERATIONS]
+    return TINY + CONTEXT_MEMORY + ["--net-share", given.net_share] + boundaries
+
+
 def kills(w, given, count, document):
     draw = random.Random(given.seed)
     pushes = w.knows("push:")
-    options = given.model or TINY + ONE_GENERATION
-    stream = Stream(w, options, given.threads, RECORDS_QUICK if given.quick else RECORDS, pushes)
+    records_each = RECORDS_QUICK if given.quick else RECORDS
+    sources = 3 if pushes else 2
+    options = options_of(given, sources * records_each * RECORD_BYTES)
+    stream = Stream(w, options, given.threads, records_each, pushes)
     stream.begin()
     began = time.monotonic()
     if not stream.life(harness.ANSWER_SECONDS_MAX):
         raise Problem("the undisturbed run did not end")
     whole_seconds = time.monotonic() - began
-    root, cursors = stream.outcome()
+    root, cursors, generations = stream.outcome()
     stream.end()
     if count_records(stream, cursors) != (0, 0):
         raise Problem(f"the undisturbed run accepted {cursors} of {stream.totals}")
@@ -296,7 +333,7 @@ def kills(w, given, count, document):
             progress.at(killed, f", {runs} runs")
             if killed % VERIFY_EVERY == 0:
                 w.tool("verify", stream.pool)
-        found, cursors = stream.outcome()
+        found, cursors, _ = stream.outcome()
         stream.end()
         missing, double = count_records(stream, cursors)
         lost, twice, equal = lost + missing, twice + double, equal + (found == root)
@@ -306,6 +343,7 @@ def kills(w, given, count, document):
     document.update(
         kills=killed,
         runs=runs,
+        generations=generations,
         sources="file, push over HTTP, push over the socket" if pushes else "file, standard input",
         records=len(stream.totals) * stream.count,
         hash_equal=equal == runs,
@@ -334,12 +372,32 @@ def memory_seconds(size):
         return time.monotonic() - began
 
 
+def large_pool(w, pool_bytes):
+    """A pool whose file has so many bytes, and how a daemon is to commit to it."""
+    return w.make_pool(["--side", side_of(pool_bytes), *ONE_GENERATION], "large"), ["--commit-steps", 5]
+
+
+def full_memory_pool(w, given):
+    """A pool whose context memory is full and has the longest tail, which no daemon is to end by a commit."""
+    bound, learned = FULL_MEMORY_QUICK if given.quick else FULL_MEMORY
+    options = ["--context-memory", bound, "--net-share", given.net_share]
+    pool = w.make_pool(SMALL + ONE_GENERATION + options, "large")
+    commits = ["--commit-steps", NEVER, "--commit-seconds", 0]
+    for seed, count in (3, learned), (4, TAIL_BYTES):
+        part = w.directory / f"part{seed}"
+        with open(part, "wb") as file:
+            for at in range(0, count, 1 << 20):
+                file.write(harness.make_text(min(count - at, 1 << 20), seed + at))
+        w.start(pool, "--source", part, "--quiet", *commits, await_socket=False).wait()  # commits once, as it ends
+    return pool, commits
+
+
 def restarts(w, given, count, pool_bytes, document):
     draw = random.Random(given.seed + 1)
     text = w.directory / "long"
     harness.write_repeated(text, 8 << 20, 2)
-    pool = w.make_pool(["--side", side_of(pool_bytes), *ONE_GENERATION], "large")
-    words = ["--source", text, "--quiet", "--stay", "--commit-steps", 5]
+    pool, commits = large_pool(w, pool_bytes) if given.net_share is None else full_memory_pool(w, given)
+    words = ["--source", text, "--quiet", "--stay", *commits]
     if given.threads:
         words += ["--threads", given.threads]
     seconds, busy = [], []
@@ -379,7 +437,7 @@ def run(w, given):
     count = given.count or (COUNT_QUICK if given.quick else COUNT)
     restart_count = given.restarts if given.restarts is not None else (RESTARTS_QUICK if given.quick else RESTARTS)
     pool_bytes = given.pool_bytes or (POOL_BYTES_QUICK if given.quick else POOL_BYTES)
-    document = {"seed": given.seed, "restart_p99_ms": None}
+    document = {"seed": given.seed, "net_share": given.net_share, "restart_p99_ms": None}
     kills(w, given, count, document)
     goals = [
         ("kills", "at least", count, True),
@@ -387,6 +445,8 @@ def run(w, given):
         ("acknowledged_lost", "is", 0, True),
         ("duplicated", "is", 0, True),
     ]
+    if given.net_share is not None and not given.model:
+        goals.append(("generations", "at least", GENERATIONS, True))
     if restart_count:
         restarts(w, given, restart_count, pool_bytes, document)
         goals.append(("restart_p99_ms", "at most", 2000, False))

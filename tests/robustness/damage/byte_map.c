@@ -115,7 +115,7 @@ static void walk_leaf_node(byte_map *map, uint8_t tree, size_t at) {
     if (tree == TREE_MAIN) {
         mark(map, at + NODE_HEADER, key_bytes, BYTE_TREE, 0);
         mark_tree_record(map, value_at);
-        return; // below, in the order of databases
+        return; // below, sums last
     }
     if (tree == TREE_FREE) {
         mark(map, at + NODE_HEADER, key_bytes, BYTE_ANY, 0); // a lower number may still be in order
@@ -160,8 +160,8 @@ static void walk(byte_map *map, uint8_t tree, uint64_t page) {
     }
 }
 
-// The databases that the main tree lists, in the order of their numbers: sums last, after its
-// records.
+// The databases that the main tree lists; walked in the order of their numbers, but sums last, after
+// its records.
 static void read_roots(byte_map *map, uint64_t page) {
     const uint8_t *bytes = page_at(map, map->image, page);
     for (size_t i = 0; i < (get16(bytes + 12) - PAGE_HEADER) / 2u; i++) {
@@ -208,7 +208,8 @@ bool byte_map_init(byte_map *map, const uint8_t *image, size_t bytes) {
     read_roots(map, main_root);
     walk(map, TREE_MAIN, main_root);
     for (uint8_t db = 0; db < REEF_DB_COUNT; db++)
-        if (map->roots[db] != EMPTY) walk(map, db, map->roots[db]);
+        if (db != REEF_DB_SUMS && map->roots[db] != EMPTY) walk(map, db, map->roots[db]);
+    if (map->roots[REEF_DB_SUMS] != EMPTY) walk(map, REEF_DB_SUMS, map->roots[REEF_DB_SUMS]);
     if (free_root != EMPTY) walk(map, TREE_FREE, free_root);
     return true;
 }

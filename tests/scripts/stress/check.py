@@ -4,7 +4,7 @@ import json
 import sys
 
 KEYS = {
-    "kill": "kills hash_equal acknowledged_lost duplicated restart_p99_ms runs records",
+    "kill": "kills hash_equal acknowledged_lost duplicated generations runs records",
     "clients": "livez_p99_ms closed_within_s rss_growth_bytes training_loss_share connections",
     "queries": "score_p99_ms training_share requests_per_s refused failed",
     "tail": "bytes_written bytes_trained gaps duplicates rss_growth_bytes lag_bytes_max rotations scores_equal",
@@ -20,7 +20,9 @@ def check(name, document):
         assert key in document and isinstance(goal["met"], bool), key
         assert goal["met"] or not goal["always"], key
     if name == "kill":
-        assert document["kills"] >= 25 and document["runs"] >= 1 and document["restart_p99_ms"] > 0
+        assert document["kills"] >= 1 and document["runs"] >= 1
+        if document["net_share"] is None:
+            assert document["kills"] >= 25 and document["restart_p99_ms"] > 0
     elif name == "clients":
         assert document["connections"] > document["clients"], "nobody came back"
         assert min(document["lives_s"].values()) >= 0 and len(document["lives_s"]) >= 15, document["lives_s"]
