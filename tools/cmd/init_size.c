@@ -76,13 +76,13 @@ static reef_status configure(const reef_cli_call *cli,
                              const rung *one,
                              reef_config *config,
                              reef_error *err) {
-    reef_config_default(config);
+    reef_config_default_made(config);
     // The user's options first, because the fit below depends on them.
     reef_status status = take_given(cli, config, err); // what the rest is chosen for
     if (status != REEF_OK) return status;
     // The size fills in the rest.
     if (one != NULL) take_rung(one, config);
-    reef_config_fit_reservoir(config);
+    reef_config_fit(config);
     // Applied again: what the user gave wins over the size.
     status = take_given(cli, config, err);
     // In the form in which it is stored.
