@@ -102,9 +102,9 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
     reef_config config;
     reef_lib_caller caller;
     reef_lib_take_caller(&caller);
-    reef_config_default(&config);
+    reef_config_default_made(&config);
     reef_status status = set_texts(&config, settings, err);
-    reef_config_fit_reservoir(&config);
+    reef_config_fit(&config);
     if (status == REEF_OK) status = set_texts(&config, settings, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
     reef_lib_give_back(&caller);

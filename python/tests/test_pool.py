@@ -13,7 +13,8 @@ import pytest
 import reef
 
 SMALL = dict(layers=1, d_model=16, attention_heads=2, context=16, batch=2, rehearse=0, heads=2, topk=2, d_key=8,
-             side=4, side_new=4, adapters=2, boundaries="given", reservoir_bytes=4096, reservoir_window=64, threads=1)
+             side=4, side_new=4, adapters=2, boundaries="given", reservoir_bytes=4096, reservoir_window=64, context_memory=0,
+             threads=1)
 LAYER = dict(heads=2, topk=3, d_key=6, side=5, side_new=4, seed=3, learning_rate=0.01, threads=1)
 TEXT = b"the reef grows over what it was. " * 100
 
@@ -57,7 +58,7 @@ def test_a_model_learns_from_an_iterator_and_keeps_what_was_sealed(tmp_path):
 
 def test_frozen_context_memories_do_not_adapt(tmp_path):
     text = b"Q%7 never seen before, " * 12
-    with reef.create(tmp_path / "pool", context_memory="4M", **SMALL) as pool:
+    with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
         pool.train(TEXT)
         pool.commit()
         adapts = pool.evaluate(text).bits

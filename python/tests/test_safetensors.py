@@ -197,7 +197,7 @@ def exported(tmp_path, reef_program):
         (tmp_path / name).write_text("".join(f"{i * step}\n" for i in range(400)), encoding="utf-8")
     reef_program("init", "one.pool", "--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context", "16",
                  "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4", "--gate", "off",
-                 "--seal-dtype", "bf16")
+                 "--seal-dtype", "bf16", "--context-memory", "0")
     reef_program("train", "one.pool", "text")
     reef_program("seal", "one.pool")
     reef_program("train", "one.pool", "more")

@@ -25,7 +25,7 @@ CHUNK_BLOCKS_MAX = 512
 MEMORY_MAX = 64 << 20
 SWIFT = (
     "--layers 1 --d-model 8 --attention-heads 1 --context 32 --batch 64 --rehearse 0 --previous-bytes 0 --ffw d "
-    "--d-ffw 8 --reservoir-bytes 4096 --reservoir-window 64"
+    "--d-ffw 8 --reservoir-bytes 4096 --reservoir-window 64 --context-memory 0"
 ).split()
 
 

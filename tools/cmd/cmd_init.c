@@ -52,6 +52,8 @@ const reef_cli_manual reef_init_manual = {
                "reef init mnist.pool --model vector --inputs 784",
 };
 
+#define MEMORY_BYTES_A_BYTE 20 // of prose; less where text repeats itself
+
 static uint64_t experts_of(const reef_config *config) {
     return (uint64_t)config->side * config->side * reef_cli_peer_layers(config);
 }
@@ -105,12 +107,15 @@ static void print_text_model(const making *m) {
         printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
     print_text_experts(m);
     char words[CLI_WORD_BYTES];
-    if (config->context_memory > 0)
-        printf("  memory      up to %s for each generation's context memory; %s\n",
-               reef_cli_bytes(config->context_memory, words),
-               config->net_share <= 0.0f   ? "no net"
-               : config->net_share >= 1.0f ? "the net learns every batch"
-                                           : "the net learns a share of the batches");
+    if (config->context_memory == 0) return;
+    printf("  memory      up to %s for each generation's context memory; ",
+           reef_cli_bytes(config->context_memory, words));
+    if (config->net_share <= 0.0f)
+        printf("no net\n");
+    else
+        printf("the net learns %.3g %% of the batches\n", 100.0 * (double)config->net_share);
+    printf("  disk        about %d bytes for each byte of the stream, until a memory is full\n",
+           MEMORY_BYTES_A_BYTE);
 }
 
 static void print_vector_model(const making *m) {

@@ -16,8 +16,7 @@ const reef_cli_manual reef_status_manual = {
     .about =
         "Asks the daemon when one runs on the pool; otherwise reads the last commit.\n"
         "\n"
-        "In a pool with context memories (reef init --context-memory) losses are those with their "
-        "help, and\n"
+        "In a pool with context memories losses are those with their help, and\n"
         "lines say of the open generation's how much it has learned and how full it is: cells are "
         "contexts,\n"
         "trees what followed those with three bytes and more. Of a running daemon also what the "

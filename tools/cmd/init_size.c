@@ -6,13 +6,15 @@
 #include "cli_pool.h"
 #include "scratch_pool.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PROBE_SECONDS 2.0
 #define PROBE_STEPS_MIN 3
+#define PROBE_ROUND_MAX 1000 // batches
 #define PROBE_LABELS 10
-#define TEXT_BYTES 65536
+#define TEXT_BYTES ((size_t)512 << 10) // more than most machines learn in this time
 // Fitted to the resident memory of reefd on text, two threads: 62 MB, 336 MB and 1.97 GB for the
 // three sizes.
 #define BASE_BYTES ((uint64_t)56 << 20)
@@ -76,13 +78,13 @@ static reef_status configure(const reef_cli_call *cli,
                              const rung *one,
                              reef_config *config,
                              reef_error *err) {
-    reef_config_default(config);
+    reef_config_default_made(config);
     // The user's options first, because the fit below depends on them.
     reef_status status = take_given(cli, config, err); // what the rest is chosen for
     if (status != REEF_OK) return status;
     // The size fills in the rest.
     if (one != NULL) take_rung(one, config);
-    reef_config_fit_reservoir(config);
+    reef_config_fit(config);
     // Applied again: what the user gave wins over the size.
     status = take_given(cli, config, err);
     // In the form in which it is stored.
@@ -252,16 +254,27 @@ static uint8_t *vectors_text(const reef_config *config, size_t *count) {
     return bytes;
 }
 
+// Of how many batches the net learns one: only so many together say what training costs. A net that
+// learns next to nothing hardly costs.
+static uint64_t batches_for_net(const reef_config *config) {
+    double share = (double)config->net_share;
+    return share * PROBE_ROUND_MAX > 1.0 ? (uint64_t)ceil(1.0 / share) : 1;
+}
+
 // Trains on the same data until the time is over.
 static reef_status train_for_a_while(reef_trainer *trainer,
+                                     const reef_config *config,
                                      const uint8_t *text,
                                      size_t count,
                                      reef_init_probe *probe,
                                      reef_error *err) {
     size_t at = 0;
+    uint64_t every = batches_for_net(config);
+    bool begun = every == 1; // else the first batch is the net's beside its share
     double started = reef_cli_clock();
     // At least some steps, since the first ones include warming up.
-    while (probe->steps < PROBE_STEPS_MIN || probe->seconds < PROBE_SECONDS) {
+    while (probe->steps < PROBE_STEPS_MIN || probe->steps % every > 0 ||
+           probe->seconds < PROBE_SECONDS) {
         size_t taken = 0, ran = 0;
         reef_status status =
             reef_trainer_feed(trainer, "probe", text + at, count - at, &taken, &ran, err);
@@ -272,6 +285,10 @@ static reef_status train_for_a_while(reef_trainer *trainer,
         probe->bytes += taken;
         // The clock runs while feeding only, not while the model is made.
         probe->seconds = reef_cli_clock() - started;
+        if (begun || ran == 0) continue;
+        begun = true;
+        *probe = (reef_init_probe){0};
+        started = reef_cli_clock();
     }
     return REEF_OK;
 }
@@ -306,7 +323,7 @@ static reef_status probe_pool(const char *path,
     if (status == REEF_OK)
         status =
             reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = threads}, err);
-    if (status == REEF_OK) status = train_for_a_while(trainer, text, count, probe, err);
+    if (status == REEF_OK) status = train_for_a_while(trainer, config, text, count, probe, err);
     uint64_t after = resident_bytes();
     // Pages may also have been returned meanwhile.
     probe->memory_bytes = after > before ? after - before : 0;
@@ -325,6 +342,8 @@ reef_status reef_init_probe_run(const reef_config *config,
     // The data has no meaning, so no boundary is looked for.
     reef_config steady = *config;
     steady.boundaries = REEF_BOUNDARIES_GIVEN;
+    // A generation's first batches are all for the net, which takes longer than the probe.
+    steady.drift_warmup = 1;
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status == REEF_OK) {
         char *path = reef_cli_format("%s/pool", directory.path);

@@ -283,7 +283,7 @@ reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_
     reef_config_default(config);
     reef_status status = take_given(cli, config, err);
     if (status != REEF_OK) return status;
-    reef_config_fit_reservoir(config);
+    reef_config_fit(config);
     status = take_given(cli, config, err);
     if (status != REEF_OK) return status;
     reef_config_reduce(config);

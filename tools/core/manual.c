@@ -214,8 +214,9 @@ static void put_options(FILE *out, const reef_cli_command *command) {
         // Fields of the configuration have a default, options of a command do not.
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option->name) : NULL;
+        const char *standard = field != NULL ? reef_cli_default(command, field) : "";
         char *help = field != NULL ? reef_cli_format("%s (default: %s)", option->help,
-                                                     field->standard[0] ? field->standard : "none")
+                                                     standard[0] ? standard : "none")
                                    : reef_cli_format("%s", option->help);
         put_option(out, reef_cli_letter(option->name), option->name, option->value, help);
         free(help);

@@ -18,7 +18,7 @@ const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', 
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16', '--previous-bytes', '1',
     '--batch', '4', '--rehearse', '2', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
-    '--adapters', '2', '--reservoir-bytes', '16384', '--reservoir-window', '64', '--boundaries', 'given'];
+    '--adapters', '2', '--reservoir-bytes', '16384', '--reservoir-window', '64', '--boundaries', 'given', '--context-memory', '0'];
 
 const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));
 const pool = join(directory, 'pool'), faults = [], asked = [];

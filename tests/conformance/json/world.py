@@ -9,6 +9,7 @@ import subprocess
 
 SIZES = ("--layers 2 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 10 "
          "--side-new 10 --reservoir-bytes 4096 --reservoir-window 64 --boundaries given").split()
+NET = [*SIZES, "--context-memory", "0"]  # a net alone
 WORDS = {
     "english": "the sea is calm and the night is long on the shore of a small green island ".split(),
     "code": "int main ( void ) { return 0 ; } static if else for while struct const char * x = y + 1 ;".split(),
@@ -118,7 +119,7 @@ class World:
             file.write(struct.pack(f"<{count}H", *ids))
 
     def make_pools(self):
-        self.run("init", "fresh.pool", *SIZES)
+        self.run("init", "fresh.pool", *NET)
         self.run("train", "fresh.pool", "english.txt", "--cost-repeats", "0")
         self.run("seal", "fresh.pool")
         shutil.copytree(f"{self.base}/fresh.pool", f"{self.base}/reef.pool")
@@ -134,7 +135,7 @@ class World:
         self.run("train", "reef.pool", "main.c", "--cost-repeats", "0")
         for name in ("before-upgrade", "monday", "tuesday"):
             self.run("snapshot", "create", "reef.pool", name)
-        self.run("init", "memory.pool", "--context-memory", "4M", *SIZES)
+        self.run("init", "memory.pool", *SIZES)
         self.run("train", "memory.pool", "english.txt", "--cost-repeats", "0")
         self.run("seal", "memory.pool")
         self.run("train", "memory.pool", "code.c", "--cost-repeats", "0")
@@ -148,7 +149,7 @@ class World:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
         with open(f"{self.base}/wrong.ini", "w") as file:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
-        self.run("init", "budget.pool", *SIZES)
+        self.run("init", "budget.pool", *NET)
         self.run("init", "rival.pool", "--strategy", "replay", *SIZES)
         self.run("train", "rival.pool", "english.txt", "--cost-repeats", "0")
         self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")

@@ -17,7 +17,8 @@ typedef struct memory_world {
 static char *memory_pool(world *w, const char *name, const char *seed) {
     program p;
     char *path = path_in(w->directory, name);
-    reef(&p, "init", path, TINY_OPTIONS, "--context-memory", "4194304", "--seed", seed, NULL);
+    reef(&p, "init", path, TINY_OPTIONS, "--context-memory", "4194304", "--net-share", "1",
+         "--seed", seed, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
     program_release(&p);
     return path;

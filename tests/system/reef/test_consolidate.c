@@ -280,7 +280,7 @@ static void training_keeps_what_was_measured_of_generations_that_are_no_more(voi
     reef(&p, "init", pool, "--layers", "1", "--d-model", "8", "--attention-heads", "1", "--context",
          "16", "--batch", "4", "--rehearse", "0", "--heads", "1", "--topk", "1", "--d-key", "4",
          "--side", "3", "--side-new", "3", "--reservoir-bytes", "8192", "--reservoir-window", "64",
-         "--boundaries", "given", "--boundary-mark", "===", NULL);
+         "--boundaries", "given", "--boundary-mark", "===", "--context-memory", "0", NULL);
     assert_int_equal(p.code, 0);
     program_release(&p);
     json_t *said[3];

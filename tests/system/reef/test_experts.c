@@ -476,7 +476,7 @@ static char *trained(const world *w, const char *name, const char *option, const
     program p;
     reef(&p, "init", pool, "--layers", "1", "--d-model", "16", "--attention-heads", "2",
          "--context", "16", "--batch", "2", "--heads", "1", "--topk", "2", "--d-key", "8", "--side",
-         "4", "--side-new", "3", option, value, NULL);
+         "4", "--side-new", "3", "--context-memory", "0", option, value, NULL);
     assert_int_equal(p.code, 0);
     program_release(&p);
     json_decref(reef_json("train", pool, w->english, "--cost-repeats", "0", NULL));

@@ -274,7 +274,8 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
          "8",         "--side",
          "48",        "--reservoir-bytes",
          "4096",      "--boundaries",
-         "given"},
+         "given",     "--context-memory",
+         "0"},
         {REEF_BINARY, "train", pool, w->text, "--threads", "1"},
         {REEF_BINARY, "seal", pool, "--threads", "1"},
     };

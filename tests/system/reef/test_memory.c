@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#define MEMORY "--context-memory", "4M", "--rehearse", "0"
+#define MEMORY "--context-memory", "4M", "--net-share", "1", "--rehearse", "0"
 
 static void expect_refused(const world *w, const char *words, ...) {
     const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, "init", NULL};
@@ -37,16 +37,18 @@ static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
     expect_refused(w, "with a unit, such as 64M", "--context-memory", "4MB", NULL);
     expect_refused(w, "with a unit, such as 64M", "--context-memory", "-4M", NULL);
     expect_refused(w, "must be an integer", "--layers", "4K", NULL);
-    expect_refused(w, "there is none", "--net-share", "0.5", NULL);
+    expect_refused(w, "there is none", "--context-memory", "0", "--net-share", "0.5", NULL);
+    expect_refused(w, "there is none", "--vocab", "300", "--net-share", "0.5", NULL);
     expect_refused(w, "net_share", "--context-memory", "4M", "--net-share", "1.5", NULL);
 }
 
 static void sizes_count_it_and_units_are_read(void **state) {
     const world *w = *state;
     char *pool = path_in(w->directory, "sized");
-    json_t *plain = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run", NULL);
+    json_t *plain = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
+                              "--context-memory", "0", NULL);
     json_t *more = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
-                             "--context-memory", "64M", "--reservoir-bytes", "2M", NULL);
+                             "--reservoir-bytes", "2M", NULL);
     const json_t *config = json_object_get(more, "config");
     assert_int_equal(integer(config, "context_memory"), 64 << 20);
     assert_int_equal(integer(config, "reservoir_bytes"), 2 << 20);
@@ -59,13 +61,40 @@ static void sizes_count_it_and_units_are_read(void **state) {
     program p;
     reef(&p, "init", pool, "--context-memory", "64M", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "67.1 MB for each generation's context memory"));
-    assert_non_null(strstr(p.out, "learns a share of the batches"));
+    assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
+    assert_non_null(strstr(p.out, "20 bytes for each byte of the stream"));
     program_release(&p);
     reef(&p, "init", "--help", NULL);
     assert_non_null(strstr(p.out, "--context-memory"));
     assert_non_null(strstr(p.out, "--net-share"));
+    assert_non_null(strstr(p.out, "[64M]"));
+    assert_non_null(strstr(p.out, "[0.125]"));
     program_release(&p);
     free(pool);
+}
+
+// What `reef init` makes of these options, to its end: a memory of 64M and a share of an eighth, or
+// none and all.
+static void chooses(const world *w, bool with, const char *option, const char *value) {
+    char *pool = path_in(w->directory, "chosen");
+    json_t *plan = reef_json("init", pool, "--dry-run", "--no-probe", option, value, NULL);
+    const json_t *config = json_object_get(plan, "config");
+    assert_int_equal(integer(config, "context_memory"), with ? 64 << 20 : 0);
+    assert_true(real(config, "net_share") == (with ? 0.125 : 1.0));
+    json_decref(plan);
+    free(pool);
+}
+
+static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
+    const world *w = *state;
+    chooses(w, true, NULL, NULL);
+    chooses(w, true, "--size", "small");
+    chooses(w, true, "--memory", "1G");
+    chooses(w, true, "--boundaries", "given");
+    chooses(w, false, "--context-memory", "0");
+    chooses(w, false, "--vocab", "300");
+    chooses(w, false, "--model", "layer");
+    chooses(w, false, "--strategy", "replay");
 }
 
 // A pool that was trained on English and sealed, and then on C.
@@ -201,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused_and_leaves_nothing),
         cmocka_unit_test(sizes_count_it_and_units_are_read),
+        cmocka_unit_test(a_new_pool_of_bytes_has_one_unless_told_otherwise),
         cmocka_unit_test(status_and_generations_tell_what_it_holds),
         cmocka_unit_test(frozen_memories_do_not_adapt),
         cmocka_unit_test(the_configuration_of_reefd_explains_it),

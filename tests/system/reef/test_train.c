@@ -354,10 +354,10 @@ static void the_loss_of_a_file_stays_when_more_is_read(void **state) {
     world *w = *state;
     char *pool = path_in(w, "many"), *text = path_in(w, "text");
     write_text(text, 8 * (REEF_SERIES_POINTS_MAX - 20), 5);
-    json_decref(reef_json("init", pool, "--layers", "1", "--d-model", "8", "--attention-heads", "1",
-                          "--context", "8", "--batch", "1", "--rehearse", "0", "--heads", "1",
-                          "--topk", "1", "--d-key", "4", "--side", "2", "--boundaries", "given",
-                          NULL));
+    json_decref(reef_json("init", pool, "--context-memory", "0", "--layers", "1", "--d-model", "8",
+                          "--attention-heads", "1", "--context", "8", "--batch", "1", "--rehearse",
+                          "0", "--heads", "1", "--topk", "1", "--d-key", "4", "--side", "2",
+                          "--boundaries", "given", NULL));
     json_t *one = reef_json("train", pool, text, "--commit-steps", "0", "--threads", "1", NULL);
     json_t *both =
         reef_json("train", pool, text, w->words, "--commit-steps", "0", "--threads", "1", NULL);
@@ -404,10 +404,10 @@ static void what_is_skipped_is_not_reported_as_trained(void **state) {
     assert_true(fputs("\n=== figures ===\n", file) >= 0);
     assert_int_equal(fclose(file), 0);
     append_figures(text, 3000, 6);
-    json_decref(reef_json("init", pool, "--layers", "1", "--d-model", "8", "--attention-heads", "1",
-                          "--context", "16", "--heads", "1", "--topk", "1", "--d-key", "4",
-                          "--side", "2", "--side-new", "2", "--boundaries", "given",
-                          "--boundary-mark", "=== figures ===", "--seed", "3", NULL));
+    json_decref(reef_json("init", pool, "--context-memory", "0", "--layers", "1", "--d-model", "8",
+                          "--attention-heads", "1", "--context", "16", "--heads", "1", "--topk",
+                          "1", "--d-key", "4", "--side", "2", "--side-new", "2", "--boundaries",
+                          "given", "--boundary-mark", "=== figures ===", "--seed", "3", NULL));
     json_t *before = reef_json("status", pool, NULL);
     assert_int_equal(json_integer_value(json_object_get(before, "skipped_bytes")), 0);
     char *words = said("train", pool, text);

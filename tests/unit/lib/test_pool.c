@@ -38,6 +38,7 @@ static const char *const SMALL[] = {"layers=1",
                                     "boundaries=given",
                                     "reservoir_bytes=4096",
                                     "reservoir_window=64",
+                                    "context_memory=0",
                                     NULL};
 
 enum { TEXT_BYTES = 3001 };

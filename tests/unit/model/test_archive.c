@@ -502,7 +502,7 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
         {"vocab", "300", "token ids"},
         {"model", "vector", "labelled vectors"},
         {"model", "layer", "a layer by itself"},
-        {"seed", "1", "reef init POOL --context-memory"},
+        {"seed", "1", "unless it is made with --context-memory 0"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_error err;

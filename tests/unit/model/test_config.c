@@ -340,10 +340,60 @@ static void windows_are_longer_than_the_context_by_default(void **state) {
         reef_config_default(&config);
         config.context = CASES[i].context;
         config.vocab = CASES[i].vocab;
-        reef_config_fit_reservoir(&config);
+        reef_config_fit(&config);
         assert_int_equal(config.reservoir_window, CASES[i].window);
         assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
         assert_int_equal(reef_config_rehearsed(&config), config.rehearse);
+    }
+}
+
+// As libreef and `reef init` choose: given values before and after the fit.
+static void make(reef_config *config, const char *name, const char *value) {
+    reef_config_default_made(config);
+    for (int pass = 0; pass < 2; pass++) {
+        if (name != NULL) assert_set(config, name, value);
+        if (pass == 0) reef_config_fit(config);
+    }
+}
+
+static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
+    (void)state;
+    reef_config config, standard;
+    reef_error err;
+    make(&config, NULL, NULL);
+    assert_int_equal(config.context_memory, 64 << 20);
+    assert_true(config.net_share == 0.125f);
+    assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
+    // Everything else is as every field says.
+    reef_config_default(&standard);
+    standard.context_memory = config.context_memory;
+    standard.net_share = config.net_share;
+    assert_memory_equal(&config, &standard, sizeof(config));
+    make(&config, "context_memory", "8M");
+    assert_int_equal(config.context_memory, 8 << 20);
+    assert_true(config.net_share == 0.125f);
+    make(&config, "net_share", "1");
+    assert_int_equal(config.context_memory, 64 << 20);
+    assert_true(config.net_share == 1.0f);
+    // A memory of ids is refused, not left out.
+    reef_config_default_made(&config);
+    assert_set(&config, "vocab", "300");
+    reef_config_fit(&config);
+    assert_set(&config, "context_memory", "4M");
+    assert_int_equal(reef_config_check_new(&config, &err), REEF_ERR_INVALID);
+    assert_message(&err, "this pool has token ids");
+}
+
+static void other_pools_are_made_without_one(void **state) {
+    (void)state;
+    static const char *const OTHERS[][2] = {{"context_memory", "0"}, {"vocab", "300"},
+                                            {"model", "layer"},      {"model", "vector"},
+                                            {"strategy", "replay"},  {"strategy", "finetune"}};
+    for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
+        reef_config config;
+        make(&config, OTHERS[i][0], OTHERS[i][1]);
+        assert_int_equal(config.context_memory, 0);
+        assert_true(config.net_share == 1.0f);
     }
 }
 
@@ -519,6 +569,11 @@ static void text_from_before_a_choice_existed_means_its_default(void **state) {
     assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
     assert_true(older.average == 0.0f);
     free(json);
+    json = edited("\"context_memory\": 0, \"net_share\": 1.0, ", ""); // nor memories
+    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
+    assert_int_equal(older.context_memory, 0);
+    assert_true(older.net_share == 1.0f);
+    free(json);
     assert_edit_fails("\"model\": \"lm\", ", "", "does not set model");
     assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
 }
@@ -624,6 +679,8 @@ int main(void) {
         cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
         cmocka_unit_test(what_a_vector_model_would_not_read_is_refused_in_a_new_pool),
         cmocka_unit_test(windows_are_longer_than_the_context_by_default),
+        cmocka_unit_test(a_pool_of_bytes_is_made_with_a_context_memory),
+        cmocka_unit_test(other_pools_are_made_without_one),
         cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
         cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),
         cmocka_unit_test(text_gives_back_the_same_bits),

@@ -7,6 +7,7 @@
 [text STREAM]       name = training file, held-out file      in order; further keys: TEXT_KEYS
 [images STREAM]     train, test, split; further keys: IMAGE_KEYS
 
+What is compared is how nets learn: a run has a context memory only where its options ask for one.
 Paths are relative to the data directory. A mistake names the file and the line.
 """
 
@@ -315,7 +316,7 @@ class Config:
     def options(self, stream, method, seed):
         """Options of `reef init`, the more special one last."""
         own = {k: v for k, v in self.methods.get(method, {}).items() if k not in ("seeds", "orders")}
-        options = {**self.model, **stream.model, **own, "seed": str(seed)}
+        options = {"context_memory": "0", **self.model, **stream.model, **own, "seed": str(seed)}
         if method not in ("generations", "fresh"):
             options["strategy"] = method
         return options

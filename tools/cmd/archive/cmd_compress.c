@@ -41,8 +41,7 @@ const reef_cli_manual reef_compress_manual = {
         "shorter is\n"
         "stored as it is. A dry run codes everything and writes nothing. FILE stays, and a daemon "
         "may run on\n"
-        "the pool, which must be one of bytes with context memories (`reef init "
-        "--context-memory`).",
+        "the pool, which must be one of bytes with context memories.",
     .options = OPTIONS,
     .example = "reef compress reef.pool notes.txt\n"
                "reef compress reef.pool --as-of 0 -o today.reef < today.txt",

@@ -68,16 +68,17 @@ const reef_cli_manual reef_train_manual = {
         "in\n"
         "whole steps. Then --eval is measured once, at the end. It wants a pool whose batches are "
         "all\n"
-        "trained, made with --boundaries given (no drift test, no gates) or --strategy joint; "
-        "--rehearse 0\n"
-        "leaves rehearsed windows out.",
+        "trained, made with --boundaries given (no drift test, no gates) or --strategy joint, and "
+        "by\n"
+        "the net: --context-memory 0. --rehearse 0 leaves rehearsed windows out.",
     .options = OPTIONS,
     .example =
         "reef train reef.pool english.txt code.c --eval english=held.txt --eval code=held.c\n"
         "reef train reef.pool a.txt b.txt --eval a=a.held --eval b=b.held --eval-at 8K,64K "
         "--results run.json --json\n"
-        "reef init lm.pool --ffw dpdd --boundaries given --rehearse 0 && reef train lm.pool "
-        "train.txt --flops 1e12",
+        "reef init lm.pool --ffw dpdd --boundaries given --rehearse 0 --context-memory 0 && reef "
+        "train "
+        "lm.pool train.txt --flops 1e12",
 };
 
 static volatile sig_atomic_t interrupted;

@@ -130,6 +130,12 @@ static reef_status check_budget(const reef_config *config,
             "or --strategy joint, and without a marker line",
             reef_config_word(config, "boundaries"), reef_config_word(config, "strategy"),
             config->boundary_mark[0] ? " and a marker line" : "");
+    // A batch that the memory learns alone costs almost nothing.
+    if (config->net_share < 1.0f)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "with net_share %g the net learns some of the batches only, so FLOPs are "
+                         "not a budget: make the pool with --context-memory 0 or --net-share 1",
+                         (double)config->net_share);
     // Later generations make each step more expensive than the formula assumes.
     if (generation_count > 1)
         return reef_fail(err, REEF_ERR_INVALID,

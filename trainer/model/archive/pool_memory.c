@@ -57,9 +57,8 @@ static reef_status read_pool(reef_txn *txn, reef_archive_header *out, reef_error
     if (config.context_memory == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
-            "the pool has no context memories, which code archives; a new one has them "
-            "with: reef init POOL --context-memory %llu",
-            REEF_MEMORY_BYTES_DEFAULT);
+            "the pool has no context memories, which code archives; a new one of bytes has them "
+            "unless it is made with --context-memory 0");
     out->memory_bytes_max = config.context_memory;
     return read_identity(txn, out, err);
 }

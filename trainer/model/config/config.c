@@ -1,4 +1,5 @@
-// Configurations of new and of older pools: the defaults of the table in config_table.c.
+// Configurations of new and of older pools: the defaults of the table in config_table.c, and what
+// differs from them in a pool that is made, or was made before a field existed.
 //
 // What always holds: a value that came through reef_config_set or reef_config_parse lies within its
 // field's bounds, and what parse returns has passed reef_config_check as a whole. What the fields
@@ -7,6 +8,28 @@
 
 #include <assert.h>
 #include <string.h>
+
+typedef struct choice {
+    const char *name, *value;
+} choice;
+
+// What `reef init` and libreef choose for a model of bytes, where that is not the default of the
+// field: the net alone is what older pools, benchmarks and comparisons have.
+static const choice MADE[] = {{"context_memory", "64M"}, {"net_share", "0.125"}};
+
+static void choose(reef_config *config, const choice *choices, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        reef_status status = reef_config_set(config, choices[i].name, choices[i].value, NULL);
+        assert(status == REEF_OK);
+        (void)status;
+    }
+}
+
+const char *reef_config_field_made(const reef_config_field *field) {
+    for (size_t i = 0; i < sizeof(MADE) / sizeof(MADE[0]); i++)
+        if (strcmp(field->name, MADE[i].name) == 0) return MADE[i].value;
+    return field->standard;
+}
 
 void reef_config_default(reef_config *config) {
     memset(config, 0, sizeof(*config)); // padding too: equal configurations are equal bytes
@@ -19,19 +42,31 @@ void reef_config_default(reef_config *config) {
     }
 }
 
-// What pools did before a LATER field existed, where that is not the default of new ones.
-static const struct earlier {
-    const char *name, *value;
-} EARLIER[] = {
+void reef_config_default_made(reef_config *config) {
+    reef_config_default(config);
+    choose(config, MADE, sizeof(MADE) / sizeof(MADE[0]));
+}
+
+// A memory is of bytes. A baseline is a net, which is what it is compared as.
+static bool takes_memory(const reef_config *config) {
+    return config->model == REEF_MODEL_LM && reef_token_bytes(config) == 1 &&
+           config->strategy == REEF_STRATEGY_GENERATIONS;
+}
+
+void reef_config_fit(reef_config *config) {
+    size_t window = config->context * reef_token_bytes(config);
+    if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
+    if (!takes_memory(config)) config->context_memory = 0;
+    if (config->context_memory == 0) config->net_share = 1.0f;
+}
+
+// What pools did before a LATER field existed, where that is not its default.
+static const choice EARLIER[] = {
     {"adapt_ffw", "false"}, {"adapt_position", "false"}, {"adapt_whole", "false"},
     {"average", "0"},       {"drift_share", "0"},        {"weigh_older", "false"},
 };
 
 void reef_config_default_of_older_pools(reef_config *config) {
     reef_config_default(config);
-    for (size_t i = 0; i < sizeof(EARLIER) / sizeof(EARLIER[0]); i++) {
-        reef_status status = reef_config_set(config, EARLIER[i].name, EARLIER[i].value, NULL);
-        assert(status == REEF_OK);
-        (void)status;
-    }
+    choose(config, EARLIER, sizeof(EARLIER) / sizeof(EARLIER[0]));
 }

@@ -298,11 +298,6 @@ reef_status reef_config_check_new(const reef_config *config, reef_error *err) {
     return reservoir_check(config, err);
 }
 
-void reef_config_fit_reservoir(reef_config *config) {
-    size_t window = config->context * reef_token_bytes(config);
-    if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
-}
-
 void reef_config_reduce(reef_config *config) {
     if (!reef_config_is_layer(config)) return;
     config->layers = config->attention_heads = 1;

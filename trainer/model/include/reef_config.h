@@ -186,7 +186,7 @@ typedef struct reef_config {
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
-    uint64_t context_memory;    // bytes of a generation's context memory; 0: it has none
+    uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "bf16"
     // baselines, behind the same trainer
@@ -281,8 +281,16 @@ typedef struct reef_config_field {
     bool choice; // a text that is one of a few words, and an enum in reef_config
 } reef_config_field;
 
+/** Every field's `standard`: a net alone. */
 REEF_API void reef_config_default(reef_config *config);
+/**
+ * What a pool is made with where nothing else is given: a model of bytes has a context memory. Set
+ * what is given, call reef_config_fit, and set it again.
+ */
+REEF_API void reef_config_default_made(reef_config *config);
 REEF_API const reef_config_field *reef_config_fields(size_t *count);
+/** The field's value in a configuration of reef_config_default_made, as text. */
+REEF_API const char *reef_config_field_made(const reef_config_field *field);
 /** Set one field by name from text. INVALID names the field, the value and what is allowed. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *name,
@@ -294,10 +302,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
  */
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /**
- * A reservoir_window that is not longer than the context is made so: for a new pool, before given
- * values are set.
+ * What a new pool chooses by its other settings, before given values are set again: a
+ * reservoir_window longer than the context, no context memory where none can or should be, and a
+ * net that learns everything where there is none.
  */
-REEF_API void reef_config_fit_reservoir(reef_config *config);
+REEF_API void reef_config_fit(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
 /**
