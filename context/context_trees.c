@@ -70,10 +70,11 @@ static uint8_t *try_tree(reef_predictor *p, uint32_t key) {
     return reef_slot_take(trial->bytes[k], key, p->table)->history;
 }
 
-// Histories of a stored tree, to be read and written; of a frozen memory a copy.
+// Histories of a stored tree, to be read and written; of what does not learn a copy.
 static uint8_t *open_tree(reef_predictor *p, size_t i, uint32_t key) {
-    if (p->trial != NULL && !p->frozen) return try_tree(p, key);
-    if (!p->frozen) return take_slot(p, key)->history;
+    bool learns = !p->frozen && !p->expected_byte.trusted;
+    if (learns && p->trial != NULL) return try_tree(p, key);
+    if (learns) return take_slot(p, key)->history;
     const uint8_t *line = reef_lines_peek(&p->slots, reef_slot_line_of(key, p->slot_lines_log2));
     const reef_slot *slot = reef_slot_find((uint8_t *)(uintptr_t)line, key);
     if (slot == NULL)
@@ -156,14 +157,33 @@ static void open_nodes(reef_predictor *p, int upper) {
     }
 }
 
-void reef_trees_open(reef_predictor *p) {
+void reef_trees_find(reef_predictor *p) {
     memcpy(p->hashes, p->next_hashes, sizeof(p->hashes));
     find_cells(p);
+}
+
+void reef_trees_open(reef_predictor *p) {
     open_nodes(p, -1);
 }
 
 void reef_trees_open_lower(reef_predictor *p) {
     open_nodes(p, (int)(p->bits & 15));
+}
+
+void reef_trees_catch_up(reef_predictor *p) {
+    const uint32_t bits = p->bits;
+    open_nodes(p, -1);
+    for (uint32_t at = 0; at < p->bit; at++) {
+        uint32_t bit = bits >> (p->bit - 1 - at) & 1, depth = at % 4;
+        p->bits = bits >> (p->bit - at); // as it was before that bit
+        uint32_t node = 1u << depth | (p->bits & ((1u << depth) - 1));
+        if (at == 4) reef_trees_open_lower(p);
+        for (size_t k = 0; k < p->tree_count && !p->frozen; k++) {
+            uint8_t *history = &p->nodes[p->trees[k]][node - 1];
+            *history = p->table->next[*history][bit];
+        }
+    }
+    p->bits = bits;
 }
 
 static void learn_nibble(const reef_histories *table, uint8_t *nodes, uint32_t nibble) {

@@ -7,7 +7,7 @@
 //   weights, chances, SSE  what a bit may change is copied before it
 //   trees                  copies of their lines, in place of the tables' (reef_trial_lines)
 //   cells, text, matches   do not change within a byte
-#include "predictor.h"
+#include "expected_byte.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,9 @@ typedef struct bit_before {
     reef_predictor predictor;
     int16_t weights[REEF_SETS][REEF_INPUTS], net_weights[REEF_NET_SETS][REEF_INPUTS];
     int32_t last_weights[REEF_SETS], net_last_weights[REEF_NET_SETS + 1];
-    reef_chance chances[REEF_CONTEXTS + 1], matches[REEF_MATCHES], net;
+    reef_chance chances[REEF_CONTEXTS + 1], matches[REEF_MATCHES], expected, net;
     uint16_t sse[2], net_sse[2];
+    reef_chance divergence[8]; // of a trusted byte
 } bit_before;
 
 typedef struct walk {
@@ -53,27 +54,39 @@ static void take_net_back(const bit_before *b, const reef_predictor *p) {
 static void keep(bit_before *b, const reef_predictor *p) {
     memcpy(&b->predictor, p, sizeof(*p));
     if (p->frozen) return;
+    if (p->net_tokens > 0) keep_net(b, p);
+    // A bit of a trusted byte teaches nothing, or the one that contradicts ends the trust.
+    if (p->expected_byte.trusted) {
+        memcpy(b->divergence, p->expected_byte.divergence, sizeof(b->divergence));
+        return;
+    }
     for (size_t k = 0; k < REEF_SETS; k++)
         memcpy(b->weights[k], p->weights[k], sizeof(b->weights[k]));
     memcpy(b->last_weights, p->state->last_weights[p->bits], sizeof(b->last_weights));
     for (size_t i = 0; i <= REEF_CONTEXTS; i++) b->chances[i] = *chance_of(p, i);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         b->matches[k] = p->state->match[k][p->match_states[k]];
+    b->expected = *reef_expected_chance(p);
     for (size_t t = 0; t < 2; t++) b->sse[t] = *p->sse[t];
-    if (p->net_tokens > 0) keep_net(b, p);
 }
 
 static void take_back(const bit_before *b, reef_predictor *p) {
     memcpy(p, &b->predictor, sizeof(*p));
     if (p->frozen) return;
+    if (p->net_tokens > 0) take_net_back(b, p);
+    if (p->expected_byte.trusted) {
+        memcpy(p->expected_byte.divergence, b->divergence, sizeof(b->divergence));
+        p->trial->count = 0; // trees were opened by catching up alone
+        return;
+    }
     for (size_t k = 0; k < REEF_SETS; k++)
         memcpy(p->weights[k], b->weights[k], sizeof(b->weights[k]));
     memcpy(p->state->last_weights[p->bits], b->last_weights, sizeof(b->last_weights));
     for (size_t i = 0; i <= REEF_CONTEXTS; i++) *chance_of(p, i) = b->chances[i];
     for (size_t k = 0; k < REEF_MATCHES; k++)
         p->state->match[k][p->match_states[k]] = b->matches[k];
+    *reef_expected_chance(p) = b->expected;
     for (size_t t = 0; t < 2; t++) *p->sse[t] = b->sse[t];
-    if (p->net_tokens > 0) take_net_back(b, p);
     // Histories were read when the bit was predicted. Contexts that share a tree agree in them.
     p->state->order_0[p->bits] = p->histories[REEF_PREDICTION_ORDER_0];
     uint32_t depth = p->bit % 4, node = 1u << depth | (p->bits & ((1u << depth) - 1));

@@ -26,9 +26,14 @@ static void add_net_parts(const reef_predictor *p, double *parts) {
 
 void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p) {
     double parts[REEF_INPUT_NAMES];
-    const int16_t *weights = p->weights[REEF_SET_ORDERS];
-    double sum = part_of(p->in, weights, REEF_PREDICTION_BIAS);
-    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(p->in, weights, i);
+    // The bits of a trusted byte have the inputs of the question whether it comes.
+    const reef_expected_byte *expected = &p->expected_byte;
+    bool bits = !expected->trusted || p->net_tokens > 0;
+    const int16_t *in = bits ? p->in : expected->in;
+    const int16_t *weights =
+        bits ? p->weights[REEF_SET_ORDERS] : expected->weights[REEF_EXPECTED_SET_ORDERS];
+    double sum = part_of(in, weights, REEF_PREDICTION_BIAS);
+    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(in, weights, i);
     parts[REEF_INPUT_NET] = 0.0;
     if (p->net_tokens > 0) add_net_parts(p, parts);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
@@ -39,6 +44,7 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p) {
     counts->hits[REEF_PREDICTION_ORDER_0]++;
     for (size_t k = 0; k < REEF_MATCHES; k++)
         counts->hits[REEF_PREDICTION_MATCH + k] += p->expected[k] >= 0;
+    counts->hits[REEF_PREDICTION_EXPECTED] += expected->byte >= 0;
     counts->hits[REEF_INPUT_NET] += p->net_tokens > 0;
 }
 

@@ -35,8 +35,16 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endia
 static_assert(sizeof(reef_mix_state) ==
                   4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
                       2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
-                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + (2 << 16),
+                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + (2 << 16) +
+                      sizeof(reef_expected_state),
               "the mixer has no padding");
+static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS * REEF_EXPECTED_STATES +
+                                                 8 * REEF_MATCHES * REEF_MATCH_STATES +
+                                                 2 * REEF_EXPECTED_WEIGHT_SETS * REEF_INPUTS +
+                                                 4 * REEF_EXPECTED_LAST * REEF_EXPECTED_SETS +
+                                                 4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) +
+                                                 4 * 8 * 32 + 4 * 8 * REEF_DIVERGENCES,
+              "the state of expected bytes has no padding");
 static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance) +
                                             2 * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
                                             4 * 256 * (REEF_NET_SETS + 1) +
@@ -44,7 +52,7 @@ static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance
               "the net's state has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
-#define VERSION 1
+#define VERSION 2
 #define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define POSITION_WORDS 13
@@ -262,6 +270,8 @@ static bool are_last_weights(const int32_t *weights, size_t count) {
 static reef_status check_mixers(const reef_predictor *p, reef_error *err) {
     bool right = are_last_weights(p->state->last_weights[0],
                                   sizeof(p->state->last_weights) / sizeof(int32_t));
+    right &= are_last_weights(p->state->expected.last_weights[0],
+                              sizeof(p->state->expected.last_weights) / sizeof(int32_t));
     for (size_t i = 0; i < sizeof(p->state->order_0); i++)
         right &= is_history(p->table, p->state->order_0[i]);
     if (!right) return fail_corrupt(PART_MIXER, "values that cannot be", err);

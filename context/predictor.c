@@ -1,4 +1,5 @@
 #include "predictor.h"
+#include "expected_byte.h"
 #include "inputs.h"
 
 #include <math.h>
@@ -12,9 +13,6 @@
 #define RATE_LAST 179
 #define RATE_FIRST 1536
 #define RATE_BYTES 8000
-#define LAST_RATE 3 // of the second mixer
-#define SSE_STEP 192
-#define SSE_RATE 64
 #define BIAS 256
 // The layer with a net: its weights learn fast again at first, but less long.
 #define NET_RATE_LAST 179
@@ -55,12 +53,9 @@ void reef_mix_state_init(reef_mix_state *state) {
         }
     for (size_t s = 0; s < 256; s++)
         for (size_t k = 0; k < REEF_SETS; k++) state->last_weights[s][k] = 65536 / REEF_SETS;
-    // The probability that went in comes out.
     for (size_t t = 0; t < 2; t++)
-        for (size_t c = 0; c < 1 << REEF_SSE_LOG2; c++)
-            for (int i = 0; i < REEF_SSE_STEPS; i++)
-                state->sse[t][c][i] = (uint16_t)reef_squash(
-                    logistic, reef_odds_clip((i - REEF_SSE_STEPS / 2) * SSE_STEP));
+        for (size_t c = 0; c < 1 << REEF_SSE_LOG2; c++) reef_sse_init(logistic, state->sse[t][c]);
+    reef_expected_state_init(&state->expected);
 }
 
 static void begin_net_mixers(reef_net_state *net, const reef_mix_state *state) {
@@ -92,12 +87,6 @@ void reef_net_state_init(reef_net_state *net, const reef_mix_state *state) {
     memcpy(net->sse, state->sse, sizeof(net->sse));
 }
 
-static uint32_t hash(uint64_t x) {
-    x *= 0x9E3779B97F4A7C15ull;
-    x ^= x >> 29;
-    return (uint32_t)(x * 0xBF58476D1CE4E5B9ull >> 32);
-}
-
 static void begin_byte(reef_predictor *p) {
     uint64_t learned = p->learned_bytes;
     p->begun = true;
@@ -107,10 +96,9 @@ static void begin_byte(reef_predictor *p) {
     if (p->net_tokens > 0)
         p->net_rate = NET_RATE_LAST + (int32_t)((uint64_t)NET_RATE_FIRST * NET_RATE_BYTES /
                                                 (NET_RATE_BYTES + p->net->bytes));
-    p->sse_hash = hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
-    // A context that knows nothing has nothing to say in any bit of the byte.
-    memset(p->in, 0, sizeof(p->in));
-    reef_trees_open(p);
+    p->sse_hash = reef_mix_hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
+    p->open = false;
+    reef_trees_find(p);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         reef_match_take(&p->matches[k], &p->text, SHORTEST_MATCH[k]);
         p->expected[k] = reef_match_expected(&p->matches[k], &p->text);
@@ -119,6 +107,19 @@ static void begin_byte(reef_predictor *p) {
     // The same occurrence found twice would count twice.
     if (p->expected[0] >= 0 && p->expected[1] >= 0 && p->matches[0].at == p->matches[1].at)
         p->expected[1] = -1;
+    reef_expected_find(p);
+}
+
+// What the trees say is needed: where the byte is not trusted, and by the layer with a net.
+static bool needs_trees(const reef_predictor *p) {
+    return !p->expected_byte.trusted || p->net_tokens > 0;
+}
+
+static void open_byte(reef_predictor *p) {
+    // A context that knows nothing has nothing to say in any bit of the byte.
+    memset(p->in, 0, sizeof(p->in));
+    p->open = true;
+    reef_trees_open(p);
 }
 
 void reef_predictor_begin(reef_predictor *p) {
@@ -132,6 +133,7 @@ void reef_predictor_begin(reef_predictor *p) {
     memset(p->in, 0, sizeof(p->in));
     memset(p->histories, 0, sizeof(p->histories));
     memset(p->kinds, 0, sizeof(p->kinds));
+    p->expected_byte = (reef_expected_byte){.byte = -1};
     reef_trees_aim(p, p->next_hashes);
     p->begun = false;
 }
@@ -166,7 +168,7 @@ static inline void put_inputs(reef_predictor *p, size_t i, uint8_t history) {
     int16_t seen = (int16_t) - (history != REEF_HISTORY_NONE);
     p->histories[i] = history;
     p->in[i] = p->logistic->stretch[chance >> 20] & seen;
-    p->in[REEF_PREDICTIONS + i] = (int16_t)(((int32_t)(chance >> 16) - 32768) >> 5) & seen;
+    p->in[REEF_PREDICTIONS + i] = reef_distance(reef_chance_p(chance)) & seen;
 }
 
 static void context_inputs(reef_predictor *p) {
@@ -186,21 +188,21 @@ static int expected_bit(const reef_predictor *p, size_t k) {
     return p->expected[k] >> (7 - p->bit) & 1;
 }
 
-static void match_inputs(reef_predictor *p) {
-    for (size_t k = 0; k < REEF_MATCHES; k++) {
-        int bit = expected_bit(p, k);
-        int16_t *odds = &p->in[REEF_PREDICTION_MATCH + k], *distance = odds + REEF_PREDICTIONS;
-        *odds = *distance = 0;
-        if (bit < 0) continue;
-        uint32_t right = reef_chance_p(p->state->match[k][p->match_states[k]]);
-        uint32_t one = bit == 1 ? right : 65535 - right;
-        *odds = reef_stretch(p->logistic, one);
-        *distance = (int16_t)(((int32_t)one - 32768) >> 5);
-    }
+// Two inputs of a bit that is expected, right with that chance; -1: none is.
+static void put_expected(reef_predictor *p, size_t i, int bit, const reef_chance *chance) {
+    int16_t *odds = &p->in[i], *distance = odds + REEF_PREDICTIONS;
+    *odds = *distance = 0;
+    if (bit < 0) return;
+    uint32_t right = reef_chance_p(*chance), one = bit == 1 ? right : 65535 - right;
+    *odds = reef_stretch(p->logistic, one);
+    *distance = reef_distance(one);
 }
 
-static inline int16_t distance_of(uint32_t one) {
-    return (int16_t)(((int32_t)one - 32768) >> 5);
+static void match_inputs(reef_predictor *p) {
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        put_expected(p, REEF_PREDICTION_MATCH + k, expected_bit(p, k),
+                     &p->state->match[k][p->match_states[k]]);
+    put_expected(p, REEF_PREDICTION_EXPECTED, reef_expected_bit(p), reef_expected_chance(p));
 }
 
 // From one token on, doubling.
@@ -218,11 +220,11 @@ static void net_inputs(reef_predictor *p, uint32_t memory) {
     uint32_t one = reef_chance_p(*p->net_chance);
     memcpy(p->net_in, p->in, sizeof(p->net_in));
     odds[REEF_PREDICTION_NET] = (int16_t)p->net_odds;
-    distance[REEF_PREDICTION_NET] = distance_of(reef_squash(p->logistic, p->net_odds));
+    distance[REEF_PREDICTION_NET] = reef_distance(reef_squash(p->logistic, p->net_odds));
     odds[REEF_PREDICTION_NET_CHANCE] = reef_stretch(p->logistic, one);
-    distance[REEF_PREDICTION_NET_CHANCE] = distance_of(one);
+    distance[REEF_PREDICTION_NET_CHANCE] = reef_distance(one);
     odds[REEF_PREDICTION_MEMORY] = reef_stretch_exact(p->logistic, memory);
-    distance[REEF_PREDICTION_MEMORY] = distance_of(memory);
+    distance[REEF_PREDICTION_MEMORY] = reef_distance(memory);
 }
 
 static void choose_net_weights(reef_predictor *p) {
@@ -271,42 +273,22 @@ static void choose_weights(reef_predictor *p) {
         p->weights[k] = p->state->weights[first + chosen[k]];
 }
 
-// Log odds of the second mixer over what the sets of the first say.
-static inline int32_t mix_last(size_t sets, int32_t *odds, const int32_t *weights) {
-    int64_t sum = 0;
-    for (size_t k = 0; k < sets; k++) {
-        odds[k] = reef_odds_clip(odds[k]);
-        sum += (int64_t)weights[k] * odds[k];
-    }
-    sum >>= 16;
-    if (sum > REEF_ODDS_MAX) return REEF_ODDS_MAX;
-    return sum < -REEF_ODDS_MAX ? -REEF_ODDS_MAX : (int32_t)sum;
-}
-
 static int32_t mix(reef_predictor *p) {
     p->kernels->dot(REEF_SETS, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
-    return mix_last(REEF_SETS, p->odds, p->state->last_weights[p->bits]);
+    return reef_mix_last(REEF_SETS, p->odds, p->state->last_weights[p->bits]);
 }
 
 // Rows of SSE, by the last byte and by the last three; asked for before the odds are known.
 static void choose_rows(reef_predictor *p) {
     uint32_t last = p->position.bytes & 0xFF;
-    const uint32_t contexts[2] = {hash(last << 8 | p->bits) >> 7, p->sse_hash ^ p->bits * 0x9E35u};
+    const uint32_t contexts[2] = {reef_mix_hash(last << 8 | p->bits) >> 7,
+                                  p->sse_hash ^ p->bits * 0x9E35u};
     for (size_t t = 0; t < 2; t++) {
         uint16_t *row = p->state->sse[t][contexts[t] & ((1 << REEF_SSE_LOG2) - 1)];
         __builtin_prefetch(row);
         __builtin_prefetch(row + REEF_SSE_STEPS - 1);
         p->sse_rows[t] = row;
     }
-}
-
-// Secondary estimation: what came of such odds in such a context before. Read between two steps;
-// the nearer one learns.
-static uint32_t refine(int32_t odds, uint16_t *row, uint16_t **learns) {
-    uint32_t at = (uint32_t)(odds + REEF_ODDS_MAX + 1), step = at / SSE_STEP;
-    uint32_t part = at % SSE_STEP;
-    *learns = &row[step + (part > SSE_STEP / 2)];
-    return (row[step] * (SSE_STEP - part) + row[step + 1] * part) / SSE_STEP;
 }
 
 // Probability of a one, from that of the memory and what the net says.
@@ -316,81 +298,58 @@ static uint32_t mix_net(reef_predictor *p, uint32_t memory) {
     p->kernels->dot(REEF_NET_SETS, REEF_INPUTS, p->net_set_odds, p->net_in,
                     (const int16_t *const *)p->net_weights);
     p->net_set_odds[REEF_NET_SETS] = p->net_in[REEF_PREDICTION_MEMORY];
-    p->net_last_odds = mix_last(REEF_NET_SETS + 1, p->net_set_odds, p->net->last_weights[p->bits]);
+    p->net_last_odds =
+        reef_mix_last(REEF_NET_SETS + 1, p->net_set_odds, p->net->last_weights[p->bits]);
     uint32_t one = reef_squash(p->logistic, p->net_last_odds);
     for (size_t t = 0; t < 2; t++) {
         // The same row in a copy of the table.
         size_t row = (size_t)(p->sse_rows[t] - p->state->sse[t][0]) / REEF_SSE_STEPS;
-        one += (uint32_t)(t + 1) * refine(p->net_last_odds, p->net->sse[t][row], &p->net_sse[t]);
+        one +=
+            (uint32_t)(t + 1) * reef_refine(p->net_last_odds, p->net->sse[t][row], &p->net_sse[t]);
     }
-    one /= 4;
-    return one < 1 ? 1 : one > 65535 ? 65535 : one;
+    return reef_probability_clip(one / 4);
+}
+
+static uint32_t mix_memory(reef_predictor *p) {
+    p->last_odds = mix(p);
+    uint32_t one = reef_squash(p->logistic, p->last_odds);
+    one += reef_refine(p->last_odds, p->sse_rows[0], &p->sse[0]);
+    one += 2 * reef_refine(p->last_odds, p->sse_rows[1], &p->sse[1]);
+    return reef_probability_clip(one / 4);
 }
 
 uint32_t reef_predictor_predict(reef_predictor *p) {
     // Between two bytes nothing is open: tables may grow, and a stored memory continues here.
     if (!p->begun) begin_byte(p);
-    choose_rows(p);
-    choose_weights(p);
-    context_inputs(p);
-    match_inputs(p);
-    p->last_odds = mix(p);
-    uint32_t one = reef_squash(p->logistic, p->last_odds);
-    one += refine(p->last_odds, p->sse_rows[0], &p->sse[0]);
-    one += 2 * refine(p->last_odds, p->sse_rows[1], &p->sse[1]);
-    one /= 4;
-    one = one < 1 ? 1 : one > 65535 ? 65535 : one;
-    p->probability = p->net_tokens > 0 ? mix_net(p, one) : one;
-    return p->probability;
-}
-
-// The second mixer of a layer.
-static inline void learn_last(const reef_predictor *p,
-                              size_t sets,
-                              int32_t *last,
-                              const int32_t *odds,
-                              int32_t said,
-                              int bit) {
-    int32_t target = bit ? 65535 : 0;
-    int32_t error = (target - (int32_t)reef_squash(p->logistic, said)) * LAST_RATE >> 6;
-    for (size_t k = 0; k < sets; k++) {
-        int32_t weight = last[k] + (odds[k] * error >> 13);
-        if (weight > REEF_LAST_WEIGHT_MAX) weight = REEF_LAST_WEIGHT_MAX;
-        last[k] = weight < -REEF_LAST_WEIGHT_MAX ? -REEF_LAST_WEIGHT_MAX : weight;
+    bool trusted = p->expected_byte.trusted;
+    uint32_t one = trusted ? reef_expected_predict(p) : 0;
+    if (needs_trees(p)) {
+        if (!p->open) open_byte(p);
+        choose_rows(p);
+        choose_weights(p);
+        context_inputs(p);
+        match_inputs(p);
+        if (!trusted) one = mix_memory(p);
+        if (p->net_tokens > 0) one = mix_net(p, one);
     }
-}
-
-// What each set of the first mixer learns of its own error.
-static inline void rates_of(const reef_predictor *p,
-                            size_t sets,
-                            int16_t *rates,
-                            const int32_t *odds,
-                            int32_t rate,
-                            int bit) {
-    int32_t target = bit ? 65535 : 0;
-    for (size_t k = 0; k < sets; k++) {
-        int64_t e = (int64_t)(target - (int32_t)reef_squash(p->logistic, odds[k])) * rate >> 12;
-        rates[k] = (int16_t)(e > 32767 ? 32767 : e < -32767 ? -32767 : e);
-    }
+    p->probability = one;
+    return one;
 }
 
 static void learn_weights(reef_predictor *p, int bit) {
     int16_t rates[REEF_SETS];
-    learn_last(p, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds, bit);
-    rates_of(p, REEF_SETS, rates, p->odds, p->rate, bit);
+    reef_learn_last(p->logistic, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds,
+                    bit);
+    reef_mix_rates(p->logistic, REEF_SETS, rates, p->odds, p->rate, bit);
     p->kernels->train(REEF_SETS, REEF_INPUTS, p->weights, p->in, rates);
 }
 
 static void learn_net_weights(reef_predictor *p, int bit) {
     int16_t rates[REEF_NET_SETS];
-    learn_last(p, REEF_NET_SETS + 1, p->net->last_weights[p->bits], p->net_set_odds,
-               p->net_last_odds, bit);
-    rates_of(p, REEF_NET_SETS, rates, p->net_set_odds, p->net_rate, bit);
+    reef_learn_last(p->logistic, REEF_NET_SETS + 1, p->net->last_weights[p->bits], p->net_set_odds,
+                    p->net_last_odds, bit);
+    reef_mix_rates(p->logistic, REEF_NET_SETS, rates, p->net_set_odds, p->net_rate, bit);
     p->kernels->train(REEF_NET_SETS, REEF_INPUTS, p->net_weights, p->net_in, rates);
-}
-
-static inline void learn_sse(uint16_t *cell, int bit) {
-    *cell = (uint16_t)(*cell + ((bit ? 65535 : 0) - *cell) / SSE_RATE);
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
@@ -408,10 +367,18 @@ static void learn_chances(reef_predictor *p, int bit) {
         reef_chance *chance = &p->state->match[k][p->match_states[k]];
         *chance = reef_chance_after(*chance, expected == bit, p->rates);
     }
-    for (size_t t = 0; t < 2; t++) learn_sse(p->sse[t], bit);
-    if (p->net_tokens == 0) return;
+    int expected = reef_expected_bit(p);
+    if (expected >= 0) {
+        reef_chance *chance = reef_expected_chance(p);
+        *chance = reef_chance_after(*chance, expected == bit, p->rates);
+    }
+    for (size_t t = 0; t < 2; t++) reef_learn_sse(p->sse[t], bit);
+}
+
+static void learn_net(reef_predictor *p, int bit) {
+    learn_net_weights(p, bit);
     *p->net_chance = reef_chance_after(*p->net_chance, bit, p->rates);
-    for (size_t t = 0; t < 2; t++) learn_sse(p->net_sse[t], bit);
+    for (size_t t = 0; t < 2; t++) reef_learn_sse(p->net_sse[t], bit);
 }
 
 static void learn_histories(reef_predictor *p, int bit) {
@@ -429,6 +396,7 @@ static void end_byte(reef_predictor *p) {
     uint8_t byte = (uint8_t)p->bits;
     uint32_t last_two = p->position.bytes & 0xFFFF;
     uint16_t *followers = &p->state->followers[last_two];
+    if (!p->frozen) reef_expected_learn(p, byte);
     if (!p->frozen) *followers = (uint16_t)(*followers << 8 | byte);
     reef_text_push(&p->text, byte);
     reef_position_step(&p->position, &p->text, byte);
@@ -462,17 +430,28 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
         reef_match_look_up(&p->matches[k], &p->index[k], &p->text, false);
 }
 
+// A bit that contradicts ends the trust: now the byte is one like others.
+static void catch_up(reef_predictor *p) {
+    memset(p->in, 0, sizeof(p->in));
+    p->open = true;
+    reef_trees_catch_up(p);
+}
+
 void reef_predictor_update(reef_predictor *p, int bit) {
-    if (!p->frozen) {
+    bool trusted = p->expected_byte.trusted, contradicts = false;
+    if (!p->frozen && p->net_tokens > 0) learn_net(p, bit);
+    if (trusted) {
+        contradicts = !reef_expected_update(p, bit);
+    } else if (!p->frozen) {
         learn_weights(p, bit);
-        if (p->net_tokens > 0) learn_net_weights(p, bit);
         learn_chances(p, bit);
         learn_histories(p, bit);
     }
     p->bits = p->bits << 1 | (uint32_t)bit;
     p->bit++;
-    if (p->bit == 3) reef_trees_aim_lower(p);
-    if (p->bit == 4) reef_trees_open_lower(p);
+    if (contradicts) catch_up(p);
+    if (p->open && p->bit == 3) reef_trees_aim_lower(p);
+    if (p->open && p->bit == 4) reef_trees_open_lower(p);
     if (p->bit < 8) return;
     end_byte(p);
 }

@@ -1,6 +1,7 @@
 // One prediction of one bit from everything that is known, and what is learned from the bit.
 //
-//   byte begins   contexts -> cells -> trees of the upper nibble       (context_trees.c)
+//   byte begins   contexts -> cells -> the byte that is expected       (expected_byte.c)
+//                 where that is not sure: trees of the upper nibble    (context_trees.c)
 //   each bit      histories, matches -> chances -> inputs -> mixer -> SSE -> probability
 //   then          chances, weights, SSE and histories learn the bit    (predictor.c)
 //   nibble        trees of the lower nibble                            (context_trees.c)
@@ -18,6 +19,7 @@
 #include "chance.h"
 #include "logistic.h"
 #include "match_model.h"
+#include "mix_layer.h"
 #include "mixer.h"
 #include "net_prediction.h"
 #include "position.h"
@@ -27,13 +29,14 @@
 #define REEF_SETS 6 // of weights that are chosen for a bit
 
 // Inputs of the mixer: of each prediction its log odds and, in the second half, its distance from a
-// half. Contexts come first, then order 0, the matches and a constant. Those behind it are of the
+// half. Contexts come first, then order 0, the matches, the expected byte and a constant. Those behind it are of the
 // layer with a net alone, zeros in the other: what the net says, what came of that before, and what
 // the memory says.
 enum {
     REEF_PREDICTION_ORDER_0 = REEF_CONTEXTS,
     REEF_PREDICTION_MATCH,
-    REEF_PREDICTION_BIAS = REEF_PREDICTION_MATCH + REEF_MATCHES,
+    REEF_PREDICTION_EXPECTED = REEF_PREDICTION_MATCH + REEF_MATCHES,
+    REEF_PREDICTION_BIAS,
     REEF_PREDICTION_NET,
     REEF_PREDICTION_NET_CHANCE,
     REEF_PREDICTION_MEMORY,
@@ -83,9 +86,38 @@ enum {
 #undef REEF_SET_COUNT
 };
 
-#define REEF_LAST_WEIGHT_MAX (1 << 28) // of the second mixer; far from what any text teaches
-#define REEF_SSE_STEPS 33
-#define REEF_SSE_LOG2 12 // contexts of an SSE table
+// the same of the question whether the expected byte comes
+#define REEF_EXPECTED_SET_LIST(X)                                                                  \
+    X(MATCH, 3 * 16) /* what the match says of it, and how long it is */                           \
+    X(BYTE, 256)     /* the byte itself */                                                         \
+    X(ORDERS, 8 * 8) /* how many orders know what follows, and how many of them expect it */       \
+    X(LAST, 256)     /* the last byte */
+
+enum {
+#define REEF_SET_ENUM(name, count) REEF_EXPECTED_SET_##name,
+    REEF_EXPECTED_SET_LIST(REEF_SET_ENUM)
+#undef REEF_SET_ENUM
+        REEF_EXPECTED_SETS,
+#define REEF_SET_COUNT(name, count) +(count)
+    REEF_EXPECTED_WEIGHT_SETS = 0 REEF_EXPECTED_SET_LIST(REEF_SET_COUNT)
+#undef REEF_SET_COUNT
+};
+
+#define REEF_EXPECTED_STATES 576 // of a context, for a byte in question
+#define REEF_EXPECTED_LAST 64    // sets of the second mixer: those of ORDERS
+#define REEF_DIVERGENCES 4096    // by the last byte and the expected one, hashed
+#define REEF_SSE_LOG2 12         // contexts of an SSE table
+
+/** What is learned of expected bytes. */
+typedef struct reef_expected_state {
+    reef_chance contexts[REEF_CONTEXTS][REEF_EXPECTED_STATES];
+    reef_chance matches[REEF_MATCHES][2][REEF_MATCH_STATES]; // it expects another, or this byte
+    int16_t weights[REEF_EXPECTED_WEIGHT_SETS][REEF_INPUTS];
+    int32_t last_weights[REEF_EXPECTED_LAST][REEF_EXPECTED_SETS];
+    uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
+    reef_chance bits[8][32]; // of bytes that are not trusted, by their probability
+    reef_chance divergence[REEF_DIVERGENCES][8];
+} reef_expected_state;
 
 /** What is learned beside the tables of contexts; small, so that a session has a copy. */
 typedef struct reef_mix_state {
@@ -96,6 +128,7 @@ typedef struct reef_mix_state {
     int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
     uint16_t followers[1 << 16]; // the two bytes that came last after two bytes
+    reef_expected_state expected;
 } reef_mix_state;
 
 /** The layer of bytes that a net speaks of; there is none before the first of them. */
@@ -121,6 +154,20 @@ typedef struct reef_trial_lines {
     _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS][REEF_LINE_BYTES];
 } reef_trial_lines;
 
+/** The expected byte in hand. */
+typedef struct reef_expected_byte {
+    int byte;             // -1: none
+    bool trusted;         // it alone predicts the bits, as long as they agree
+    uint32_t probability; // that it comes, 16 bits
+    uint32_t escape;      // that it does not, given the bits so far, 22 bits
+    uint16_t states[REEF_CONTEXTS];
+    int16_t in[REEF_INPUTS];
+    int16_t *weights[REEF_EXPECTED_SETS];
+    int32_t odds[REEF_EXPECTED_SETS], last_odds, *last_weights;
+    uint16_t *sse[2];        // the cells that learn
+    reef_chance *divergence; // (8)
+} reef_expected_byte;
+
 typedef struct reef_predictor {
     // what it predicts from, and what learns
     reef_lines cells, slots, index[REEF_MATCHES];
@@ -145,6 +192,8 @@ typedef struct reef_predictor {
     uint32_t hashes[REEF_CONTEXTS];
     reef_context_kind kinds[REEF_CONTEXTS];
     reef_cell_line *lines[REEF_CONTEXTS];
+    reef_expected_byte expected_byte;
+    bool open;                          // its trees are
     int cells_at[REEF_CONTEXTS];        // the cell in its line; -1: none
     reef_slot own_slots[REEF_CONTEXTS]; // histories of contexts without trees
     uint8_t *nodes[REEF_CONTEXTS];      // histories of the nibble in hand
@@ -225,12 +274,16 @@ REEF_MUST_CHECK reef_status reef_predictor_distribution(
 
 /** The contexts of the next byte; their lines are asked for. Changes no table. */
 void reef_trees_aim(reef_predictor *p, uint32_t *hashes);
-/** The next byte begins: what its contexts know, and the trees of its upper nibble. */
+/** The next byte begins: what its contexts know. */
+void reef_trees_find(reef_predictor *p);
+/** The trees of its upper nibble: of a trusted byte to be looked at, else to be learned. */
 void reef_trees_open(reef_predictor *p);
 /** Three bits are known: the lines of the lower trees are asked for. */
 void reef_trees_aim_lower(reef_predictor *p);
 /** The trees of its lower nibble. */
 void reef_trees_open_lower(reef_predictor *p);
+/** The byte is not trusted any more: its trees are opened and learn the bits so far. */
+void reef_trees_catch_up(reef_predictor *p);
 /** The byte came: cells learn it. */
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte);
 /** Trees of every context in a table of twice the lines. `to`: zeros; `cells`: as they are. */
