@@ -100,7 +100,7 @@ def test_a_text_goes_on(tmp_path):
 
 def test_a_text_becomes_an_archive_and_comes_back(tmp_path):
     text, told = TEXT[7:2007] * 10, []
-    with reef.create(tmp_path / "pool", context_memory="4M", **SMALL) as pool:
+    with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
         pool.train(TEXT * 3)
         pool.snapshot("kept")
         archive = pool.compress(text, piece_bytes=4096, progress=lambda done, total: told.append((done, total)))
@@ -131,7 +131,7 @@ def test_mistakes_with_archives_are_told(tmp_path):
     def stop(done, total):
         raise KeyboardInterrupt
 
-    with reef.create(tmp_path / "pool", context_memory="4M", **SMALL) as pool:
+    with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
         pool.train(TEXT)
         with pytest.raises(reef.InvalidError, match="keeps no state for ever"):
             pool.compress(TEXT)

@@ -163,6 +163,16 @@ static void options_reach_the_daemon_as_they_were_given(void **state) {
     free(file);
 }
 
+// Whether help lists this option, by itself or behind its letter: "-h, --help".
+static bool help_has(const char *help, const char *option) {
+    char *alone = reef_cli_format("\n  %s ", option),
+         *behind = reef_cli_format("\n  -%c, %s ", option[2], option);
+    bool has = strstr(help, alone) != NULL || strstr(help, behind) != NULL;
+    free(alone);
+    free(behind);
+    return has;
+}
+
 static void help_has_every_option_of_the_daemon(void **state) {
     (void)state;
     program daemon, tool;
@@ -173,10 +183,10 @@ static void help_has_every_option_of_the_daemon(void **state) {
     for (char *line = strtok_r(daemon.out, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
         if (strncmp(line, "  --", 4) != 0) continue;
-        char *option = reef_cli_format("\n  %.*s ", (int)strcspn(line + 2, " "), line + 2);
-        if (strstr("\n  --check \n  --version ", option) == NULL) {
+        char *option = reef_cli_format("%.*s", (int)strcspn(line + 2, " "), line + 2);
+        if (strcmp(option, "--check") != 0 && strcmp(option, "--version") != 0) {
             seen++;
-            if (strstr(tool.out, option) == NULL) fail_msg("%s is not in the help of run", option);
+            if (!help_has(tool.out, option)) fail_msg("%s is not in the help of run", option);
         }
         free(option);
     }

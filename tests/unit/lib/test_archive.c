@@ -349,11 +349,12 @@ static void mistakes_are_reported(void **state) {
     WITHIN(f->directory, ids);
     WITHIN(f->directory, vectors);
     WITHIN(f->directory, layer);
-    static const char *const IDS[] = {"vocab=300", NULL}, *const VECTORS[] = {"model=vector",
-                                                                              "inputs=4", NULL};
+    static const char *const PLAIN[] = {"context_memory=0", NULL},
+                             *const IDS[] = {"vocab=300", NULL},
+                             *const VECTORS[] = {"model=vector", "inputs=4", NULL};
     const reef_layer_options sizes = {.size = sizeof(sizes), .d_model = 8, .topk = 2, .side = 4};
     reef_error err;
-    must(reef_pool_create_model(plain, NULL, &err), &err);
+    must(reef_pool_create_model(plain, PLAIN, &err), &err);
     must(reef_pool_create_model(ids, IDS, &err), &err);
     must(reef_pool_create_model(vectors, VECTORS, &err), &err);
     must(reef_pool_create_layer(layer, &sizes, &err), &err);

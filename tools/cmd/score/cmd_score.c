@@ -43,7 +43,7 @@ const reef_cli_manual reef_score_manual = {
     .options = OPTIONS,
     .example = "reef score reef.pool --top 5 server.log\n"
                "journalctl -n 500 | reef score reef.pool -\n"
-               "reef score reef.pool --follow --outliers /var/log/syslog",
+               "reef score reef.pool --follow --frozen --outliers /var/log/syslog",
 };
 
 typedef struct line {
