@@ -177,6 +177,7 @@ static void choose_weights(reef_predictor *p, uint8_t byte, uint32_t orders) {
         [REEF_EXPECTED_SET_BYTE] = byte,
         [REEF_EXPECTED_SET_ORDERS] = known,
         [REEF_EXPECTED_SET_LAST] = p->position.bytes & 0xFF,
+        [REEF_EXPECTED_SET_FIELD] = reef_position_class(&p->position),
     };
     static const uint32_t COUNTS[REEF_EXPECTED_SETS] = {
 #define REEF_SET_SIZE(name, count) count,

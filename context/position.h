@@ -65,6 +65,12 @@ void reef_contexts_hash(const reef_position *position,
                         uint32_t followers,
                         uint32_t *hashes);
 
+/** The field, the kind of the last byte and whether it is in a word: 0 .. 255. */
+static inline uint32_t reef_position_class(const reef_position *position) {
+    uint32_t field = position->field < 15 ? position->field : 15;
+    return field * 8 + (position->shape & 7) + (uint32_t)(position->word != 0) * 128;
+}
+
 /** Kind of a character: 0 .. 7. */
 uint32_t reef_character_kind(uint8_t byte);
 

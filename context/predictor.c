@@ -254,7 +254,6 @@ static void choose_net_weights(reef_predictor *p) {
 static void choose_weights(reef_predictor *p) {
     const reef_position *at = &p->position;
     uint32_t last = at->bytes & 0xFF, before = at->bytes >> 8 & 0xFF;
-    uint32_t field = at->field < 15 ? at->field : 15;
     const uint32_t chosen[REEF_SETS] = {
         [REEF_SET_BITS] = p->bits,
         [REEF_SET_LAST] =
@@ -262,7 +261,7 @@ static void choose_weights(reef_predictor *p) {
         [REEF_SET_BEFORE] = before,
         [REEF_SET_ORDERS] = p->orders_known * 8 + p->bit,
         [REEF_SET_SHAPE] = at->shape & 511,
-        [REEF_SET_FIELD] = field * 8 + (at->shape & 7) + (uint32_t)(at->word != 0) * 128,
+        [REEF_SET_FIELD] = reef_position_class(at),
     };
     static const uint32_t COUNTS[REEF_SETS] = {
 #define REEF_SET_SIZE(name, count) count,

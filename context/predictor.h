@@ -91,7 +91,8 @@ enum {
     X(MATCH, 3 * 16) /* what the match says of it, and how long it is */                           \
     X(BYTE, 256)     /* the byte itself */                                                         \
     X(ORDERS, 8 * 8) /* how many orders know what follows, and how many of them expect it */       \
-    X(LAST, 256)     /* the last byte */
+    X(LAST, 256)     /* the last byte */                                                           \
+    X(FIELD, 256)    /* the field, the kind of the last byte, in a word or not */
 
 enum {
 #define REEF_SET_ENUM(name, count) REEF_EXPECTED_SET_##name,
