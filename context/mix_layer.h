@@ -74,8 +74,7 @@ static inline void reef_sse_init(const reef_logistic *logistic, uint16_t *row) {
                                        reef_odds_clip((i - REEF_SSE_STEPS / 2) * REEF_SSE_STEP));
 }
 
-/** What came of such odds in such a context before: read between two steps; the nearer one learns.
- */
+/** What came of such odds in such a context: read between two steps; the nearer one learns. */
 static inline uint32_t reef_refine(int32_t odds, uint16_t *row, uint16_t **learns) {
     uint32_t at = (uint32_t)(odds + REEF_ODDS_MAX + 1), step = at / REEF_SSE_STEP;
     uint32_t part = at % REEF_SSE_STEP;

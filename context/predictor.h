@@ -29,9 +29,9 @@
 #define REEF_SETS 6 // of weights that are chosen for a bit
 
 // Inputs of the mixer: of each prediction its log odds and, in the second half, its distance from a
-// half. Contexts come first, then order 0, the matches, the expected byte and a constant. Those behind it are of the
-// layer with a net alone, zeros in the other: what the net says, what came of that before, and what
-// the memory says.
+// half. Contexts come first, then order 0, the matches, the expected byte and a constant. Those
+// behind it are of the layer with a net alone, zeros in the other: what the net says, what came of
+// that before, and what the memory says.
 enum {
     REEF_PREDICTION_ORDER_0 = REEF_CONTEXTS,
     REEF_PREDICTION_MATCH,
