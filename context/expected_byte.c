@@ -8,9 +8,6 @@
 // 0.885: with less, prose is learned faster and predicted worse; found by trials.
 #define TRUSTED 58000
 #define RATE 3 // of the weights, in those of the bits: there is one question for eight bits
-#define FIRST_WEIGHT (REEF_WEIGHT_ONE / 5)
-#define FIRST_WEIGHT_DISTANCE (REEF_WEIGHT_ONE / 50)
-#define BIAS 256
 #define RUN_MAX 31
 
 // What a context with a cell says of a byte. Of one with trees its last byte is known, and how
@@ -56,8 +53,8 @@ void reef_expected_state_init(reef_expected_state *state) {
     init_chances(state);
     for (size_t s = 0; s < REEF_EXPECTED_WEIGHT_SETS; s++)
         for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
-            state->weights[s][i] = FIRST_WEIGHT;
-            state->weights[s][REEF_PREDICTIONS + i] = FIRST_WEIGHT_DISTANCE;
+            state->weights[s][i] = REEF_FIRST_WEIGHT;
+            state->weights[s][REEF_PREDICTIONS + i] = REEF_FIRST_WEIGHT_DISTANCE;
         }
     for (size_t s = 0; s < REEF_EXPECTED_LAST; s++)
         for (size_t k = 0; k < REEF_EXPECTED_SETS; k++)
@@ -163,7 +160,7 @@ static uint32_t gather_inputs(reef_predictor *p, uint8_t byte) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         if (p->expected[k] >= 0)
             put_inputs(p, REEF_PREDICTION_MATCH + k, *match_chance(p, k, byte));
-    e->in[REEF_PREDICTION_BIAS] = BIAS;
+    e->in[REEF_PREDICTION_BIAS] = REEF_BIAS;
     return orders;
 }
 

@@ -4,10 +4,15 @@
 #define REEF_MIX_LAYER_H
 
 #include "logistic.h"
+#include "mixer.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
+// Weights begin alike: with some twenty inputs that agree, a fifth of each is about right.
+#define REEF_FIRST_WEIGHT (REEF_WEIGHT_ONE / 5)
+#define REEF_FIRST_WEIGHT_DISTANCE (REEF_WEIGHT_ONE / 50)
+#define REEF_BIAS 256 // the constant input
 #define REEF_SSE_STEPS 33
 #define REEF_SSE_STEP 192 // of log odds, from one value of a row to the next
 #define REEF_SSE_RATE 64

@@ -6,14 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Weights begin alike: with some twenty inputs that agree, a fifth of each is about right.
-#define FIRST_WEIGHT (REEF_WEIGHT_ONE / 5)
-#define FIRST_WEIGHT_DISTANCE (REEF_WEIGHT_ONE / 50)
 // Weights learn fast at first and slower with the bytes; 12 bits behind the point.
 #define RATE_LAST 179
 #define RATE_FIRST 1536
 #define RATE_BYTES 8000
-#define BIAS 256
 // The layer with a net: its weights learn fast again at first, but less long.
 #define NET_RATE_LAST 179
 #define NET_RATE_FIRST 512
@@ -48,8 +44,8 @@ void reef_mix_state_init(reef_mix_state *state) {
     begin_chances(state);
     for (size_t s = 0; s < REEF_WEIGHT_SETS; s++)
         for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
-            state->weights[s][i] = FIRST_WEIGHT;
-            state->weights[s][REEF_PREDICTIONS + i] = FIRST_WEIGHT_DISTANCE;
+            state->weights[s][i] = REEF_FIRST_WEIGHT;
+            state->weights[s][REEF_PREDICTIONS + i] = REEF_FIRST_WEIGHT_DISTANCE;
         }
     for (size_t s = 0; s < 256; s++)
         for (size_t k = 0; k < REEF_SETS; k++) state->last_weights[s][k] = 65536 / REEF_SETS;
@@ -178,7 +174,7 @@ static void context_inputs(reef_predictor *p) {
         put_inputs(p, i, p->nodes[i][node]);
     }
     put_inputs(p, REEF_PREDICTION_ORDER_0, p->state->order_0[p->bits]);
-    p->in[REEF_PREDICTION_BIAS] = BIAS;
+    p->in[REEF_PREDICTION_BIAS] = REEF_BIAS;
 }
 
 // The bit that a match expects; -1: none.

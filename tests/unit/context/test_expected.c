@@ -52,14 +52,15 @@ static void what_repeats_is_trusted_and_costs_little(void **state) {
     reef_memory_free(memory);
 }
 
-// Reads up to the next byte that is trusted; returns it.
-static uint8_t read_to_trusted(reef_memory_session *session, const uint8_t *text) {
+// Reads up to the first byte that is trusted, and predicts its first bit. Returns how many were
+// read.
+static size_t read_to_trusted(reef_memory_session *session, const uint8_t *text) {
     const reef_predictor *p = (const reef_predictor *)(const void *)session; // its first field
     reef_error err;
     uint32_t one = 0;
     for (size_t i = 0; i < TEXT; i++) {
         must(reef_memory_session_predict(session, &one, &err), &err);
-        if (p->expected_byte.trusted) return (uint8_t)p->expected_byte.byte;
+        if (p->expected_byte.trusted) return i;
         must(reef_memory_session_read(session, text + i, 1, NULL, NULL, &err), &err);
     }
     fail_msg("no byte is trusted");
@@ -73,7 +74,8 @@ static void its_bits_make_the_probability_of_the_byte(void **state) {
     reef_memory_session *session = open_session(memory, false);
     const reef_predictor *p = (const reef_predictor *)(const void *)session;
     reef_error err;
-    uint8_t byte = read_to_trusted(session, text);
+    read_to_trusted(session, text);
+    uint8_t byte = (uint8_t)p->expected_byte.byte;
     double chance = 1.0, whole = p->expected_byte.probability / 65536.0;
     for (int i = 7; i >= 0; i--) {
         uint32_t one = 0;
@@ -97,17 +99,9 @@ static void every_other_byte_costs_what_was_said_of_it(void **state) {
     for (int frozen = 0; frozen < 2; frozen++) {
         reef_memory_session *session = open_session(memory, frozen == 1);
         double chances[256], sum = 0.0;
-        uint8_t expected = read_to_trusted(session, text);
-        reef_memory_session_reset(session);
-        size_t before = 0; // bytes up to it
-        for (uint8_t at; before < TEXT; before++) {
-            const reef_predictor *p = (const reef_predictor *)(const void *)session;
-            uint32_t one = 0;
-            must(reef_memory_session_predict(session, &one, &err), &err);
-            if (p->expected_byte.trusted) break;
-            at = text[before];
-            must(reef_memory_session_read(session, &at, 1, NULL, NULL, &err), &err);
-        }
+        size_t before = read_to_trusted(session, text);
+        uint8_t expected =
+            (uint8_t)((const reef_predictor *)(const void *)session)->expected_byte.byte;
         for (int byte = 0; byte < 256; byte++) {
             float bits = 0.0f;
             uint8_t at = (uint8_t)byte;
