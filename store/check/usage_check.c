@@ -136,8 +136,8 @@ static reef_status compare_totals(reef_check *c,
             reef_record_verify(c->txn, REEF_DB_USAGE, &cursor, &key, text, &view, NULL) == REEF_OK;
         for (size_t i = 0; known && !more && i < view.bytes / TOTAL_BYTES; i++) {
             uint64_t total[2], at = expert + i - first;
-            // Blocks of totals may begin before the segment or end after it.
-            if (expert + i < first || at >= REEF_USAGE_SEGMENT) continue;
+            // Blocks of totals may begin before the segment or end after what was used of it.
+            if (expert + i < first || at >= segment->experts) continue;
             memcpy(total, (const uint8_t *)view.data + i * TOTAL_BYTES, TOTAL_BYTES);
             more = exceeds(segment->sums + 2 * at, total);
             if (more) report(c, name, expert + i, segment->sums + 2 * at);
@@ -148,7 +148,7 @@ static reef_status compare_totals(reef_check *c,
     reef_cursor_close(&cursor);
     // Experts beyond the totals were never chosen.
     for (uint64_t e = expert < first ? first : expert;
-         status == REEF_OK && known && !more && e < first + REEF_USAGE_SEGMENT; e++) {
+         status == REEF_OK && known && !more && e < first + segment->experts; e++) {
         more = exceeds(segment->sums + 2 * (e - first), NONE);
         if (more) report(c, name, e, segment->sums + 2 * (e - first));
     }
@@ -180,8 +180,7 @@ void reef_check_usage(reef_check *c) {
     reef_usage_segment segment = {0};
     bool renewed;
     if (!reef_check_release_reader(c, &renewed)) return;
-    reef_status status = reef_usage_segment_new(&segment, &reason);
-    if (status == REEF_OK) status = find_segments(c, &all, &reason);
+    reef_status status = find_segments(c, &all, &reason);
     // The read is renewed between two segments, so a long check keeps no pages from reuse.
     for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_release_reader(c, &renewed);
          i++) {

@@ -212,7 +212,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
 }
 
 static reef_status merge_level(step *s, reef_error *err) {
-    reef_status status = reef_usage_segment_new(&s->segment, err);
+    reef_status status = REEF_OK;
     while (status == REEF_OK && s->work < STEP_BYTES) {
         reef_key key;
         size_t payload;

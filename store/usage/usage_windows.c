@@ -39,6 +39,7 @@
 #define GAP_BYTES_MAX 3 // below 2^21
 #define USE_BYTES_MAX (GAP_BYTES_MAX + 2 * NUMBER_BYTES_MAX)
 #define CODE_BYTES_MAX(uses) (2 * NUMBER_BYTES_MAX + (size_t)(uses)*USE_BYTES_MAX)
+#define SEGMENT_ROOM_MIN 64 // a full segment is this, doubled some times
 
 static const reef_usage_extent NO_EXTENT = {.first_ms = UINT64_MAX};
 
@@ -95,12 +96,14 @@ static reef_status get_extent(const reef_key *key,
     return REEF_OK;
 }
 
-// Add the uses to `sums` (experts, 2), which begins at the segment's first expert.
+// Add the uses to `sums` (experts, 2), which begins at the segment's first expert, where it is
+// given, and say how many experts there must be, where that is asked.
 static reef_status add_uses(const reef_key *key,
                             const uint8_t *at,
                             const uint8_t *end,
                             size_t experts,
                             uint64_t *sums,
+                            size_t *needed,
                             reef_error *err) {
     for (uint64_t expert = 0; at < end; expert++) {
         uint64_t gap = 0, count = 0, score = 0;
@@ -112,6 +115,8 @@ static reef_status add_uses(const reef_key *key,
         if (gap >= experts || expert + gap >= experts)
             return malformed(key, "it names an expert that the layer does not have", err);
         expert += gap;
+        if (needed != NULL) *needed = (size_t)expert + 1;
+        if (sums == NULL) continue;
         sums[2 * expert] += count;
         sums[2 * expert + 1] += score;
     }
@@ -120,16 +125,6 @@ static reef_status add_uses(const reef_key *key,
 
 // ---- a segment in memory ------------------------------------------------------------------------
 
-reef_status reef_usage_segment_new(reef_usage_segment *segment, reef_error *err) {
-    *segment = (reef_usage_segment){.sums = calloc(REEF_USAGE_SEGMENT, TOTAL_BYTES),
-                                    .extent = NO_EXTENT,
-                                    .code = malloc(CODE_BYTES_MAX(REEF_USAGE_SEGMENT))};
-    if (segment->sums != NULL && segment->code != NULL) return REEF_OK;
-    reef_usage_segment_free(segment);
-    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %u experts",
-                     REEF_USAGE_SEGMENT);
-}
-
 void reef_usage_segment_free(reef_usage_segment *segment) {
     free(segment->sums);
     free(segment->code);
@@ -137,8 +132,25 @@ void reef_usage_segment_free(reef_usage_segment *segment) {
 }
 
 void reef_usage_segment_clear(reef_usage_segment *segment) {
-    memset(segment->sums, 0, (size_t)REEF_USAGE_SEGMENT * TOTAL_BYTES);
+    if (segment->experts > 0) memset(segment->sums, 0, segment->experts * TOTAL_BYTES);
     segment->extent = NO_EXTENT;
+}
+
+reef_status
+reef_usage_segment_reserve(reef_usage_segment *segment, size_t experts, reef_error *err) {
+    size_t before = segment->experts, room = before > 0 ? before : SEGMENT_ROOM_MIN;
+    // Growing: in a small pool the room for a full segment would be most of a commit's time.
+    while (room < experts) room *= 2;
+    if (room == before) return REEF_OK;
+    uint64_t *sums = realloc(segment->sums, room * TOTAL_BYTES);
+    if (sums != NULL) segment->sums = sums;
+    uint8_t *code = sums == NULL ? NULL : realloc(segment->code, CODE_BYTES_MAX(room));
+    if (code == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", room);
+    memset(sums + 2 * before, 0, (room - before) * TOTAL_BYTES);
+    segment->code = code;
+    segment->experts = room;
+    return REEF_OK;
 }
 
 reef_status reef_usage_segment_add(reef_usage_segment *segment,
@@ -148,7 +160,12 @@ reef_status reef_usage_segment_add(reef_usage_segment *segment,
     const uint8_t *at = view->data, *end = at + view->bytes;
     reef_usage_extent extent;
     reef_status status = get_extent(key, &at, end, &extent, err);
-    if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_SEGMENT, segment->sums, err);
+    size_t needed = 0;
+    if (status == REEF_OK)
+        status = add_uses(key, at, end, REEF_USAGE_SEGMENT, NULL, &needed, err);
+    if (status == REEF_OK) status = reef_usage_segment_reserve(segment, needed, err);
+    if (status == REEF_OK)
+        status = add_uses(key, at, end, segment->experts, segment->sums, NULL, err);
     if (status != REEF_OK) return status;
     if (extent.first_ms < segment->extent.first_ms) segment->extent.first_ms = extent.first_ms;
     if (extent.last_ms > segment->extent.last_ms) segment->extent.last_ms = extent.last_ms;
@@ -160,7 +177,7 @@ size_t reef_usage_segment_encode(reef_usage_segment *segment, uint64_t window) {
     at = put_number(at, segment->extent.last_ms - window);
     const uint8_t *uses = at;
     uint64_t next = 0; // the expert after the last one that was written
-    for (uint64_t expert = 0; expert < REEF_USAGE_SEGMENT; expert++) {
+    for (uint64_t expert = 0; expert < segment->experts; expert++) {
         uint64_t count = segment->sums[2 * expert], score = segment->sums[2 * expert + 1];
         if (count == 0 && score == 0) continue;
         at = put_use(at, expert - next, count, score);
@@ -176,13 +193,12 @@ size_t reef_usage_segment_encode(reef_usage_segment *segment, uint64_t window) {
 static reef_status put_delta(
     reef_txn *txn, const reef_key *key, const uint8_t *code, size_t bytes, reef_error *err) {
     reef_view before;
-    reef_usage_segment segment = {0};
+    reef_usage_segment segment = {.extent = NO_EXTENT};
     reef_status status = reef_record_view(txn, key, &before, err);
     if (status == REEF_ERR_NOT_FOUND)
         return reef_record_put(txn, key, REEF_BYTES, code, bytes, err);
     // Both are decoded and added, because two lists of gaps cannot be joined.
     const reef_view now = {.data = code, .bytes = bytes};
-    if (status == REEF_OK) status = reef_usage_segment_new(&segment, err);
     if (status == REEF_OK) status = reef_usage_segment_add(&segment, key, &before, err);
     if (status == REEF_OK) status = reef_usage_segment_add(&segment, key, &now, err);
     if (status == REEF_OK)
@@ -285,6 +301,8 @@ static reef_status put_segment(reef_txn *txn,
                                reef_error *err) {
     uint32_t index = key.block / (REEF_USAGE_SEGMENT / block_rows);
     reef_usage_segment_clear(segment);
+    reef_status room = reef_usage_segment_reserve(segment, experts, err);
+    if (room != REEF_OK) return room;
     for (size_t first = 0; first < experts; first += block_rows, key.block++) {
         size_t rows = experts - first < block_rows ? experts - first : block_rows;
         const uint64_t *block = totals + 2 * first;
@@ -320,7 +338,6 @@ reef_status reef_usage_put(reef_txn *txn,
                          "blocks of usage of %" PRIu32 " experts do not fill %u", block_rows,
                          REEF_USAGE_SEGMENT);
     reef_status status = check_time(unix_ms, err);
-    if (status == REEF_OK) status = reef_usage_segment_new(&segment, err);
     for (size_t first = 0; status == REEF_OK && first < expert_count; first += REEF_USAGE_SEGMENT) {
         size_t left = expert_count - first;
         const reef_key key = {.db = REEF_DB_USAGE,
@@ -384,7 +401,7 @@ static reef_status add_window(reef_txn *txn,
     size_t first = (size_t)key->block * REEF_USAGE_SEGMENT;
     size_t left = first < expert_count ? expert_count - first : 0;
     status = add_uses(key, at, end, left < REEF_USAGE_SEGMENT ? left : REEF_USAGE_SEGMENT,
-                      left > 0 ? sums + 2 * first : NULL, err);
+                      left > 0 ? sums + 2 * first : NULL, NULL, err);
     if (status != REEF_OK) return status;
     if (range->windows == 0 || extent.first_ms < range->from_ms) range->from_ms = extent.first_ms;
     if (extent.last_ms > range->to_ms) range->to_ms = extent.last_ms;
@@ -432,7 +449,7 @@ static reef_status note_last(reef_txn *txn,
     // One buffer serves all windows, so each begins with zeros.
     memset(sums, 0, left * TOTAL_BYTES);
     status = get_extent(key, &at, end, &extent, err);
-    if (status == REEF_OK) status = add_uses(key, at, end, left, sums, err);
+    if (status == REEF_OK) status = add_uses(key, at, end, left, sums, NULL, err);
     for (size_t i = 0; status == REEF_OK && i < left; i++)
         // Windows are not in order of time across levels, so the latest is kept.
         if (sums[2 * i] > 0 && last_ms[first + i] < extent.last_ms)

@@ -21,25 +21,31 @@ typedef struct reef_usage_extent {
     uint64_t first_ms, last_ms;
 } reef_usage_extent;
 
-/** One segment of a layer in memory. */
+/** One segment of a layer in memory; zeroed, then cleared, it is empty. */
 typedef struct reef_usage_segment {
-    uint64_t *sums; // (REEF_USAGE_SEGMENT, 2) count and score; zero for experts that were not used
+    size_t experts; // that there is room for: as many as were needed, at most REEF_USAGE_SEGMENT
+    uint64_t *sums; // (experts, 2) count and score; zero for experts that were not used
     reef_usage_extent extent;
     uint8_t *code; // room for the longest payload
 } reef_usage_segment;
 
-REEF_MUST_CHECK reef_status reef_usage_segment_new(reef_usage_segment *segment,
-                                                   reef_error *err); // cleared
-void reef_usage_segment_free(reef_usage_segment *segment);           // accepts the zeroed segment
+void reef_usage_segment_free(reef_usage_segment *segment); // accepts the zeroed segment
 void reef_usage_segment_clear(reef_usage_segment *segment);
-/** Add what a window's record says to a segment. CORRUPT if the payload is not a list of uses. */
+/** Room for the segment's first `experts` experts; what is in it stays. Errors: NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_usage_segment_reserve(reef_usage_segment *segment,
+                                                       size_t experts,
+                                                       reef_error *err);
+/**
+ * Add what a window's record says to a segment. Errors: NO_MEMORY; CORRUPT: the payload is not a
+ * list of uses.
+ */
 REEF_MUST_CHECK reef_status reef_usage_segment_add(reef_usage_segment *segment,
                                                    const reef_key *key,
                                                    const reef_view *view,
                                                    reef_error *err);
 /**
- * Encode the segment into `code` for a window that begins at `window`; 0 bytes when nothing was
- * used.
+ * Encode the segment, for which something was reserved, into `code` for a window that begins at
+ * `window`; 0 bytes when nothing was used.
  */
 size_t reef_usage_segment_encode(reef_usage_segment *segment, uint64_t window);
 

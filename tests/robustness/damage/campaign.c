@@ -479,10 +479,10 @@ int main(int argc, char **argv) {
         return 64;
     }
     no_fork_init();
-    unsigned long flip_count = option(argc, argv, "--flips", 1000);
-    unsigned long tree_count = option(argc, argv, "--tree-flips", 300);
-    unsigned long truncation_count = option(argc, argv, "--truncations", 200);
-    unsigned long page_count = option(argc, argv, "--pages", 100);
+    unsigned long flip_count = option(argc, argv, "--flips", 500);
+    unsigned long tree_count = option(argc, argv, "--tree-flips", 150);
+    unsigned long truncation_count = option(argc, argv, "--truncations", 100);
+    unsigned long page_count = option(argc, argv, "--pages", 50);
     unsigned long seed = option(argc, argv, "--seed", 1);
     c.reef = argv[1];
     c.reefd = argv[2];

@@ -370,13 +370,6 @@ static void predicts_with_a_distribution_are_those_of_reading(void **state) {
     reef_memory_free(memory);
 }
 
-// A session of `memory` that has read `at` bytes of the text.
-static reef_memory_session *session_at(const reef_memory *memory, bool frozen, size_t at) {
-    reef_memory_session *session = open_session(memory, frozen);
-    read_bytes(session, text, at, NULL, NULL);
-    return session;
-}
-
 static void check_distribution(const reef_memory *memory,
                                bool frozen,
                                size_t at,
@@ -384,14 +377,15 @@ static void check_distribution(const reef_memory *memory,
                                uint16_t tokens) {
     reef_error err;
     double out[256], sum = 0.0;
-    reef_memory_session *session = session_at(memory, frozen, at);
+    reef_memory_session *session = open_session(memory, frozen);
+    read_bytes(session, text, at, NULL, NULL);
     must(reef_memory_session_distribution(session, probabilities, tokens, out, &err), &err);
-    reef_memory_session_close(session);
     for (int byte = 0; byte < 256; byte++) {
         sum += out[byte];
         if (byte % 7 != (int)(at % 7) && byte != text[at]) continue;
         double chance = 1.0;
-        session = session_at(memory, frozen, at);
+        reef_memory_session_reset(session);
+        read_bytes(session, text, at, NULL, NULL);
         if (probabilities != NULL)
             must(reef_memory_session_net(session, probabilities, tokens, &err), &err);
         for (int b = 7; b >= 0; b--) {
@@ -401,10 +395,10 @@ static void check_distribution(const reef_memory *memory,
             chance *= bit ? one / 65536.0 : 1.0 - one / 65536.0;
             reef_memory_session_update(session, bit);
         }
-        reef_memory_session_close(session);
         if (out[byte] != chance)
             fail_msg("byte %d after %zu: %.17g, not %.17g", byte, at, out[byte], chance);
     }
+    reef_memory_session_close(session);
     assert_true(fabs(sum - 1.0) < 1e-9);
 }
 

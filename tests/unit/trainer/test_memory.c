@@ -474,11 +474,11 @@ static void a_tail_that_is_cut_is_damage(void **state) {
     (void)state;
     reef_error err;
     reef_generation_memory whole = {0}, m = {0};
-    uint8_t text[300];
-    reef_net_prediction net[300] = {{.tokens = 3}};
+    uint8_t text[40];
+    reef_net_prediction net[40] = {{.tokens = 3}};
     lifelong_text(text, sizeof(text), 0, 1);
     ok(reef_generation_memory_learn(&whole, 0, 0, text, 1, NULL, NULL, &err), &err);
-    ok(reef_generation_memory_learn(&whole, 0, 1, text + 1, 299, net, NULL, &err), &err);
+    ok(reef_generation_memory_learn(&whole, 0, 1, text + 1, 39, net, NULL, &err), &err);
     for (size_t cut = 0; cut <= whole.tail_bytes; cut++) {
         m.unlearned = malloc(cut + 1);
         assert_non_null(m.unlearned);

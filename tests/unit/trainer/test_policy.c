@@ -82,11 +82,11 @@ static void assert_the_stream_decides(const reef_config *config,
     size_t found;
     root_of_run(config, stream, count, 1, count, 1, false, &found, expected);
     assert_int_equal(found, generation_count);
-    root_of_run(config, stream, count, 2, 1, 640, false, &found, root); // byte after byte
+    root_of_run(config, stream, count, 2, 1, 1900, false, &found, root); // byte after byte
     assert_memory_equal(expected, root, sizeof(root));
-    root_of_run(config, stream, count, 3, 97, 7, true, &found, root);
+    root_of_run(config, stream, count, 3, 97, 20, true, &found, root);
     assert_memory_equal(expected, root, sizeof(root));
-    root_of_run(config, stream, count, 1, 11, 53, true, &found, root);
+    root_of_run(config, stream, count, 1, 11, 150, true, &found, root);
     assert_memory_equal(expected, root, sizeof(root));
 }
 
