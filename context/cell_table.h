@@ -22,6 +22,8 @@
 #include "bit_history.h"
 #include "lines.h"
 
+#include <stdbool.h>
+
 #define REEF_CELLS_A_LINE 12
 #define REEF_CELL_TREES 255
 #define REEF_CELL_LINES_MIN_LOG2 12 // the fewest lines: the check begins below their bits
@@ -54,6 +56,11 @@ int reef_cell_find(const reef_cell_line *line, uint16_t check);
 
 /** An empty cell for `check`, in place of the one that has seen least; of equals, in turns. */
 int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories);
+
+/** Is the line so full that a new cell soon costs an old one? Cells are filled from the first on. */
+static inline bool reef_cell_line_is_crowded(const reef_cell_line *line) {
+    return line->history[REEF_CELLS_A_LINE * 3 / 4 - 1] != REEF_HISTORY_NONE;
+}
 
 /** Move the cells of a table into one of twice the lines. `to`: zeros. */
 void reef_cells_double(reef_lines *to, const reef_lines *from, const reef_histories *histories);

@@ -215,6 +215,12 @@ static void store_trees(reef_predictor *p, size_t i, uint8_t byte) {
     line->second[cell] = 1;
 }
 
+// Long contexts that were followed by another byte each time mostly never come back, and trees would
+// push out those of contexts that do. They wait until one of two bytes has come twice.
+static bool has_pattern(const reef_predictor *p, size_t i, uint8_t history) {
+    return i <= REEF_CONTEXT_ORDER_3 || p->table->zeros[history] + p->table->ones[history] > 2;
+}
+
 static void learn_pair(reef_predictor *p, size_t i, uint8_t byte) {
     reef_cell_line *line = p->lines[i];
     int cell = p->cells_at[i];
@@ -226,17 +232,46 @@ static void learn_pair(reef_predictor *p, size_t i, uint8_t byte) {
         *history = p->table->next[*history][1];
     } else if (byte == line->second[cell]) {
         *history = p->table->next[*history][1];
-    } else {
+    } else if (has_pattern(p, i, *history)) {
         store_trees(p, i, byte);
+    } else { // the older byte makes room
+        line->first[cell] = line->second[cell];
+        line->second[cell] = byte;
     }
 }
 
+// Every eighth context of each kind gets a cell whatever it is worth, so that what it is worth can
+// be seen.
+#define SAMPLED_CHECKS 8
+#define MET_AGAIN_STEP 256 // contexts over which it is averaged
+#define MET_AGAIN_MIN 32768
+
+static bool is_sampled(uint16_t check) {
+    return check % SAMPLED_CHECKS == 0;
+}
+
+static void count_met_again(reef_predictor *p, size_t i) {
+    uint16_t *share = &p->state->met_again[i];
+    int32_t target = p->kinds[i] == REEF_CONTEXT_NEW ? 0 : 65535;
+    *share = (uint16_t)(*share + (target - *share) / MET_AGAIN_STEP);
+}
+
+// Does a new context get a cell? Where cells are short, not if few of its kind are ever met again,
+// as the lines' templates in prose, nor if the byte was foreseen without it.
+static bool is_worth_a_cell(const reef_predictor *p, size_t i, uint16_t check, bool foreseen) {
+    if (!reef_cell_line_is_crowded(p->lines[i])) return true;
+    return !foreseen && (is_sampled(check) || p->state->met_again[i] >= MET_AGAIN_MIN);
+}
+
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
+    const bool foreseen = p->expected_byte.trusted; // and it came: another one ends the trust
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         reef_cell_line *line = p->lines[i];
         uint16_t check = reef_cell_check(p->hashes[i]);
         int cell = p->cells_at[i];
+        if (is_sampled(check)) count_met_again(p, i);
         if (p->kinds[i] == REEF_CONTEXT_NEW) {
+            if (!is_worth_a_cell(p, i, check, foreseen)) continue;
             // Another context of this byte may have made the same cell meanwhile.
             if (reef_cell_find(line, check) >= 0) continue;
             cell = reef_cell_insert(line, check, p->table);

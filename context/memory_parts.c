@@ -35,8 +35,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endia
 static_assert(sizeof(reef_mix_state) ==
                   4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
                       2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
-                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + (2 << 16) +
-                      sizeof(reef_expected_state),
+                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS +
+                      (2 << 16) + sizeof(reef_expected_state),
               "the mixer has no padding");
 static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS * REEF_EXPECTED_STATES +
                                                  8 * REEF_MATCHES * REEF_MATCH_STATES +
@@ -52,7 +52,7 @@ static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance
               "the net's state has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
-#define VERSION 2
+#define VERSION 3
 #define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define POSITION_WORDS 13

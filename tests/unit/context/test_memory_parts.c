@@ -246,7 +246,7 @@ static void values_that_no_memory_has_are_refused(void **state) {
         uint32_t value;
         reef_status status;
     } wrong[] = {
-        {0, 1, REEF_ERR_CORRUPT},       {4, 3, REEF_ERR_VERSION},
+        {0, 1, REEF_ERR_CORRUPT},       {4, 4, REEF_ERR_VERSION},
         {8, 0, REEF_ERR_CORRUPT},       {12, 1, REEF_ERR_CORRUPT}, // bytes_max
         {23, 255, REEF_ERR_CORRUPT},                               // learned bytes
         {24, 11, REEF_ERR_CORRUPT},     {24, 21, REEF_ERR_CORRUPT},
