@@ -57,7 +57,7 @@ int reef_cell_find(const reef_cell_line *line, uint16_t check);
 /** An empty cell for `check`, in place of the one that has seen least; of equals, in turns. */
 int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories);
 
-/** Is the line so full that a new cell soon costs an old one? Cells are filled from the first on. */
+/** Is the line so full that a new cell soon costs an old one? Cells fill from the first on. */
 static inline bool reef_cell_line_is_crowded(const reef_cell_line *line) {
     return line->history[REEF_CELLS_A_LINE * 3 / 4 - 1] != REEF_HISTORY_NONE;
 }

@@ -215,8 +215,8 @@ static void store_trees(reef_predictor *p, size_t i, uint8_t byte) {
     line->second[cell] = 1;
 }
 
-// Long contexts that were followed by another byte each time mostly never come back, and trees would
-// push out those of contexts that do. They wait until one of two bytes has come twice.
+// Long contexts that were followed by another byte each time mostly never come back, and trees
+// would push out those of contexts that do. They wait until one of two bytes has come twice.
 static bool has_pattern(const reef_predictor *p, size_t i, uint8_t history) {
     return i <= REEF_CONTEXT_ORDER_3 || p->table->zeros[history] + p->table->ones[history] > 2;
 }

@@ -272,8 +272,8 @@ static void one_case(
     if (wanted == DAMAGE && f.code == 65) {
         t->found++;
         int named = names(c, f.text, at, bytes);
-        // Where the pool cannot be opened, or LMDB gives up the transaction, no record behind that is
-        // read: the one of two pages that prevents it is named.
+        // Where the pool cannot be opened, or LMDB gives up the transaction, no record behind that
+        // is read: the one of two pages that prevents it is named.
         bool ended = f.commits == 0 || strstr(f.text, "could not continue") != NULL;
         if (named == 0 && ended && c->swapped_with > 0)
             named = names(c, f.text, c->swapped_with, c->map.page_bytes);

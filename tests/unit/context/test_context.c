@@ -848,8 +848,8 @@ static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
     free(contexts);
 }
 
-// A text whose contexts of three bytes come again and those of eight mostly do not, in a memory that
-// has room for a half of them, and then bytes that nothing foresees.
+// A text whose contexts of three bytes come again and those of eight mostly do not, in a memory
+// that has room for a half of them, and then bytes that nothing foresees.
 static void contexts_that_come_again_keep_their_cells(void **state) {
     world *w = *state;
     enum { NOISE = 200000 };
