@@ -94,8 +94,8 @@ static size_t line_of_slot(const reef_predictor *p, uint32_t key) {
 
 void reef_trees_aim(reef_predictor *p, uint32_t *hashes) {
     uint32_t last_two = p->position.bytes & 0xFFFF;
-    reef_contexts_hash(&p->position, &p->text, p->state->followers[last_two], hashes);
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+    reef_contexts_hash(&p->position, &p->text, p->state->followers[last_two], p->contexts, hashes);
+    for (size_t i = 0; i < p->contexts; i++) {
         __builtin_prefetch(reef_lines_peek(&p->cells, line_of_cell(p, hashes[i])));
         // A context that had trees for the last byte will mostly have some for the next. Waiting
         // for its cell to say so would be a second miss after the first.
@@ -107,7 +107,7 @@ void reef_trees_aim(reef_predictor *p, uint32_t *hashes) {
 
 static void find_cells(reef_predictor *p) {
     p->orders_known = p->known_count = p->tree_count = 0;
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+    for (size_t i = 0; i < p->contexts; i++) {
         size_t at = line_of_cell(p, p->hashes[i]);
         // Frozen sessions and trials read the lines of the memory itself, and write to none.
         bool reads = p->frozen || p->trial != NULL;
@@ -250,8 +250,12 @@ static bool is_sampled(uint16_t check) {
     return check % SAMPLED_CHECKS == 0;
 }
 
+static uint16_t *met_again(const reef_predictor *p, size_t i) {
+    return i < REEF_CONTEXTS ? &p->state->met_again[i] : &p->wide->met_again[i - REEF_CONTEXTS];
+}
+
 static void count_met_again(reef_predictor *p, size_t i) {
-    uint16_t *share = &p->state->met_again[i];
+    uint16_t *share = met_again(p, i);
     int32_t target = p->kinds[i] == REEF_CONTEXT_NEW ? 0 : 65535;
     *share = (uint16_t)(*share + (target - *share) / MET_AGAIN_STEP);
 }
@@ -260,12 +264,12 @@ static void count_met_again(reef_predictor *p, size_t i) {
 // as the lines' templates in prose, nor if the byte was foreseen without it.
 static bool is_worth_a_cell(const reef_predictor *p, size_t i, uint16_t check, bool foreseen) {
     if (!reef_cell_line_is_crowded(p->lines[i])) return true;
-    return !foreseen && (is_sampled(check) || p->state->met_again[i] >= MET_AGAIN_MIN);
+    return !foreseen && (is_sampled(check) || *met_again(p, i) >= MET_AGAIN_MIN);
 }
 
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
     const bool foreseen = p->expected_byte.trusted; // and it came: another one ends the trust
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+    for (size_t i = 0; i < p->contexts; i++) {
         reef_cell_line *line = p->lines[i];
         uint16_t check = reef_cell_check(p->hashes[i]);
         int cell = p->cells_at[i];

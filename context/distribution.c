@@ -15,9 +15,9 @@
 // What the predictor was when a bit was predicted, and what learning that bit may change.
 typedef struct bit_before {
     reef_predictor predictor;
-    int16_t weights[REEF_SETS][REEF_INPUTS], net_weights[REEF_NET_SETS][REEF_INPUTS];
+    int16_t weights[REEF_SETS][REEF_INPUTS_ALL], net_weights[REEF_NET_SETS][REEF_INPUTS_ALL];
     int32_t last_weights[REEF_SETS], net_last_weights[REEF_NET_SETS + 1];
-    reef_chance chances[REEF_CONTEXTS + 1], matches[REEF_MATCHES], expected, net;
+    reef_chance chances[REEF_CONTEXTS_ALL], order_0, matches[REEF_MATCHES], expected, net;
     uint16_t sse[2], net_sse[2];
     reef_chance divergence[8]; // of a trusted byte
 } bit_before;
@@ -32,20 +32,44 @@ typedef struct walk {
 
 // Contexts that know nothing have no history here and learn nothing; copies of them do no harm.
 static reef_chance *chance_of(const reef_predictor *p, size_t i) {
-    return &p->state->chance[i][p->histories[i]];
+    return &p->chances[i][p->histories[i]];
+}
+
+static reef_chance *order_0_chance_of(const reef_predictor *p) {
+    return &p->state->chance[REEF_CONTEXTS][p->order_0_history];
+}
+
+static void keep_rows(const reef_predictor *p,
+                      size_t sets,
+                      int16_t (*kept)[REEF_INPUTS_ALL],
+                      const reef_weight_rows *from) {
+    for (size_t k = 0; k < sets; k++) {
+        memcpy(kept[k], from->rows[k], REEF_INPUTS * sizeof(**kept));
+        if (p->wide != NULL)
+            memcpy(kept[k] + REEF_INPUTS, from->wide[k], REEF_WIDE_INPUTS * sizeof(**kept));
+    }
+}
+
+static void take_rows_back(const reef_predictor *p,
+                           size_t sets,
+                           const int16_t (*kept)[REEF_INPUTS_ALL],
+                           const reef_weight_rows *to) {
+    for (size_t k = 0; k < sets; k++) {
+        memcpy(to->rows[k], kept[k], REEF_INPUTS * sizeof(**kept));
+        if (p->wide != NULL)
+            memcpy(to->wide[k], kept[k] + REEF_INPUTS, REEF_WIDE_INPUTS * sizeof(**kept));
+    }
 }
 
 static void keep_net(bit_before *b, const reef_predictor *p) {
-    for (size_t k = 0; k < REEF_NET_SETS; k++)
-        memcpy(b->net_weights[k], p->net_weights[k], sizeof(b->net_weights[k]));
+    keep_rows(p, REEF_NET_SETS, b->net_weights, &p->net_weights);
     memcpy(b->net_last_weights, p->net->last_weights[p->bits], sizeof(b->net_last_weights));
     b->net = *p->net_chance;
     for (size_t t = 0; t < 2; t++) b->net_sse[t] = *p->net_sse[t];
 }
 
 static void take_net_back(const bit_before *b, const reef_predictor *p) {
-    for (size_t k = 0; k < REEF_NET_SETS; k++)
-        memcpy(p->net_weights[k], b->net_weights[k], sizeof(b->net_weights[k]));
+    take_rows_back(p, REEF_NET_SETS, b->net_weights, &p->net_weights);
     memcpy(p->net->last_weights[p->bits], b->net_last_weights, sizeof(b->net_last_weights));
     *p->net_chance = b->net;
     for (size_t t = 0; t < 2; t++) *p->net_sse[t] = b->net_sse[t];
@@ -60,10 +84,10 @@ static void keep(bit_before *b, const reef_predictor *p) {
         memcpy(b->divergence, p->expected_byte.divergence, sizeof(b->divergence));
         return;
     }
-    for (size_t k = 0; k < REEF_SETS; k++)
-        memcpy(b->weights[k], p->weights[k], sizeof(b->weights[k]));
+    keep_rows(p, REEF_SETS, b->weights, &p->weights);
     memcpy(b->last_weights, p->state->last_weights[p->bits], sizeof(b->last_weights));
-    for (size_t i = 0; i <= REEF_CONTEXTS; i++) b->chances[i] = *chance_of(p, i);
+    for (size_t i = 0; i < p->contexts; i++) b->chances[i] = *chance_of(p, i);
+    b->order_0 = *order_0_chance_of(p);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         b->matches[k] = p->state->match[k][p->match_states[k]];
     b->expected = *reef_expected_chance(p);
@@ -79,16 +103,16 @@ static void take_back(const bit_before *b, reef_predictor *p) {
         p->trial->count = 0; // trees were opened by catching up alone
         return;
     }
-    for (size_t k = 0; k < REEF_SETS; k++)
-        memcpy(p->weights[k], b->weights[k], sizeof(b->weights[k]));
+    take_rows_back(p, REEF_SETS, b->weights, &p->weights);
     memcpy(p->state->last_weights[p->bits], b->last_weights, sizeof(b->last_weights));
-    for (size_t i = 0; i <= REEF_CONTEXTS; i++) *chance_of(p, i) = b->chances[i];
+    for (size_t i = 0; i < p->contexts; i++) *chance_of(p, i) = b->chances[i];
+    *order_0_chance_of(p) = b->order_0;
     for (size_t k = 0; k < REEF_MATCHES; k++)
         p->state->match[k][p->match_states[k]] = b->matches[k];
     *reef_expected_chance(p) = b->expected;
     for (size_t t = 0; t < 2; t++) *p->sse[t] = b->sse[t];
     // Histories were read when the bit was predicted. Contexts that share a tree agree in them.
-    p->state->order_0[p->bits] = p->histories[REEF_PREDICTION_ORDER_0];
+    p->state->order_0[p->bits] = p->order_0_history;
     uint32_t depth = p->bit % 4, node = 1u << depth | (p->bits & ((1u << depth) - 1));
     for (size_t k = 0; k < p->tree_count; k++) {
         size_t i = p->trees[k];

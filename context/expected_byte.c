@@ -21,10 +21,10 @@ enum {
 };
 _Static_assert(STATES_USED == REEF_EXPECTED_STATES, "all states have a chance");
 
-static void init_chances(reef_expected_state *state) {
+void reef_expected_chances_init(size_t contexts, reef_chance (*chances)[REEF_EXPECTED_STATES]) {
     const reef_histories *table = reef_histories_table();
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
-        reef_chance *chance = state->contexts[i];
+    for (size_t i = 0; i < contexts; i++) {
+        reef_chance *chance = chances[i];
         for (uint32_t h = 0; h < 256; h++) {
             uint32_t zeros = table->zeros[h], all = zeros + table->ones[h];
             chance[STATE_PAIR + h] = reef_chance_of((10 * zeros + 4) * 65536 / (10 * all + 10));
@@ -35,6 +35,10 @@ static void init_chances(reef_expected_state *state) {
             chance[STATE_TREES_OTHER + run] = reef_chance_of(4 * 65536 / (10 * run + 14));
         }
     }
+}
+
+static void init_chances(reef_expected_state *state) {
+    reef_expected_chances_init(REEF_CONTEXTS, state->contexts);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         for (uint32_t s = 0; s < REEF_MATCH_STATES; s++) {
             state->matches[k][0][s] = reef_chance_of(65535 / (s / 4 + 3));
@@ -102,8 +106,8 @@ static reef_chance *match_chance(const reef_predictor *p, size_t k, int byte) {
 
 typedef struct ballot {
     int count;
-    uint8_t bytes[REEF_CONTEXTS + REEF_MATCHES];
-    int32_t votes[REEF_CONTEXTS + REEF_MATCHES];
+    uint8_t bytes[REEF_CONTEXTS_ALL + REEF_MATCHES];
+    int32_t votes[REEF_CONTEXTS_ALL + REEF_MATCHES];
 } ballot;
 
 static inline void vote(ballot *b, uint8_t byte, int32_t votes) {
@@ -123,7 +127,7 @@ static int elect_byte(const reef_predictor *p) {
     for (size_t k = 0; k < p->known_count; k++) {
         uint32_t state = 0, i = p->known[k];
         uint8_t byte = favourite_of(p, i, &state);
-        vote(&b, byte, p->logistic->stretch[p->state->expected.contexts[i][state] >> 20]);
+        vote(&b, byte, p->logistic->stretch[p->expected_chances[i][state] >> 20]);
     }
     for (size_t k = 0; k < REEF_MATCHES; k++)
         if (p->expected[k] >= 0)
@@ -141,7 +145,7 @@ static int elect_byte(const reef_predictor *p) {
 static void put_inputs(reef_predictor *p, size_t i, reef_chance chance) {
     int16_t *in = p->expected_byte.in;
     in[i] = p->logistic->stretch[chance >> 20];
-    in[REEF_PREDICTIONS + i] = reef_distance(reef_chance_p(chance));
+    in[reef_distance_of(i)] = reef_distance(reef_chance_p(chance));
 }
 
 // Inputs of the question, and how many of the orders expect the byte.
@@ -152,9 +156,9 @@ static uint32_t gather_inputs(reef_predictor *p, uint8_t byte) {
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
         uint32_t state = state_of(p, i, byte);
-        reef_chance chance = p->state->expected.contexts[i][state];
+        reef_chance chance = p->expected_chances[i][state];
         e->states[i] = (uint16_t)state;
-        put_inputs(p, i, chance);
+        put_inputs(p, reef_input_of(i), chance);
         if (i < REEF_ORDERS) orders += chance >> 31;
     }
     for (size_t k = 0; k < REEF_MATCHES; k++)
@@ -181,8 +185,10 @@ static void choose_weights(reef_predictor *p, uint8_t byte, uint32_t orders) {
         REEF_EXPECTED_SET_LIST(REEF_SET_SIZE)
 #undef REEF_SET_SIZE
     };
-    for (uint32_t k = 0, first = 0; k < REEF_EXPECTED_SETS; first += COUNTS[k++])
-        e->weights[k] = p->state->expected.weights[first + chosen[k]];
+    for (uint32_t k = 0, first = 0; k < REEF_EXPECTED_SETS; first += COUNTS[k++]) {
+        e->weights.rows[k] = p->state->expected.weights[first + chosen[k]];
+        if (p->wide != NULL) e->weights.wide[k] = p->wide->expected_weights[first + chosen[k]];
+    }
     e->last_weights = p->state->expected.last_weights[known];
 }
 
@@ -194,8 +200,7 @@ void reef_expected_find(reef_predictor *p) {
     if (e->byte < 0) return;
     uint8_t byte = (uint8_t)e->byte;
     choose_weights(p, byte, gather_inputs(p, byte));
-    p->kernels->dot(REEF_EXPECTED_SETS, REEF_INPUTS, e->odds, e->in,
-                    (const int16_t *const *)e->weights);
+    reef_predictor_dot(p, REEF_EXPECTED_SETS, e->odds, e->in, &e->weights);
     e->last_odds = reef_mix_last(REEF_EXPECTED_SETS, e->odds, e->last_weights);
     uint32_t last = p->position.bytes & 0xFF, last_two = p->position.bytes & 0xFFFF;
     const uint32_t rows[2] = {reef_mix_hash(last << 8 | byte),
@@ -217,10 +222,10 @@ void reef_expected_learn(reef_predictor *p, uint8_t byte) {
     int16_t rates[REEF_EXPECTED_SETS];
     reef_learn_last(p->logistic, REEF_EXPECTED_SETS, e->last_weights, e->odds, e->last_odds, right);
     reef_mix_rates(p->logistic, REEF_EXPECTED_SETS, rates, e->odds, RATE * p->rate, right);
-    p->kernels->train(REEF_EXPECTED_SETS, REEF_INPUTS, e->weights, e->in, rates);
+    reef_predictor_train(p, REEF_EXPECTED_SETS, &e->weights, e->in, rates);
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        reef_chance *chance = &p->state->expected.contexts[i][e->states[i]];
+        reef_chance *chance = &p->expected_chances[i][e->states[i]];
         *chance = reef_chance_after(*chance, right, p->rates);
     }
     for (size_t k = 0; k < REEF_MATCHES; k++) {

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static_assert(REEF_INPUT_NAMES <= REEF_MEMORY_INPUTS_MAX, "readers have room for all inputs");
 
@@ -14,12 +15,31 @@ static double part_of(const int16_t *in, const int16_t *weights, size_t predicti
     return fabs((double)odds[0] * w[0] + (double)odds[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
 }
 
+// The same of a further context of a wide memory; `in` are all inputs.
+static double wide_part_of(const int16_t *in, const int16_t *weights, size_t context) {
+    const int16_t *odds = in + REEF_INPUTS + context, *w = weights + context;
+    return fabs((double)odds[0] * w[0] + (double)odds[REEF_WIDE_CONTEXTS] * w[REEF_WIDE_CONTEXTS]);
+}
+
+// What inputs say, by the weights of set number `set`.
+static void find_parts(const reef_predictor *p,
+                       const int16_t *in,
+                       const reef_weight_rows *weights,
+                       size_t set,
+                       double *parts) {
+    memset(parts, 0, REEF_INPUT_NAMES * sizeof(*parts));
+    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(in, weights->rows[set], i);
+    for (size_t i = 0; i < REEF_WIDE_CONTEXTS && p->wide != NULL; i++)
+        parts[REEF_INPUT_WIDE + i] = wide_part_of(in, weights->wide[set], i);
+}
+
 // Parts of the layer with a net: what the memory says counts for its inputs.
 static void add_net_parts(const reef_predictor *p, double *parts) {
-    const int16_t *weights = p->net_weights[REEF_NET_SET_TOKENS];
+    const int16_t *weights = p->net_weights.rows[REEF_NET_SET_TOKENS];
     double memory = fabs(weights[REEF_PREDICTION_MEMORY] / (double)REEF_WEIGHT_ONE);
-    for (size_t i = 0; i < REEF_INPUT_NET; i++)
-        parts[i] = parts[i] * memory + part_of(p->net_in, weights, i);
+    double own[REEF_INPUT_NAMES];
+    find_parts(p, p->net_in, &p->net_weights, REEF_NET_SET_TOKENS, own);
+    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) parts[i] = parts[i] * memory + own[i];
     parts[REEF_INPUT_NET] = part_of(p->net_in, weights, REEF_PREDICTION_NET) +
                             part_of(p->net_in, weights, REEF_PREDICTION_NET_CHANCE);
 }
@@ -30,17 +50,18 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p) {
     const reef_expected_byte *expected = &p->expected_byte;
     bool bits = !expected->trusted || p->net_tokens > 0;
     const int16_t *in = bits ? p->in : expected->in;
-    const int16_t *weights =
-        bits ? p->weights[REEF_SET_ORDERS] : expected->weights[REEF_EXPECTED_SET_ORDERS];
-    double sum = part_of(in, weights, REEF_PREDICTION_BIAS);
-    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(in, weights, i);
-    parts[REEF_INPUT_NET] = 0.0;
+    const reef_weight_rows *weights = bits ? &p->weights : &expected->weights;
+    const size_t set = bits ? (size_t)REEF_SET_ORDERS : (size_t)REEF_EXPECTED_SET_ORDERS;
+    find_parts(p, in, weights, set, parts);
+    double sum = part_of(in, weights->rows[set], REEF_PREDICTION_BIAS);
     if (p->net_tokens > 0) add_net_parts(p, parts);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
     for (size_t i = 0; sum > 0.0 && i < REEF_INPUT_NAMES; i++) counts->shares[i] += parts[i] / sum;
     if (p->bit > 0) return;
     counts->bytes++;
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) counts->hits[i] += p->kinds[i] != REEF_CONTEXT_NEW;
+    for (size_t i = 0; i < p->contexts; i++)
+        counts->hits[i < REEF_CONTEXTS ? i : REEF_INPUT_WIDE + i - REEF_CONTEXTS] +=
+            p->kinds[i] != REEF_CONTEXT_NEW;
     counts->hits[REEF_PREDICTION_ORDER_0]++;
     for (size_t k = 0; k < REEF_MATCHES; k++)
         counts->hits[REEF_PREDICTION_MATCH + k] += p->expected[k] >= 0;

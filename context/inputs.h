@@ -5,8 +5,13 @@
 
 #include "predictor.h"
 
-// Inputs that people see, one for two of the mixer: the constant, which is nobody's, is none.
-enum { REEF_INPUT_NET = REEF_PREDICTION_BIAS, REEF_INPUT_NAMES };
+// Inputs that people see, one for two of the mixer: the constant, which is nobody's, is none. Those
+// of a wide memory's further contexts come last.
+enum {
+    REEF_INPUT_NET = REEF_PREDICTION_BIAS,
+    REEF_INPUT_WIDE,
+    REEF_INPUT_NAMES = REEF_INPUT_WIDE + REEF_WIDE_CONTEXTS,
+};
 
 typedef struct reef_input_counts {
     uint64_t bytes;                  // counted

@@ -2,13 +2,15 @@
 //
 // It begins small. Whenever the stream has grown so that the next size stays below
 // BYTES_A_BYTE times the bytes learned, and below the bound, a table doubles: cells first, then
-// slots. So what a memory takes, and what it knows, depends on the stream alone.
+// slots. So what a memory takes, and what it knows, depends on the stream alone. A wide memory,
+// which has further contexts, takes more for a byte.
 #include "memory_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define BYTES_A_BYTE 24
+#define WIDE_BYTES_A_BYTE 96
 #define GROWTH_EVERY 4096 // bytes of the stream from one look at the sizes to the next
 #define INDEX_ENTRIES_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
 #define TEXT_FIRST (1u << 16)
@@ -17,18 +19,28 @@
 // every machine. What a net's bytes need comes beside the bound.
 #define EXPECTED_BYTES 797440
 #define MIXER_BYTES (925576 + EXPECTED_BYTES)
+#define WIDE_BYTES 261152 // beside them, of a wide memory
 
 // Of the bound, for the text and for each index of matches.
 #define TEXT_SHARE 16
 #define INDEX_SHARE 16
 
+bool reef_memory_is_wide(uint64_t bytes_max) {
+    return bytes_max > REEF_MEMORY_BYTES_NARROW;
+}
+
+static uint64_t mixer_bytes(uint64_t bytes_max) {
+    return MIXER_BYTES + (reef_memory_is_wide(bytes_max) ? WIDE_BYTES : 0);
+}
+
 static size_t lines_bytes(const reef_lines *lines) {
     return lines->count * REEF_LINE_BYTES;
 }
 
-static uint64_t bytes_of(const reef_predictor *p) {
-    uint64_t bytes =
-        MIXER_BYTES + lines_bytes(&p->cells) + lines_bytes(&p->slots) + p->text.capacity;
+static uint64_t bytes_of(const reef_memory *memory) {
+    const reef_predictor *p = &memory->predictor;
+    uint64_t bytes = mixer_bytes(memory->bytes_max) + lines_bytes(&p->cells) +
+                     lines_bytes(&p->slots) + p->text.capacity;
     for (size_t k = 0; k < REEF_MATCHES; k++) bytes += lines_bytes(&p->index[k]);
     return bytes;
 }
@@ -54,7 +66,7 @@ uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes) {
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes) {
     uint64_t lines = (1ull << sizes->cell_lines_log2) + (1ull << sizes->slot_lines_log2);
     for (size_t k = 0; k < REEF_MATCHES; k++) lines += 1ull << sizes->index_lines_log2[k];
-    return MIXER_BYTES + lines * REEF_LINE_BYTES +
+    return mixer_bytes(sizes->bytes_max) + lines * REEF_LINE_BYTES +
            text_capacity(sizes->bytes_max, sizes->learned_bytes);
 }
 
@@ -76,6 +88,10 @@ static reef_status make_tables(reef_predictor *p, const reef_memory_sizes *sizes
     p->state = malloc(sizeof(*p->state));
     if (p->state == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory's mixer");
+    if (!reef_memory_is_wide(sizes->bytes_max)) return REEF_OK;
+    p->wide = malloc(sizeof(*p->wide));
+    if (p->wide == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory's further contexts");
     return REEF_OK;
 }
 
@@ -113,6 +129,7 @@ reef_status reef_memory_new(reef_memory **out,
     reef_status status = reef_memory_make(&memory, &sizes, err);
     if (status != REEF_OK) return status;
     reef_mix_state_init(memory->predictor.state);
+    if (memory->predictor.wide != NULL) reef_wide_state_init(memory->predictor.wide);
     reef_predictor_begin(&memory->predictor);
     *out = memory;
     return REEF_OK;
@@ -126,6 +143,7 @@ void reef_memory_free(reef_memory *memory) {
     for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
     reef_text_release(&p->text);
     free(p->state);
+    free(p->wide);
     free(p->net);
     free(memory);
 }
@@ -167,12 +185,13 @@ static reef_status double_index(reef_predictor *p, size_t k, reef_error *err) {
 // May a table of so many bytes double?
 static bool may_double(const reef_memory *memory, uint64_t bytes) {
     const reef_predictor *p = &memory->predictor;
-    uint64_t larger = bytes_of(p) + bytes;
+    uint64_t larger = bytes_of(memory) + bytes;
+    uint64_t bytes_a_byte = p->wide != NULL ? WIDE_BYTES_A_BYTE : BYTES_A_BYTE;
     // The text doubles by itself, whenever it is full: that must fit as well.
     if (p->text.capacity < p->text.bound) larger += p->text.capacity;
     // Tables begin to grow early, as if expected bytes took nothing: that was worth 0.01 bits.
     return larger <= memory->bytes_max &&
-           larger <= BYTES_A_BYTE * p->learned_bytes + EXPECTED_BYTES;
+           larger <= bytes_a_byte * p->learned_bytes + EXPECTED_BYTES;
 }
 
 static reef_status grow(reef_memory *memory, reef_error *err) {
@@ -257,7 +276,7 @@ void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_predictor *p = &memory->predictor;
     *out = (reef_memory_stats){
         .learned_bytes = p->learned_bytes,
-        .bytes = bytes_of(p) + (p->net != NULL ? sizeof(*p->net) : 0),
+        .bytes = bytes_of(memory) + (p->net != NULL ? reef_net_state_bytes(p->wide != NULL) : 0),
         .bytes_max = memory->bytes_max,
         .cells = p->cells.count * REEF_CELLS_A_LINE,
         .trees = p->slots.count * REEF_SLOTS_A_LINE,
@@ -278,6 +297,8 @@ size_t reef_memory_input_count(void) {
 
 const char *reef_memory_input_name(size_t input) {
     if (input < REEF_CONTEXTS) return reef_context_name(input);
+    if (input >= REEF_INPUT_WIDE)
+        return reef_context_name(REEF_CONTEXTS + input - REEF_INPUT_WIDE);
     if (input == REEF_PREDICTION_ORDER_0) return "order 0";
     if (input == REEF_INPUT_NET) return "net";
     if (input == REEF_PREDICTION_EXPECTED) return "expected byte";

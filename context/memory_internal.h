@@ -22,6 +22,9 @@ typedef struct reef_memory_sizes {
     uint32_t index_lines_log2[REEF_MATCHES];
 } reef_memory_sizes;
 
+/** Has a memory with that bound further contexts? */
+bool reef_memory_is_wide(uint64_t bytes_max);
+
 /** What tables of these sizes take, as growth counts it. */
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes);
 

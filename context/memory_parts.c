@@ -1,6 +1,6 @@
 // A memory as a few arrays of bytes, and a memory from such arrays.
 //
-// The tables, the text and the mixer are stored as they lie in memory, little-endian; all else that
+// The tables, the text and the mixers are stored as they lie in memory, little-endian; all else that
 // lives between two bytes is in the header. Contexts of the next byte are computed again.
 //
 //   header   offset  size
@@ -17,10 +17,11 @@
 //                56    52  what position.h says, 13 words: word, has_letter, words[2], first_word,
 //                          folded, shape, template, field_hash, last_field_hash, line, line_above,
 //                          field
-//               108     4  zero
+//               108     4  bytes of the part "wide"; 0: it has no further contexts
 //               112    64  two matches of 32 bytes: follows, at, length, misses, found (4 each),
 //                          zero (4), hash (8)
-//               176    16  zero
+//               176    16  of a wide memory what its further contexts need of position.h, WIDE_WORDS
+//                          words, and zeros
 #include "memory_internal.h"
 
 #include "reef_byte_order.h"
@@ -50,12 +51,17 @@ static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance
                                             4 * 256 * (REEF_NET_SETS + 1) +
                                             4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
               "the net's state has no padding");
+static_assert(sizeof(reef_wide_state) ==
+                  REEF_WIDE_CONTEXTS * (4 * 256 + 4 * REEF_EXPECTED_STATES + 2) +
+                      2 * REEF_WIDE_INPUTS * (REEF_WEIGHT_SETS + REEF_EXPECTED_WEIGHT_SETS),
+              "the state of further contexts has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
 #define VERSION 3
 #define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define POSITION_WORDS 13
+#define WIDE_WORDS 4
 
 enum {
     PART_HEADER,
@@ -65,13 +71,14 @@ enum {
     PART_INDEX,
     PART_MIXER = PART_INDEX + REEF_MATCHES,
     PART_NET,
+    PART_WIDE,
     PARTS,
 };
 
 static const char *const NAMES[PARTS] = {
     [PART_HEADER] = "header", [PART_TEXT] = "text",   [PART_CELLS] = "cells",
     [PART_TREES] = "trees",   [PART_INDEX] = "index", [PART_INDEX + 1] = "long index",
-    [PART_MIXER] = "mixer",   [PART_NET] = "net",
+    [PART_MIXER] = "mixer",   [PART_NET] = "net",     [PART_WIDE] = "wide",
 };
 
 // ---- the header ---------------------------------------------------------------------------------
@@ -86,6 +93,10 @@ static uint8_t *put64(uint8_t *at, uint64_t value) {
     return at + 8;
 }
 
+static uint32_t net_bytes(const reef_predictor *p) {
+    return p->net != NULL ? (uint32_t)reef_net_state_bytes(p->wide != NULL) : 0;
+}
+
 // The words of a position in their order; reading and writing walk the same list.
 static void list_position(reef_position *position, uint32_t *words[POSITION_WORDS]) {
     uint32_t *const list[POSITION_WORDS] = {
@@ -97,6 +108,13 @@ static void list_position(reef_position *position, uint32_t *words[POSITION_WORD
         &position->line,       &position->line_above,
         &position->field,
     };
+    memcpy(words, list, sizeof(list));
+}
+
+// Those that only further contexts need.
+static void list_wide_position(reef_position *position, uint32_t *words[POSITION_WORDS]) {
+    uint32_t *const list[WIDE_WORDS] = {&position->first_word_above, &position->gap,
+                                        &position->shapes[0], &position->shapes[1]};
     memcpy(words, list, sizeof(list));
 }
 
@@ -114,12 +132,12 @@ static void write_header(reef_memory *memory) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         at = put32(at, (uint32_t)__builtin_ctzll(p->index[k].count));
     at = put32(at, (uint32_t)sizeof(*p->state));
-    at = put32(at, p->net != NULL ? (uint32_t)sizeof(*p->net) : 0);
+    at = put32(at, net_bytes(p));
     at = put64(at, p->position.bytes);
     list_position(&p->position, words);
     for (size_t i = 0; i < POSITION_WORDS; i++)
         at = put32(at, words[i] != NULL ? *words[i] : p->position.has_letter);
-    at = put32(at, 0);
+    at = put32(at, p->wide != NULL ? (uint32_t)sizeof(*p->wide) : 0);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         const reef_match *match = &p->matches[k];
         at = put32(at, match->follows);
@@ -130,6 +148,8 @@ static void write_header(reef_memory *memory) {
         at = put32(at, 0);
         at = put64(at, match->hash);
     }
+    list_wide_position(&p->position, words);
+    for (size_t i = 0; i < WIDE_WORDS && p->wide != NULL; i++) at = put32(at, *words[i]);
     assert(at <= memory->header + REEF_MEMORY_HEADER_BYTES);
 }
 
@@ -137,7 +157,7 @@ typedef struct header {
     reef_memory_sizes sizes;
     reef_position position;
     reef_match matches[REEF_MATCHES];
-    uint32_t mixer_bytes, net_bytes;
+    uint32_t mixer_bytes, net_bytes, wide_bytes;
 } header;
 
 static uint32_t get32(const uint8_t **at) {
@@ -178,6 +198,7 @@ static void get_matches(const uint8_t **at, reef_match *matches, uint32_t *zeros
 
 static reef_status check_sizes(const header *h, reef_error *err) {
     const reef_memory_sizes *s = &h->sizes;
+    const bool wide = reef_memory_is_wide(s->bytes_max);
     bool within = s->bytes_max >= REEF_MEMORY_BYTES_MIN && s->bytes_max <= REEF_MEMORY_BYTES_MAX &&
                   s->learned_bytes <= LEARNED_BYTES_MAX &&
                   s->cell_lines_log2 >= REEF_CELL_LINES_MIN_LOG2 &&
@@ -190,7 +211,8 @@ static reef_status check_sizes(const header *h, reef_error *err) {
     if (!within || reef_memory_sizes_bytes(s) > s->bytes_max)
         return fail_corrupt(PART_HEADER, "sizes outside their bounds", err);
     if (h->mixer_bytes != sizeof(reef_mix_state) ||
-        (h->net_bytes != 0 && h->net_bytes != sizeof(reef_net_state)))
+        (h->net_bytes != 0 && h->net_bytes != reef_net_state_bytes(wide)) ||
+        h->wide_bytes != (wide ? sizeof(reef_wide_state) : 0))
         return fail_corrupt(PART_HEADER, "a mixer of another size", err);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         if (h->matches[k].length > REEF_MATCH_LENGTH_MAX ||
@@ -223,8 +245,10 @@ static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err)
             *words[i] = get32(&at);
         else
             h->position.has_letter = get_flag(&at, &zeros);
-    zeros |= get32(&at);
+    h->wide_bytes = get32(&at);
     get_matches(&at, h->matches, &zeros);
+    list_wide_position(&h->position, words);
+    for (size_t i = 0; i < WIDE_WORDS && h->wide_bytes > 0; i++) *words[i] = get32(&at);
     while (at < bytes + REEF_MEMORY_HEADER_BYTES) zeros |= get32(&at);
     if (zeros != 0) return fail_corrupt(PART_HEADER, "bytes that must be zero are not", err);
     return check_sizes(h, err);
@@ -305,7 +329,9 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
         parts[PART_INDEX + k] = lines_part(PART_INDEX + k, &p->index[k]);
     parts[PART_MIXER] = (reef_memory_part){NAMES[PART_MIXER], p->state, sizeof(*p->state)};
     parts[PART_NET] =
-        (reef_memory_part){NAMES[PART_NET], p->net, p->net != NULL ? sizeof(*p->net) : 0};
+        (reef_memory_part){NAMES[PART_NET], p->net, net_bytes(p)};
+    parts[PART_WIDE] =
+        (reef_memory_part){NAMES[PART_WIDE], p->wide, p->wide != NULL ? sizeof(*p->wide) : 0};
 }
 
 void reef_memory_parts(reef_memory *memory, reef_memory_part *parts) {
@@ -332,7 +358,7 @@ static reef_status fill(
     reef_memory *memory, const header *h, reef_memory_fetch fetch, void *context, reef_error *err) {
     reef_predictor *p = &memory->predictor;
     if (h->net_bytes > 0) {
-        p->net = malloc(sizeof(*p->net));
+        p->net = malloc(reef_net_state_bytes(p->wide != NULL));
         if (p->net == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
     }

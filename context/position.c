@@ -2,11 +2,14 @@
 
 #include <string.h>
 
-#define FACTOR 0x2F0B4C47u // odd, its bits spread
+// Odd numbers whose bits are spread.
+#define FACTOR 0x2F0B4C47u
+#define FACTOR_2 0x3D4D51CBu
+#define SPREAD 0x9E3779B97F4A7C15ull
 
 static const char *const NAMES[] = {
 #define REEF_CONTEXT_NAME(name, text) text,
-    REEF_CONTEXT_LIST(REEF_CONTEXT_NAME)
+    REEF_CONTEXT_LIST(REEF_CONTEXT_NAME) REEF_WIDE_CONTEXT_LIST(REEF_CONTEXT_NAME)
 #undef REEF_CONTEXT_NAME
 };
 
@@ -53,6 +56,7 @@ static void end_word(reef_position *p) {
 }
 
 static void begin_line(reef_position *p, uint32_t at) {
+    p->first_word_above = p->first_word;
     p->line_above = p->line;
     p->line = at;
     p->field = 0;
@@ -63,7 +67,7 @@ static void begin_field(reef_position *p, uint8_t byte) {
     p->field++;
     p->last_field_hash = p->field_hash;
     p->field_hash = 0;
-    p->template = (p->template + byte) * 0x3D4D51CBu;
+    p->template = (p->template + byte) * FACTOR_2;
 }
 
 void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t byte) {
@@ -74,11 +78,15 @@ void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t by
         p->word = (p->word + lower + 1) * FACTOR;
         p->has_letter |= letter;
     } else {
+        if (p->word != 0) p->gap = 0;
+        p->gap = p->gap * FACTOR_2 + byte + 1;
         end_word(p);
     }
     // Six characters of five bits each: older ones are shifted out.
     p->folded = (p->folded << 5) + (letter ? (uint32_t)(byte | 32) : digit ? 1 : byte * 3u);
     p->shape = p->shape << 3 | reef_character_kind(byte);
+    p->shapes[1] = p->shapes[1] << 4 | p->shapes[0] >> 28;
+    p->shapes[0] = p->shapes[0] << 4 | reef_character_kind(byte);
     if (byte == '\n') {
         begin_line(p, text->end);
     } else if (ends_field(byte)) {
@@ -91,7 +99,7 @@ void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t by
 }
 
 static inline uint32_t hash(uint32_t context, uint64_t x) {
-    uint64_t h = (x * 64 + context + 1) * 0x9E3779B97F4A7C15ull;
+    uint64_t h = (x * 64 + context + 1) * SPREAD;
     h ^= h >> 29;
     h *= 0xBF58476D1CE4E5B9ull;
     return (uint32_t)(h >> 32);
@@ -108,9 +116,47 @@ static uint32_t byte_within(const reef_text_ring *text,
     return known ? byte : 0;
 }
 
+// The bytes before the last eight, the newest lowest.
+static uint64_t older_bytes(const reef_text_ring *text, uint32_t count) {
+    uint64_t bytes = 0;
+    int known = 0;
+    for (uint32_t i = count; i > 0; i--)
+        bytes = bytes << 8 | reef_text_at(text, text->end - 8 - i, &known);
+    return bytes;
+}
+
+#define CONTEXT(name, x) hashes[REEF_CONTEXT_##name] = hash(REEF_CONTEXT_##name, x)
+
+static void hash_wide_contexts(const reef_position *p,
+                               const reef_text_ring *text,
+                               uint32_t column,
+                               uint32_t above,
+                               uint32_t *hashes) {
+    const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
+    const uint64_t last_word = p->words[0], second = p->words[1], first = p->first_word;
+    const uint64_t shapes = (uint64_t)p->shapes[1] << 32 | p->shapes[0];
+    CONTEXT(ORDER_6, b & 0xFFFFFFFFFFFF);
+    CONTEXT(ORDER_11, b + older_bytes(text, 3) * SPREAD);
+    CONTEXT(WORD_PAIR, word + last_word * 5);
+    CONTEXT(WORD_TRIPLE, word + last_word * 5 + second * FACTOR_2);
+    CONTEXT(WORD_GAP, last_word * FACTOR_2 + (p->word != 0 ? (uint64_t)p->word * 3 + 1 : p->gap));
+    CONTEXT(WORDS_GAP, (last_word * FACTOR_2 + p->gap) * FACTOR + p->word + second * 77);
+    CONTEXT(WORD_BYTES_2, last_word * FACTOR_2 + (b & 0xFFFF));
+    CONTEXT(WORD_BYTES_3, last_word << 32 | (b & 0xFFFFFF));
+    CONTEXT(WORD_SKIP_BYTES, second << 32 | (b & 0xFFFF));
+    CONTEXT(COARSE_5, b & 0xF8F8F8F8F8);
+    CONTEXT(COARSE_6, b & 0xE0E0E0E0FFFF);
+    CONTEXT(COLUMN, (uint64_t)(column < 255 ? column : 255) << 16 | (b & 0xFF) << 8 | above);
+    CONTEXT(LINE_BYTES, first << 32 | (b & 0xFFFFFF));
+    CONTEXT(LINES, ((uint64_t)p->first_word_above << 32) + first * FACTOR_2 + p->word);
+    CONTEXT(SHAPE_WORD, (shapes & 0xFFFFFFFF) * SPREAD + word);
+    CONTEXT(SHAPE_16, shapes * SPREAD);
+}
+
 void reef_contexts_hash(const reef_position *p,
                         const reef_text_ring *text,
                         uint32_t followers,
+                        size_t count,
                         uint32_t *hashes) {
     const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
     const uint32_t last = b & 0xFF;
@@ -119,17 +165,16 @@ void reef_contexts_hash(const reef_position *p,
     uint32_t next_above = byte_within(text, p->line_above, p->line, column + 1);
     for (uint32_t order = 1; order <= 5; order++)
         hashes[order - 1] = hash(order - 1, b & ((1ull << 8 * order) - 1));
-#define CONTEXT(name, x) hashes[REEF_CONTEXT_##name] = hash(REEF_CONTEXT_##name, x)
     CONTEXT(ORDER_8, b);
     CONTEXT(WORD, word);
     CONTEXT(WORD_SKIP, word + p->words[1] * 3);
     CONTEXT(SPARSE_2, b & 0xFFFF00);
     CONTEXT(FOLDED, p->folded);
     CONTEXT(ABOVE, above << 16 | last << 8 | next_above);
-    CONTEXT(FIELD, ((uint64_t)p->first_word * 0x3D4D51CB + p->field) * 0x3D4D51CB + p->word);
-    CONTEXT(FIELDS, (uint64_t)p->last_field_hash * 0x3D4D51CB + p->field_hash);
-    CONTEXT(TEMPLATE, (uint64_t)p->template * 0x3D4D51CB + p->field_hash);
+    CONTEXT(FIELD, ((uint64_t)p->first_word * FACTOR_2 + p->field) * FACTOR_2 + p->word);
+    CONTEXT(FIELDS, (uint64_t)p->last_field_hash * FACTOR_2 + p->field_hash);
+    CONTEXT(TEMPLATE, (uint64_t)p->template * FACTOR_2 + p->field_hash);
     CONTEXT(INDIRECT, (uint64_t)followers << 8 | last);
     CONTEXT(SHAPE, (uint64_t)p->shape << 8 | last);
-#undef CONTEXT
+    if (count > REEF_CONTEXTS) hash_wide_contexts(p, text, column, above, hashes);
 }

@@ -24,15 +24,18 @@
 
 static const uint32_t SHORTEST_MATCH[REEF_MATCHES] = {6, 20};
 
-static void begin_chances(reef_mix_state *state) {
+static void begin_chances(size_t contexts, reef_chance (*chance)[256]) {
     const reef_histories *table = reef_histories_table();
-    for (size_t i = 0; i <= REEF_CONTEXTS; i++)
+    for (size_t i = 0; i < contexts; i++)
         for (uint32_t h = 0; h < 256; h++) {
             uint32_t zeros = table->zeros[h], ones = table->ones[h];
             // Krichevsky and Trofimov's estimate, nearly.
             uint32_t p = (10 * ones + 4) * 65536 / (10 * (zeros + ones) + 8);
-            state->chance[i][h] = reef_chance_of(p);
+            chance[i][h] = reef_chance_of(p);
         }
+}
+
+static void begin_match_chances(reef_mix_state *state) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         for (uint32_t s = 0; s < REEF_MATCH_STATES; s++)
             state->match[k][s] = reef_chance_of(65535 - 65535 / (2 * (s / 4) + 3));
@@ -41,7 +44,8 @@ static void begin_chances(reef_mix_state *state) {
 void reef_mix_state_init(reef_mix_state *state) {
     const reef_logistic *logistic = reef_logistic_tables();
     memset(state, 0, sizeof(*state));
-    begin_chances(state);
+    begin_chances(REEF_CONTEXTS + 1, state->chance);
+    begin_match_chances(state);
     for (size_t s = 0; s < REEF_WEIGHT_SETS; s++)
         for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
             state->weights[s][i] = REEF_FIRST_WEIGHT;
@@ -52,6 +56,22 @@ void reef_mix_state_init(reef_mix_state *state) {
     for (size_t t = 0; t < 2; t++)
         for (size_t c = 0; c < 1 << REEF_SSE_LOG2; c++) reef_sse_init(logistic, state->sse[t][c]);
     reef_expected_state_init(&state->expected);
+}
+
+static void begin_wide_weights(size_t sets, int16_t (*weights)[REEF_WIDE_INPUTS]) {
+    for (size_t s = 0; s < sets; s++)
+        for (size_t i = 0; i < REEF_WIDE_CONTEXTS; i++) {
+            weights[s][i] = REEF_FIRST_WEIGHT;
+            weights[s][REEF_WIDE_CONTEXTS + i] = REEF_FIRST_WEIGHT_DISTANCE;
+        }
+}
+
+void reef_wide_state_init(reef_wide_state *wide) {
+    memset(wide, 0, sizeof(*wide));
+    begin_chances(REEF_WIDE_CONTEXTS, wide->chance);
+    reef_expected_chances_init(REEF_WIDE_CONTEXTS, wide->expected);
+    begin_wide_weights(REEF_WEIGHT_SETS, wide->weights);
+    begin_wide_weights(REEF_EXPECTED_WEIGHT_SETS, wide->expected_weights);
 }
 
 static void begin_net_mixers(reef_net_state *net, const reef_mix_state *state) {
@@ -71,9 +91,11 @@ static void begin_net_mixers(reef_net_state *net, const reef_mix_state *state) {
     }
 }
 
-void reef_net_state_init(reef_net_state *net, const reef_mix_state *state) {
+void reef_net_state_init(reef_net_state *net,
+                         const reef_mix_state *state,
+                         const reef_wide_state *wide) {
     const reef_logistic *logistic = reef_logistic_tables();
-    memset(net, 0, sizeof(*net));
+    memset(net, 0, reef_net_state_bytes(wide != NULL));
     // What the net says is what comes.
     for (uint32_t t = 0; t < REEF_NET_TOKENS; t++)
         for (int32_t i = 0; i < REEF_NET_STEPS; i++)
@@ -81,6 +103,7 @@ void reef_net_state_init(reef_net_state *net, const reef_mix_state *state) {
                 reef_squash(logistic, reef_odds_clip(i * REEF_NET_ODDS_STEP - REEF_ODDS_MAX)));
     begin_net_mixers(net, state);
     memcpy(net->sse, state->sse, sizeof(net->sse));
+    if (wide != NULL) memcpy(net->wide_weights, wide->weights, sizeof(wide->weights));
 }
 
 static void begin_byte(reef_predictor *p) {
@@ -118,11 +141,24 @@ static void open_byte(reef_predictor *p) {
     reef_trees_open(p);
 }
 
+static void aim_at_states(reef_predictor *p) {
+    p->contexts = p->wide != NULL ? REEF_CONTEXTS_ALL : REEF_CONTEXTS;
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        p->chances[i] = p->state->chance[i];
+        p->expected_chances[i] = p->state->expected.contexts[i];
+    }
+    for (size_t i = REEF_CONTEXTS; i < p->contexts; i++) {
+        p->chances[i] = p->wide->chance[i - REEF_CONTEXTS];
+        p->expected_chances[i] = p->wide->expected[i - REEF_CONTEXTS];
+    }
+}
+
 void reef_predictor_begin(reef_predictor *p) {
     p->logistic = reef_logistic_tables();
     p->table = reef_histories_table();
     p->rates = reef_chance_rates();
     p->kernels = reef_mix_kernels_chosen();
+    aim_at_states(p);
     p->net_tokens = 0;
     reef_position_begin(&p->position, p->text.end);
     memset(p->matches, 0, sizeof(p->matches));
@@ -137,15 +173,15 @@ void reef_predictor_begin(reef_predictor *p) {
 // A new context takes a cell. Of slots it opens one a nibble, or stores up to four.
 reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err) {
     reef_status status = reef_text_reserve(&p->text, 1, err);
-    if (status == REEF_OK) status = reef_lines_reserve(&p->cells, REEF_CONTEXTS, err);
-    if (status == REEF_OK) status = reef_lines_reserve(&p->slots, 6 * REEF_CONTEXTS, err);
+    if (status == REEF_OK) status = reef_lines_reserve(&p->cells, p->contexts, err);
+    if (status == REEF_OK) status = reef_lines_reserve(&p->slots, (size_t)6 * p->contexts, err);
     for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
         status = reef_lines_reserve(&p->index[k], 1, err);
     if (status != REEF_OK || p->net_tokens == 0 || p->net != NULL) return status;
-    p->net = malloc(sizeof(*p->net));
+    p->net = malloc(reef_net_state_bytes(p->wide != NULL));
     if (p->net == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
-    reef_net_state_init(p->net, p->state);
+    reef_net_state_init(p->net, p->state, p->wide);
     return REEF_OK;
 }
 
@@ -159,21 +195,25 @@ static uint32_t node_of(const reef_predictor *p) {
 }
 
 // Two inputs of a chance; a bit that was never seen has nothing to say.
-static inline void put_inputs(reef_predictor *p, size_t i, uint8_t history) {
-    reef_chance chance = p->state->chance[i][history];
+static inline void put_inputs(reef_predictor *p, size_t i, uint8_t history, reef_chance chance) {
     int16_t seen = (int16_t) - (history != REEF_HISTORY_NONE);
-    p->histories[i] = history;
     p->in[i] = p->logistic->stretch[chance >> 20] & seen;
-    p->in[REEF_PREDICTIONS + i] = reef_distance(reef_chance_p(chance)) & seen;
+    p->in[reef_distance_of(i)] = reef_distance(reef_chance_p(chance)) & seen;
+}
+
+static reef_chance *order_0_chance(const reef_predictor *p) {
+    return &p->state->chance[REEF_CONTEXTS][p->order_0_history];
 }
 
 static void context_inputs(reef_predictor *p) {
     const uint32_t node = node_of(p) - 1;
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        put_inputs(p, i, p->nodes[i][node]);
+        uint8_t history = p->histories[i] = p->nodes[i][node];
+        put_inputs(p, reef_input_of(i), history, p->chances[i][history]);
     }
-    put_inputs(p, REEF_PREDICTION_ORDER_0, p->state->order_0[p->bits]);
+    p->order_0_history = p->state->order_0[p->bits];
+    put_inputs(p, REEF_PREDICTION_ORDER_0, p->order_0_history, *order_0_chance(p));
     p->in[REEF_PREDICTION_BIAS] = REEF_BIAS;
 }
 
@@ -223,6 +263,11 @@ static void net_inputs(reef_predictor *p, uint32_t memory) {
     distance[REEF_PREDICTION_MEMORY] = reef_distance(memory);
 }
 
+static void take_net_rows(reef_predictor *p, size_t k, size_t set) {
+    p->net_weights.rows[k] = p->net->weights[set];
+    if (p->wide != NULL) p->net_weights.wide[k] = p->net->wide_weights[set];
+}
+
 static void choose_net_weights(reef_predictor *p) {
     int bit = expected_bit(p, 0);
     uint32_t length = reef_match_length_class(p->matches[0].length) / 2;
@@ -240,11 +285,11 @@ static void choose_net_weights(reef_predictor *p) {
     };
     // Copies lie in the order of what they are copies of.
     for (size_t k = 0; k < REEF_SETS; k++) {
-        size_t set = (size_t)(p->weights[k] - p->state->weights[0]) / REEF_INPUTS;
-        p->net_weights[k] = p->net->weights[set];
+        size_t set = (size_t)(p->weights.rows[k] - p->state->weights[0]) / REEF_INPUTS;
+        take_net_rows(p, k, set);
     }
     for (uint32_t k = 0, first = REEF_WEIGHT_SETS; k < OWN; first += COUNTS[k++])
-        p->net_weights[REEF_SETS + k] = p->net->weights[first + chosen[k]];
+        take_net_rows(p, REEF_SETS + k, first + chosen[k]);
 }
 
 static void choose_weights(reef_predictor *p) {
@@ -264,12 +309,14 @@ static void choose_weights(reef_predictor *p) {
         REEF_SET_LIST(REEF_SET_SIZE)
 #undef REEF_SET_SIZE
     };
-    for (uint32_t k = 0, first = 0; k < REEF_SETS; first += COUNTS[k++])
-        p->weights[k] = p->state->weights[first + chosen[k]];
+    for (uint32_t k = 0, first = 0; k < REEF_SETS; first += COUNTS[k++]) {
+        p->weights.rows[k] = p->state->weights[first + chosen[k]];
+        if (p->wide != NULL) p->weights.wide[k] = p->wide->weights[first + chosen[k]];
+    }
 }
 
 static int32_t mix(reef_predictor *p) {
-    p->kernels->dot(REEF_SETS, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
+    reef_predictor_dot(p, REEF_SETS, p->odds, p->in, &p->weights);
     return reef_mix_last(REEF_SETS, p->odds, p->state->last_weights[p->bits]);
 }
 
@@ -290,8 +337,7 @@ static void choose_rows(reef_predictor *p) {
 static uint32_t mix_net(reef_predictor *p, uint32_t memory) {
     net_inputs(p, memory);
     choose_net_weights(p);
-    p->kernels->dot(REEF_NET_SETS, REEF_INPUTS, p->net_set_odds, p->net_in,
-                    (const int16_t *const *)p->net_weights);
+    reef_predictor_dot(p, REEF_NET_SETS, p->net_set_odds, p->net_in, &p->net_weights);
     p->net_set_odds[REEF_NET_SETS] = p->net_in[REEF_PREDICTION_MEMORY];
     p->net_last_odds =
         reef_mix_last(REEF_NET_SETS + 1, p->net_set_odds, p->net->last_weights[p->bits]);
@@ -336,7 +382,7 @@ static void learn_weights(reef_predictor *p, int bit) {
     reef_learn_last(p->logistic, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds,
                     bit);
     reef_mix_rates(p->logistic, REEF_SETS, rates, p->odds, p->rate, bit);
-    p->kernels->train(REEF_SETS, REEF_INPUTS, p->weights, p->in, rates);
+    reef_predictor_train(p, REEF_SETS, &p->weights, p->in, rates);
 }
 
 static void learn_net_weights(reef_predictor *p, int bit) {
@@ -344,17 +390,16 @@ static void learn_net_weights(reef_predictor *p, int bit) {
     reef_learn_last(p->logistic, REEF_NET_SETS + 1, p->net->last_weights[p->bits], p->net_set_odds,
                     p->net_last_odds, bit);
     reef_mix_rates(p->logistic, REEF_NET_SETS, rates, p->net_set_odds, p->net_rate, bit);
-    p->kernels->train(REEF_NET_SETS, REEF_INPUTS, p->net_weights, p->net_in, rates);
+    reef_predictor_train(p, REEF_NET_SETS, &p->net_weights, p->net_in, rates);
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        reef_chance *chance = &p->state->chance[i][p->histories[i]];
+        reef_chance *chance = &p->chances[i][p->histories[i]];
         *chance = reef_chance_after(*chance, bit, p->rates);
     }
-    reef_chance *order_0 =
-        &p->state->chance[REEF_PREDICTION_ORDER_0][p->histories[REEF_PREDICTION_ORDER_0]];
+    reef_chance *order_0 = order_0_chance(p);
     *order_0 = reef_chance_after(*order_0, bit, p->rates);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         int expected = expected_bit(p, k);

@@ -11,6 +11,9 @@
 // says and what the memory says. It has mixers and SSE of its own, which begin as copies of the
 // memory's. The memory learns as if there were no net.
 //
+// A wide memory has further contexts. What it learns of them, and the weights of their inputs, lie
+// beside the rest (reef_wide_state), and what they say is added set by set.
+//
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
 #ifndef REEF_PREDICTOR_H
 #define REEF_PREDICTOR_H
@@ -44,7 +47,20 @@ enum {
     REEF_PREDICTIONS =
         (REEF_PREDICTIONS_USED + REEF_INPUT_BLOCK - 1) / REEF_INPUT_BLOCK * REEF_INPUT_BLOCK,
     REEF_INPUTS = 2 * REEF_PREDICTIONS,
+    // Behind them, in the same order, those of the further contexts of a wide memory.
+    REEF_WIDE_INPUTS = 2 * REEF_WIDE_CONTEXTS,
+    REEF_INPUTS_ALL = REEF_INPUTS + REEF_WIDE_INPUTS,
 };
+
+/** The input of a context. */
+static inline size_t reef_input_of(size_t context) {
+    return context < REEF_CONTEXTS ? context : REEF_INPUTS + context - REEF_CONTEXTS;
+}
+
+/** The second input that goes with one. */
+static inline size_t reef_distance_of(size_t input) {
+    return input + (input < REEF_INPUTS ? REEF_PREDICTIONS : REEF_WIDE_CONTEXTS);
+}
 
 // set of weights: how many there are of it
 #define REEF_SET_LIST(X)                                                                           \
@@ -141,7 +157,30 @@ typedef struct reef_net_state {
     int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS];
     int32_t last_weights[256][REEF_NET_SETS + 1]; // the last for what the memory says
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
+    int16_t wide_weights[][REEF_WIDE_INPUTS]; // (REEF_NET_WEIGHT_SETS) in a wide memory, else (0)
 } reef_net_state;
+
+#define REEF_NET_STATE_WIDE_BYTES (2 * REEF_NET_WEIGHT_SETS * REEF_WIDE_INPUTS)
+
+/** What it takes. */
+static inline size_t reef_net_state_bytes(bool wide) {
+    return sizeof(reef_net_state) + (wide ? REEF_NET_STATE_WIDE_BYTES : 0);
+}
+
+/** What a wide memory learns of its further contexts. */
+typedef struct reef_wide_state {
+    reef_chance chance[REEF_WIDE_CONTEXTS][256];
+    reef_chance expected[REEF_WIDE_CONTEXTS][REEF_EXPECTED_STATES];
+    int16_t weights[REEF_WEIGHT_SETS][REEF_WIDE_INPUTS];
+    int16_t expected_weights[REEF_EXPECTED_WEIGHT_SETS][REEF_WIDE_INPUTS];
+    uint16_t met_again[REEF_WIDE_CONTEXTS];
+} reef_wide_state;
+
+/** The weights that one bit or byte has, a row for each set. */
+typedef struct reef_weight_rows {
+    int16_t *rows[REEF_NET_SETS]; // (REEF_INPUTS) each
+    int16_t *wide[REEF_NET_SETS]; // (REEF_WIDE_INPUTS) each; of a wide memory
+} reef_weight_rows;
 
 typedef enum reef_context_kind {
     REEF_CONTEXT_NEW,   // nothing is known of it
@@ -152,8 +191,8 @@ typedef enum reef_context_kind {
 /** Copies of the lines of trees that a trial opens, in place of those of the table. */
 typedef struct reef_trial_lines {
     size_t count;
-    size_t at[2 * REEF_CONTEXTS]; // numbers of the lines, none twice
-    _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS][REEF_LINE_BYTES];
+    size_t at[2 * REEF_CONTEXTS_ALL]; // numbers of the lines, none twice
+    _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS_ALL][REEF_LINE_BYTES];
 } reef_trial_lines;
 
 /** The expected byte in hand. */
@@ -162,9 +201,9 @@ typedef struct reef_expected_byte {
     bool trusted;         // it alone predicts the bits, as long as they agree
     uint32_t probability; // that it comes, 16 bits
     uint32_t escape;      // that it does not, given the bits so far, 22 bits
-    uint16_t states[REEF_CONTEXTS];
-    int16_t in[REEF_INPUTS];
-    int16_t *weights[REEF_EXPECTED_SETS];
+    uint16_t states[REEF_CONTEXTS_ALL];
+    int16_t in[REEF_INPUTS_ALL];
+    reef_weight_rows weights;
     int32_t odds[REEF_EXPECTED_SETS], last_odds, *last_weights;
     uint16_t *sse[2];        // the cells that learn
     reef_chance *divergence; // (8)
@@ -179,6 +218,7 @@ typedef struct reef_predictor {
     reef_match matches[REEF_MATCHES];
     reef_mix_state *state; // owned
     reef_net_state *net;   // owned; NULL: no net has spoken yet
+    reef_wide_state *wide; // owned; NULL: it is not wide
     uint64_t learned_bytes;
     bool frozen;             // nothing learns
     reef_trial_lines *trial; // no table is written, not even a view; NULL: they are
@@ -190,41 +230,47 @@ typedef struct reef_predictor {
 
     // the byte in hand
     bool begun;                          // false: what follows is of the byte before
-    uint32_t next_hashes[REEF_CONTEXTS]; // contexts of the byte after it
-    uint32_t hashes[REEF_CONTEXTS];
-    reef_context_kind kinds[REEF_CONTEXTS];
-    reef_cell_line *lines[REEF_CONTEXTS];
+    uint32_t next_hashes[REEF_CONTEXTS_ALL]; // contexts of the byte after it
+    uint32_t hashes[REEF_CONTEXTS_ALL];
+    reef_context_kind kinds[REEF_CONTEXTS_ALL];
+    reef_cell_line *lines[REEF_CONTEXTS_ALL];
     reef_expected_byte expected_byte;
     bool open;                          // its trees are
-    int cells_at[REEF_CONTEXTS];        // the cell in its line; -1: none
-    reef_slot own_slots[REEF_CONTEXTS]; // histories of contexts without trees
-    uint8_t *nodes[REEF_CONTEXTS];      // histories of the nibble in hand
-    int expected[REEF_MATCHES];         // byte of a match; -1: none, or wrong already
+    int cells_at[REEF_CONTEXTS_ALL];        // the cell in its line; -1: none
+    reef_slot own_slots[REEF_CONTEXTS_ALL]; // histories of contexts without trees
+    uint8_t *nodes[REEF_CONTEXTS_ALL];      // histories of the nibble in hand
+    int expected[REEF_MATCHES];             // byte of a match; -1: none, or wrong already
     uint32_t match_states[REEF_MATCHES];
     uint32_t bits; // 1 and then the bits of the byte so far
     uint32_t bit;  // number of the next one: 0 .. 7
     uint32_t orders_known;
     uint32_t known_count, tree_count;
-    uint8_t known[REEF_CONTEXTS]; // numbers of the contexts that know something of the byte
-    uint8_t trees[REEF_CONTEXTS]; // of those with trees
+    uint8_t known[REEF_CONTEXTS_ALL]; // numbers of the contexts that know something of the byte
+    uint8_t trees[REEF_CONTEXTS_ALL]; // of those with trees
     uint32_t sse_hash;
     int32_t rate; // of the weights, 12 bits behind the point
 
     // the bit in hand
-    int16_t in[REEF_INPUTS];
-    uint8_t histories[REEF_PREDICTIONS]; // of the bit; those of contexts that know something
-    int16_t *weights[REEF_SETS];
+    int16_t in[REEF_INPUTS_ALL];
+    uint8_t histories[REEF_CONTEXTS_ALL]; // of the bit; those of contexts that know something
+    uint8_t order_0_history;
+    reef_weight_rows weights;
     int32_t odds[REEF_SETS], last_odds;
     uint16_t *sse_rows[2], *sse[2]; // the cell that learns
     uint32_t probability;
 
     // the bit in hand, in the layer with a net
-    int16_t net_in[REEF_INPUTS];
-    int16_t *net_weights[REEF_NET_SETS];
+    int16_t net_in[REEF_INPUTS_ALL];
+    reef_weight_rows net_weights;
     int32_t net_set_odds[REEF_NET_SETS + 1], net_last_odds; // the last as of the weights
     reef_chance *net_chance;                                // the cell that learns
     uint16_t *net_sse[2];                                   // the same
     int32_t net_rate;
+
+    // by context, of either state; `contexts` of them
+    uint32_t contexts;
+    reef_chance *chances[REEF_CONTEXTS_ALL];          // (256)
+    reef_chance *expected_chances[REEF_CONTEXTS_ALL]; // (REEF_EXPECTED_STATES)
 
     // tables that never change
     const reef_logistic *logistic;
@@ -235,8 +281,14 @@ typedef struct reef_predictor {
 
 /** The state before anything was learned. */
 void reef_mix_state_init(reef_mix_state *state);
-/** For the first byte that a net speaks of: copies of the mixer, which trust the net a little. */
-void reef_net_state_init(reef_net_state *net, const reef_mix_state *state);
+void reef_wide_state_init(reef_wide_state *wide);
+/**
+ * For the first byte that a net speaks of: copies of the mixer, which trust the net a little.
+ * wide: NULL, or the same of a wide memory
+ */
+void reef_net_state_init(reef_net_state *net,
+                         const reef_mix_state *state,
+                         const reef_wide_state *wide);
 /** After its tables and its state: at the beginning of a text. */
 void reef_predictor_begin(reef_predictor *p);
 /** Memory for what the next byte may write, with the net's tokens set. */
@@ -244,6 +296,31 @@ REEF_MUST_CHECK reef_status reef_predictor_reserve(reef_predictor *p, reef_error
 
 /** Bytes that pass by: what follows knows where it is, and no table learns. Between two bytes. */
 void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count);
+
+/** odds (sets) written: what sets of weights say of inputs (REEF_INPUTS_ALL). */
+static inline void reef_predictor_dot(const reef_predictor *p,
+                                      size_t sets,
+                                      int32_t *odds,
+                                      const int16_t *in,
+                                      const reef_weight_rows *weights) {
+    int32_t more[REEF_NET_SETS];
+    p->kernels->dot(sets, REEF_INPUTS, odds, in, (const int16_t *const *)weights->rows);
+    if (p->wide == NULL) return;
+    p->kernels->dot(sets, REEF_WIDE_INPUTS, more, in + REEF_INPUTS,
+                    (const int16_t *const *)weights->wide);
+    for (size_t k = 0; k < sets; k++) odds[k] += more[k];
+}
+
+/** They learn; rates (sets) are of the kernel `train`. */
+static inline void reef_predictor_train(const reef_predictor *p,
+                                        size_t sets,
+                                        reef_weight_rows *weights,
+                                        const int16_t *in,
+                                        const int16_t *rates) {
+    p->kernels->train(sets, REEF_INPUTS, weights->rows, in, rates);
+    if (p->wide == NULL) return;
+    p->kernels->train(sets, REEF_WIDE_INPUTS, weights->wide, in + REEF_INPUTS, rates);
+}
 
 /** Probability of a one as the next bit, 16 bits, 1 .. 65535; net_tokens and net_odds are set. */
 uint32_t reef_predictor_predict(reef_predictor *p);

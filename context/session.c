@@ -27,8 +27,13 @@ static reef_status make_views(reef_memory_session *session, reef_error *err) {
     p->state = malloc(sizeof(*p->state));
     if (p->state == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's mixer");
+    if (from->wide != NULL) {
+        p->wide = malloc(sizeof(*p->wide));
+        if (p->wide == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's further contexts");
+    }
     if (from->net == NULL) return REEF_OK;
-    p->net = malloc(sizeof(*p->net));
+    p->net = malloc(reef_net_state_bytes(p->wide != NULL));
     if (p->net == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's weights of a net");
     return REEF_OK;
@@ -38,8 +43,9 @@ static void begin(reef_memory_session *session) {
     reef_predictor *p = &session->predictor;
     const reef_predictor *from = &session->memory->predictor;
     memcpy(p->state, from->state, sizeof(*p->state));
+    if (p->wide != NULL) memcpy(p->wide, from->wide, sizeof(*p->wide));
     if (from->net != NULL) {
-        memcpy(p->net, from->net, sizeof(*p->net));
+        memcpy(p->net, from->net, reef_net_state_bytes(p->wide != NULL));
     } else {
         free(p->net); // the session's own: its next text has met no net either
         p->net = NULL;
@@ -77,6 +83,7 @@ void reef_memory_session_close(reef_memory_session *session) {
     for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
     reef_text_release(&p->text);
     free(p->state);
+    free(p->wide);
     free(p->net);
     free(session);
 }

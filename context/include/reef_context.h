@@ -25,7 +25,8 @@
 
 #define REEF_MEMORY_BYTES_DEFAULT (64ull << 20)
 #define REEF_MEMORY_BYTES_MIN (4ull << 20)
-#define REEF_MEMORY_BYTES_MAX (128ull << 20)
+#define REEF_MEMORY_BYTES_NARROW (128ull << 20) // a memory with a higher bound is wide
+#define REEF_MEMORY_BYTES_MAX (512ull << 20)
 
 typedef struct reef_memory reef_memory;
 typedef struct reef_memory_session reef_memory_session;
@@ -34,6 +35,9 @@ typedef struct reef_memory_options {
     /**
      * What the memory may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. It begins small and doubles
      * as it learns. At the bound the least used contexts make room for new ones.
+     *
+     * Above REEF_MEMORY_BYTES_NARROW the memory is wide: it has sixteen contexts more, takes four
+     * times as much for a byte that it learns, knows more and is half as fast.
      */
     uint64_t bytes_max;
 } reef_memory_options;
@@ -99,9 +103,9 @@ REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
  */
 REEF_API size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count);
 
-#define REEF_MEMORY_INPUTS_MAX 32 // more than there are inputs
+#define REEF_MEMORY_INPUTS_MAX 64 // more than there are inputs
 
-/** The inputs of the mixer, by name: "order 1", "word", "match", ... */
+/** The inputs of the mixer, by name: "order 1", "word", "match", ...; those of wide memories last */
 REEF_API size_t reef_memory_input_count(void);
 REEF_API const char *reef_memory_input_name(size_t input);
 

@@ -31,12 +31,15 @@
 typedef struct rung {
     const char *name;
     uint32_t layers, d_model, attention_heads, d_key, side, adapters;
+    uint64_t context_memory;
     uint32_t vector_side, vector_memory; // of a vector model: sub-keys, and examples kept
 } rung;
 
-static const rung RUNGS[] = {{"small", 2, 64, 2, 32, 32, 32, 16, 200},
-                             {"medium", 4, 128, 4, 64, 64, 96, 32, 500},
-                             {"large", 6, 256, 8, 128, 128, 128, 64, 2000}};
+#define MIB ((uint64_t)1 << 20)
+
+static const rung RUNGS[] = {{"small", 2, 64, 2, 32, 32, 32, 64 * MIB, 16, 200},
+                             {"medium", 4, 128, 4, 64, 64, 96, 64 * MIB, 32, 500},
+                             {"large", 6, 256, 8, 128, 128, 128, 512 * MIB, 64, 2000}};
 #define RUNG_COUNT (sizeof(RUNGS) / sizeof(RUNGS[0]))
 
 static void take_rung(const rung *one, reef_config *config) {
@@ -54,6 +57,7 @@ static void take_rung(const rung *one, reef_config *config) {
     config->d_key = one->d_key;
     config->side = config->side_new = one->side;
     config->adapters = one->adapters;
+    config->context_memory = one->context_memory;
 }
 
 // With a unit --memory is what training may take; without one it is a field of vector models.

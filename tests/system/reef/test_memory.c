@@ -32,8 +32,8 @@ static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
     expect_refused(w, "this pool has no text", "--model", "layer", "--context-memory", "4M", NULL);
     expect_refused(w, "less than the 4194304 bytes", "--context-memory", "4194303", NULL);
     expect_refused(w, "less than the 4194304 bytes", "--context-memory", "1K", NULL);
-    expect_refused(w, "must be 0 to 134217728", "--context-memory", "129M", NULL);
-    expect_refused(w, "must be 0 to 134217728", "--context-memory", "134217729", NULL);
+    expect_refused(w, "must be 0 to 536870912", "--context-memory", "513M", NULL);
+    expect_refused(w, "must be 0 to 536870912", "--context-memory", "536870913", NULL);
     expect_refused(w, "with a unit, such as 64M", "--context-memory", "4MB", NULL);
     expect_refused(w, "with a unit, such as 64M", "--context-memory", "-4M", NULL);
     expect_refused(w, "must be an integer", "--layers", "4K", NULL);

@@ -56,6 +56,8 @@ static void assert_same_bits(const float *a, const float *b, size_t count) {
             fail_msg("byte %zu: %.9g and %.9g bits", i, (double)a[i], (double)b[i]);
 }
 
+static uint64_t memory_bound; // 0: the default
+
 static int set_up(void **state) {
     world *w = calloc(1, sizeof(*w));
     if (w == NULL) return -1;
@@ -64,10 +66,15 @@ static int set_up(void **state) {
     draw_text(&seed, sizeof(text), text);
     memcpy(w->learned, text, LEARNED);
     memcpy(w->read, text + LEARNED, READ);
-    w->memory = new_memory(0);
+    w->memory = new_memory(memory_bound);
     learn(w->memory, w->learned, LEARNED, NULL, NULL);
     *state = w;
     return 0;
+}
+
+static int set_up_wide(void **state) {
+    memory_bound = REEF_MEMORY_BYTES_NARROW + 1;
+    return set_up(state);
 }
 
 static int tear_down(void **state) {
@@ -107,6 +114,8 @@ static void assert_same_memory(const reef_memory *left, const reef_memory *right
                         sizeof(a->state->last_weights));
     assert_memory_equal(a->state->sse, b->state->sse, sizeof(a->state->sse));
     assert_memory_equal(a->state->followers, b->state->followers, sizeof(a->state->followers));
+    assert_int_equal(a->wide != NULL, b->wide != NULL);
+    if (a->wide != NULL) assert_memory_equal(a->wide, b->wide, sizeof(*a->wide));
 }
 
 // ---- learning -----------------------------------------------------------------------------------
@@ -115,10 +124,10 @@ static void cutting_the_stream_into_calls_changes_no_bit(void **state) {
     world *w = *state;
     static float whole[LEARNED], cut[LEARNED];
     uint64_t seed = 103;
-    reef_memory *a = new_memory(0);
+    reef_memory *a = new_memory(memory_bound);
     learn(a, w->learned, LEARNED, NULL, whole);
     for (int most = 1; most <= 5000; most *= 70) {
-        reef_memory *b = new_memory(0);
+        reef_memory *b = new_memory(memory_bound);
         for (size_t at = 0; at < LEARNED;) {
             size_t count = (size_t)draw_int(&seed, 0, most);
             if (count > LEARNED - at) count = LEARNED - at;
@@ -145,7 +154,7 @@ static void every_kernel_gives_the_same_bits(void **state) {
     reef_memory *first = NULL;
     for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         if (reef_kernels_choose(names[n], NULL) != REEF_OK) continue; // not on this CPU
-        reef_memory *memory = new_memory(0);
+        reef_memory *memory = new_memory(memory_bound);
         learn(memory, w->learned, LEARNED, NULL, n == 0 ? plain : bits);
         if (n > 0) assert_same_bits(plain, bits, LEARNED);
         for (int frozen = 0; frozen < 2; frozen++) {
@@ -166,7 +175,7 @@ static void every_kernel_gives_the_same_bits(void **state) {
 static void a_text_is_predicted_better_the_second_time(void **state) {
     world *w = *state;
     static float bits[2][LEARNED];
-    reef_memory *memory = new_memory(0);
+    reef_memory *memory = new_memory(memory_bound);
     for (int time = 0; time < 2; time++) learn(memory, w->learned, LEARNED, NULL, bits[time]);
     double first = sum_of(bits[0], LEARNED), second = sum_of(bits[1], LEARNED);
     print_message("%.3f bits a byte, then %.3f\n", first / LEARNED, second / LEARNED);
@@ -185,7 +194,7 @@ static void bytes_of_any_kind_are_learned(void **state) {
             const uint8_t kinds[KINDS] = {0, 255, (uint8_t)draw_bits(&seed), '\n', ',', (uint8_t)i};
             bytes[i] = kinds[kind]; // more lines and more fields in one than any table of them has
         }
-        reef_memory *memory = new_memory(0);
+        reef_memory *memory = new_memory(memory_bound);
         learn(memory, bytes, COUNT, NULL, bits);
         for (size_t i = 0; i < COUNT; i++) assert_true(bits[i] > 0 && bits[i] <= 128);
         double mean = sum_of(bits, COUNT) / COUNT;
@@ -199,7 +208,7 @@ static void a_memory_without_a_byte_predicts_evenly(void **state) {
     (void)state;
     uint8_t byte = 'a';
     float bits = 0;
-    reef_memory *memory = new_memory(0);
+    reef_memory *memory = new_memory(memory_bound);
     read_once(memory, false, &byte, 1, &bits);
     assert_true(fabsf(bits - 8.0f) < 0.1f);
     reef_memory_free(memory);
@@ -237,7 +246,7 @@ static void cutting_a_text_into_reads_changes_no_bit(void **state) {
 static void a_session_leaves_the_memory_as_it_was(void **state) {
     world *w = *state;
     static float with[READ], without[READ];
-    reef_memory *a = new_memory(0), *b = new_memory(0);
+    reef_memory *a = new_memory(memory_bound), *b = new_memory(memory_bound);
     learn(a, w->learned, LEARNED, NULL, NULL);
     learn(b, w->learned, LEARNED, NULL, NULL);
     for (int frozen = 0; frozen < 2; frozen++) {
@@ -401,7 +410,7 @@ static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
 static void a_session_of_an_empty_memory_learns_its_text(void **state) {
     world *w = *state;
     static float bits[2][READ];
-    reef_memory *memory = new_memory(0);
+    reef_memory *memory = new_memory(memory_bound);
     reef_memory_session *session = open_session(memory, false);
     for (int time = 0; time < 2; time++) read_text(session, w->read, READ, bits[time]);
     assert_true(sum_of(bits[1], READ) < 0.5 * sum_of(bits[0], READ));
@@ -553,13 +562,17 @@ static void a_memory_grows_with_its_stream_and_keeps_its_bound(void **state) {
 static void a_short_stream_takes_little_memory(void **state) {
     world *w = *state;
     reef_memory_stats empty, stats;
-    for (uint64_t bound = REEF_MEMORY_BYTES_MIN; bound <= REEF_MEMORY_BYTES_MAX; bound *= 32) {
-        reef_memory *memory = new_memory(bound);
+    const uint64_t bounds[] = {REEF_MEMORY_BYTES_MIN, REEF_MEMORY_BYTES_NARROW,
+                               REEF_MEMORY_BYTES_NARROW + 1, REEF_MEMORY_BYTES_MAX};
+    for (size_t k = 0; k < sizeof(bounds) / sizeof(*bounds); k++) {
+        bool wide = bounds[k] > REEF_MEMORY_BYTES_NARROW;
+        reef_memory *memory = new_memory(bounds[k]);
+        assert_int_equal(memory->predictor.wide != NULL, wide);
         reef_memory_read_stats(memory, &empty);
         learn(memory, w->learned, LEARNED, NULL, NULL);
         reef_memory_read_stats(memory, &stats);
         assert_true(empty.bytes < REEF_MEMORY_BYTES_MIN);
-        assert_true(stats.bytes <= empty.bytes + 24ull * LEARNED);
+        assert_true(stats.bytes <= empty.bytes + (wide ? 96ull : 24ull) * LEARNED);
         reef_memory_free(memory);
     }
 }
@@ -675,5 +688,6 @@ int main(void) {
         cmocka_unit_test(inputs_have_names_of_their_own),
         cmocka_unit_test(shares_sum_to_one_and_hits_are_parts_of_the_bytes),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    int failed = cmocka_run_group_tests_name("memories", tests, set_up, tear_down);
+    return failed + cmocka_run_group_tests_name("wide memories", tests, set_up_wide, tear_down);
 }

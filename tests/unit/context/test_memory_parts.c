@@ -20,6 +20,8 @@
 
 enum { PARTS_MAX = 16, TEXT = 120000 };
 
+#define WIDE (REEF_MEMORY_BYTES_NARROW + 1) // a bound that makes a memory wide
+
 typedef struct stored {
     size_t count;
     const char *name[PARTS_MAX];
@@ -141,6 +143,7 @@ static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
     check_cuts(0, TEXT / 3, 8, false, 313);
     check_cuts(0, TEXT / 3, 8, true, 317);
     check_cuts(0, 60, 20, true, 331);
+    check_cuts(WIDE, TEXT / 3, 8, true, 333);
 }
 
 // Positions go round in a ring of 256 KiB, of a memory of the smallest bound.
@@ -190,10 +193,10 @@ static void sessions_of_a_restored_memory_read_the_same_bits(void **state) {
 
 // ---- failures -----------------------------------------------------------------------------------
 
-static reef_memory *small_memory(uint64_t seed, size_t count) {
+static reef_memory *small_memory(uint64_t bytes_max, uint64_t seed, size_t count) {
     static uint8_t text[TEXT];
     static reef_net_prediction net[TEXT];
-    reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+    reef_memory *memory = new_memory(bytes_max);
     draw_text(&seed, count, text);
     draw_net(&seed, text, count, net);
     learn(memory, text, count, net, NULL);
@@ -202,7 +205,7 @@ static reef_memory *small_memory(uint64_t seed, size_t count) {
 
 static void what_a_fetch_returns_is_returned(void **state) {
     (void)state;
-    reef_memory *memory = small_memory(349, 3000), *copy = NULL;
+    reef_memory *memory = small_memory(WIDE, 349, 3000), *copy = NULL;
     stored s = store(memory);
     for (s.fails = 1; s.fails <= s.count; s.fails++) {
         reef_error err;
@@ -236,7 +239,7 @@ static size_t part_of(const stored *s, const char *name) {
 
 static void values_that_no_memory_has_are_refused(void **state) {
     (void)state;
-    reef_memory *memory = small_memory(353, 3000);
+    reef_memory *memory = small_memory(REEF_MEMORY_BYTES_MIN, 353, 3000);
     stored s = store(memory);
     uint8_t header[REEF_MEMORY_HEADER_BYTES], *at = s.data[0];
     assert_int_equal(s.bytes[0], REEF_MEMORY_HEADER_BYTES);
@@ -289,6 +292,22 @@ static void values_that_no_memory_has_are_refused(void **state) {
     reef_memory_free(memory);
 }
 
+static void a_wide_memory_has_its_further_contexts(void **state) {
+    (void)state;
+    reef_memory *memory = small_memory(WIDE, 359, 3000);
+    stored s = store(memory);
+    assert_int_equal(s.bytes[part_of(&s, "wide")], sizeof(reef_wide_state));
+    reef_put_le32(s.data[0] + 108, 0);
+    must_be_refused(&s, REEF_ERR_CORRUPT, "header");
+    reef_put_le32(s.data[0] + 108, (uint32_t)sizeof(reef_wide_state));
+    reef_memory_free(restore(&s));
+    // One with a lower bound has none, and must not claim some.
+    reef_put_le64(s.data[0] + 8, REEF_MEMORY_BYTES_NARROW);
+    must_be_refused(&s, REEF_ERR_CORRUPT, "header");
+    stored_release(&s);
+    reef_memory_free(memory);
+}
+
 static void flipped_bits_are_refused_or_do_no_harm(void **state) {
     (void)state;
     enum { TRIALS = 60, COUNT = 10000 };
@@ -296,7 +315,7 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
     static reef_net_prediction net[COUNT];
     size_t refused = 0;
     uint64_t seed = 359;
-    reef_memory *memory = small_memory(367, 5000);
+    reef_memory *memory = small_memory(WIDE, 367, 5000);
     stored s = store(memory);
     draw_text(&seed, COUNT, text);
     draw_net(&seed, text, COUNT, net);
@@ -444,6 +463,7 @@ int main(void) {
         cmocka_unit_test(sessions_of_a_restored_memory_read_the_same_bits),
         cmocka_unit_test(what_a_fetch_returns_is_returned),
         cmocka_unit_test(values_that_no_memory_has_are_refused),
+        cmocka_unit_test(a_wide_memory_has_its_further_contexts),
         cmocka_unit_test(flipped_bits_are_refused_or_do_no_harm),
         cmocka_unit_test(facts_of_stored_parts_are_those_of_the_memory),
         cmocka_unit_test(inputs_are_counted_while_it_learns_and_never_stored),

@@ -21,6 +21,7 @@
 enum { LEARNED = 16000, READ = 4000 };
 
 static uint8_t learned[LEARNED], text[READ];
+static uint64_t memory_bound; // 0: the default
 
 static void read_bytes(reef_memory_session *session,
                        const uint8_t *bytes,
@@ -38,7 +39,7 @@ static double mean_of(const float *bits, size_t count) {
 }
 
 static reef_memory *learned_memory(void) {
-    reef_memory *memory = new_memory(0);
+    reef_memory *memory = new_memory(memory_bound);
     learn(memory, learned, LEARNED, NULL, NULL);
     return memory;
 }
@@ -51,6 +52,11 @@ static int set_up(void **state) {
     memcpy(learned, both, LEARNED);
     memcpy(text, both + LEARNED, READ);
     return 0;
+}
+
+static int set_up_wide(void **state) {
+    memory_bound = REEF_MEMORY_BYTES_NARROW + 1;
+    return set_up(state);
 }
 
 // Probabilities of the 256 bytes: of any size, some of them 0; of every fourth all the same.
@@ -214,8 +220,8 @@ static void a_layer_begins_the_same_in_any_memory(void **state) {
     assert_true(a != NULL && b != NULL);
     memset(a, 0, sizeof(*a));
     memset(b, 0xA5, sizeof(*b));
-    reef_net_state_init(a, memory->predictor.state);
-    reef_net_state_init(b, memory->predictor.state);
+    reef_net_state_init(a, memory->predictor.state, NULL);
+    reef_net_state_init(b, memory->predictor.state, NULL);
     assert_memory_equal(a, b, sizeof(*a));
     free(a);
     free(b);
@@ -248,7 +254,7 @@ static void any_odds_and_tokens_are_taken(void **state) {
         for (int bit = 0; bit < 8; bit++) net[i].odds[bit] = (int16_t)draw_bits(&seed);
     }
     net[0].odds[0] = INT16_MIN;
-    reef_memory *memory = new_memory(0);
+    reef_memory *memory = new_memory(memory_bound);
     learn(memory, text, READ, net, bits);
     for (size_t i = 0; i < READ; i++) assert_true(bits[i] > 0.0f && bits[i] <= 128.0f);
     reef_memory_free(memory);
@@ -264,7 +270,7 @@ static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
     for (size_t i = 0; i < READ; i += 3) net[i].tokens = 0; // in turns
     for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         if (reef_kernels_choose(names[n], NULL) != REEF_OK) continue; // not on this CPU
-        reef_memory *memory = new_memory(0);
+        reef_memory *memory = new_memory(memory_bound);
         learn(memory, text, READ, net, n == 0 ? plain : bits);
         if (n > 0) assert_memory_equal(plain, bits, sizeof(bits));
         reef_memory_free(memory);
@@ -539,5 +545,6 @@ int main(void) {
         cmocka_unit_test(what_was_skipped_is_where_the_text_is),
         cmocka_unit_test(skipping_teaches_nothing_and_costs_no_page),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    int failed = cmocka_run_group_tests_name("memories", tests, set_up, NULL);
+    return failed + cmocka_run_group_tests_name("wide memories", tests, set_up_wide, NULL);
 }

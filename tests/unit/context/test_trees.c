@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { CONTEXTS_SEEN_LOG2 = 15, TREES_TEXT = 1500 };
+enum { CONTEXTS_SEEN_LOG2 = 16, TREES_TEXT = 1500 };
 
 // What followed one context, in trees that every byte of it was learned into bit by bit: the upper
 // nibble's, and sixteen lower ones.
@@ -59,15 +59,15 @@ static void copy_nodes(const reef_predictor *p, size_t i, uint8_t *tree) {
 }
 
 // The histories that a context has for a byte; like a frozen session, so nothing changes.
-static void drawn_trees(reef_predictor *p, uint8_t trees[REEF_CONTEXTS][17][REEF_SLOT_NODES]) {
+static void drawn_trees(reef_predictor *p, uint8_t trees[REEF_CONTEXTS_ALL][17][REEF_SLOT_NODES]) {
     p->frozen = true;
     reef_trees_find(p);
     reef_trees_open(p);
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) copy_nodes(p, i, trees[i][0]);
+    for (size_t i = 0; i < p->contexts; i++) copy_nodes(p, i, trees[i][0]);
     for (uint32_t upper = 0; upper < 16; upper++) {
         p->bits = 16 | upper;
         reef_trees_open_lower(p);
-        for (size_t i = 0; i < REEF_CONTEXTS; i++) copy_nodes(p, i, trees[i][1 + upper]);
+        for (size_t i = 0; i < p->contexts; i++) copy_nodes(p, i, trees[i][1 + upper]);
     }
     p->frozen = false;
 }
@@ -168,35 +168,34 @@ static bool has_cell(const reef_predictor *p, size_t i) {
     return reef_cell_find(line, reef_cell_check(p->hashes[i])) >= 0;
 }
 
-static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
-    (void)state;
+static void check_all_trees(uint64_t bytes_max, size_t text) {
     // Symbols that part in every bit of either nibble, and some that share one.
     static const uint8_t SYMBOLS[][3] = {
         {'a', 'b', 'c'}, {0x11, 0x91, 0x19}, {0, 255, 16}, {'0', '8', 'p'}};
     plain_context *contexts = malloc(sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
     assert_non_null(contexts);
-    static uint8_t drawn[REEF_CONTEXTS][17][REEF_SLOT_NODES];
+    static uint8_t drawn[REEF_CONTEXTS_ALL][17][REEF_SLOT_NODES];
     for (size_t s = 0; s < sizeof(SYMBOLS) / sizeof(*SYMBOLS); s++) {
-        uint64_t seed = 149 + s;
+        uint64_t seed = 1149 + s;
         trees_count count = {0};
         size_t trusted = 0, forgotten = 0;
         memset(contexts, 0, sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
-        reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+        reef_memory *memory = new_memory(bytes_max);
         reef_predictor *p = &memory->predictor;
-        for (size_t n = 0; n < TREES_TEXT; n++) {
+        for (size_t n = 0; n < text; n++) {
             // The third symbol is rare, so that pairs get old before they turn into trees.
             uint8_t byte = SYMBOLS[s][draw_int(&seed, 0, 30) == 0 ? 2 : draw_int(&seed, 0, 3) == 0];
             if (n % 128 < 32) byte = SYMBOLS[s][0]; // runs, which are trusted
-            plain_context *of[REEF_CONTEXTS];
+            plain_context *of[REEF_CONTEXTS_ALL];
             drawn_trees(p, drawn);
-            for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+            for (size_t i = 0; i < p->contexts; i++) {
                 of[i] = plain_find(contexts, reef_cell_name(p->hashes[i]));
                 check_context(p, i, of[i], drawn[i], &count);
             }
             learn(memory, &byte, 1, NULL, NULL);
             // A byte that was trusted and came teaches no tree, only cells.
             bool cells_only = p->expected_byte.trusted;
-            for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+            for (size_t i = 0; i < p->contexts; i++) {
                 if (cells_only && p->kinds[i] == REEF_CONTEXT_TREES) continue;
                 if (!has_cell(p, i)) continue; // its line was crowded
                 forgotten += forgets_a_byte(of[i], i, byte);
@@ -206,13 +205,20 @@ static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
         }
         print_message("%zu new ones, %zu pairs, %zu trees, %zu of others, %zu forgotten\n",
                       count.fresh, count.pairs, count.trees, count.mistaken, forgotten);
-        assert_true(trusted > 100 && trusted < TREES_TEXT);
+        assert_true(trusted > 100 && trusted < text);
         assert_true(count.fresh > 1000 && count.pairs > 1000 && count.trees > 1000);
         assert_true(count.mistaken * 100 <= count.trees);
         assert_true(forgotten > 0);
         reef_memory_free(memory);
     }
     free(contexts);
+}
+
+static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
+    (void)state;
+    check_all_trees(REEF_MEMORY_BYTES_MIN, TREES_TEXT);
+    // A wide memory, and less text: two of its contexts are soon told apart by 28 bits no more.
+    check_all_trees(REEF_MEMORY_BYTES_NARROW + 1, TREES_TEXT / 2);
 }
 
 // A text whose contexts of three bytes come again and those of eight mostly do not, in a memory

@@ -199,7 +199,7 @@ static void amounts_of_bytes_may_have_a_unit(void **state) {
     assert_set_fails("context_memory", "64MB", "with a unit, such as 64M");
     assert_set_fails("context_memory", "M", "with a unit, such as 64M");
     assert_set_fails("context_memory", "1.5M", "with a unit, such as 64M");
-    assert_set_fails("context_memory", "1G", "must be 0 to 134217728");
+    assert_set_fails("context_memory", "1G", "must be 0 to 536870912");
     assert_set_fails("context_memory", "99999999999T", "must be an integer");
     assert_set_fails("layers", "4K", "must be an integer");
 }

@@ -12,7 +12,7 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"rival", "PROGRAM", "program that measures the same bytes otherwise"},
-    {"memory", "SIZE", "what a memory takes at most, 4M to 128M (default: 64M)"},
+    {"memory", "SIZE", "what a memory takes at most, 4M to 512M (default: 64M)"},
     {"train-bytes", "N", "bytes of each TRAIN to learn at most (default: 1700000)"},
     {"held-bytes", "N", "bytes of each HELD to read at most (default: 65536)"},
     {"rounds", "N", "how often all is measured; the median of speeds counts (default: 1)"},

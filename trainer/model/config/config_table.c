@@ -122,7 +122,7 @@
       "bytes in one sampled window; twice the context where that has as many")                     \
     X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
       "weight of silence on old bytes that leak; 0 for none")                                      \
-    X(context_memory, INTEGER, LATER, "0", 0, 134217728,                                           \
+    X(context_memory, INTEGER, LATER, "0", 0, 536870912,                                           \
       "bytes that a generation's context memory may take, such as 64M, from 4M on; 0: it has "     \
       "none")                                                                                      \
     X(net_share, NUMBER, LATER, "1", 0, 1,                                                         \
