@@ -34,6 +34,8 @@ void sandbox_make(sandbox *box) {
     snprintf(box->pool, sizeof(box->pool), "%s/pool", box->directory);
     snprintf(box->text, sizeof(box->text), "%s/text", box->directory);
     snprintf(box->messages, sizeof(box->messages), "%s/messages", box->directory);
+    box->context_memory = 0;
+    box->net_share = 1.0f;
 }
 
 static void remove_directory(const char *path) {
@@ -74,6 +76,8 @@ void sandbox_make_pool(const sandbox *box) {
     config.side_new = 4;
     config.reservoir_bytes = 4096;
     config.reservoir_window = 64;
+    config.context_memory = box->context_memory;
+    config.net_share = box->net_share;
     sandbox_remove_pool(box);
     reef_status status = reef_pool_init(box->pool, &config, &err);
     if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
@@ -116,12 +120,20 @@ static void make_figures(char *line, uint64_t *seed) {
              (unsigned)(draw(seed) % 10000));
 }
 
+static void make_noise(char *letters, uint64_t *seed) {
+    for (size_t i = 0; i < 16; i++) letters[i] = (char)('0' + draw(seed) % 64);
+}
+
 void write_text(const char *path, size_t bytes, uint64_t seed) {
     write_words(path, "w", bytes, seed, make_word);
 }
 
 void append_figures(const char *path, size_t bytes, uint64_t seed) {
     write_words(path, "a", bytes, seed, make_figures);
+}
+
+void append_noise(const char *path, size_t bytes, uint64_t seed) {
+    write_words(path, "a", bytes, seed, make_noise);
 }
 
 char *read_text(const char *path, size_t *bytes) {

@@ -18,12 +18,15 @@ typedef struct sandbox {
     char pool[160];
     char text[160];     // a file of generated text
     char messages[160]; // what the last reefd said on standard error
+    // Of the pools that sandbox_make_pool makes; no context memory, and 1, unless a test sets them.
+    uint64_t context_memory;
+    float net_share;
 } sandbox;
 
 /** A fresh directory under TMPDIR; no pool and no text yet. */
 void sandbox_make(sandbox *box);
 void sandbox_remove(sandbox *box);
-/** Replace the pool by a new one of the tiny model; always the same bits. */
+/** Replace the pool by a new one of the tiny model; the same bits for the same settings. */
 void sandbox_make_pool(const sandbox *box);
 void sandbox_remove_pool(const sandbox *box);
 
@@ -31,6 +34,8 @@ void sandbox_remove_pool(const sandbox *box);
 void write_text(const char *path, size_t bytes, uint64_t seed);
 /** Add lines of another kind, made of digits and signs: where they begin, the domain changes. */
 void append_figures(const char *path, size_t bytes, uint64_t seed);
+/** The same of letters that nothing foretells, which a context memory never gets used to. */
+void append_noise(const char *path, size_t bytes, uint64_t seed);
 /** The whole file on the heap, with a final zero; `bytes` may be NULL. */
 char *read_text(const char *path, size_t *bytes);
 

@@ -57,7 +57,7 @@ static void take_rung(const rung *one, reef_config *config) {
     config->d_key = one->d_key;
     config->side = config->side_new = one->side;
     config->adapters = one->adapters;
-    config->context_memory = one->context_memory;
+    if (config->context_memory > 0) config->context_memory = one->context_memory;
 }
 
 // With a unit --memory is what training may take; without one it is a field of vector models.

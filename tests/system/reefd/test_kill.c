@@ -21,10 +21,13 @@
 #define TEXT_BYTES 60001
 #define WORD_BYTES 12000 // a shorter stream, in which the domain changes once
 #define FIGURE_BYTES 8000
-#define KILLS_FEW 25
+#define KILLS_FEW 25 // of pools without context memories
 #define KILLS_MANY 200
 #define BOUNDARY_KILLS_FEW 12
 #define BOUNDARY_KILLS_MANY 100
+#define MEMORY_KILLS_FEW 8 // of each kind of pool with them, and as many while it seals
+#define MEMORY_KILLS_MANY 500
+#define MEMORY_BYTES (4 << 20)
 #define BOUNDARY_MS 20 // about what sealing, opening and committing take
 #define LIVES 3        // a sender's life is drawn from up to a third of an uninterrupted run
 
@@ -44,6 +47,25 @@ static int setup_boundary(void **state) {
     write_text(box->text, WORD_BYTES, 1);
     append_figures(box->text, FIGURE_BYTES, 2);
     return code;
+}
+
+static int setup_memory(void **state, float net_share) {
+    int code = setup(state);
+    sandbox *box = *state;
+    write_text(box->text, WORD_BYTES, 1);
+    append_noise(box->text, FIGURE_BYTES, 2);
+    box->context_memory = MEMORY_BYTES;
+    box->net_share = net_share;
+    sandbox_make_pool(box);
+    return code;
+}
+
+static int setup_memory_alone(void **state) {
+    return setup_memory(state, 0.0f);
+}
+
+static int setup_memory_and_net(void **state) {
+    return setup_memory(state, 0.5f);
 }
 
 static int teardown(void **state) {
@@ -113,8 +135,13 @@ static void finish(const sandbox *box, const reef_commit *whole, const char *thr
     assert_int_equal(reefd_wait(start(box, threads)), 0);
     reef_commit commit = pool_commit(box);
     assert_same(&commit, whole);
-    assert_int_equal(pool_generations(box), 2);
+    assert_int_equal(pool_generations(box), 2); // the domain changed once
     pool_check(box);
+}
+
+static size_t effort(const sandbox *box, size_t few, size_t many) {
+    if (box->context_memory > 0) return test_effort(MEMORY_KILLS_FEW, MEMORY_KILLS_MANY);
+    return test_effort(few, many);
 }
 
 // Two lives in three get somewhere: so far that all together are a run. The third ends while it
@@ -140,7 +167,7 @@ static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
     assert_same(&parallel, &whole);
     pace p = measure_pace(box);
     uint64_t seed = 11, last = 0;
-    size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
+    size_t kills = 0, most = effort(box, KILLS_FEW, KILLS_MANY);
     while (kills < most) {
         pid_t pid = start(box, THREADS[kills % 2]);
         sleep_ms(draw_life(&p, kills, &seed));
@@ -174,7 +201,7 @@ static void killed_while_it_seals_it_seals_the_same_again(void **state) {
     static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1");
     uint64_t seed = 12, last = 0;
-    size_t kills = 0, most = test_effort(BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
+    size_t kills = 0, most = effort(box, BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
     while (kills < most) {
         pid_t pid = start(box, THREADS[kills % 2]);
         bool seals = await_seal(box, pid);
@@ -335,12 +362,19 @@ static void a_second_signal_ends_at_once(void **state) {
     assert_int_equal(reefd_wait(pid), 0);
 }
 
+// The same with context memories; its name says which.
+#define MEMORY_TEST(test, setup) {#test ", " #setup, test, setup, teardown, NULL}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root,
                                         setup_boundary, teardown),
         cmocka_unit_test_setup_teardown(killed_while_it_seals_it_seals_the_same_again,
                                         setup_boundary, teardown),
+        MEMORY_TEST(killed_at_any_moment_it_ends_with_the_same_root, setup_memory_alone),
+        MEMORY_TEST(killed_at_any_moment_it_ends_with_the_same_root, setup_memory_and_net),
+        MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
+        MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
         cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(when_stopped_it_commits_and_a_restart_finishes, setup,

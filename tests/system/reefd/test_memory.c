@@ -5,23 +5,9 @@
 
 static int setup_memory(void **state) {
     running *run = calloc(1, sizeof(*run));
-    reef_error err;
-    reef_config config;
-    reef_store *store;
     sandbox_make(&run->box);
+    run->box.context_memory = 4 << 20;
     sandbox_make_pool(&run->box);
-    // The same pool, with memories.
-    assert_int_equal(reef_store_open(&store, run->box.pool, &(reef_store_options){0}, &err),
-                     REEF_OK);
-    reef_txn *txn;
-    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), REEF_OK);
-    assert_int_equal(reef_config_read(txn, &config, &err), REEF_OK);
-    reef_txn_abort(txn);
-    reef_store_close(store);
-    config.context_memory = 4 << 20;
-    config.boundaries = REEF_BOUNDARIES_GIVEN;
-    sandbox_remove_pool(&run->box);
-    assert_int_equal(reef_pool_init(run->box.pool, &config, &err), REEF_OK);
     write_text(run->box.text, TEXT_BYTES, 1);
     snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
     write_file(run->token, TOKEN "\n", 0600);

@@ -137,10 +137,12 @@ static void print_space(const reef_context_findings *f) {
     reef_cli_table_free(table);
 }
 
+// Those that never said anything are left out: a net, or what wide memories have.
 static void print_inputs(const reef_context_findings *f) {
     static const char *const HEADING[] = {"input", "share, %", "bytes with a hit, %"};
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < reef_memory_input_count(); i++) {
+        if (f->mean.hits[i] <= 0) continue;
         reef_cli_table_cell(table, "%s", reef_memory_input_name(i));
         number_cell(table, 1, 100 * f->mean.shares[i]);
         number_cell(table, 1, 100 * f->mean.hits[i]);

@@ -228,13 +228,14 @@ static json_t *score_json(const reef_cli_file *file,
     return object;
 }
 
-// What said most comes first.
+// What said most comes first; what never said anything is left out.
 static void print_inputs(const reef_cli_file *file, const file_score *score) {
     static const char *const HEADING[] = {"input", "share %", "known %"};
     size_t order[REEF_MEMORY_INPUTS_MAX], count = reef_memory_input_count();
     reef_cli_input_order(score->shares, order);
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < count; i++) {
+        if (score->hits[order[i]] <= 0) continue;
         reef_cli_table_cell(table, "%s", reef_memory_input_name(order[i]));
         reef_cli_table_cell(table, "%.2f", 100 * score->shares[order[i]]);
         reef_cli_table_cell(table, "%.1f", 100 * score->hits[order[i]]);
