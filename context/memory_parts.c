@@ -47,9 +47,9 @@ static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS * REEF_EXPECTED_S
                                                  4 * 8 * 32 + 4 * 8 * REEF_DIVERGENCES,
               "the state of expected bytes has no padding");
 static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance) +
-                                            2 * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
-                                            4 * 256 * (REEF_NET_SETS + 1) +
-                                            4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
+                                            UINT64_C(2) * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
+                                            UINT64_C(4) * 256 * (REEF_NET_SETS + 1) +
+                                            UINT64_C(4) * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
               "the net's state has no padding");
 static_assert(sizeof(reef_wide_state) ==
                   REEF_WIDE_CONTEXTS * (4 * 256 + 4 * REEF_EXPECTED_STATES + 2) +

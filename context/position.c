@@ -164,10 +164,10 @@ void reef_contexts_hash(const reef_position *p,
     uint32_t above = byte_within(text, p->line_above, p->line, column);
     uint32_t next_above = byte_within(text, p->line_above, p->line, column + 1);
     for (uint32_t order = 1; order <= 5; order++)
-        hashes[order - 1] = hash(order - 1, b & ((1ull << 8 * order) - 1));
+        hashes[order - 1] = hash(order - 1, b & ((UINT64_C(1) << 8 * order) - 1));
     CONTEXT(ORDER_8, b);
     CONTEXT(WORD, word);
-    CONTEXT(WORD_SKIP, word + p->words[1] * 3);
+    CONTEXT(WORD_SKIP, word + (uint32_t)(p->words[1] * 3));
     CONTEXT(SPARSE_2, b & 0xFFFF00);
     CONTEXT(FOLDED, p->folded);
     CONTEXT(ABOVE, above << 16 | last << 8 | next_above);

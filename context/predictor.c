@@ -197,8 +197,8 @@ static uint32_t node_of(const reef_predictor *p) {
 // Two inputs of a chance; a bit that was never seen has nothing to say.
 static inline void put_inputs(reef_predictor *p, size_t i, uint8_t history, reef_chance chance) {
     int16_t seen = (int16_t) - (history != REEF_HISTORY_NONE);
-    p->in[i] = p->logistic->stretch[chance >> 20] & seen;
-    p->in[reef_distance_of(i)] = reef_distance(reef_chance_p(chance)) & seen;
+    p->in[i] = (int16_t)(p->logistic->stretch[chance >> 20] & seen);
+    p->in[reef_distance_of(i)] = (int16_t)(reef_distance(reef_chance_p(chance)) & seen);
 }
 
 static reef_chance *order_0_chance(const reef_predictor *p) {

@@ -455,7 +455,7 @@ static reef_status join_loop(reef_http *http, reef_error *err) {
         http->open_handles++;
         http->poll.data = http;
         // The timer wakes MHD for its own timeouts.
-        code = uv_timer_init(http->options.loop, &http->timer); // cannot fail
+        (void)uv_timer_init(http->options.loop, &http->timer); // cannot fail
         http->open_handles++;
         http->timer.data = http;
         code = uv_poll_start(&http->poll, UV_READABLE, on_poll);

@@ -125,16 +125,16 @@ extern const reef_options_manual REEF_OPTIONS_MANUAL;
 
 size_t reef_setting_count(void);
 /** "commit-seconds" */
-const char *reef_setting_name(size_t setting);
+const char *reef_setting_name(size_t index);
 /** Whether it may change while the daemon runs. */
-bool reef_setting_is_live(size_t setting);
+bool reef_setting_is_live(size_t index);
 /** Its value: a number, a word, true or false, a list of sources, or null. */
-json_t *reef_setting_value(const reef_options *options, size_t setting);
+json_t *reef_setting_value(const reef_options *options, size_t index);
 /**
  * "default", "/etc/reef/news.ini:4", "REEF_COMMIT_SECONDS" or "--commit-seconds"; returns `out`.
  */
 const char *reef_setting_origin(const reef_options *options,
-                                size_t setting,
+                                size_t index,
                                 char *out,
                                 size_t room);
 /** All of them: `name`, `value` (without passwords), `origin`, `live`. */

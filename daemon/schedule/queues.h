@@ -69,11 +69,11 @@ void reef_queues_release(reef_queues *queues);
  */
 bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count);
 /**
- * `count` bytes came. `checkpoint` (heap, taken; may be NULL) locates the first of them, byte
+ * `count` bytes came. Checkpoint `text` (heap, taken; may be NULL) locates the first of them, byte
  * `begin`.
  */
 void reef_queues_fill(
-    reef_queues *queues, size_t source, size_t count, uint64_t begin, char *checkpoint);
+    reef_queues *queues, size_t source, size_t count, uint64_t begin, char *text);
 /** The source has no more; the taker moves on by reef_queue_skip_ended. */
 void reef_queues_end(reef_queues *queues, size_t source);
 /**
@@ -83,7 +83,7 @@ void reef_queues_stop(reef_queues *queues);
 /**
  * After reef_queues_stop: the line at the head of a queue is lent as well, if all of it is here.
  */
-void reef_queues_keep_line(reef_queues *queues, size_t queue);
+void reef_queues_keep_line(reef_queues *queues, size_t index);
 
 // ---- taking -------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ size_t reef_queue_source(const reef_queue *queue);
 /** Whether all its sources have ended and were taken. */
 bool reef_queue_is_done(const reef_queue *queue);
 /** Lend waiting bytes of one source, in one piece; returns how many. */
-size_t reef_queues_view(reef_queues *queues, size_t queue, const uint8_t **at);
+size_t reef_queues_view(reef_queues *queues, size_t index, const uint8_t **at);
 /**
  * The first `count` bytes of the view are done with; true when the loop waits for room and now has
  * it.

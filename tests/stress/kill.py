@@ -16,7 +16,7 @@ machine takes to find as much memory as the pool has bytes and to write to each 
 free memory goes back to a host this is most of a restart.
 
 With --net-share the pool that is restarted has a full context memory of 64 MiB instead, which wrote its tables almost
-512 KiB of the stream ago: each restart learns these bytes again.
+384 KiB of the stream ago: each restart learns these bytes again.
 """
 
 import functools
@@ -41,7 +41,7 @@ BATCH_RECORDS = 32
 POOL_BYTES, POOL_BYTES_QUICK = 1 << 30, 4 << 20
 RESTARTS, RESTARTS_QUICK = 100, 2
 FULL_MEMORY, FULL_MEMORY_QUICK = ("64M", 8 << 20), ("4M", 2 << 20)  # its bound, and bytes that it learns
-TAIL_BYTES = 508 << 10  # learned again by a restart; from 512 KiB on tables are written
+TAIL_BYTES = 380 << 10  # learned again by a restart; from 384 KiB on tables are written
 NEVER = 10**9  # steps to a commit
 MEMORY_SHARE = 4  # of so many restarts, one look at the memory alone
 COMMIT_STEPS = 20

@@ -20,7 +20,7 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 // A restart learns the tail again, in at most about a second. While the memory is small its tables
 // are cheap to write, so that the tail stays a share of it.
 #define TAIL_LEARNED_MIN (UINT64_C(32) << 10)
-#define TAIL_LEARNED_MAX (UINT64_C(512) << 10)
+#define TAIL_LEARNED_MAX (UINT64_C(384) << 10) // more takes above two seconds to learn again
 #define TAIL_SHARE 2
 #define TAIL_BYTES_MAX (UINT64_C(4) << 20)
 
