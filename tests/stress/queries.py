@@ -148,7 +148,7 @@ def run(w, given):
     threads = given.threads or max(1, (os.cpu_count() or 2) - 1)
     each = seconds / (2 * rounds + 2)
     text = w.directory / "text"
-    harness.write_repeated(text, 64 << 20, 1)
+    harness.write_repeated(text, 256 << 20, 1)  # more than a context memory alone learns meanwhile
     pool = w.make_pool(given.model or harness.SMALL + ONE_GENERATION)
     daemon = w.start(pool, "--source", text, "--http", "0", "--stay", "--quiet", "--threads", threads)
     address = daemon.address()
