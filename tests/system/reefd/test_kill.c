@@ -25,7 +25,7 @@
 #define KILLS_MANY 200
 #define BOUNDARY_KILLS_FEW 12
 #define BOUNDARY_KILLS_MANY 100
-#define MEMORY_KILLS_FEW 8 // of each kind of pool with them, and as many while it seals
+#define MEMORY_KILLS_FEW 4 // of each kind of pool with them, while it seals
 #define MEMORY_KILLS_MANY 500
 #define MEMORY_BYTES (4 << 20)
 #define BOUNDARY_MS 20 // about what sealing, opening and committing take
@@ -139,11 +139,6 @@ static void finish(const sandbox *box, const reef_commit *whole, const char *thr
     pool_check(box);
 }
 
-static size_t effort(const sandbox *box, size_t few, size_t many) {
-    if (box->context_memory > 0) return test_effort(MEMORY_KILLS_FEW, MEMORY_KILLS_MANY);
-    return test_effort(few, many);
-}
-
 // Two lives in three get somewhere: so far that all together are a run. The third ends while it
 // starts.
 static unsigned draw_life(const pace *p, size_t kill, uint64_t *seed) {
@@ -167,7 +162,7 @@ static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
     assert_same(&parallel, &whole);
     pace p = measure_pace(box);
     uint64_t seed = 11, last = 0;
-    size_t kills = 0, most = effort(box, KILLS_FEW, KILLS_MANY);
+    size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
     while (kills < most) {
         pid_t pid = start(box, THREADS[kills % 2]);
         sleep_ms(draw_life(&p, kills, &seed));
@@ -201,7 +196,9 @@ static void killed_while_it_seals_it_seals_the_same_again(void **state) {
     static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1");
     uint64_t seed = 12, last = 0;
-    size_t kills = 0, most = effort(box, BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
+    size_t kills = 0, most = box->context_memory > 0
+                                 ? test_effort(MEMORY_KILLS_FEW, MEMORY_KILLS_MANY)
+                                 : test_effort(BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
     while (kills < most) {
         pid_t pid = start(box, THREADS[kills % 2]);
         bool seals = await_seal(box, pid);
@@ -362,7 +359,7 @@ static void a_second_signal_ends_at_once(void **state) {
     assert_int_equal(reefd_wait(pid), 0);
 }
 
-// The same with context memories; its name says which.
+// The same with context memories; its name says which. Kills at any moment: tests/stress/run kill.
 #define MEMORY_TEST(test, setup) {#test ", " #setup, test, setup, teardown, NULL}
 
 int main(void) {
@@ -371,8 +368,6 @@ int main(void) {
                                         setup_boundary, teardown),
         cmocka_unit_test_setup_teardown(killed_while_it_seals_it_seals_the_same_again,
                                         setup_boundary, teardown),
-        MEMORY_TEST(killed_at_any_moment_it_ends_with_the_same_root, setup_memory_alone),
-        MEMORY_TEST(killed_at_any_moment_it_ends_with_the_same_root, setup_memory_and_net),
         MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
         MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
         cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup,
