@@ -1,7 +1,7 @@
 // A memory as a few arrays of bytes, and a memory from such arrays.
 //
-// The tables, the text and the mixers are stored as they lie in memory, little-endian; all else that
-// lives between two bytes is in the header. Contexts of the next byte are computed again.
+// Tables, text and mixers are stored as they lie in memory, little-endian; all else that lives
+// between two bytes is in the header. Contexts of the next byte are computed again.
 //
 //   header   offset  size
 //                 0     4  "RMEM"
@@ -20,8 +20,8 @@
 //               108     4  bytes of the part "wide"; 0: it has no further contexts
 //               112    64  two matches of 32 bytes: follows, at, length, misses, found (4 each),
 //                          zero (4), hash (8)
-//               176    16  of a wide memory what its further contexts need of position.h, WIDE_WORDS
-//                          words, and zeros
+//               176    16  of a wide memory what its further contexts need of position.h: WIDE_WORDS
+//                          words; else zeros
 #include "memory_internal.h"
 
 #include "reef_byte_order.h"

@@ -105,7 +105,7 @@ REEF_API size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t
 
 #define REEF_MEMORY_INPUTS_MAX 64 // more than there are inputs
 
-/** The inputs of the mixer, by name: "order 1", "word", "match", ...; those of wide memories last */
+/** The inputs of the mixer, by name: "order 1", "word", "match", ...; of wide memories last. */
 REEF_API size_t reef_memory_input_count(void);
 REEF_API const char *reef_memory_input_name(size_t input);
 
