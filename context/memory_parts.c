@@ -20,8 +20,8 @@
 //               108     4  bytes of the part "wide"; 0: it has no further contexts
 //               112    64  two matches of 32 bytes: follows, at, length, misses, found (4 each),
 //                          zero (4), hash (8)
-//               176    16  of a wide memory what its further contexts need of position.h: WIDE_WORDS
-//                          words; else zeros
+//               176    16  of a wide memory WIDE_WORDS words that its further contexts need of
+//                          position.h; else zeros
 #include "memory_internal.h"
 
 #include "reef_byte_order.h"
