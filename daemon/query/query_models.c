@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define REOPEN_SHARE 10 // of the time at most one part in so many goes to opening models
+#define WAIT_NS_MAX 20000000 // that a question waits for a newer model
 
 // Rows read in place must not keep the trainer from reusing pages while nobody asks for this model,
 // however many ask for another state. The model in use renews its read by itself.
@@ -42,15 +43,76 @@ static bool is_fresh(const reef_query_model *kept, const char *as_of, const reef
     return uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
 }
 
+static reef_model_options options_of(const reef_query_thread *queries) {
+    return (reef_model_options){.threads = queries->options.threads,
+                                .memory_bytes = queries->options.memory_bytes};
+}
+
 reef_status reef_query_thread_open(reef_query_thread *queries,
                                    const char *as_of,
                                    reef_model **model,
                                    reef_error *err) {
-    return reef_model_reopen(model, queries->options.store, as_of,
-                             &(reef_model_options){.threads = queries->options.threads,
-                                                   .memory_bytes = queries->options.memory_bytes},
-                             err);
+    const reef_model_options options = options_of(queries);
+    return reef_model_reopen(model, queries->options.store, as_of, &options, err);
 }
+
+// ---- a newer model beside the one that answers --------------------------------------------------
+
+static void renew(void *argument) {
+    reef_query_renewal *r = argument;
+    reef_error err;
+    // Why it failed is found again, and said, by the question that waits for the next one.
+    if (reef_model_open_beside(&r->newer, r->store, "now", &r->options, r->older, &err) != REEF_OK)
+        r->newer = NULL;
+    r->took_ns = uv_hrtime() - r->began_ns;
+    atomic_store(&r->done, true);
+}
+
+static void join_renewal(reef_query_thread *queries) {
+    (void)uv_thread_join(&queries->renewal.thread);
+    queries->renewal.runs = false;
+}
+
+// The newer model answers from here on. After a failure the next one is opened while a question
+// waits.
+static void take_renewed(reef_query_thread *queries) {
+    reef_query_renewal *r = &queries->renewal;
+    reef_query_model *kept = &queries->models[0];
+    if (!r->runs || !atomic_load(&r->done)) return;
+    join_renewal(queries);
+    kept->took_ns = r->newer != NULL ? r->took_ns : 0;
+    if (r->newer == NULL) return;
+    reef_model_replace(kept->model, r->newer);
+    kept->model = r->newer;
+    kept->opened_ns = r->began_ns;
+}
+
+// A context memory may take a second to open, in which a hundred questions would wait. Other models
+// are opened at once: two of a large one may be more than there is room for.
+static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept) {
+    reef_query_renewal *r = &queries->renewal;
+    if (kept != &queries->models[0] || kept->model == NULL) return false;
+    if (r->runs) return true;
+    if (kept->took_ns < WAIT_NS_MAX || !reef_model_is_shared(kept->model) ||
+        reef_model_config(kept->model)->context_memory == 0)
+        return false;
+    *r = (reef_query_renewal){.store = queries->options.store,
+                              .options = options_of(queries),
+                              .older = kept->model,
+                              .began_ns = uv_hrtime()};
+    r->runs = uv_thread_create(&r->thread, renew, r) == 0;
+    return r->runs;
+}
+
+void reef_query_thread_close(reef_query_thread *queries) {
+    if (queries->renewal.runs) {
+        join_renewal(queries);
+        reef_model_close(queries->renewal.newer); // before the one that owns what they share
+    }
+    for (size_t i = 0; i < REEF_QUERY_MODELS; i++) reef_model_close(queries->models[i].model);
+}
+
+// ---- which model answers ------------------------------------------------------------------------
 
 reef_status reef_query_thread_model(reef_query_thread *queries,
                                     const char *as_of,
@@ -65,8 +127,9 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     reef_commit newest;
     reef_status status = newest_commit(queries, &newest, err);
     if (status != REEF_OK) return status;
+    take_renewed(queries);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
-    if (!is_fresh(kept, as_of, &newest)) {
+    if (!is_fresh(kept, as_of, &newest) && !is_renewed(queries, kept)) {
         reef_model *model = kept->model;
         *kept = (reef_query_model){.opened_ns = uv_hrtime()};
         snprintf(kept->as_of, sizeof(kept->as_of), "%s", as_of);

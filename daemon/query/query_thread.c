@@ -114,7 +114,7 @@ static void query_thread_main(void *argument) {
         queries->used = NULL;
     }
     // Models belong to this thread, so it closes them.
-    for (size_t i = 0; i < REEF_QUERY_MODELS; i++) reef_model_close(queries->models[i].model);
+    reef_query_thread_close(queries);
     reef_forgetting_free(queries->forgetting);
 }
 

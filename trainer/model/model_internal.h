@@ -46,8 +46,11 @@ typedef struct reef_eval_kind {
 
 struct reef_model {
     const reef_eval_kind *kind; // NULL until the configuration was read
-    // While loading: of an older copy, whose sealed generations are taken over; or NULL.
+    // While loading: of an older copy, whose sealed generations are taken over or shared; or NULL.
     reef_network *known;
+    bool shares;
+    // (generations) which ones an older copy owns, until this one replaces it; NULL: none
+    bool *shared;
     reef_commit commit;            // that it was read at
     reef_vector_network *vector;   // of vectors alone; `network` is then the configuration only
     reef_generation_record *infos; // (generations) of vectors alone, as the state has them

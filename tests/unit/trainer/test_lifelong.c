@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +115,94 @@ static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **s
     }
     assert_reopens_to(&model, f, "now");
     reef_model_close(model);
+}
+
+// Reads a probe again and again while a later copy is opened beside the model.
+typedef struct reading {
+    reef_model *model;
+    atomic_bool ends;
+    const float *expected;
+    size_t different;
+} reading;
+
+static void *read_on(void *context) {
+    reading *r = context;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    float *logits = malloc(LOGIT_BYTES);
+    reef_error err;
+    lifelong_text(probe, sizeof(probe), 0, 99);
+    do {
+        if (logits == NULL ||
+            reef_model_logits(r->model, probe, sizeof(probe), logits, &err) != REEF_OK ||
+            memcmp(logits, r->expected, LOGIT_BYTES) != 0)
+            r->different++;
+    } while (!atomic_load(&r->ends));
+    free(logits);
+    return NULL;
+}
+
+static reef_model *open_beside(lifelong *f, reef_model *older, const float *expected) {
+    reef_error err;
+    pthread_t thread;
+    reading r = {.model = older, .expected = expected};
+    reef_model *newer = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, read_on, &r), 0);
+    reef_status status = reef_model_open_beside(
+        &newer, f->store, "now", &(reef_model_options){.threads = 1}, older, &err);
+    atomic_store(&r.ends, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    ok(status, &err);
+    assert_int_equal(r.different, 0);
+    return newer;
+}
+
+static void assert_answers(reef_model *model, int kind, const float *expected) {
+    reef_error err;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    float *logits = new_logits();
+    lifelong_text(probe, sizeof(probe), kind, 99);
+    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
+    assert_memory_equal(logits, expected, LOGIT_BYTES);
+    free(logits);
+}
+
+static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    float *before = new_logits(), *now = new_logits();
+    reef_model *older = NULL;
+    make_pool(f, 2);
+    for (int g = 0; g < 2; g++) {
+        feed_kind(f, g, 8000, 1);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    }
+    feed_kind(f, 2, 4000, 1);
+    commit(f);
+    ok(reef_model_open(&older, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    assert_true(reef_model_is_shared(older));
+    for (int round = 0; round < 3; round++) {
+        logits_of(f->store, "now", 0, before);
+        feed_kind(f, 2, 4000, 2 + (uint32_t)round);
+        if (round == 1) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        commit(f);
+        reef_model *newer = open_beside(f, older, before);
+        for (int kind = 0; kind < 3; kind++) {
+            logits_of(f->store, "now", kind, now);
+            assert_answers(newer, kind, now);
+        }
+        assert_answers(older, 0, before);
+        if (round == 0) { // given up: the older one still has all of its own
+            reef_model_close(newer);
+            assert_answers(older, 0, before);
+            newer = open_beside(f, older, before);
+        }
+        reef_model_replace(older, newer);
+        older = newer;
+        assert_answers(older, 2, now);
+    }
+    reef_model_close(older);
+    free(before);
+    free(now);
 }
 
 static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state) {
@@ -767,6 +857,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(as_of_is_bit_identical_for_ever, setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened,
+                                        setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_model_opened_beside_an_older_one_leaves_that_as_it_was,
                                         setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(todays_output_is_the_old_one_where_no_newer_gate_fires,
                                         setup, lifelong_teardown),

@@ -82,7 +82,10 @@ static bool take_known(reef_model *model,
     if (!expected->sealed || !is_known(known, expected, g)) return false;
     if (g > 0 && !is_known(known, base, 0)) return false;
     model->network.generations[g] = known->generations[g];
-    known->generations[g] = NULL;
+    if (model->shares)
+        model->shared[g] = true;
+    else
+        known->generations[g] = NULL;
     return true;
 }
 
@@ -118,6 +121,9 @@ static reef_status load_generations(reef_model *model,
     if (status == REEF_OK) {
         memset(network->generations, 0, count * sizeof(*network->generations)); // NULL can be freed
         network->generation_count = count;
+        model->shared = model->shares ? calloc(count, sizeof(*model->shared)) : NULL;
+        if (model->shares && model->shared == NULL)
+            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     }
     // The records are read first: they say which generations an older copy has already.
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
@@ -176,8 +182,9 @@ static reef_status prepare_language(reef_model *model, reef_error *err) {
     if (status != REEF_OK) return status;
     // Not in the transaction that read it: it may take a second.
     for (size_t g = 0; status == REEF_OK && g < G; g++)
-        status = reef_generation_memory_catch_up(&model->network.generations[g]->memory,
-                                                 config->context_memory, err);
+        if (model->shared == NULL || !model->shared[g]) // else another thread may read it
+            status = reef_generation_memory_catch_up(&model->network.generations[g]->memory,
+                                                     config->context_memory, err);
     if (status != REEF_OK) return status;
     model->acts.prefetch = model->residency.prefetch;
     model->stride = windows * config->context;

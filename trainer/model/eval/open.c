@@ -35,11 +35,20 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
     return status == REEF_OK ? model->kind->pin(model, err) : status;
 }
 
+// What an older copy owns is no longer this one's.
+static void give_shared_back(reef_model *model) {
+    for (size_t g = 0; model->shared != NULL && g < model->network.generation_count; g++)
+        if (model->shared[g]) model->network.generations[g] = NULL;
+    free(model->shared);
+    model->shared = NULL;
+}
+
 // Start again if a generation was consolidated halfway: its replacement is there by then.
 static reef_status load_network(reef_model *model, const char *as_of, reef_error *err) {
     reef_status status = REEF_ERR_BUSY;
     for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_ERR_BUSY; i++) {
         reef_residency_unpin(&model->residency);
+        give_shared_back(model);
         reef_network_release(&model->network);
         free(model->infos);
         model->infos = NULL;
@@ -53,6 +62,7 @@ static reef_status open_model(reef_model **out,
                               const char *as_of,
                               const reef_model_options *options,
                               reef_network *known,
+                              bool shares,
                               reef_error *err) {
     *out = NULL;
     reef_model *model = calloc(1, sizeof(*model));
@@ -64,6 +74,7 @@ static reef_status open_model(reef_model **out,
     model->recall.frozen = options->frozen;
     // Borrowed while loading; what is taken from it is moved, not copied.
     model->known = known;
+    model->shares = shares && known != NULL;
     reef_status status = load_network(model, as_of, err);
     model->known = NULL;
     if (status == REEF_OK) status = reef_thread_pool_new(&model->workers, options->threads, err);
@@ -80,7 +91,30 @@ reef_status reef_model_open(reef_model **out,
                             const char *as_of,
                             const reef_model_options *options,
                             reef_error *err) {
-    return open_model(out, store, as_of, options, NULL, err);
+    return open_model(out, store, as_of, options, NULL, false, err);
+}
+
+bool reef_model_is_shared(const reef_model *model) {
+    return model->kind->reusable && !model->residency.in_place;
+}
+
+reef_status reef_model_open_beside(reef_model **out,
+                                   reef_store *store,
+                                   const char *as_of,
+                                   const reef_model_options *options,
+                                   const reef_model *older,
+                                   reef_error *err) {
+    // Only read: nothing is taken from it.
+    reef_network *known = reef_model_is_shared(older) ? (reef_network *)&older->network : NULL;
+    return open_model(out, store, as_of, options, known, true, err);
+}
+
+void reef_model_replace(reef_model *older, reef_model *newer) {
+    for (size_t g = 0; newer->shared != NULL && g < newer->network.generation_count; g++)
+        if (newer->shared[g]) older->network.generations[g] = NULL;
+    free(newer->shared);
+    newer->shared = NULL;
+    reef_model_close(older);
 }
 
 reef_status reef_model_reopen(reef_model **model,
@@ -90,10 +124,10 @@ reef_status reef_model_reopen(reef_model **model,
                               reef_error *err) {
     reef_model *older = *model;
     // Rows that are read in place belong to the transaction, which ends with the older copy.
-    bool copied = older != NULL && older->kind->reusable && !older->residency.in_place;
+    bool copied = older != NULL && reef_model_is_shared(older);
     if (!copied) {
         reef_model_close(older);
-        return open_model(model, store, as_of, options, NULL, err);
+        return open_model(model, store, as_of, options, NULL, false, err);
     }
     // What is not taken over gives way before the rest is read: there need not be memory for both.
     // The open generation has changed by definition; its memory is free for the new one.
@@ -103,7 +137,7 @@ reef_status reef_model_reopen(reef_model **model,
         older->network.generations[open] = NULL;
     }
     // After a failure there is neither the old model nor a new one; *model is NULL.
-    reef_status status = open_model(model, store, as_of, options, &older->network, err);
+    reef_status status = open_model(model, store, as_of, options, &older->network, false, err);
     reef_model_close(older);
     return status;
 }
@@ -114,6 +148,7 @@ void reef_model_close(reef_model *model) {
     free(model->infos);
     reef_layer_free(model->layer);
     reef_recall_release(&model->recall);
+    give_shared_back(model);
     reef_activations_release(&model->acts);
     reef_residency_release(&model->residency);
     reef_network_release(&model->network);

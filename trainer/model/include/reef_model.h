@@ -54,6 +54,21 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_reopen(reef_model **model,
                                                        const char *as_of,
                                                        const reef_model_options *options,
                                                        reef_error *err);
+/**
+ * A later copy beside an older one, which may answer in another thread meanwhile. Sealed
+ * generations that are the same are shared: the older one owns them until reef_model_replace, and
+ * must not end before that or before `*out` is closed.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_open_beside(reef_model **out,
+                                                            reef_store *store,
+                                                            const char *as_of,
+                                                            const reef_model_options *options,
+                                                            const reef_model *older,
+                                                            reef_error *err);
+/** Close `older`; `newer`, which was opened beside it, owns from here on what they share. */
+REEF_API void reef_model_replace(reef_model *older, reef_model *newer);
+/** Would a copy beside this one share its sealed generations? Not where rows are in place. */
+REEF_API bool reef_model_is_shared(const reef_model *model);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
 /**
  * While the model is idle: if rows are read in place, end the read transaction, which would keep
