@@ -679,7 +679,8 @@ static void memories_that_cannot_be_are_refused(void **state) {
         {"generation1.memory.header", 4, REEF_ERR_VERSION, "part header of a memory: version"},
         {"generation2.memory.header", 24, REEF_ERR_CORRUPT, "sizes outside their bounds"},
         {"generation2.memory.header", 107, REEF_ERR_CORRUPT, NULL}, // a word: anything may be
-        {"generation2.memory.header", 111, REEF_ERR_CORRUPT, "bytes that must be zero"},
+        {"generation2.memory.header", 111, REEF_ERR_CORRUPT, "a mixer of another size"},
+        {"generation2.memory.header", 191, REEF_ERR_CORRUPT, "bytes that must be zero"},
         {"generation2.memory.cells", 63, REEF_ERR_CORRUPT, "a cell that cannot be"},
         {"memory.text", 5, REEF_ERR_CORRUPT, "generation 0 has another root"},
         {"memory.mark", 5, REEF_ERR_CORRUPT, "generation 0 has another root"},
