@@ -35,7 +35,7 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
     return status == REEF_OK ? model->kind->pin(model, err) : status;
 }
 
-// What an older copy owns is no longer this one's.
+// Shared generations stay with the older copy.
 static void give_shared_back(reef_model *model) {
     for (size_t g = 0; model->shared != NULL && g < model->network.generation_count; g++)
         if (model->shared[g]) model->network.generations[g] = NULL;
