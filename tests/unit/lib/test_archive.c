@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "small_disk.h"
+#include "tsan_fork.h"
 #include "whole_file.h"
 
 enum { TEXT = 12000 };

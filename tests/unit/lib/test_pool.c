@@ -4,6 +4,7 @@
 
 #include "data_file.h"
 #include "lib_pool.h"
+#include "tsan_fork.h"
 
 #include <fenv.h>
 #include <locale.h>
@@ -540,16 +541,6 @@ static void mistakes_are_reported(void **state) {
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);
 }
-
-#ifdef __SANITIZE_THREAD__
-// OpenBLAS makes its threads again in a child, which the sanitizer would not have.
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the sanitizer's name
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-// NOLINTNEXTLINE(bugprone-reserved-identifier)
-const char *__tsan_default_options(void) {
-    return "die_after_fork=0";
-}
-#endif
 
 // In a child of fork(): 0, or the step that went another way.
 static int use_inherited(reef_pool *writer, const char *path, const char *text, double expected) {
