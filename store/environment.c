@@ -43,11 +43,11 @@ struct reef_environment {
     bool no_sync;        // as the first store wished
     MDB_env *lmdb;       // NULL only after a reopening failed; changes only while active == 0
     MDB_dbi dbis[REEF_DB_COUNT];
-    bool has_memory;       // the one database that a pool may lack, in format 1
-    uint32_t format;       // the pool's version
-    pthread_mutex_t mutex; // protects all below
-    uint32_t active;       // transactions of this process
-    bool writing;          // one of them is the write transaction
+    bool has[REEF_DB_COUNT]; // its databases: those of older formats are fewer
+    uint32_t format;         // the pool's version
+    pthread_mutex_t mutex;   // protects all below
+    uint32_t active;         // transactions of this process
+    bool writing;            // one of them is the write transaction
     bool broken, map_full;
     uint64_t map_bytes;
     uint64_t read_count, read_ns_max; // read transactions that have ended
@@ -80,25 +80,25 @@ bool reef_store_lmdb_aborted(void) {
     return lmdb_aborted != 0;
 }
 
+#define DATABASES_ADDED 2 // since the first format: memory, visits
+
 // Has the environment as many databases as a pool, whatever their names?
 static bool looks_like_a_pool(MDB_txn *txn) {
     MDB_dbi names;
     MDB_stat stat;
     return mdb_dbi_open(txn, NULL, 0, &names) == 0 && mdb_stat(txn, names, &stat) == 0 &&
-           (stat.ms_entries == REEF_DB_COUNT || stat.ms_entries == REEF_DB_COUNT - 1);
+           stat.ms_entries >= REEF_DB_COUNT - DATABASES_ADDED && stat.ms_entries <= REEF_DB_COUNT;
 }
 
 static reef_status databases_open(reef_environment *environment, reef_error *err) {
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
-    environment->has_memory = true;
     for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++) {
         // A read transaction suffices: reef init has made all databases of the pool's format.
         code = mdb_dbi_open(txn, reef_db_name(db), 0, &environment->dbis[db]);
-        if (code == MDB_NOTFOUND && db == REEF_DB_MEMORY) {
-            environment->has_memory = false;
-            code = 0;
-        }
+        environment->has[db] = code == 0;
+        // Whether it may be missing is known when the format has been read.
+        if (code == MDB_NOTFOUND && reef_db_first_format(db) > REEF_FORMAT_VERSION_FIRST) code = 0;
     }
     // A pool has all of them, so a missing name was damaged. Other files are not pools.
     if (code == MDB_NOTFOUND && looks_like_a_pool(txn)) code = MDB_CORRUPTED;
@@ -111,15 +111,17 @@ static reef_status databases_open(reef_environment *environment, reef_error *err
                      : reef_environment_fail(environment, code, 0, "open the databases", err);
 }
 
-// Format 2 has the database `memory`, format 1 has none.
+// A pool has the databases of its format, and no others.
 static reef_status databases_agree(const reef_environment *environment, reef_error *err) {
-    if (environment->has_memory == (environment->format > REEF_FORMAT_VERSION_FIRST))
-        return REEF_OK;
-    return reef_fail(err, REEF_ERR_CORRUPT,
-                     environment->has_memory
-                         ? "pool %s has format %" PRIu32 ", but a database memory"
-                         : "pool %s has format %" PRIu32 ", but its database memory is missing",
-                     environment->path, environment->format);
+    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
+        bool has = environment->has[db];
+        if (has == (environment->format >= reef_db_first_format(db))) continue;
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         has ? "pool %s has format %" PRIu32 ", but a database %s"
+                             : "pool %s has format %" PRIu32 ", but its database %s is missing",
+                         environment->path, environment->format, reef_db_name(db));
+    }
+    return REEF_OK;
 }
 
 static void lmdb_close(reef_environment *environment) {
@@ -375,7 +377,7 @@ uint32_t reef_environment_format(const reef_environment *environment) {
 }
 
 bool reef_environment_has(const reef_environment *environment, reef_db db) {
-    return db != REEF_DB_MEMORY || environment->has_memory;
+    return environment->has[db];
 }
 
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {

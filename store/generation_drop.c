@@ -33,7 +33,7 @@ reef_status reef_records_drop(
 
 reef_status reef_generation_drop(reef_txn *txn, uint32_t generation, reef_error *err) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS, REEF_DB_MEMORY};
+                                    REEF_DB_MOMENTS, REEF_DB_MEMORY,  REEF_DB_VISITS};
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = reef_records_drop(txn, parts[i], generation, 0, err);

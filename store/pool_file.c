@@ -505,10 +505,10 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
     if (found == 0) // with others of ours, `meta` was damaged
         return reef_fail(err, REEF_ERR_INVALID,
                          "%s is not a pool: its " DATA_FILE " has no database meta", file->path);
-    // A writer creates all of them at once, so a missing one was lost. Format 1 has no `memory`:
-    // whether it may be missing is known when the format has been read (environment.c).
+    // A writer creates all of them at once, so a missing one was lost. Whether a later one may be
+    // missing is known when the format has been read (environment.c).
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
-        if (db != REEF_DB_MEMORY && !(found & UINT32_C(1) << db))
+        if (reef_db_first_format(db) == REEF_FORMAT_VERSION_FIRST && !(found & UINT32_C(1) << db))
             return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is missing", file->path,
                              reef_db_name(db));
     }

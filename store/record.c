@@ -28,6 +28,7 @@
 //   meta, snapshots   name
 //   tensors, memory   generation u32, name, block u32
 //   experts, flags    generation u32, layer u32, block u32
+//   visits            generation u32, kind u32 (layer), name\0, block u32
 //   moments           generation u32, 0x00, layer u32, block u32    of expert rows
 //                     generation u32, 0x01, name, block u32         of a tensor
 //   usage             level u32, window u64, generation u32, layer u32, block u32
@@ -63,6 +64,7 @@ typedef enum key_field {
     NAME,
     GENERATION,
     LAYER,
+    KIND, // in the place of a layer
     BLOCK,
     LEVEL,
     WINDOW,
@@ -89,6 +91,7 @@ static const key_field layouts[REEF_DB_COUNT][KEY_FIELDS_MAX] = {
     [REEF_DB_TIMELINE] = {SEQUENCE},
     [REEF_DB_SERIES] = {NAME, LEVEL, SEQUENCE},
     [REEF_DB_MEMORY] = {GENERATION, NAME, BLOCK},
+    [REEF_DB_VISITS] = {GENERATION, KIND, NAME, BLOCK},
 };
 static const key_field tensor_moments_layout[KEY_FIELDS_MAX] = {GENERATION, TAG_TENSOR, NAME,
                                                                 BLOCK};
@@ -102,6 +105,7 @@ static uint64_t field_value(const reef_key *key, key_field field) {
     case GENERATION:
         return key->generation;
     case LAYER:
+    case KIND:
         return key->layer;
     case BLOCK:
         return key->block;
@@ -123,6 +127,7 @@ static void field_set(reef_key *key, key_field field, uint64_t value) {
         key->generation = (uint32_t)value;
         break;
     case LAYER:
+    case KIND:
         key->layer = (uint32_t)value;
         break;
     case BLOCK:
@@ -145,8 +150,9 @@ static void field_set(reef_key *key, key_field field, uint64_t value) {
 
 static const char *field_text(key_field field) {
     static const char *const texts[] = {
-        [NAME] = "name",   [GENERATION] = "generation", [LAYER] = "layer",      [BLOCK] = "block",
-        [LEVEL] = "level", [WINDOW] = "window",         [SEQUENCE] = "sequence"};
+        [NAME] = "name",     [GENERATION] = "generation", [LAYER] = "layer",
+        [KIND] = "kind",     [BLOCK] = "block",           [LEVEL] = "level",
+        [WINDOW] = "window", [SEQUENCE] = "sequence"};
     return texts[field];
 }
 
@@ -157,7 +163,7 @@ static size_t field_bytes(key_field field) {
 
 static bool layout_has(key_layout layout, key_field field) {
     for (size_t i = 0; layout[i] != END; i++)
-        if (layout[i] == field) return true;
+        if (layout[i] == field || (layout[i] == KIND && field == LAYER)) return true;
     return false;
 }
 

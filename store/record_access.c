@@ -314,8 +314,9 @@ static reef_status db_check(const reef_key *key, reef_error *err) {
 static reef_status has_check(const reef_txn *txn, const reef_key *key, reef_error *err) {
     if (reef_environment_has(txn->environment, key->db)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "pool %s has format %" PRIu32 ", which has no context memory: make a new pool",
-                     txn->store->path, reef_environment_format(txn->environment));
+                     "pool %s has format %" PRIu32 ", which has no %s: make a new pool",
+                     txn->store->path, reef_environment_format(txn->environment),
+                     key->db == REEF_DB_MEMORY ? "context memory" : reef_db_name(key->db));
 }
 
 reef_status reef_record_put(reef_txn *txn,

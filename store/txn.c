@@ -100,7 +100,8 @@ void reef_txn_abort(reef_txn *txn) {
 }
 
 reef_status reef_txn_renew(reef_txn *txn, bool *renewed, reef_error *err) {
-    *renewed = txn->mode == REEF_TXN_READ_RENEWED && now_ns() - txn->begun_ns > txn->store->renew_ns;
+    *renewed =
+        txn->mode == REEF_TXN_READ_RENEWED && now_ns() - txn->begun_ns > txn->store->renew_ns;
     if (!*renewed) return REEF_OK;
     lmdb_end(txn);
     return lmdb_begin(txn, err);

@@ -3,6 +3,7 @@
 #include "batch.h"
 #include "boundary_commands.h"
 #include "generations.h"
+#include "kinds.h"
 #include "memory_step.h"
 #include "strategy.h"
 #include "stream.h"
@@ -63,6 +64,7 @@ static void release_language(reef_trainer *trainer) {
     reef_drift_release(&trainer->drift);
     reef_drift_release(&trainer->memory_drift);
     reef_drift_release(&trainer->helped_drift);
+    reef_kinds_release(trainer);
     reef_strategy_release(&trainer->strategy);
     reef_gating_release(&trainer->gating);
     reef_gating_release(&trainer->ahead);
@@ -87,12 +89,14 @@ static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *e
 }
 
 static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_checkpoint_reservoir(txn, &trainer->reservoir, err);
+    reef_status status = reef_kinds_put(trainer, txn, err);
+    if (status == REEF_OK) status = reef_checkpoint_reservoir(txn, &trainer->reservoir, err);
     return status == REEF_OK ? reef_strategy_put(trainer, txn, err) : status;
 }
 
 static void language_committed(reef_trainer *trainer) {
     reef_generations_committed(trainer);
+    reef_kinds_committed(trainer);
     if (trainer->reservoir.slots > 0) memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
     trainer->strategy.dirty = false;
 }

@@ -11,6 +11,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .stream_bytes = trainer->stream_bytes,
         .pending_bytes = trainer->pending_bytes,
         .skipped_bytes = trainer->skipped_bytes,
+        .visited_bytes = trainer->visited_bytes,
         .recycled_experts = trainer->recycled_experts,
         .generation = open->info.generation,
         .generation_step = trainer->generation_step,

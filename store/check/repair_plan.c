@@ -128,6 +128,7 @@ static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
     case REEF_DB_MEMORY:
+    case REEF_DB_VISITS:
         // Generations that the snapshot does not share are removed and copied back.
         return key->generation < REEF_SNAPSHOT_GENERATION &&
                key->generation >= snapshot->shared_count;

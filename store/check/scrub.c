@@ -26,8 +26,8 @@
 #define SEALED_AT 20       // of a generation's payload, see generation_record.c
 
 static const reef_key scrub_key = {.db = REEF_DB_META, .name = "scrub"};
-static const reef_db scrubbed[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_MOMENTS, REEF_DB_FLAGS,
-                                   REEF_DB_MEMORY};
+static const reef_db scrubbed[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_MOMENTS,
+                                   REEF_DB_FLAGS,   REEF_DB_MEMORY,  REEF_DB_VISITS};
 #define SCRUBBED_COUNT (sizeof(scrubbed) / sizeof(scrubbed[0]))
 
 // ---- the record ---------------------------------------------------------------------------------

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_FORMAT_VERSION 2u       // of new pools
-#define REEF_FORMAT_VERSION_FIRST 1u // the oldest one that is read and written: without `memory`
+#define REEF_FORMAT_VERSION 3u       // of new pools
+#define REEF_FORMAT_VERSION_FIRST 1u // the oldest one that is read and written
 #define REEF_HASH_BYTES 16           // XXH3-128, canonical (big-endian) byte order
 #define REEF_NAME_BYTES_MAX 64       // tensor, snapshot and source names, without the final zero
 #define REEF_BLOCK_BYTES_MAX 131072  // payload of a block of expert rows: at most 128 KiB
@@ -42,7 +42,8 @@ typedef struct reef_txn reef_txn;
     X(TIMELINE, timeline, 0)                                                                       \
     X(SERIES, series, 0)                                                                           \
     X(SUMS, sums, 0)                                                                               \
-    X(MEMORY, memory, 0)
+    X(MEMORY, memory, 0)                                                                           \
+    X(VISITS, visits, 0)
 
 typedef enum reef_db {
 #define REEF_DB_ENUM(upper, lower, hashed) REEF_DB_##upper,
@@ -66,6 +67,7 @@ typedef enum reef_dtype {
  *   meta, snapshots            name
  *   tensors, memory            generation, name, block (the part; 0)
  *   experts, flags             generation, layer, block
+ *   visits                     generation, layer (the kind), name, block
  *   moments                    generation, and either name (moments of a tensor) or layer and block
  *                              (moments of expert rows); name NULL means the latter
  *   usage                      level (0: totals since the beginning), window (0 of totals, else its

@@ -133,7 +133,7 @@ reef_status reef_generation_copy(reef_txn *txn,
                                  uint32_t copy,
                                  reef_error *err) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS, REEF_DB_MEMORY};
+                                    REEF_DB_MOMENTS, REEF_DB_MEMORY,  REEF_DB_VISITS};
     destination to = {.move = move_generation, .generation = copy};
     destination usage = {.move = move_usage, .generation = copy};
     destination reservoir = {.move = move_reservoir, .generation = copy};
@@ -188,7 +188,7 @@ reef_status reef_generation_copy_back(reef_txn *txn,
                                       uint32_t generation,
                                       reef_error *err) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS, REEF_DB_MEMORY};
+                                    REEF_DB_MOMENTS, REEF_DB_MEMORY,  REEF_DB_VISITS};
     destination to = {.move = move_back, .generation = generation};
     reef_generation_record record;
     reef_status status = reef_generation_read(txn, copy, &record, err);

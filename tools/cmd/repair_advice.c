@@ -52,6 +52,9 @@ static char *part_text(const reef_repair *r) {
         return reef_cli_format("flags of frozen experts, %s", where);
     case REEF_DB_MEMORY:
         return reef_cli_format("context memory %s, block %" PRIu32, r->name, r->key.block);
+    case REEF_DB_VISITS:
+        return reef_cli_format("what kind %" PRIu32 " went on to learn, %s, block %" PRIu32,
+                               r->key.layer, r->name, r->key.block);
     case REEF_DB_MOMENTS:
         // Moments of tensors have names, those of experts have blocks.
         return r->name[0] ? reef_cli_format("training state %s", r->name)
@@ -88,6 +91,7 @@ static bool is_of_generation(const reef_repair *r) {
     case REEF_DB_USAGE:
     case REEF_DB_GENERATIONS:
     case REEF_DB_MEMORY:
+    case REEF_DB_VISITS:
         return true;
     default:
         return false;
@@ -132,6 +136,7 @@ static char *lost_text(const reef_repair *r) {
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
     case REEF_DB_MEMORY:
+    case REEF_DB_VISITS:
         // A sealed generation belongs to every later state.
         return r->sealed
                    ? reef_cli_format("every state that has generation %" PRIu32, r->generation)

@@ -12,6 +12,7 @@
 //  "unexplained"                    of batches taken for an older domain, where not 0:
 //                                   reef_drift_cusum
 //  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
+//  "kinds": [[kind, bytes, next, chain]] of those that came back, and "visited_bytes" in all
 //  "memory_drift": [bits, oldest first], "suspects": true   where the net learns a share
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
 //  see marker_line.h "task", "task_at", "task_from", "grid_side", "background_windows"
@@ -22,6 +23,7 @@
 //                                             reads losses
 #include "trainer_state.h"
 #include "events.h"
+#include "kinds.h"
 #include "loss_history.h"
 #include "reef_json_build.h"
 #include "stream_position.h"
@@ -110,6 +112,7 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
                       json_pack("[I, I, s]", (json_int_t)reef_memory_learned_bytes(memory->memory),
                                 (json_int_t)memory->next, chain));
     }
+    reef_kinds_set_state(trainer, state);
     if (trainer->memory_drift.count > 0)
         reef_json_set(state, "memory_drift", drift_json(&trainer->memory_drift));
     if (trainer->suspects) reef_json_set(state, "suspects", json_true());
@@ -309,6 +312,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
+    if (status == REEF_OK) status = reef_kinds_load(trainer, txn, state, err);
     json_decref(state);
     return status == REEF_OK ? load_pending(trainer, txn, err) : status;
 }
@@ -331,10 +335,12 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     load_tasks(&strategy, state); // a state without tasks has none
     const json_t *recycled = json_object_get(state, "recycled_experts");
     const json_t *skipped = json_object_get(state, "skipped_bytes");
+    const json_t *visited = json_object_get(state, "visited_bytes");
     *out = (reef_tasks){.task = strategy.task,
                         .task_at = strategy.task_at,
                         .recycled_experts = (uint64_t)json_integer_value(recycled),
-                        .skipped_bytes = (uint64_t)json_integer_value(skipped)};
+                        .skipped_bytes = (uint64_t)json_integer_value(skipped),
+                        .visited_bytes = (uint64_t)json_integer_value(visited)};
     json_decref(state);
     return REEF_OK;
 }

@@ -12,6 +12,7 @@
 #include "commit.h"
 #include "distil.h"
 #include "events.h"
+#include "kinds.h"
 #include "sealed_memory.h"
 
 #include <math.h>
@@ -503,12 +504,17 @@ static reef_status commit_swapped(consolidation *c, swap_slots *p, reef_error *e
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     swap_generations(trainer, p);
+    reef_kinds_set_ended(trainer, c->report->first, c->report->last, true);
     // The event is part of the commit: who reads the timeline sees the merge and its figures
     // together.
     reef_status status = add_event(c, err);
     size_t reported = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
-    if (status == REEF_OK) return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    if (status == REEF_OK) {
+        reef_kinds_forget_ended(trainer);
+        return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    }
+    reef_kinds_set_ended(trainer, c->report->first, c->report->last, false);
     // The commit failed, so nothing on disk changed. Memory is put back in the same way, by
     // swapping again.
     if (reported) free(trainer->events[--trainer->event_count]);
@@ -566,6 +572,8 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     // From here on `p` owns the distilled generation; after the swap it owns those that were
     // replaced.
     status = swap_slots_init(&p, c, fresh, err);
+    if (status == REEF_OK)
+        status = reef_kinds_merge(c->trainer, report->first, report->last, fresh, err);
     if (status == REEF_OK) status = commit_swapped(c, &p, err);
     swap_slots_release(&p); // the old ones, or after a failure the new one
     return status;

@@ -6,7 +6,7 @@
 // of the reservoir besides.
 #include "distil.h"
 
-#include "sealed_memory.h"
+#include "kinds.h"
 
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static reef_status read_text(kept_text *out,
                              reef_error *err) {
     reef_generation_memory old = {0};
     *out = (kept_text){.from = UINT64_MAX};
-    reef_status status = reef_sealed_memory_copy(&old, trainer, from, err);
+    reef_status status = reef_kinds_copy(&old, trainer, from, err);
     if (status == REEF_OK && old.memory != NULL) {
         out->count = reef_memory_text(old.memory, NULL, 0);
         out->from = old.next > out->count ? old.next - out->count : 0;

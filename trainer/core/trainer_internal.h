@@ -8,6 +8,7 @@
 //   commit       all of it as one transaction
 //   consolidate  several sealed generations merged into one
 //   exchange     generations and models of other pools
+//   kinds        what came back goes on learning
 //   vector, layer  the two other kinds of model
 #ifndef REEF_TRAINER_INTERNAL_H
 #define REEF_TRAINER_INTERNAL_H
@@ -38,6 +39,15 @@ typedef struct reef_source {
     double recent_sum, recent_count;
 } reef_source;
 
+/** A kind that came back: see kinds.h. */
+typedef struct reef_head {
+    reef_visit visit;
+    bool held;        // by the open generation
+    bool stored;      // all of it
+    bool ended;       // its generation is about to give way
+    uint64_t used_at; // position in the stream
+} reef_head;
+
 struct reef_trainer {
     reef_store *store;             // not owned
     const reef_trainer_kind *kind; // set by reef_trainer_allocate
@@ -54,7 +64,9 @@ struct reef_trainer {
     reef_drift drift;
     reef_drift memory_drift; // the same of the context memory, where the net learns a share
     reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
-    bool suspects;           // its last batch was anomalous: the net looks at the next one
+    reef_head *heads;        // owned; in the order in which they first came back
+    size_t head_count;
+    bool suspects; // its last batch was anomalous: the net looks at the next one
     reef_strategy strategy;
 
     // the stream
@@ -72,6 +84,7 @@ struct reef_trainer {
     reef_marker_line marker; // of the line that the pending bytes end in
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
+    uint64_t visited_bytes; // learned by kinds that came back
     // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
     // `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step

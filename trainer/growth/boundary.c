@@ -4,6 +4,7 @@
 #include "enlarge.h"
 #include "events.h"
 #include "gate_refit.h"
+#include "kinds.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
@@ -226,8 +227,11 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed;
     network->generations[network->generation_count++] = next;
+    // Of the kinds that came back while it was open it keeps what they learned until now.
+    status = reef_kinds_seal(trainer, sealed, err);
     sealed = NULL; // the model owns both now
     next = NULL;
+    if (status != REEF_OK) goto broken;
     // From here to the end a failure cannot be undone: the open generation is gone.
     status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
                             &out->loss_bytes, err);

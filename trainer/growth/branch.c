@@ -15,7 +15,7 @@
 #include "batch.h"
 #include "generation.h"
 #include "growth_policy.h"
-#include "sealed_memory.h"
+#include "kinds.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -146,7 +146,7 @@ reef_status reef_branch_make(reef_generation **out,
     }
     // Its queries came folded; they need batch statistics to train on.
     reef_branch_unfold(*out, from, config);
-    status = reef_sealed_memory_copy(&(*out)->memory, trainer, from, err);
+    status = reef_kinds_copy(&(*out)->memory, trainer, from, err);
     if (status == REEF_OK) return REEF_OK;
     reef_generation_free(*out);
     *out = NULL;

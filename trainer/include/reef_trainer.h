@@ -433,7 +433,9 @@ typedef struct reef_memory_status {
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
     uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or deferred)
-    uint64_t skipped_bytes;      // recognised as an older domain: not trained
+    uint64_t skipped_bytes;      // dealt with but not learned: recognised without a context memory,
+                                 // marker lines
+    uint64_t visited_bytes;      // learned by memories of kinds that came back
     uint64_t recycled_experts;   // that were initialised again, in all generations; with
                                  // recycle_after
     uint32_t generation;         // the open one

@@ -2,10 +2,13 @@
 #include "memory_step.h"
 #include "prequential.h"
 
-static reef_status learn(
-    const reef_trainer *trainer, const uint8_t *bytes, uint64_t begin, bool net, reef_error *err) {
+static reef_status learn_into(const reef_trainer *trainer,
+                              reef_generation_memory *memory,
+                              const uint8_t *bytes,
+                              uint64_t begin,
+                              bool net,
+                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
     uint64_t bytes_max = config->context_memory;
     reef_status status = REEF_OK;
     // A batch is learned by its targets, which the net spoke about. Its first byte is one of them
@@ -16,6 +19,19 @@ static reef_status learn(
     return reef_generation_memory_learn(
         memory, bytes_max, begin + 1, bytes + 1, reef_batch_bytes(config),
         net ? trainer->acts.predictions : NULL, trainer->memory_bits, err);
+}
+
+static reef_status learn(
+    const reef_trainer *trainer, const uint8_t *bytes, uint64_t begin, bool net, reef_error *err) {
+    return learn_into(trainer, &reef_open_generation(trainer)->memory, bytes, begin, net, err);
+}
+
+reef_status reef_memory_step_learn_into(const reef_trainer *trainer,
+                                        reef_generation_memory *memory,
+                                        const uint8_t *bytes,
+                                        uint64_t begin,
+                                        reef_error *err) {
+    return learn_into(trainer, memory, bytes, begin, false, err);
 }
 
 static double mean_bits(const reef_trainer *trainer) {

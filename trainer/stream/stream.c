@@ -10,9 +10,9 @@
 //   pending:  | deferred batch | deferred batch | next batch | part of a batch ...
 //             ^ stream_bytes, gating            ^ ahead
 //
-// A batch that is anomalous to the open generation may be of a domain that came back. If the older
-// generations, under their own gates, score it in the range of their own data, it is skipped, not
-// trained on. That condition matters where a gate claims what it has never seen: English, to a gate
+// A batch that is anomalous to the open generation may be of a kind that came back. If the older
+// generations, under their own gates, score it in the range of their own data, the memory of that
+// kind goes on learning with it (kinds.h); without context memories it is skipped. That condition matters where a gate claims what it has never seen: English, to a gate
 // that knows it from comments in source code only. A batch in range is tested in the same way where
 // the open generation's gate would leave most of it to the older ones: to a generation whose
 // batches vary much hardly anything is anomalous.
@@ -27,6 +27,7 @@
 #include "expert_recycling.h"
 #include "gate_refit.h"
 #include "growth_policy.h"
+#include "kinds.h"
 #include "loss_history.h"
 #include "memory_step.h"
 #include "step.h"
@@ -211,6 +212,13 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     return status == REEF_OK ? release_deferred(trainer, steps, err) : status;
 }
 
+// The newest generation that fires on a token was trained on top of the older ones, and answers.
+static size_t newest_firing(const reef_trainer *trainer, size_t t) {
+    size_t g = trainer->network.generation_count - 1;
+    while (g > 0 && !reef_step_fires(trainer, g, t)) g--;
+    return g;
+}
+
 // What the generations that answer a batch were like when they were sealed: the mean over its
 // tokens. False where the open one answers them all.
 static bool reference_of(const reef_trainer *trainer, double *median, double *spread) {
@@ -219,10 +227,7 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
            old = 0;
     *median = *spread = 0.0;
     for (size_t t = 0; t < count; t++) {
-        // The newest generation that fires is asked first: it was trained on top of the older ones
-        // and answers where it fires.
-        size_t g = open;
-        while (g > 0 && !reef_step_fires(trainer, g, t)) g--;
+        size_t g = newest_firing(trainer, t);
         if (g == open) continue;
         *median += network->generations[g]->reference_median;
         *spread += network->generations[g]->reference_spread;
@@ -316,12 +321,37 @@ static reef_status recognise(reef_trainer *trainer,
     if (!*out) memcpy(trainer->acts.loss, forced, size);
     free(forced);
     if (status == REEF_OK)
-        reef_step_count_losses(trainer, begin, *out && trainer->deferred_batches == 0);
+        reef_step_count_losses(
+            trainer, begin, *out && trainer->deferred_batches == 0 && !reef_kinds_learn(trainer));
     return status;
 }
 
-static reef_status skip_batch(reef_trainer *trainer, double bits, reef_error *err) {
-    trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
+// The older generation that answers most of the batch which was just recognised.
+static uint32_t recognised_kind(const reef_trainer *trainer) {
+    const reef_network *network = &trainer->network;
+    size_t count = reef_batch_tokens(&network->config), most = 0;
+    uint32_t kind = 0;
+    for (size_t g = 0; g + 1 < network->generation_count; g++) {
+        size_t answered = 0;
+        for (size_t t = 0; t < count; t++) answered += newest_firing(trainer, t) == g;
+        if (answered <= most) continue;
+        most = answered;
+        kind = network->generations[g]->info.generation;
+    }
+    return kind;
+}
+
+// The first pending batch is of a kind that came back.
+static reef_status pass_batch(
+    reef_trainer *trainer, uint32_t kind, double bits, size_t *steps, reef_error *err) {
+    if (reef_kinds_learn(trainer)) {
+        reef_status learned = reef_kinds_learn_batch(trainer, kind, &bits, err);
+        if (learned != REEF_OK) return learned;
+        trainer->step++;
+        ++*steps;
+    } else {
+        trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
+    }
     // The domain that came back may last: the net goes on looking.
     trainer->suspects = trainer->network.config.net_share < 1.0f;
     reef_status status = drop_batch(trainer, err);
@@ -456,8 +486,9 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     trainer->last_bits = bits;
     // Batches deferred before it straddled the change; this one is tested again after them.
     if (recognised)
-        return trainer->deferred_batches > 0 ? release_deferred(trainer, steps, err)
-                                             : skip_batch(trainer, bits, err);
+        return trainer->deferred_batches > 0
+                   ? release_deferred(trainer, steps, err)
+                   : pass_batch(trainer, recognised_kind(trainer), bits, steps, err);
     // A batch in range ends a build-up of evidence.
     if (!anomalous) trainer->ahead.cusum = 0.0;
     // The common path: nothing deferred, nothing anomalous. One forward and one backward pass.

@@ -62,8 +62,8 @@ static reef_status on_record(void *context,
 }
 
 static reef_status tally_generation(reef_txn *txn, uint32_t generation, tally *t, reef_error *err) {
-    static const reef_db PARTS[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MEMORY};
+    static const reef_db PARTS[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MEMORY,
+                                    REEF_DB_VISITS};
     reef_status status = REEF_OK;
     for (size_t i = 0; i < sizeof(PARTS) / sizeof(PARTS[0]) && status == REEF_OK; i++)
         status = reef_record_scan(txn, PARTS[i], generation, on_record, t, err);

@@ -18,6 +18,7 @@
 //                                once sealed so, bf16; of an open generation their averages, if any
 //   flags     layer, block       one byte per expert
 //   memory                       see checkpoint_memory.c
+//   visits                       see checkpoint_visits.c
 //   usage     layer, block       count and score per expert, two uint64; what they grew by as a
 //             delta of
 //                                the time of the commit, see store/usage_windows.c
@@ -73,8 +74,10 @@ void reef_checkpoint_clean(reef_generation *generation) {
     }
     if (generation->open)
         reef_generation_memory_settle(&generation->memory);
-    else // stored, and nobody trains on it any more: readers have copies of their own
+    else { // stored, and nobody trains on it any more: readers have copies of their own
         reef_generation_memory_release(&generation->memory);
+        reef_generation_release_visits(generation);
+    }
     generation->stored = !generation->open;
 }
 
@@ -99,6 +102,18 @@ static reef_status delete_open_tensors(reef_txn *txn,
     return REEF_OK;
 }
 
+static reef_status put_sealed_visits(reef_txn *txn, reef_generation *generation, reef_error *err) {
+    size_t count = generation->visit_count;
+    reef_visit **visits = calloc(count + 1, sizeof(*visits));
+    if (visits == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", count);
+    for (size_t i = 0; i < count; i++) visits[i] = &generation->visits[i];
+    reef_status status =
+        reef_checkpoint_put_visits(txn, generation->info.generation, visits, count, err);
+    free(visits);
+    return status;
+}
+
 reef_status reef_checkpoint_sealed(reef_txn *txn,
                                    const reef_config *config,
                                    reef_generation *generation,
@@ -114,6 +129,7 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
     if (status == REEF_OK)
         status = reef_checkpoint_put_experts(txn, config, generation, unix_ms, NULL, err);
     if (status == REEF_OK) status = reef_checkpoint_put_memory(txn, generation, err);
+    if (status == REEF_OK) status = put_sealed_visits(txn, generation, err);
     if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
     if (status != REEF_OK) return status;
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);

@@ -78,6 +78,14 @@ REEF_MUST_CHECK reef_status reef_checkpoint_hash_packed(reef_generation_hash *ha
                                                         size_t bytes,
                                                         reef_error *err);
 
+/**
+ * Write the visits that the generation holds, and the list of them. Of one that is loaded the
+ * tables where they are due (then its memory's `checkpoint_put` is set) or came from elsewhere, else
+ * its tail. Older generations are in the transaction already.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_visits(
+    reef_txn *txn, uint32_t holder, reef_visit *const *visits, size_t count, reef_error *err);
+
 REEF_MUST_CHECK reef_status reef_checkpoint_reservoir(reef_txn *txn,
                                                       const reef_reservoir *reservoir,
                                                       reef_error *err);

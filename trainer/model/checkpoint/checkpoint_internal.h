@@ -93,6 +93,30 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                                        reef_generation *generation,
                                                        reef_error *err);
 
+/**
+ * Of a memory whose records have the database, generation and kind of `place`: its tables, then
+ * without a tail; its tail. `m` is to have what is written.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_tables(reef_txn *txn,
+                                                       const reef_key *place,
+                                                       const reef_generation_memory *m,
+                                                       reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_put_tail(reef_txn *txn,
+                                                     const reef_key *place,
+                                                     const reef_generation_memory *m,
+                                                     reef_error *err);
+bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *place);
+/** Nothing where there are none. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_tables(reef_txn *txn,
+                                                        const reef_key *place,
+                                                        reef_generation_memory *m,
+                                                        reef_error *err);
+/** Adds it to what `m` is to learn. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_tail(reef_txn *txn,
+                                                      const reef_key *place,
+                                                      reef_generation_memory *m,
+                                                      reef_error *err);
+
 // checkpoint_experts.c
 
 /** One block of one PEER layer, with room for its moments. */

@@ -7,6 +7,8 @@
 //   tail, block    of an open generation: what was learned since, in such blocks as it is; see
 //                  memory/generation_memory.c
 //
+// A visit (memory/visit.h) has the same records in `visits`, under its holder and its kind.
+//
 // When tables are written is decided by the commits, so none of this is in the root hash while a
 // generation is open: the chain is, as part of the trainer's state. Sealed, it has no tail, and all
 // of it is in the generation's root.
@@ -19,8 +21,15 @@
 
 #define TAIL_NAME "tail"
 
-static reef_key key_of(uint32_t records, const char *name, uint32_t block) {
-    return (reef_key){.db = REEF_DB_MEMORY, .generation = records, .name = name, .block = block};
+static reef_key key_of(const reef_key *place, const char *name, uint32_t block) {
+    reef_key key = *place;
+    key.name = name;
+    key.block = block;
+    return key;
+}
+
+static reef_key place_of(uint32_t records) {
+    return (reef_key){.db = REEF_DB_MEMORY, .generation = records};
 }
 
 static size_t block_bytes(size_t bytes, size_t at) {
@@ -35,13 +44,13 @@ static reef_status new_packed(uint8_t **out, reef_error *err) {
 }
 
 static reef_status put_packed(reef_txn *txn,
-                              uint32_t records,
+                              const reef_key *place,
                               const reef_memory_part *part,
                               uint8_t *packed,
                               reef_error *err) {
     const uint8_t *data = part->data;
     reef_status status = REEF_OK;
-    reef_key key = key_of(records, part->name, 0);
+    reef_key key = key_of(place, part->name, 0);
     for (size_t at = 0; status == REEF_OK && at < part->bytes; key.block++) {
         size_t size = block_bytes(part->bytes, at);
         size_t stored = reef_zero_runs_pack(packed, data + at, size);
@@ -51,10 +60,12 @@ static reef_status put_packed(reef_txn *txn,
     return status;
 }
 
-static reef_status put_tail(reef_txn *txn, const reef_generation *generation, reef_error *err) {
-    const reef_generation_memory *m = &generation->memory;
+reef_status reef_checkpoint_put_tail(reef_txn *txn,
+                                     const reef_key *place,
+                                     const reef_generation_memory *m,
+                                     reef_error *err) {
     reef_status status = REEF_OK;
-    reef_key key = key_of(generation->info.generation, TAIL_NAME, 0);
+    reef_key key = key_of(place, TAIL_NAME, 0);
     for (size_t at = 0; status == REEF_OK && at < m->tail_bytes; key.block++) {
         size_t size = block_bytes(m->tail_bytes, at);
         status = reef_record_put(txn, &key, REEF_BYTES, m->tail + at, size, err);
@@ -68,23 +79,30 @@ static bool is_stored(reef_txn *txn, const reef_key *key) {
     return reef_record_view(txn, key, &view, NULL) != REEF_ERR_NOT_FOUND;
 }
 
-static reef_status delete_tail(reef_txn *txn, uint32_t records, reef_error *err) {
+bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *place) {
+    reef_key key = key_of(place, REEF_MEMORY_MARK, 0);
+    return is_stored(txn, &key);
+}
+
+static reef_status delete_tail(reef_txn *txn, const reef_key *place, reef_error *err) {
     reef_status status = REEF_OK;
-    reef_key key = key_of(records, TAIL_NAME, 0);
+    reef_key key = key_of(place, TAIL_NAME, 0);
     for (; status == REEF_OK && is_stored(txn, &key); key.block++)
         status = reef_record_delete(txn, &key, err);
     return status;
 }
 
-static reef_status put_tables(reef_txn *txn, const reef_generation *generation, reef_error *err) {
-    uint32_t g = generation->info.generation;
+reef_status reef_checkpoint_put_tables(reef_txn *txn,
+                                       const reef_key *place,
+                                       const reef_generation_memory *m,
+                                       reef_error *err) {
     reef_memory_records list;
     uint8_t *packed = NULL;
-    reef_generation_memory_list(&generation->memory, &list);
+    reef_generation_memory_list(m, &list);
     reef_status status = new_packed(&packed, err);
-    if (status == REEF_OK) status = delete_tail(txn, g, err);
+    if (status == REEF_OK) status = delete_tail(txn, place, err);
     for (size_t i = 0; status == REEF_OK && i < list.count; i++)
-        status = put_packed(txn, g, &list.records[i], packed, err);
+        status = put_packed(txn, place, &list.records[i], packed, err);
     free(packed);
     return status;
 }
@@ -93,12 +111,13 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                        reef_generation *generation,
                                        reef_error *err) {
     reef_generation_memory *m = &generation->memory;
+    const reef_key place = place_of(generation->info.generation);
     m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
     if (m->memory == NULL) return REEF_OK;
     if (generation->open && m->tail_bytes == 0 && !m->adopted) return REEF_OK;
     if (generation->open && !reef_generation_memory_is_due(m))
-        return put_tail(txn, generation, err);
-    reef_status status = put_tables(txn, generation, err);
+        return reef_checkpoint_put_tail(txn, &place, m, err);
+    reef_status status = reef_checkpoint_put_tables(txn, &place, m, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
 }
@@ -134,14 +153,14 @@ reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
 
 typedef struct stored {
     reef_txn *txn;
-    uint32_t records;
+    const reef_key *place;
 } stored;
 
 static reef_status fetch_part(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     const stored *from = context;
     reef_status status = REEF_OK;
-    reef_key key = key_of(from->records, name, 0);
+    reef_key key = key_of(from->place, name, 0);
     for (size_t at = 0; status == REEF_OK && at < bytes; key.block++) {
         size_t size = block_bytes(bytes, at);
         status = reef_checkpoint_read_packed(from->txn, &key, (uint8_t *)into + at, size, err);
@@ -150,11 +169,11 @@ static reef_status fetch_part(
     return status;
 }
 
-static reef_status read_tail(reef_txn *txn,
-                             uint32_t records,
-                             reef_generation_memory *m,
-                             reef_error *err) {
-    reef_key key = key_of(records, TAIL_NAME, 0);
+reef_status reef_checkpoint_read_tail(reef_txn *txn,
+                                      const reef_key *place,
+                                      reef_generation_memory *m,
+                                      reef_error *err) {
+    reef_key key = key_of(place, TAIL_NAME, 0);
     for (;; key.block++) {
         reef_view view;
         reef_status status = reef_record_view(txn, &key, &view, err);
@@ -169,14 +188,13 @@ static reef_status read_tail(reef_txn *txn,
     }
 }
 
-static reef_status read_tables(reef_txn *txn,
-                               uint32_t records,
-                               reef_generation_memory *m,
-                               reef_error *err) {
-    stored from = {txn, records};
-    reef_key key = key_of(records, REEF_MEMORY_MARK, 0);
+reef_status reef_checkpoint_read_tables(reef_txn *txn,
+                                        const reef_key *place,
+                                        reef_generation_memory *m,
+                                        reef_error *err) {
+    stored from = {txn, place};
     // No table was due yet, or the generation has no memory.
-    if (!is_stored(txn, &key)) return REEF_OK;
+    if (!reef_checkpoint_has_tables(txn, place)) return REEF_OK;
     reef_status status = reef_generation_memory_restore(m, fetch_part, &from, err);
     if (status == REEF_ERR_NOT_FOUND) status = REEF_ERR_CORRUPT; // a part of a memory that is there
     if (status != REEF_OK) return status;
@@ -189,8 +207,9 @@ reef_status reef_checkpoint_read_memory(reef_txn *txn,
                                         uint32_t records,
                                         reef_generation_memory *memory,
                                         reef_error *err) {
-    reef_status status = read_tables(txn, records, memory, err);
-    return status == REEF_OK ? read_tail(txn, records, memory, err) : status;
+    const reef_key place = place_of(records);
+    reef_status status = reef_checkpoint_read_tables(txn, &place, memory, err);
+    return status == REEF_OK ? reef_checkpoint_read_tail(txn, &place, memory, err) : status;
 }
 
 reef_status reef_checkpoint_read_chain(reef_txn *txn,
@@ -198,7 +217,7 @@ reef_status reef_checkpoint_read_chain(reef_txn *txn,
                                        uint8_t chain[REEF_HASH_BYTES],
                                        reef_error *err) {
     reef_memory_mark mark;
-    reef_key key = key_of(records, REEF_MEMORY_MARK, 0);
+    const reef_key place = place_of(records), key = key_of(&place, REEF_MEMORY_MARK, 0);
     reef_status status = reef_checkpoint_read_packed(txn, &key, &mark, sizeof(mark), err);
     if (status == REEF_OK) memcpy(chain, mark.chain, REEF_HASH_BYTES);
     return status;
@@ -214,7 +233,7 @@ typedef struct block {
 
 static reef_status read_first(
     reef_txn *txn, uint32_t records, const char *name, block *out, reef_error *err) {
-    reef_key key = key_of(records, name, 0);
+    const reef_key place = place_of(records), key = key_of(&place, name, 0);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
@@ -241,7 +260,8 @@ reef_status reef_memory_stats_read(reef_txn *txn,
     if (status == REEF_OK && header.data != NULL)
         status = reef_memory_stored_stats(header.data, header.bytes, cells.data, cells.bytes,
                                           trees.data, trees.bytes, out, err);
-    if (status == REEF_OK) status = read_tail(txn, generation, &tail, err);
+    const reef_key place = place_of(generation);
+    if (status == REEF_OK) status = reef_checkpoint_read_tail(txn, &place, &tail, err);
     if (status == REEF_OK)
         status = reef_generation_memory_tail_learned(tail.unlearned, tail.unlearned_bytes, &learned,
                                                      err);

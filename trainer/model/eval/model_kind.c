@@ -5,6 +5,7 @@
 //   layer           a network without a stream; its passes have their own memory
 #include "as_of.h"
 #include "checkpoint.h"
+#include "heads.h"
 #include "model_internal.h"
 
 #include <inttypes.h>
@@ -72,14 +73,22 @@ static bool is_known(const reef_network *known,
     return memcmp(info->root, expected->root, sizeof(expected->root)) == 0;
 }
 
+// Has its memory learned what the kind's has by now?
+static bool is_at_head(const reef_generation *known, const reef_visit_entry *head) {
+    return head == NULL ? !known->memory.chain_is_known
+                        : memcmp(known->memory.chain, head->chain, REEF_HASH_BYTES) == 0;
+}
+
 // A sealed generation does not change, and no open one has a root. What was merged with it stays
 // right where the backbone, which is generation 0, is the same as well.
 static bool take_known(reef_model *model,
+                       const reef_heads *heads,
                        const reef_generation_record *base,
                        const reef_generation_record *expected,
                        uint32_t g) {
     reef_network *known = model->residency.in_place ? NULL : model->known;
     if (!expected->sealed || !is_known(known, expected, g)) return false;
+    if (!is_at_head(known->generations[g], reef_heads_find(heads, g))) return false;
     if (g > 0 && !is_known(known, base, 0)) return false;
     model->network.generations[g] = known->generations[g];
     if (model->shares)
@@ -94,50 +103,110 @@ static reef_status load_generation(reef_model *model,
                                    reef_txn *txn,
                                    const reef_as_of *chosen,
                                    const reef_generation_record *expected,
+                                   reef_generation_memory *head,
                                    uint32_t g,
                                    reef_error *err) {
     reef_generation **generation = &model->network.generations[g];
     reef_status status = reef_checkpoint_load(generation, txn, &model->network.config, g,
                                               reef_as_of_records(chosen, g), false,
                                               model->residency.in_place, NULL, err);
-    if (status != REEF_OK ||
-        memcmp((*generation)->info.root, expected->root, sizeof(expected->root)) == 0)
-        return status;
+    if (status != REEF_OK) return status;
+    if (head->chain_is_known) {
+        reef_generation_memory_release(&(*generation)->memory);
+        reef_generation_memory_move(&(*generation)->memory, head);
+    }
+    if (memcmp((*generation)->info.root, expected->root, sizeof(expected->root)) == 0)
+        return REEF_OK;
     return reef_fail(err, REEF_ERR_BUSY,
                      "generation %" PRIu32 " was given up while the model was read; try again", g);
 }
 
-// The last one first, which may be open: it belongs to the same commit as the list of generations.
+static reef_status reserve_generations(reef_model *model, size_t count, reef_error *err) {
+    reef_network *network = &model->network;
+    // All slots are reserved first, so that a load which fails half way can be released as a whole.
+    reef_status status = reef_network_reserve(network, count, err);
+    if (status != REEF_OK) return status;
+    memset(network->generations, 0, count * sizeof(*network->generations)); // NULL can be freed
+    network->generation_count = count;
+    if (!model->shares) return REEF_OK;
+    model->shared = calloc(count, sizeof(*model->shared));
+    return model->shared != NULL ? REEF_OK
+                                 : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+}
+
+// Only generations between the backbone's and the last one may have given way to a later one.
+static reef_status read_records(reef_generation_record *expected,
+                                reef_txn *txn,
+                                const reef_as_of *chosen,
+                                reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t g = 0; status == REEF_OK && g <= chosen->last; g++)
+        status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
+    if (status != REEF_OK || !(reef_generation_is_empty(&expected[0]) ||
+                               reef_generation_is_empty(&expected[chosen->last])))
+        return status;
+    return reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none stands for it",
+                     reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
+}
+
+// Memories of kinds that came back. What the open generation holds of them changes with commits, so
+// they are read before the reader is renewed.
+static reef_status load_heads(reef_generation_memory *out,
+                              reef_model *model,
+                              reef_txn *txn,
+                              const reef_heads *heads,
+                              reef_error *err) {
+    reef_status status = REEF_OK;
+    size_t unused;
+    for (uint32_t g = 0; status == REEF_OK && g < heads->state->last; g++)
+        if (model->network.generations[g] == NULL && reef_heads_find(heads, g) != NULL)
+            status = reef_heads_load(heads, txn, g, &out[g], &unused, err);
+    return status;
+}
+
+// The last generation first, which may be open: it belongs to the same commit as the list of
+// generations. Then what older kinds learned meanwhile, and the sealed ones downwards.
+static reef_status load_all(reef_model *model,
+                            reef_txn *txn,
+                            const reef_as_of *chosen,
+                            const reef_heads *heads,
+                            reef_generation_record *expected,
+                            reef_generation_memory *memories,
+                            reef_error *err) {
+    reef_network *network = &model->network;
+    uint32_t last = chosen->last;
+    reef_status status = reserve_generations(model, (size_t)last + 1, err);
+    // The records are read first: they say which generations an older copy has already.
+    if (status == REEF_OK) status = read_records(expected, txn, chosen, err);
+    // Downwards: of the others it matters that the backbone is still there.
+    for (uint32_t g = last + 1; status == REEF_OK && g-- > 0;)
+        (void)take_known(model, heads, &expected[0], &expected[g], g);
+    if (status == REEF_OK && network->generations[last] == NULL)
+        status = load_generation(model, txn, chosen, &expected[last], &memories[last], last, err);
+    if (status == REEF_OK) status = load_heads(memories, model, txn, heads, err);
+    for (uint32_t g = last; status == REEF_OK && g-- > 0;)
+        if (network->generations[g] == NULL)
+            status = load_generation(model, txn, chosen, &expected[g], &memories[g], g, err);
+    return status;
+}
+
 static reef_status load_generations(reef_model *model,
                                     reef_txn *txn,
                                     const reef_as_of *chosen,
                                     reef_error *err) {
-    reef_network *network = &model->network;
     size_t count = (size_t)chosen->last + 1;
+    reef_heads heads = {0};
     reef_generation_record *expected = calloc(count, sizeof(*expected));
-    if (expected == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
-    // All slots are reserved first, so that a load which fails half way can be released as a whole.
-    reef_status status = reef_network_reserve(network, count, err);
-    if (status == REEF_OK) {
-        memset(network->generations, 0, count * sizeof(*network->generations)); // NULL can be freed
-        network->generation_count = count;
-        model->shared = model->shares ? calloc(count, sizeof(*model->shared)) : NULL;
-        if (model->shares && model->shared == NULL)
-            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
-    }
-    // The records are read first: they say which generations an older copy has already.
-    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
-        status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
-    // Only generations between the backbone's and the last one may have given way to a later one.
-    if (status == REEF_OK &&
-        (reef_generation_is_empty(&expected[0]) || reef_generation_is_empty(&expected[count - 1])))
-        status = reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none stands for it",
-                           reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
-    // Downwards: the open generation must come from the first transaction, before the reader is
-    // renewed.
-    for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
-        if (!take_known(model, &expected[0], &expected[g], g))
-            status = load_generation(model, txn, chosen, &expected[g], g, err);
+    reef_generation_memory *memories = calloc(count, sizeof(*memories));
+    reef_status status = REEF_OK;
+    if (expected == NULL || memories == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    if (status == REEF_OK) status = reef_heads_read(&heads, txn, chosen, err);
+    if (status == REEF_OK) status = load_all(model, txn, chosen, &heads, expected, memories, err);
+    for (size_t g = 0; memories != NULL && g < count; g++)
+        reef_generation_memory_release(&memories[g]);
+    reef_heads_release(&heads);
+    free(memories);
     free(expected);
     return status;
 }

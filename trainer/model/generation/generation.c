@@ -182,12 +182,21 @@ static void release_tables(reef_expert_table *table) {
     *table = (reef_expert_table){0};
 }
 
+void reef_generation_release_visits(reef_generation *generation) {
+    for (size_t i = 0; i < generation->visit_count; i++)
+        reef_generation_memory_release(&generation->visits[i].memory);
+    free(generation->visits);
+    generation->visits = NULL;
+    generation->visit_count = 0;
+}
+
 void reef_generation_free(reef_generation *generation) {
     if (generation == NULL) return;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         release_tables(&generation->expert_tables[l]);
     reef_gate_release(&generation->gate);
     reef_generation_memory_release(&generation->memory);
+    reef_generation_release_visits(generation);
     reef_merged_release(&generation->merged);
     free(generation->folded_values);
     free(generation->training);

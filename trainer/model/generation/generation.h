@@ -9,9 +9,9 @@
 
 #include "adapter_merge.h"
 #include "architecture.h"
-#include "generation_memory.h"
 #include "reef_clock.h"
 #include "reef_model.h"
+#include "visit.h"
 
 /** One named dense parameter; all of a generation's lie in one block of memory. */
 typedef struct reef_tensor {
@@ -90,8 +90,10 @@ typedef struct reef_generation {
     float *folded_values;
     reef_merged merged; // generations >= 1, once evaluated; stale after training until folded again
     reef_expert_table expert_tables[REEF_LAYER_COUNT_MAX];
-    reef_gate gate;          // generations >= 1
+    reef_gate gate; // generations >= 1
     reef_generation_memory memory;
+    reef_visit *visits; // owned: what of older kinds is sealed with it, until it is stored
+    size_t visit_count;
     double reference_median; // prequential bits per byte when it was sealed: what "in range" means
     double reference_spread; // 1.4826 * median absolute deviation of the same
     float gate_leak, gate_detect; // measured by the gate's last fit
@@ -113,6 +115,8 @@ REEF_MUST_CHECK reef_status reef_generation_new(reef_generation **out,
                                                 const reef_generation_record *info,
                                                 reef_error *err);
 void reef_generation_free(reef_generation *generation); // accepts NULL
+/** They are stored, or given up. */
+void reef_generation_release_visits(reef_generation *generation);
 
 /** Memory for the rows of a sealed generation, zero; nothing where it has it already. */
 REEF_MUST_CHECK reef_status reef_generation_allocate_rows(reef_generation *generation,

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,7 +169,13 @@ reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
     free(m->unlearned);
     m->unlearned = NULL;
     m->unlearned_bytes = 0;
-    return status;
+    if (status != REEF_OK || !m->chain_is_known ||
+        memcmp(m->chain, m->known_chain, sizeof(m->chain)) == 0)
+        return status;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "what a kind went on to learn, up to position %" PRIu64
+                     " of the stream, is not what it is said to be",
+                     m->next);
 }
 
 void reef_generation_memory_settle(reef_generation_memory *m) {

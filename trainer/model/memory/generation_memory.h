@@ -25,6 +25,8 @@ typedef struct reef_generation_memory {
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
     uint8_t *unlearned;        // owned: the tail as it was read, until it is learned
     size_t unlearned_bytes;
+    bool chain_is_known; // before the tail was learned: then it leads to `known_chain`
+    uint8_t known_chain[REEF_HASH_BYTES];
 } reef_generation_memory;
 
 void reef_generation_memory_release(reef_generation_memory *m); // accepts zeros
@@ -63,7 +65,7 @@ bool reef_generation_memory_is_due(const reef_generation_memory *m);
  * Learn the tail that was read with a checkpoint and waits in `unlearned`, if one does. Up to a
  * second, so not in a transaction that others wait for.
  *
- * Errors: CORRUPT it ends within a segment; NO_MEMORY.
+ * Errors: CORRUPT it ends within a segment, or it is not what leads to the chain; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
                                                             uint64_t bytes_max,

@@ -1,0 +1,373 @@
+// See kinds.h.
+#include "kinds.h"
+#include "heads.h"
+#include "memory_step.h"
+#include "prequential.h"
+#include "reef_json_build.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOADED_MAX 8    // heads in memory, while commits keep up
+#define FORMAT_FIRST 3u // of pools that can hold visits
+
+bool reef_kinds_learn(const reef_trainer *trainer) {
+    return trainer->network.config.context_memory > 0 && trainer->store != NULL &&
+           reef_store_format(trainer->store) >= FORMAT_FIRST;
+}
+
+static reef_head *find_head(const reef_trainer *trainer, uint32_t kind) {
+    for (size_t i = 0; i < trainer->head_count; i++)
+        if (trainer->heads[i].visit.kind == kind) return &trainer->heads[i];
+    return NULL;
+}
+
+// ---- in memory, and not -------------------------------------------------------------------------
+
+static bool is_loaded(const reef_head *head) {
+    return head->visit.memory.memory != NULL;
+}
+
+// The one that has rested longest makes room, if the pool has all of it.
+static void make_room(reef_trainer *trainer) {
+    reef_head *oldest = NULL;
+    size_t loaded = 0;
+    for (size_t i = 0; i < trainer->head_count; i++) {
+        reef_head *head = &trainer->heads[i];
+        if (!is_loaded(head)) continue;
+        loaded++;
+        if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
+    }
+    if (loaded >= LOADED_MAX && oldest != NULL)
+        reef_generation_memory_release(&oldest->visit.memory);
+}
+
+// What other holders have of the tail is stored with them.
+static void drop_older(reef_generation_memory *m, size_t bytes) {
+    m->tail_bytes -= bytes;
+    memmove(m->tail, m->tail + bytes, m->tail_bytes);
+}
+
+// As of the last commit, with all generations up to `last`.
+static reef_status read_head(reef_generation_memory *out,
+                             const reef_trainer *trainer,
+                             uint32_t last,
+                             uint32_t kind,
+                             reef_error *err) {
+    const reef_as_of state = {.last = last, .own = last};
+    reef_txn *txn = NULL;
+    reef_heads heads = {0};
+    size_t older = 0;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_heads_read(&heads, txn, &state, err);
+    if (status == REEF_OK) status = reef_heads_load(&heads, txn, kind, out, &older, err);
+    reef_heads_release(&heads);
+    reef_txn_abort(txn);
+    if (status == REEF_OK)
+        status = reef_generation_memory_catch_up(out, trainer->network.config.context_memory, err);
+    if (status == REEF_OK && out->tail_bytes > 0) drop_older(out, older);
+    return status;
+}
+
+// Sealed since the last commit, which will store it as it is: what goes on is a copy.
+static reef_status copy_sealed(reef_generation_memory *out,
+                               const reef_generation *sealed,
+                               reef_error *err) {
+    reef_status status = reef_generation_memory_copy(out, &sealed->memory, err);
+    if (status != REEF_OK) return status;
+    out->adopted = false;
+    out->checkpoint_bytes = reef_memory_learned_bytes(out->memory);
+    return REEF_OK;
+}
+
+static reef_status load_head(reef_trainer *trainer, reef_head *head, reef_error *err) {
+    uint32_t kind = head->visit.kind;
+    const reef_generation *sealed = trainer->network.generations[kind];
+    reef_generation_memory *m = &head->visit.memory;
+    make_room(trainer);
+    reef_status status = REEF_OK;
+    if (!sealed->stored && sealed->memory.memory != NULL)
+        status = copy_sealed(m, sealed, err);
+    else if (sealed->stored)
+        status = read_head(m, trainer, reef_open_generation(trainer)->info.generation, kind, err);
+    if (status == REEF_OK && head->visit.learned > 0 &&
+        (m->memory == NULL || reef_memory_learned_bytes(m->memory) != head->visit.learned ||
+         memcmp(m->chain, head->visit.chain, sizeof(m->chain)) != 0))
+        status = reef_fail(err, REEF_ERR_CORRUPT,
+                           "the memory of kind %" PRIu32 " is not that of the last commit", kind);
+    if (status != REEF_OK) reef_generation_memory_release(m);
+    return status;
+}
+
+static reef_status add_head(reef_trainer *trainer,
+                            uint32_t kind,
+                            reef_head **out,
+                            reef_error *err) {
+    size_t count = trainer->head_count;
+    reef_head *heads = realloc(trainer->heads, (count + 1) * sizeof(*heads));
+    if (heads == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the heads of %zu kinds", count);
+    trainer->heads = heads;
+    *out = &heads[trainer->head_count++];
+    **out = (reef_head){.visit = {.kind = kind}, .stored = true};
+    return REEF_OK;
+}
+
+// ---- learning -----------------------------------------------------------------------------------
+
+reef_status reef_kinds_learn_batch(reef_trainer *trainer,
+                                   uint32_t kind,
+                                   double *bits,
+                                   reef_error *err) {
+    size_t count = reef_batch_tokens(&trainer->network.config);
+    reef_head *head = find_head(trainer, kind);
+    reef_status status = REEF_OK;
+    bool fresh = head == NULL;
+    if (fresh) status = add_head(trainer, kind, &head, err);
+    if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
+    if (status != REEF_OK) {
+        if (fresh && head != NULL) trainer->head_count--; // it is the last one
+        return status;
+    }
+    reef_generation_memory *m = &head->visit.memory;
+    status = reef_memory_step_learn_into(trainer, m, trainer->pending, trainer->stream_bytes, err);
+    if (status != REEF_OK) {
+        reef_trainer_break(trainer, status);
+        return status;
+    }
+    head->held = true;
+    head->stored = false;
+    head->used_at = trainer->stream_bytes;
+    head->visit.learned = reef_memory_learned_bytes(m->memory);
+    head->visit.next = m->next;
+    memcpy(head->visit.chain, m->chain, sizeof(m->chain));
+    trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++)
+        sum += trainer->memory_losses[i] = (double)trainer->memory_bits[i];
+    *bits = trainer->last_helped = sum / (double)count;
+    reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory_losses, 1.0,
+                           count);
+    return REEF_OK;
+}
+
+// ---- boundaries ---------------------------------------------------------------------------------
+
+// What is stored of it from here on: the tail, which leads to where it is now.
+static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_error *err) {
+    *out = (reef_visit){.kind = head->kind, .learned = head->learned, .next = head->next};
+    memcpy(out->chain, head->chain, sizeof(out->chain));
+    out->memory.tail = malloc(head->memory.tail_bytes + 1);
+    if (out->memory.tail == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a visit of %zu bytes",
+                         head->memory.tail_bytes);
+    if (head->memory.tail_bytes > 0)
+        memcpy(out->memory.tail, head->memory.tail, head->memory.tail_bytes);
+    out->memory.tail_bytes = out->memory.tail_capacity = head->memory.tail_bytes;
+    return REEF_OK;
+}
+
+reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef_error *err) {
+    sealed->visits = calloc(trainer->head_count + 1, sizeof(*sealed->visits));
+    if (sealed->visits == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
+    for (size_t i = 0; i < trainer->head_count; i++) {
+        reef_head *head = &trainer->heads[i];
+        if (!head->held) continue;
+        reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
+        if (status != REEF_OK) return status;
+        head->held = false;
+        head->visit.memory.tail_bytes = 0;
+    }
+    return REEF_OK;
+}
+
+// ---- commits ------------------------------------------------------------------------------------
+
+reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    size_t count = 0;
+    if (trainer->head_count == 0) return REEF_OK;
+    reef_visit **visits = calloc(trainer->head_count, sizeof(*visits));
+    if (visits == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
+    for (size_t i = 0; i < trainer->head_count; i++)
+        if (trainer->heads[i].held && !trainer->heads[i].ended)
+            visits[count++] = &trainer->heads[i].visit;
+    reef_status status = reef_checkpoint_put_visits(
+        txn, reef_open_generation(trainer)->info.generation, visits, count, err);
+    free(visits);
+    return status;
+}
+
+void reef_kinds_committed(reef_trainer *trainer) {
+    for (size_t i = 0; i < trainer->head_count; i++) {
+        reef_head *head = &trainer->heads[i];
+        head->stored = true;
+        if (head->held) reef_generation_memory_settle(&head->visit.memory);
+    }
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+reef_status reef_kinds_copy(reef_generation_memory *out,
+                            const reef_trainer *trainer,
+                            const reef_generation *sealed,
+                            reef_error *err) {
+    uint32_t kind = sealed->info.generation;
+    const reef_head *head = find_head(trainer, kind);
+    reef_status status = REEF_OK;
+    if (trainer->network.config.context_memory == 0) return REEF_OK;
+    if (head != NULL && is_loaded(head))
+        return reef_generation_memory_copy(out, &head->visit.memory, err);
+    // Not stored yet: it was sealed since the last commit.
+    if (sealed->memory.memory != NULL)
+        return reef_generation_memory_copy(out, &sealed->memory, err);
+    if (!sealed->stored) return REEF_OK;
+    status = read_head(out, trainer, reef_open_generation(trainer)->info.generation, kind, err);
+    out->adopted = out->memory != NULL; // by whatever takes it, which has no records of it
+    out->tail_bytes = 0;
+    return status;
+}
+
+// ---- consolidation ------------------------------------------------------------------------------
+
+// Has a generation of first .. last stored a visit of the kind?
+static bool is_held_among(const reef_heads *heads, uint32_t first, uint32_t last, uint32_t kind) {
+    for (uint32_t g = first; g <= last; g++)
+        for (size_t i = 0; i < heads->holders[g].count; i++)
+            if (heads->holders[g].entries[i].kind == kind) return true;
+    return false;
+}
+
+// The kind's memory as of generation `last`, as tables: `fresh` begins a new chain of holders.
+static reef_status take_visit(
+    reef_trainer *trainer, uint32_t last, uint32_t kind, reef_generation *fresh, reef_error *err) {
+    reef_visit *visit = &fresh->visits[fresh->visit_count++];
+    *visit = (reef_visit){.kind = kind};
+    reef_status status = read_head(&visit->memory, trainer, last, kind, err);
+    if (status != REEF_OK) return status;
+    visit->learned = reef_memory_learned_bytes(visit->memory.memory);
+    visit->next = visit->memory.next;
+    memcpy(visit->chain, visit->memory.chain, sizeof(visit->chain));
+    visit->memory.adopted = true;
+    return REEF_OK;
+}
+
+reef_status reef_kinds_merge(
+    reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err) {
+    const reef_as_of state = {.last = last, .own = last};
+    reef_txn *txn = NULL;
+    reef_heads heads = {0};
+    if (!reef_kinds_learn(trainer)) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_heads_read(&heads, txn, &state, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    fresh->visits = calloc((size_t)first + 1, sizeof(*fresh->visits));
+    if (fresh->visits == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the visits of %u kinds", first);
+    for (uint32_t kind = 0; status == REEF_OK && kind < first; kind++)
+        if (is_held_among(&heads, first, last, kind))
+            status = take_visit(trainer, last, kind, fresh, err);
+    reef_heads_release(&heads);
+    return status;
+}
+
+void reef_kinds_set_ended(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended) {
+    for (size_t i = 0; i < trainer->head_count; i++) {
+        uint32_t kind = trainer->heads[i].visit.kind;
+        if (kind >= first && kind <= last) trainer->heads[i].ended = ended;
+    }
+}
+
+void reef_kinds_forget_ended(reef_trainer *trainer) {
+    size_t kept = 0;
+    for (size_t i = 0; i < trainer->head_count; i++) {
+        if (trainer->heads[i].ended)
+            reef_generation_memory_release(&trainer->heads[i].visit.memory);
+        else
+            trainer->heads[kept++] = trainer->heads[i];
+    }
+    trainer->head_count = kept;
+}
+
+// ---- the state ----------------------------------------------------------------------------------
+
+void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
+    if (trainer->head_count == 0) return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < trainer->head_count; i++) {
+        const reef_visit *visit = &trainer->heads[i].visit;
+        if (trainer->heads[i].ended) continue;
+        char chain[2 * REEF_HASH_BYTES + 1];
+        reef_hash_format(visit->chain, chain);
+        reef_json_append(&list,
+                         json_pack("[I, I, I, s]", (json_int_t)visit->kind,
+                                   (json_int_t)visit->learned, (json_int_t)visit->next, chain));
+    }
+    reef_json_set(state, "kinds", list);
+    reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->visited_bytes));
+}
+
+static bool parse_hash(const char *text, uint8_t out[REEF_HASH_BYTES]) {
+    if (text == NULL || strlen(text) != (size_t)2 * REEF_HASH_BYTES) return false;
+    for (size_t i = 0; i < REEF_HASH_BYTES; i++) {
+        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        out[i] = (uint8_t)strtoul(digits, NULL, 16);
+    }
+    return true;
+}
+
+static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_error *err) {
+    json_int_t kind = json_integer_value(json_array_get(item, 0));
+    json_int_t learned = json_integer_value(json_array_get(item, 1));
+    json_int_t next = json_integer_value(json_array_get(item, 2));
+    uint8_t chain[REEF_HASH_BYTES];
+    if (kind < 0 || (size_t)kind + 1 >= trainer->network.generation_count || learned < 1 ||
+        next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
+        !parse_hash(json_string_value(json_array_get(item, 3)), chain))
+        return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
+    reef_head *head;
+    reef_status status = add_head(trainer, (uint32_t)kind, &head, err);
+    if (status != REEF_OK) return status;
+    head->visit.learned = (uint64_t)learned;
+    head->visit.next = (uint64_t)next;
+    memcpy(head->visit.chain, chain, sizeof(chain));
+    return REEF_OK;
+}
+
+// Which of them the open generation holds: those are written with it.
+static reef_status find_held(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t open = reef_open_generation(trainer)->info.generation;
+    const reef_as_of state = {.last = open, .own = open};
+    reef_heads heads;
+    reef_status status = reef_heads_read(&heads, txn, &state, err);
+    if (status != REEF_OK) return status;
+    for (size_t i = 0; i < heads.holders[open].count; i++) {
+        reef_head *head = find_head(trainer, heads.holders[open].entries[i].kind);
+        if (head != NULL) head->held = true;
+    }
+    reef_heads_release(&heads);
+    return REEF_OK;
+}
+
+reef_status reef_kinds_load(reef_trainer *trainer,
+                            reef_txn *txn,
+                            const json_t *state,
+                            reef_error *err) {
+    const json_t *list = json_object_get(state, "kinds");
+    reef_status status = REEF_OK;
+    trainer->visited_bytes = (uint64_t)json_integer_value(json_object_get(state, "visited_bytes"));
+    for (size_t i = 0; status == REEF_OK && i < json_array_size(list); i++)
+        status = load_one(trainer, json_array_get(list, i), err);
+    return status == REEF_OK && trainer->head_count > 0 ? find_held(trainer, txn, err) : status;
+}
+
+void reef_kinds_release(reef_trainer *trainer) {
+    for (size_t i = 0; i < trainer->head_count; i++)
+        reef_generation_memory_release(&trainer->heads[i].visit.memory);
+    free(trainer->heads);
+    trainer->heads = NULL;
+    trainer->head_count = 0;
+}

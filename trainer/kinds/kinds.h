@@ -1,0 +1,63 @@
+// Kinds that come back: their memories go on learning (memory/visit.h).
+//
+// A batch that is recognised as an older generation's kind is learned by a copy of that
+// generation's memory, the kind's *head*. Heads are read when they are needed and given up again
+// while others learn; what they learned stands in the pool by then. So what a kind knows depends on
+// the order of bytes alone, and not on which heads were in memory.
+#ifndef REEF_KINDS_H
+#define REEF_KINDS_H
+
+#include "trainer_internal.h"
+
+#include <jansson.h>
+
+/** Do kinds of this pool go on learning? Not without memories, or in pools of older formats. */
+bool reef_kinds_learn(const reef_trainer *trainer);
+
+/**
+ * The head of a kind learns the first pending batch, which was recognised as of generation `kind`.
+ *
+ * bits  written; the mean surprise, which is counted by source
+ *
+ * Errors: NO_MEMORY, IO, CORRUPT: nothing was learned, or the trainer is broken.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_learn_batch(reef_trainer *trainer,
+                                                   uint32_t kind,
+                                                   double *bits,
+                                                   reef_error *err);
+
+/** A boundary: what the open generation held is sealed with `sealed`. Errors: NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_kinds_seal(reef_trainer *trainer,
+                                            reef_generation *sealed,
+                                            reef_error *err);
+
+/** Write what the open generation holds, into the transaction of a commit. */
+REEF_MUST_CHECK reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
+void reef_kinds_committed(reef_trainer *trainer);
+
+/** A copy of a kind's memory as it is now. It counts as adopted. Nothing where there is none. */
+REEF_MUST_CHECK reef_status reef_kinds_copy(reef_generation_memory *out,
+                                            const reef_trainer *trainer,
+                                            const reef_generation *sealed,
+                                            reef_error *err);
+
+/**
+ * Generations first .. last give way to `fresh`, which holds from then on what they held of kinds
+ * before them.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_merge(
+    reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err);
+/** These kinds end with the commit to come, or after all do not. */
+void reef_kinds_set_ended(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended);
+/** That commit succeeded. */
+void reef_kinds_forget_ended(reef_trainer *trainer);
+
+/** The member "kinds" of the trainer's state: all heads. Left out where there are none. */
+void reef_kinds_set_state(const reef_trainer *trainer, json_t **state);
+REEF_MUST_CHECK reef_status reef_kinds_load(reef_trainer *trainer,
+                                            reef_txn *txn,
+                                            const json_t *state,
+                                            reef_error *err);
+void reef_kinds_release(reef_trainer *trainer);
+
+#endif

@@ -1,0 +1,186 @@
+// What older kinds went on to learn, as records of `visits` under the generation that was open
+// meanwhile, its holder:
+//
+//   holder, 0, kinds             the list of them: reef_visit_entry each, in the order of kinds
+//   holder, kind, PART, block    the kind's tables as a memory's, see checkpoint_memory.c, once the
+//   holder, kind, mark           tail would take long to learn again
+//   holder, kind, tail, block    what it learned since then, or since the holder was opened
+//
+// Where tables begin is decided by commits, so none of this is in a root. The chains of all kinds
+// are in the trainer's state, which is.
+#include "checkpoint_internal.h"
+#include "heads.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KINDS_NAME "kinds"
+
+static reef_key place_of(uint32_t holder, uint32_t kind) {
+    return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .layer = kind};
+}
+
+static reef_key kinds_key(uint32_t holder) {
+    return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .name = KINDS_NAME};
+}
+
+// Zeros: it learned nothing before it was sealed.
+static reef_status sealed_chain(reef_txn *txn,
+                                uint32_t records,
+                                uint8_t chain[REEF_HASH_BYTES],
+                                reef_error *err) {
+    reef_status status = reef_checkpoint_read_chain(txn, records, chain, err);
+    if (status != REEF_ERR_NOT_FOUND) return status;
+    memset(chain, 0, REEF_HASH_BYTES);
+    return REEF_OK;
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+static reef_status put_visit(reef_txn *txn, uint32_t holder, reef_visit *visit, reef_error *err) {
+    reef_generation_memory *m = &visit->memory;
+    const reef_key place = place_of(holder, visit->kind);
+    m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
+    if (m->memory == NULL || !reef_generation_memory_is_due(m))
+        return reef_checkpoint_put_tail(txn, &place, m, err);
+    reef_status status = reef_checkpoint_put_tables(txn, &place, m, err);
+    m->checkpoint_put = status == REEF_OK;
+    return status;
+}
+
+static int by_kind(const void *a, const void *b) {
+    const reef_visit_entry *x = a, *y = b;
+    return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+reef_status reef_checkpoint_put_visits(
+    reef_txn *txn, uint32_t holder, reef_visit *const *visits, size_t count, reef_error *err) {
+    const reef_key key = kinds_key(holder);
+    reef_status status = REEF_OK;
+    if (count == 0) return REEF_OK;
+    reef_visit_entry *entries = calloc(count, sizeof(*entries));
+    if (entries == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", count);
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        reef_visit *visit = visits[i];
+        entries[i] =
+            (reef_visit_entry){.kind = visit->kind, .learned = visit->learned, .next = visit->next};
+        memcpy(entries[i].chain, visit->chain, REEF_HASH_BYTES);
+        status = sealed_chain(txn, visit->kind, entries[i].sealed_chain, err);
+        if (status == REEF_OK) status = put_visit(txn, holder, visit, err);
+    }
+    qsort(entries, count, sizeof(*entries), by_kind);
+    if (status == REEF_OK)
+        status = reef_record_put(txn, &key, REEF_BYTES, entries, count * sizeof(*entries), err);
+    free(entries);
+    return status;
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static reef_status malformed(uint32_t holder, reef_error *err) {
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "visits (generation %" PRIu32 ", name " KINDS_NAME ") is malformed", holder);
+}
+
+// Those of kinds that are there as they were: see reef_visit_entry.
+static reef_status read_list(const reef_heads *heads,
+                             reef_txn *txn,
+                             uint32_t holder,
+                             reef_visit_list *out,
+                             reef_error *err) {
+    uint32_t records = reef_as_of_records(heads->state, holder);
+    const reef_key key = kinds_key(records);
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+    if (status != REEF_OK) return status;
+    size_t count = view.bytes / REEF_VISIT_BYTES;
+    if (view.bytes % REEF_VISIT_BYTES != 0 || count > holder) return malformed(records, err);
+    out->entries = calloc(count + 1, sizeof(*out->entries));
+    if (out->entries == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", count);
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        reef_visit_entry entry;
+        uint8_t chain[REEF_HASH_BYTES];
+        memcpy(&entry, (const uint8_t *)view.data + i * sizeof(entry), sizeof(entry));
+        if (entry.kind >= holder || entry.zero != 0) return malformed(records, err);
+        status = sealed_chain(txn, reef_as_of_records(heads->state, entry.kind), chain, err);
+        if (status == REEF_OK && memcmp(chain, entry.sealed_chain, sizeof(chain)) == 0)
+            out->entries[out->count++] = entry;
+    }
+    return status;
+}
+
+reef_status reef_heads_read(reef_heads *out,
+                            reef_txn *txn,
+                            const reef_as_of *state,
+                            reef_error *err) {
+    size_t count = (size_t)state->last + 1;
+    *out = (reef_heads){.state = state, .holders = calloc(count, sizeof(*out->holders))};
+    if (out->holders == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the kinds of %zu generations",
+                         count);
+    reef_status status = REEF_OK;
+    for (uint32_t g = 1; status == REEF_OK && g < count; g++)
+        status = read_list(out, txn, g, &out->holders[g], err);
+    if (status != REEF_OK) reef_heads_release(out);
+    return status;
+}
+
+void reef_heads_release(reef_heads *heads) {
+    for (size_t g = 0; heads->holders != NULL && g <= heads->state->last; g++)
+        free(heads->holders[g].entries);
+    free(heads->holders);
+    *heads = (reef_heads){0};
+}
+
+static const reef_visit_entry *find_in(const reef_visit_list *list, uint32_t kind) {
+    for (size_t i = 0; i < list->count; i++)
+        if (list->entries[i].kind == kind) return &list->entries[i];
+    return NULL;
+}
+
+const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind) {
+    for (uint32_t g = heads->state->last; g > kind; g--) {
+        const reef_visit_entry *found = find_in(&heads->holders[g], kind);
+        if (found != NULL) return found;
+    }
+    return NULL;
+}
+
+reef_status reef_heads_load(const reef_heads *heads,
+                            reef_txn *txn,
+                            uint32_t kind,
+                            reef_generation_memory *out,
+                            size_t *older_bytes,
+                            reef_error *err) {
+    const reef_visit_entry *newest = reef_heads_find(heads, kind);
+    uint32_t last = heads->state->last, base = last;
+    reef_key place;
+    // The newest holder that has tables, or else the kind itself.
+    for (; base > kind; base--) {
+        place = place_of(reef_as_of_records(heads->state, base), kind);
+        if (find_in(&heads->holders[base], kind) != NULL && reef_checkpoint_has_tables(txn, &place))
+            break;
+    }
+    reef_status status;
+    if (base == kind) {
+        status = reef_checkpoint_read_memory(txn, reef_as_of_records(heads->state, kind), out, err);
+        base++;
+    } else {
+        status = reef_checkpoint_read_tables(txn, &place, out, err);
+    }
+    *older_bytes = out->unlearned_bytes;
+    for (uint32_t g = base; status == REEF_OK && g <= last; g++) {
+        *older_bytes = out->unlearned_bytes;
+        if (find_in(&heads->holders[g], kind) == NULL) continue;
+        place = place_of(reef_as_of_records(heads->state, g), kind);
+        status = reef_checkpoint_read_tail(txn, &place, out, err);
+    }
+    if (status != REEF_OK || newest == NULL) return status;
+    out->chain_is_known = true;
+    memcpy(out->known_chain, newest->chain, REEF_HASH_BYTES);
+    return REEF_OK;
+}

@@ -1,0 +1,61 @@
+// The memories of a state's kinds: how far each had come, and where that is stored.
+//
+// The *head* of a kind is its memory with all visits up to the state (memory/visit.h). It is read
+// from the last tables that are stored of it, in the newest holder that has some or else with the
+// kind's own generation, and from the tails of all holders since.
+#ifndef REEF_HEADS_H
+#define REEF_HEADS_H
+
+#include "as_of.h"
+#include "visit.h"
+
+/** One line of the record `kinds` of a holder, as it is stored. */
+typedef struct reef_visit_entry {
+    uint32_t kind, zero;
+    uint64_t learned, next;
+    uint8_t chain[REEF_HASH_BYTES];
+    // Of the memory that it went on from, as it was sealed: a generation that was consolidated
+    // since is not its kind any more.
+    uint8_t sealed_chain[REEF_HASH_BYTES];
+} reef_visit_entry;
+_Static_assert(sizeof(reef_visit_entry) == REEF_VISIT_BYTES, "as it is stored");
+
+typedef struct reef_visit_list {
+    reef_visit_entry *entries; // owned
+    size_t count;
+} reef_visit_list;
+
+typedef struct reef_heads {
+    const reef_as_of *state;  // not owned
+    reef_visit_list *holders; // owned; of generations 0 .. state->last
+} reef_heads;
+
+/**
+ * Who held what. Errors: CORRUPT a list is malformed. `state` must live as long; after an error
+ * there is nothing to release.
+ */
+REEF_MUST_CHECK reef_status reef_heads_read(reef_heads *out,
+                                            reef_txn *txn,
+                                            const reef_as_of *state,
+                                            reef_error *err);
+void reef_heads_release(reef_heads *heads); // accepts zeros
+
+/** The newest visit of a kind; NULL: it never came back. */
+const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind);
+
+/**
+ * Read the memory of a kind into one that has none: tables, and the tails to `unlearned`. Nothing
+ * where the kind has learned nothing.
+ *
+ * older_bytes  written; of the tail, what others than the last generation hold
+ *
+ * Errors: CORRUPT names the record.
+ */
+REEF_MUST_CHECK reef_status reef_heads_load(const reef_heads *heads,
+                                            reef_txn *txn,
+                                            uint32_t kind,
+                                            reef_generation_memory *out,
+                                            size_t *older_bytes,
+                                            reef_error *err);
+
+#endif
