@@ -1,0 +1,309 @@
+// A kind that comes back goes on learning, and every earlier state stays what it was.
+#include "heads.h"
+#include "lifelong.h"
+#include "trainer_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONG = 16000, SHORT = 6000 };
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    f->config.gate_decay = 0.9f;
+    remember(f);
+    return 0;
+}
+
+// How far a kind had come in a state; 0: it never came back.
+static uint64_t learned_as_of(const lifelong *f, const char *as_of, uint32_t kind) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_as_of state;
+    reef_heads heads;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_as_of_find(&state, txn, as_of, &err), &err);
+    ok(reef_heads_read(&heads, txn, &state, &err), &err);
+    const reef_visit_entry *found = reef_heads_find(&heads, kind);
+    uint64_t learned = found == NULL ? 0 : found->learned;
+    reef_heads_release(&heads);
+    reef_txn_abort(txn);
+    return learned;
+}
+
+static const reef_head *head_of(const lifelong *f, uint32_t kind) {
+    for (size_t i = 0; i < f->trainer->head_count; i++)
+        if (f->trainer->heads[i].visit.kind == kind) return &f->trainer->heads[i];
+    return NULL;
+}
+
+static void reopen(lifelong *f, size_t threads) {
+    close_pool(f);
+    open_pool(f, threads);
+}
+
+static void a_kind_that_comes_back_goes_on_learning(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 3);
+    feed_kind(f, 1, LONG, 3);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    double then = bits_as_of(f, "0", 0);
+    assert_true(bits_as_of(f, "now", 0) == then);
+    feed_kind(f, 0, SHORT, 5);
+    commit(f);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 1);
+    assert_int_equal(status.skipped_bytes, 0);
+    assert_in_range(status.visited_bytes, SHORT / 2, SHORT);
+    assert_int_equal(learned_as_of(f, "0", 0), 0);
+    // The first byte of a visit that does not follow on is learned beside its batches.
+    uint64_t learned = learned_as_of(f, "now", 0);
+    assert_in_range(learned, LONG - 64 + status.visited_bytes, LONG + 64 + status.visited_bytes);
+    assert_int_equal(head_of(f, 0)->visit.learned, learned);
+    double now = bits_as_of(f, "now", 0);
+    print_message("%.2f bits as of 0, %.2f now\n", then, now);
+    assert_true(now < then);
+    assert_true(bits_as_of(f, "0", 0) == then);
+    assert_sound(f);
+    reopen(f, 1);
+    assert_true(bits_as_of(f, "now", 0) == now);
+    assert_int_equal(status_of(f).visited_bytes, status.visited_bytes);
+}
+
+// Kinds in turns: three begin, two come back while each later one is open.
+static reef_commit run(lifelong *f, const char *name, size_t threads, size_t piece, bool restarts) {
+    static const int KINDS[] = {0, 1, 0, 2, 1, 0, 2, 0};
+    enum { TURNS = sizeof(KINDS) / sizeof(*KINDS) };
+    uint8_t *bytes = malloc((size_t)TURNS * LONG);
+    size_t count = 0;
+    assert_non_null(bytes);
+    for (int i = 0; i < TURNS; i++) {
+        size_t turn = i < 2 || i == 3 ? LONG : SHORT;
+        lifelong_text(bytes + count, turn, KINDS[i], (uint32_t)i + 1);
+        count += turn;
+    }
+    temp_dir_join(f->pool, f->dir, name);
+    make_pool(f, threads);
+    for (size_t at = 0; at < count; at += piece) {
+        feed(f, bytes + at, count - at < piece ? count - at : piece);
+        if (!restarts) continue;
+        commit(f);
+        reopen(f, threads);
+    }
+    free(bytes);
+    return commit(f);
+}
+
+static void threads_commits_and_restarts_leave_no_trace(void **state) {
+    lifelong *f = *state;
+    static const struct {
+        size_t threads, piece;
+        bool restarts;
+    } WAYS[] = {{1, 1 << 20, false}, {3, 1000, false}, {2, 5000, true}, {1, 700, true}};
+    static const char *const STATES[] = {"0", "1", "now"};
+    reef_commit first = {0};
+    double bits[3][3];
+    for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "way-%zu", i);
+        reef_commit end = run(f, name, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
+        if (i == 0) {
+            first = end;
+            assert_int_equal(status_of(f).generation, 2);
+            assert_true(learned_as_of(f, "1", 0) > 0);
+            assert_true(learned_as_of(f, "now", 0) > learned_as_of(f, "1", 0));
+            assert_true(learned_as_of(f, "now", 1) > 0);
+        }
+        assert_memory_equal(end.root, first.root, sizeof(first.root));
+        for (int s = 0; s < 3; s++)
+            for (int kind = 0; kind < 3; kind++) {
+                double now = bits_as_of(f, STATES[s], kind);
+                if (i == 0) bits[s][kind] = now;
+                assert_true(now == bits[s][kind]);
+            }
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static void states_stay_what_they_were(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_restoration done;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    feed_kind(f, 0, SHORT, 3);
+    ok(reef_trainer_snapshot(f->trainer, "early", &snapshot, &err), &err);
+    double early = bits_as_of(f, "early", 0);
+    feed_kind(f, 0, SHORT, 4);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    double sealed = bits_as_of(f, "1", 0);
+    assert_true(bits_as_of(f, "early", 0) == early);
+    feed_kind(f, 2, LONG, 5);
+    feed_kind(f, 0, SHORT, 6);
+    commit(f);
+    double now = bits_as_of(f, "now", 0);
+    assert_true(learned_as_of(f, "early", 0) < learned_as_of(f, "1", 0));
+    assert_true(learned_as_of(f, "1", 0) < learned_as_of(f, "now", 0));
+    for (int i = 0; i < 2; i++) {
+        assert_true(bits_as_of(f, "early", 0) == early);
+        assert_true(bits_as_of(f, "1", 0) == sealed);
+        assert_true(bits_as_of(f, "now", 0) == now);
+        reopen(f, 2);
+    }
+    assert_sound(f);
+    // Restored, it goes on as it went on then.
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    ok(reef_pool_restore_in_place(f->store, "early", false, &done, &err), &err);
+    reef_store_close(f->store);
+    open_pool(f, 1);
+    assert_true(bits_as_of(f, "now", 0) == early);
+    feed_kind(f, 0, SHORT, 4);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    assert_true(bits_as_of(f, "1", 0) == sealed);
+    assert_sound(f);
+}
+
+// Long visits are stored as tables, of which later generations hold what was learned since.
+static void a_long_visit_is_stored_as_tables(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    double bits[4];
+    for (uint32_t i = 0; i < 3; i++) {
+        feed_kind(f, 0, 24000, 3 + i);
+        commit(f);
+        bits[i] = bits_as_of(f, "now", 0);
+    }
+    const reef_generation_memory *m = &head_of(f, 0)->visit.memory;
+    assert_true(m->checkpoint_bytes > LONG + 100);
+    uint64_t tables = m->checkpoint_bytes;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    assert_true(bits_as_of(f, "1", 0) == bits[2]);
+    feed_kind(f, 2, LONG, 9);
+    feed_kind(f, 0, SHORT, 10);
+    commit(f);
+    bits[3] = bits_as_of(f, "now", 0);
+    assert_int_equal(head_of(f, 0)->visit.memory.checkpoint_bytes, tables);
+    reopen(f, 1);
+    assert_true(bits_as_of(f, "1", 0) == bits[2]);
+    assert_true(bits_as_of(f, "now", 0) == bits[3]);
+    feed_kind(f, 0, SHORT, 11);
+    commit(f);
+    assert_true(bits_as_of(f, "now", 0) != bits[3]);
+    assert_sound(f);
+}
+
+// A reader that is reopened reads again what learned since, and takes over the rest.
+static void a_reader_that_is_reopened_hears_of_it(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    const reef_model_options options = {.threads = 1};
+    lifelong_text(probe, sizeof(probe), 0, 99);
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    for (uint32_t i = 0; i < 4; i++) {
+        // Every other time nothing came back.
+        feed_kind(f, i % 2 == 0 ? 0 : 1, SHORT, 3 + i);
+        commit(f);
+        reef_score score;
+        ok(reef_model_reopen(&model, f->store, "now", &options, &err), &err);
+        ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+        assert_true(score.bits == bits_as_of(f, "now", 0));
+    }
+    reef_model_close(model);
+}
+
+static void what_was_consolidated_keeps_what_others_learned(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    for (int kind = 1; kind < 4; kind++) {
+        feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+        feed_kind(f, 0, SHORT, (uint32_t)kind + 10);
+    }
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 0, SHORT, 20);
+    commit(f);
+    uint64_t learned = learned_as_of(f, "now", 0), then = learned_as_of(f, "2", 0);
+    assert_true(then > 0 && learned > then);
+    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
+    reef_consolidation report;
+    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
+    assert_int_equal(learned_as_of(f, "now", 0), learned);
+    assert_int_equal(learned_as_of(f, "2", 0), then);
+    assert_sound(f);
+    reopen(f, 1);
+    double now = bits_as_of(f, "now", 0);
+    feed_kind(f, 0, SHORT, 21);
+    commit(f);
+    assert_true(bits_as_of(f, "now", 0) != now);
+    assert_sound(f);
+}
+
+static void a_damaged_visit_is_named(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_view view;
+    reef_model *model = NULL;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    feed_kind(f, 0, SHORT, 3);
+    reef_commit last = commit(f);
+    // Another tail than the one that leads to the chain, and a list that is cut.
+    for (int i = 0; i < 2; i++) {
+        const reef_key key = {
+            .db = REEF_DB_VISITS, .generation = 1, .name = i == 0 ? "tail" : "kinds"};
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+        ok(reef_record_view(txn, &key, &view, &err), &err);
+        uint8_t *bytes = malloc(view.bytes);
+        size_t count = view.bytes - (i == 0 ? 0 : 1);
+        assert_non_null(bytes);
+        memcpy(bytes, view.data, view.bytes);
+        if (i == 0) bytes[20] ^= 1;
+        ok(reef_record_put(txn, &key, REEF_BYTES, bytes, count, &err), &err);
+        last.step++;
+        ok(reef_txn_commit(txn, &last, &err), &err);
+        free(bytes);
+        assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_ERR_CORRUPT);
+        assert_non_null(
+            strstr(err.message, i == 0 ? "is not what it is said to be"
+                                       : "visits (generation 1, name kinds) is malformed"));
+        ok(reef_model_open(&model, f->store, "0", NULL, &err), &err);
+        reef_model_close(model);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_kind_that_comes_back_goes_on_learning),
+        TEST(threads_commits_and_restarts_leave_no_trace),
+        TEST(states_stay_what_they_were),
+        TEST(a_long_visit_is_stored_as_tables),
+        TEST(a_reader_that_is_reopened_hears_of_it),
+        TEST(what_was_consolidated_keeps_what_others_learned),
+        TEST(a_damaged_visit_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
