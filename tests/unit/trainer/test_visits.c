@@ -223,7 +223,7 @@ static void a_reader_that_is_reopened_hears_of_it(void **state) {
         // Every other time nothing came back.
         feed_kind(f, i % 2 == 0 ? 0 : 1, SHORT, 3 + i);
         commit(f);
-        reef_score score;
+        reef_score score = {0};
         ok(reef_model_reopen(&model, f->store, "now", &options, &err), &err);
         ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
         assert_true(score.bits == bits_as_of(f, "now", 0));
@@ -248,6 +248,7 @@ static void what_was_consolidated_keeps_what_others_learned(void **state) {
     const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
     reef_consolidation report;
     ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
+    reef_consolidation_release(&report);
     assert_int_equal(learned_as_of(f, "now", 0), learned);
     assert_int_equal(learned_as_of(f, "2", 0), then);
     assert_sound(f);
