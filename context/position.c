@@ -105,6 +105,11 @@ static inline uint32_t hash(uint32_t context, uint64_t x) {
     return (uint32_t)(h >> 32);
 }
 
+uint32_t reef_order_hash(uint32_t order, uint64_t bytes) {
+    if (order == 8) return hash(REEF_CONTEXT_ORDER_8, bytes);
+    return hash(order - 1, bytes & ((UINT64_C(1) << 8 * order) - 1));
+}
+
 // The byte at an offset of a stretch of text; 0 behind its end and where it is forgotten.
 static uint32_t byte_within(const reef_text_ring *text,
                             uint32_t begin,

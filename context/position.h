@@ -91,6 +91,9 @@ void reef_contexts_hash(const reef_position *position,
                         size_t count,
                         uint32_t *hashes);
 
+/** The hash of the last `order` bytes, 1 to 5 or 8; `bytes`: the newest lowest. */
+uint32_t reef_order_hash(uint32_t order, uint64_t bytes);
+
 /** The field, the kind of the last byte and whether it is in a word: 0 .. 255. */
 static inline uint32_t reef_position_class(const reef_position *position) {
     uint32_t field = position->field < 15 ? position->field : 15;

@@ -5,6 +5,7 @@
 #include "generations.h"
 #include "kinds.h"
 #include "memory_step.h"
+#include "recognition.h"
 #include "strategy.h"
 #include "stream.h"
 #include "trainer_internal.h"
@@ -65,6 +66,7 @@ static void release_language(reef_trainer *trainer) {
     reef_drift_release(&trainer->memory_drift);
     reef_drift_release(&trainer->helped_drift);
     reef_kinds_release(trainer);
+    reef_recognition_release(trainer);
     reef_strategy_release(&trainer->strategy);
     reef_gating_release(&trainer->gating);
     reef_gating_release(&trainer->ahead);

@@ -126,6 +126,24 @@ REEF_API void reef_memory_read_stats(const reef_memory *memory, reef_memory_stat
  */
 REEF_API void reef_memory_inputs(const reef_memory *memory, double *shares, double *hits);
 
+// ---- is it the same kind of text? ---------------------------------------------------------------
+
+#define REEF_FAMILIARITY_BYTES_MAX 4096
+
+/**
+ * How much of a text the memory has met, in units of 1/256: the sum, over contexts of 3, 4, 5 and 8
+ * bytes, of the base-2 logarithm of the part of the text's contexts that it knows (and 1/50: so that
+ * nothing is known of costs 5.6 an order). Each context counts once, wherever the text repeats it.
+ *
+ * memory  NULL: one that has learned nothing
+ * text    (count); of more than REEF_FAMILIARITY_BYTES_MAX bytes only the first count
+ *
+ * Some hundred nanoseconds a byte. Threads: any, while nothing is learned.
+ */
+REEF_API int32_t reef_memory_familiarity(const reef_memory *memory,
+                                         const uint8_t *text,
+                                         size_t count);
+
 // ---- to store and restore -----------------------------------------------------------------------
 
 // A memory is a few arrays of bytes, in the order of docs/FORMAT.md, on every machine the same.

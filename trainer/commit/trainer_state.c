@@ -13,6 +13,8 @@
 //                                   reef_drift_cusum
 //  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
 //  "kinds": [[kind, bytes, next, chain]] of those that came back, and "visited_bytes" in all
+//  "current_kind", "levels": [[kind, pieces, mean, deviation]]    where contexts decide, see
+//  recognition.h
 //  "memory_drift": [bits, oldest first], "suspects": true   where the net learns a share
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
 //  see marker_line.h "task", "task_at", "task_from", "grid_side", "background_windows"
@@ -25,6 +27,7 @@
 #include "events.h"
 #include "kinds.h"
 #include "loss_history.h"
+#include "recognition.h"
 #include "reef_json_build.h"
 #include "stream_position.h"
 #include "trainer_internal.h"
@@ -113,6 +116,7 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
                                 (json_int_t)memory->next, chain));
     }
     reef_kinds_set_state(trainer, state);
+    reef_recognition_set_state(trainer, state);
     if (trainer->memory_drift.count > 0)
         reef_json_set(state, "memory_drift", drift_json(&trainer->memory_drift));
     if (trainer->suspects) reef_json_set(state, "suspects", json_true());
@@ -313,6 +317,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
     if (status == REEF_OK) status = reef_kinds_load(trainer, txn, state, err);
+    if (status == REEF_OK) status = reef_recognition_load(trainer, state, err);
     json_decref(state);
     return status == REEF_OK ? load_pending(trainer, txn, err) : status;
 }

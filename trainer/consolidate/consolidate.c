@@ -512,6 +512,8 @@ static reef_status commit_swapped(consolidation *c, swap_slots *p, reef_error *e
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) {
         reef_kinds_forget_ended(trainer);
+        if (trainer->current_kind >= c->report->first && trainer->current_kind <= c->report->last)
+            trainer->current_kind = c->report->last;
         return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     }
     reef_kinds_set_ended(trainer, c->report->first, c->report->last, false);

@@ -48,6 +48,12 @@ typedef struct reef_head {
     uint64_t used_at; // position in the stream
 } reef_head;
 
+/** How familiar its own text is to a kind before it is learned: see recognition.h. */
+typedef struct reef_level {
+    uint64_t pieces;        // that were counted
+    double mean, deviation; // and the mean of how far they were from it
+} reef_level;
+
 struct reef_trainer {
     reef_store *store;             // not owned
     const reef_trainer_kind *kind; // set by reef_trainer_allocate
@@ -66,6 +72,10 @@ struct reef_trainer {
     reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
     reef_head *heads;        // owned; in the order in which they first came back
     size_t head_count;
+    uint32_t current_kind; // where contexts decide: the generation whose kind is being learned
+    reef_level *levels;    // owned; (level_count) by generation
+    size_t level_count;
+    struct reef_recognition *recognition; // owned; of what is held
     bool suspects; // its last batch was anomalous: the net looks at the next one
     reef_strategy strategy;
 

@@ -246,6 +246,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;
+    trainer->current_kind = reef_open_generation(trainer)->info.generation;
     // The new gate is fitted on the data that caused the boundary. Without such data it stays
     // closed and is fitted again later (reef_growth_gate_due).
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOADED_MAX 8    // heads in memory, while commits keep up
+#define LOADED_MAX 24   // heads in memory, while commits keep up
 #define FORMAT_FIRST 3u // of pools that can hold visits
 
 bool reef_kinds_learn(const reef_trainer *trainer) {
@@ -24,6 +24,11 @@ static reef_head *find_head(const reef_trainer *trainer, uint32_t kind) {
 }
 
 // ---- in memory, and not -------------------------------------------------------------------------
+
+// Else it was only looked at.
+static bool came_back(const reef_head *head) {
+    return head->visit.learned > 0;
+}
 
 static bool is_loaded(const reef_head *head) {
     return head->visit.memory.memory != NULL;
@@ -114,6 +119,31 @@ static reef_status add_head(reef_trainer *trainer,
     return REEF_OK;
 }
 
+reef_status reef_kinds_memory(reef_trainer *trainer,
+                              uint32_t kind,
+                              const reef_memory **out,
+                              reef_error *err) {
+    const reef_generation *open = reef_open_generation(trainer);
+    reef_status status = REEF_OK;
+    *out = open->memory.memory;
+    if (kind == open->info.generation) return REEF_OK;
+    reef_head *head = find_head(trainer, kind);
+    if (head == NULL) status = add_head(trainer, kind, &head, err);
+    if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
+    if (status != REEF_OK) return status;
+    head->used_at = trainer->stream_bytes;
+    *out = head->visit.memory.memory;
+    return REEF_OK;
+}
+
+uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
+    const reef_generation *open = reef_open_generation(trainer);
+    const reef_head *head = find_head(trainer, kind);
+    if (kind == open->info.generation) return open->memory.next;
+    if (head != NULL && came_back(head)) return head->visit.next;
+    return trainer->network.generations[kind]->info.sealed_at;
+}
+
 // ---- learning -----------------------------------------------------------------------------------
 
 reef_status reef_kinds_learn_batch(reef_trainer *trainer,
@@ -123,13 +153,9 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
     size_t count = reef_batch_tokens(&trainer->network.config);
     reef_head *head = find_head(trainer, kind);
     reef_status status = REEF_OK;
-    bool fresh = head == NULL;
-    if (fresh) status = add_head(trainer, kind, &head, err);
+    if (head == NULL) status = add_head(trainer, kind, &head, err);
     if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
-    if (status != REEF_OK) {
-        if (fresh && head != NULL) trainer->head_count--; // it is the last one
-        return status;
-    }
+    if (status != REEF_OK) return status;
     reef_generation_memory *m = &head->visit.memory;
     status = reef_memory_step_learn_into(trainer, m, trainer->pending, trainer->stream_bytes, err);
     if (status != REEF_OK) {
@@ -295,16 +321,20 @@ void reef_kinds_forget_ended(reef_trainer *trainer) {
 // ---- the state ----------------------------------------------------------------------------------
 
 void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
-    if (trainer->head_count == 0) return;
     json_t *list = json_array();
     for (size_t i = 0; i < trainer->head_count; i++) {
         const reef_visit *visit = &trainer->heads[i].visit;
+        if (!came_back(&trainer->heads[i])) continue;
         if (trainer->heads[i].ended) continue;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);
         reef_json_append(&list,
                          json_pack("[I, I, I, s]", (json_int_t)visit->kind,
                                    (json_int_t)visit->learned, (json_int_t)visit->next, chain));
+    }
+    if (json_array_size(list) == 0) {
+        json_decref(list);
+        return;
     }
     reef_json_set(state, "kinds", list);
     reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->visited_bytes));

@@ -26,6 +26,17 @@ REEF_MUST_CHECK reef_status reef_kinds_learn_batch(reef_trainer *trainer,
                                                    double *bits,
                                                    reef_error *err);
 
+/**
+ * The memory of a kind as it is now, read if it must be; the open generation's own is one as well.
+ * Good until another call that may read one. NULL: it has learned nothing.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_memory(reef_trainer *trainer,
+                                              uint32_t kind,
+                                              const reef_memory **out,
+                                              reef_error *err);
+/** Where in the stream the kind learned last. */
+uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind);
+
 /** A boundary: what the open generation held is sealed with `sealed`. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_kinds_seal(reef_trainer *trainer,
                                             reef_generation *sealed,

@@ -30,6 +30,7 @@
 #include "kinds.h"
 #include "loss_history.h"
 #include "memory_step.h"
+#include "recognition.h"
 #include "step.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
@@ -55,7 +56,8 @@ static size_t usable_bytes(const reef_trainer *trainer) {
 
 static size_t ready_bytes(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    return deferred_bytes(trainer) + reef_batch_bytes(config) + reef_token_bytes(config);
+    size_t batches = reef_recognises_by_contexts(trainer) ? reef_piece_batches(config) : 1;
+    return deferred_bytes(trainer) + batches * reef_batch_bytes(config) + reef_token_bytes(config);
 }
 
 static bool batch_is_ready(const reef_trainer *trainer) {
@@ -454,10 +456,112 @@ static reef_status next_without_net(reef_trainer *trainer, size_t *steps, reef_e
     return train_on(trainer, false, bits, err);
 }
 
+// ---- by contexts --------------------------------------------------------------------------------
+
+// The first pending batch is learned by a kind; whose it is has been decided.
+static reef_status learn_by_kind(reef_trainer *trainer,
+                                 uint32_t kind,
+                                 size_t *steps,
+                                 reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    bool answered, net = is_for_net(trainer, trainer->stream_bytes);
+    double bits = 0.0;
+    reef_status status = REEF_OK;
+    if (kind != reef_open_generation(trainer)->info.generation) {
+        status = reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err);
+        return status == REEF_OK ? pass_batch(trainer, kind, 0.0, steps, err) : status;
+    }
+    ++*steps;
+    if (net && reef_start_is_due(trainer))
+        status = reef_start_generation(trainer, trainer->pending, reef_batch_bytes(config), err);
+    if (status == REEF_OK && net)
+        status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
+    if (status != REEF_OK) return status;
+    if (net) {
+        reef_step_count_losses(trainer, trainer->stream_bytes, false);
+        trainer->last_bits = bits;
+    }
+    return net ? train_batch(trainer, bits, err) : remember_batch(trainer, err);
+}
+
+// Pieces `from` to `to` of those that were tested, which are the first pending ones by now. What
+// they were to the kind counts before any of them is learned.
+static reef_status learn_pieces(reef_trainer *trainer,
+                                uint32_t kind,
+                                size_t from,
+                                size_t to,
+                                bool counts,
+                                size_t *steps,
+                                reef_error *err) {
+    size_t batches = (to - from) * reef_piece_batches(&trainer->network.config);
+    reef_status status = REEF_OK;
+    for (size_t i = from; counts && i < to; i++) reef_recognition_count(trainer, i, kind);
+    for (size_t i = 0; status == REEF_OK && i < batches; i++)
+        status = learn_by_kind(trainer, kind, steps, err);
+    return status;
+}
+
+// The first pieces of a new kind. Where there is no room for another generation, what is open goes
+// on with them.
+static reef_status begin_kind(reef_trainer *trainer,
+                              size_t pieces,
+                              size_t *steps,
+                              reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    uint32_t open = reef_open_generation(trainer)->info.generation;
+    reef_status status =
+        reef_policy_boundary(trainer, "contexts", trainer->pending,
+                             pieces * reef_piece_batches(config) * reef_batch_bytes(config), err);
+    if (status != REEF_OK) return status;
+    bool opened = reef_open_generation(trainer)->info.generation != open;
+    trainer->current_kind = reef_open_generation(trainer)->info.generation;
+    // Of a new kind only the first: what follows may be the next one already.
+    return learn_pieces(trainer, trainer->current_kind, 0, opened ? 1 : pieces, false, steps, err);
+}
+
+// Test the piece behind those that are held, and decide about all of them.
+static reef_status next_piece(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    size_t batches = reef_piece_batches(&trainer->network.config);
+    size_t held = trainer->deferred_batches / batches;
+    uint32_t current = trainer->current_kind;
+    reef_decision decision;
+    reef_status status = reef_recognise_piece(trainer, held, &decision, err);
+    if (status != REEF_OK) return status;
+    held++;
+    if (decision.verdict == REEF_VERDICT_HOLD) {
+        trainer->deferred_batches += batches;
+        return REEF_OK;
+    }
+    trainer->deferred_batches = 0;
+    if (decision.verdict == REEF_VERDICT_CURRENT)
+        return learn_pieces(trainer, current, 0, held, true, steps, err);
+    status = learn_pieces(trainer, current, 0, decision.from, false, steps, err);
+    if (status != REEF_OK) return status;
+    if (decision.verdict == REEF_VERDICT_NEW)
+        return begin_kind(trainer, held - decision.from, steps, err);
+    for (size_t i = decision.from; i < held; i++) reef_recognition_count(trainer, i, decision.kind);
+    trainer->current_kind = decision.kind;
+    return learn_pieces(trainer, decision.kind, decision.from, held, false, steps, err);
+}
+
+// A stream ends: all whole batches of it are the current kind's.
+static reef_status learn_rest(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_status status = REEF_OK;
+    trainer->deferred_batches = 0;
+    while (status == REEF_OK &&
+           usable_bytes(trainer) >= reef_batch_bytes(config) + reef_token_bytes(config))
+        status = learn_by_kind(trainer, trainer->current_kind, steps, err);
+    return status;
+}
+
+// ---- the next decision --------------------------------------------------------------------------
+
 // Test the batch after the deferred ones and decide about it.
 static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     uint32_t confirm = confirm_batches(trainer);
+    if (reef_recognises_by_contexts(trainer)) return next_piece(trainer, steps, err);
     // A boundary that failed, for instance without memory, is tried again before more is read.
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
     if (!reef_has_net(trainer)) return next_without_net(trainer, steps, err);
@@ -523,7 +627,9 @@ static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
 // The pending bytes end in a marker line, and no batch before it is ready.
 static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef_error *err) {
     // What was deferred before the marker line belongs to the generation that ends here.
-    reef_status status = release_deferred(trainer, steps, err);
+    reef_status status = reef_recognises_by_contexts(trainer)
+                             ? learn_rest(trainer, steps, err)
+                             : release_deferred(trainer, steps, err);
     if (status != REEF_OK) return status;
     bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
     // The marker line is not trained. With a boundary everything pending goes with it: it is less

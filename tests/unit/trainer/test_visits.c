@@ -295,6 +295,141 @@ static void a_damaged_visit_is_named(void **state) {
     }
 }
 
+// ---- by contexts --------------------------------------------------------------------------------
+
+static void by_contexts(lifelong *f) {
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+}
+
+// Kinds in turns, the first of each long enough to be known by.
+static size_t turns(uint8_t *bytes, size_t turn) {
+    static const int KINDS[] = {0, 1, 0, 2, 1, 0, 2, 3, 0, 1, 2, 3};
+    size_t count = 0;
+    for (int i = 0; i < (int)(sizeof(KINDS) / sizeof(*KINDS)); i++) {
+        size_t size = i < 2 || i == 3 || i == 7 ? 24000 : turn;
+        lifelong_text(bytes + count, size, KINDS[i], (uint32_t)i + 1);
+        count += size;
+    }
+    return count;
+}
+
+enum { TURNS_MAX = 4 * 24000 + 8 * 12000 };
+
+static reef_commit run_turns(
+    lifelong *f, const char *name, size_t turn, size_t threads, size_t piece, bool restarts) {
+    uint8_t *bytes = malloc(TURNS_MAX);
+    assert_non_null(bytes);
+    size_t count = turns(bytes, turn);
+    temp_dir_join(f->pool, f->dir, name);
+    make_pool(f, threads);
+    for (size_t at = 0; at < count; at += piece) {
+        feed(f, bytes + at, count - at < piece ? count - at : piece);
+        if (!restarts) continue;
+        commit(f);
+        reopen(f, threads);
+    }
+    free(bytes);
+    return commit(f);
+}
+
+static void contexts_tell_kinds_apart_and_know_them_again(void **state) {
+    static const char *const SHARES[] = {"0", "0.25", "1"};
+    lifelong *f = *state;
+    by_contexts(f);
+    for (size_t i = 0; i < 3; i++) {
+        choose(&f->config, "net_share", SHARES[i]);
+        (void)run_turns(f, SHARES[i], 8000, 1, TURNS_MAX, false);
+        reef_trainer_status status = status_of(f);
+        assert_int_equal(status.generation, 3);
+        assert_int_equal(status.skipped_bytes, 0);
+        // What of it is another's is less than a piece at each end of a turn.
+        assert_in_range(status.visited_bytes, 7 * (8000 - 4096), 7 * (8000 + 4096));
+        for (uint32_t kind = 0; kind < 3; kind++) {
+            assert_in_range(generation_of(f, kind).sealed_at, 24000, 4 * 24000 + 4 * 8000);
+            assert_true(learned_as_of(f, "now", kind) > 24000);
+        }
+        for (int kind = 0; kind < 4; kind++)
+            assert_true(bits_as_of(f, "now", kind) < 0.2 * 8 * LIFELONG_PROBE_BYTES);
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static void nor_do_they_where_contexts_decide(void **state) {
+    static const char *const SHARES[] = {"0", "0.3"};
+    static const struct {
+        size_t threads, piece;
+        bool restarts;
+    } WAYS[] = {{1, TURNS_MAX, false}, {3, 1000, false}, {2, 7000, true}, {1, 1500, true}};
+    lifelong *f = *state;
+    by_contexts(f);
+    for (size_t s = 0; s < 2; s++) {
+        reef_commit first = {0};
+        double bits[4];
+        choose(&f->config, "net_share", SHARES[s]);
+        for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
+            char name[32];
+            snprintf(name, sizeof(name), "share-%s-%zu", SHARES[s], i);
+            reef_commit end =
+                run_turns(f, name, 6000, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
+            if (i == 0) first = end;
+            assert_memory_equal(end.root, first.root, sizeof(first.root));
+            for (int kind = 0; kind < 4; kind++) {
+                double now = bits_as_of(f, "now", kind);
+                if (i == 0) bits[kind] = now;
+                assert_true(now == bits[kind]);
+            }
+            assert_sound(f);
+            close_pool(f);
+        }
+    }
+}
+
+static void text_within_a_kind_begins_none(void **state) {
+    lifelong *f = *state;
+    by_contexts(f);
+    choose(&f->config, "net_share", "0");
+    make_pool(f, 1);
+    // Much of it, and a passage of another kind that is too short to be one.
+    for (uint32_t i = 0; i < 8; i++) feed_kind(f, 0, LONG, i);
+    feed_kind(f, 1, 2000, 1);
+    for (uint32_t i = 8; i < 12; i++) feed_kind(f, 0, LONG, i);
+    assert_int_equal(status_of(f).generation, 0);
+    assert_int_equal(status_of(f).visited_bytes, 0);
+}
+
+static void marker_lines_and_seals_end_what_is_held(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    by_contexts(f);
+    choose(&f->config, "net_share", "0");
+    choose(&f->config, "boundary_mark", "----");
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, 3000, 1); // not clear yet
+    feed(f, (const uint8_t *)"\n----\n", 6);
+    feed_kind(f, 1, 100, 2);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 1);
+    assert_true(status.skipped_bytes < LIFELONG_BATCH + 8);
+    feed_kind(f, 1, LONG, 3);
+    feed_kind(f, 0, 3000, 4);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    assert_int_equal(status_of(f).generation, 2);
+    feed_kind(f, 0, LONG, 5);
+    assert_sound(f);
+}
+
+static void contexts_need_memories(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "context_memory", "0");
+    assert_int_equal(reef_pool_init(f->pool, &f->config, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "boundaries contexts are found by context memories"));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
     const struct CMUnitTest tests[] = {
@@ -305,6 +440,11 @@ int main(void) {
         TEST(a_reader_that_is_reopened_hears_of_it),
         TEST(what_was_consolidated_keeps_what_others_learned),
         TEST(a_damaged_visit_is_named),
+        TEST(contexts_tell_kinds_apart_and_know_them_again),
+        TEST(nor_do_they_where_contexts_decide),
+        TEST(text_within_a_kind_begins_none),
+        TEST(marker_lines_and_seals_end_what_is_held),
+        TEST(contexts_need_memories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,10 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
                          "net_share %g leaves bytes to a context memory, and there is none; set "
                          "context_memory, or net_share 1",
                          (double)c->net_share);
+    if (c->context_memory == 0 && c->boundaries == REEF_BOUNDARIES_CONTEXTS)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "boundaries contexts are found by context memories, and there are none; "
+                         "set context_memory, or boundaries drift");
     if (c->context_memory == 0) return REEF_OK;
     if (c->context_memory < REEF_MEMORY_BYTES_MIN)
         return reef_fail(err, REEF_ERR_INVALID,

@@ -72,7 +72,7 @@
     X(average, NUMBER, LATER, "0.01", 0, 1,                                                        \
       "rate of the weights' running average, which is what is stored; 0: none; vector: none")      \
     X(boundaries, CHOICE, LATER, "drift", 0, 0,                                                    \
-      "where a generation ends: drift, given, budget or capacity")                                 \
+      "where a generation ends: drift, given, budget, capacity, or contexts (by its memories)")    \
     X(boundary_bytes, INTEGER, LATER, "1048576", 1, INTEGER_MAX,                                   \
       "budget: bytes from one boundary to the next, in whole batches")                             \
     X(boundary_mark, TEXT, LATER, "", 0, 0,                                                        \

@@ -41,14 +41,15 @@ typedef enum reef_subkeys {
 } reef_subkeys;
 
 /**
- * Where a generation ends: where drift is found, on command, after so many bytes, or when its
- * experts are used up.
+ * Where a generation ends: where drift is found, on command, after so many bytes, when its experts
+ * are used up, or where text begins whose contexts no memory has met.
  */
 typedef enum reef_boundaries {
     REEF_BOUNDARIES_DRIFT,
     REEF_BOUNDARIES_GIVEN,
     REEF_BOUNDARIES_BUDGET,
     REEF_BOUNDARIES_CAPACITY,
+    REEF_BOUNDARIES_CONTEXTS,
 } reef_boundaries;
 
 /** What a boundary does: open the next generation, or enlarge the open one. */
@@ -158,7 +159,8 @@ typedef struct reef_config {
     float bn_momentum;
     float average; // rate of the weights' running average, which is the model; 0: none
     // lifelong policy
-    reef_boundaries boundaries; // where a generation ends: "drift", "given", "budget" or "capacity"
+    // where a generation ends: "drift", "given", "budget", "capacity" or "contexts"
+    reef_boundaries boundaries;
     uint64_t boundary_bytes; // budget: from one boundary to the next, rounded up to whole batches
     char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
     uint64_t capacity_uses;  // capacity: uses after which an expert counts as full

@@ -1,0 +1,64 @@
+// Which kind is it? With `boundaries` `contexts` the memories say, by how many of a text's contexts
+// they have met (reef_memory_familiarity).
+//
+// The stream is cut into pieces of about two kilobytes. Every kind has a level: how familiar its own
+// text was to it before it was learned, and how much that varies. A piece that the current kind
+// knows as well as its own is learned at once. Another one is held, and so are those after it, until
+// it is clear whose they are:
+//
+//   a kind that knows them as its own, and better than the current one       goes on
+//   nobody knows them, and they last for a share of what the kind has        a new kind begins
+//   the current kind knows what comes next again                             it was an oddity
+//
+// What is held has changed nothing. So a decision depends on the text since the last piece that was
+// learned, and on what the memories had learned by then: on the order of bytes alone.
+#ifndef REEF_RECOGNITION_H
+#define REEF_RECOGNITION_H
+
+#include "trainer_internal.h"
+
+#include <jansson.h>
+
+typedef enum reef_verdict {
+    REEF_VERDICT_HOLD,    // not clear yet
+    REEF_VERDICT_CURRENT, // all that is held is of the current kind
+    REEF_VERDICT_SWITCH,  // from `from` on it is of `kind`
+    REEF_VERDICT_NEW,     // from `from` on it is of a new one
+} reef_verdict;
+
+typedef struct reef_decision {
+    reef_verdict verdict;
+    size_t from; // pieces of those held that are of the current kind still
+    uint32_t kind;
+} reef_decision;
+
+/** Do contexts decide in this pool? */
+bool reef_recognises_by_contexts(const reef_trainer *trainer);
+
+/** Batches in a piece. */
+size_t reef_piece_batches(const reef_config *config);
+
+/**
+ * Test the pending piece behind the first `held` ones.
+ *
+ * Errors: NO_MEMORY, IO, CORRUPT a kind's memory cannot be read: nothing has changed.
+ */
+REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
+                                                 size_t held,
+                                                 reef_decision *out,
+                                                 reef_error *err);
+
+/**
+ * Piece `number` of those that were tested is learned by `kind`, the current one or the one of the
+ * decision: what that knew of it counts for its level, unless it was an oddity.
+ */
+void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind);
+
+/** Members "current_kind" and "levels" of the trainer's state, where contexts decide. */
+void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
+REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,
+                                                  const json_t *state,
+                                                  reef_error *err);
+void reef_recognition_release(reef_trainer *trainer);
+
+#endif
