@@ -40,6 +40,7 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at 
 typedef struct reef_recognition {
     uint32_t candidates[CANDIDATES_MAX];
     size_t candidate_count;
+    bool is_empty;            // the current kind: its memory has learned less than a piece
     double current[HELD_MAX]; // deviations of the current kind
     double current_score[HELD_MAX];
     double deviations[CANDIDATES_MAX][HELD_MAX];
@@ -105,6 +106,14 @@ static void add_to_level(reef_level *level, double familiarity) {
 static const uint8_t *piece_at(const reef_trainer *trainer, size_t number) {
     size_t batches = reef_piece_batches(&trainer->network.config);
     return trainer->pending + number * batches * reef_batch_bytes(&trainer->network.config);
+}
+
+static reef_status look_whether_empty(reef_trainer *trainer, reef_error *err) {
+    const reef_memory *memory = NULL;
+    reef_status status = reef_kinds_memory(trainer, trainer->current_kind, &memory, err);
+    trainer->recognition->is_empty =
+        memory == NULL || reef_memory_learned_bytes(memory) < PIECE_BYTES;
+    return status;
 }
 
 static reef_status familiarity_of(
@@ -223,7 +232,9 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     reef_recognition *r = trainer->recognition;
     const reef_level *level = &trainer->levels[trainer->current_kind];
     double *score = &r->current_score[held];
-    status = familiarity_of(trainer, trainer->current_kind, held, score, err);
+    status = look_whether_empty(trainer, err);
+    if (status == REEF_OK)
+        status = familiarity_of(trainer, trainer->current_kind, held, score, err);
     if (status != REEF_OK) return status;
     r->current[held] = deviation_of(level, *score);
     if (held == 0) r->candidate_count = 0;
@@ -238,7 +249,8 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
     const reef_recognition *r = trainer->recognition;
     if (kind == trainer->current_kind) {
         bool odd = r->candidate_count > 0 && r->current[number] < -STRANGE;
-        if (!odd) add_to_level(&trainer->levels[kind], r->current_score[number]);
+        // To an empty memory nothing is familiar, which says nothing of the kind.
+        if (!odd && !r->is_empty) add_to_level(&trainer->levels[kind], r->current_score[number]);
         return;
     }
     for (size_t i = 0; i < r->candidate_count; i++)

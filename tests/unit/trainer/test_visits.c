@@ -397,6 +397,9 @@ static void text_within_a_kind_begins_none(void **state) {
     for (uint32_t i = 8; i < 12; i++) feed_kind(f, 0, LONG, i);
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(status_of(f).visited_bytes, 0);
+    // What is not too short is one.
+    feed_kind(f, 1, 3 * LONG, 2);
+    assert_int_equal(status_of(f).generation, 1);
 }
 
 static void marker_lines_and_seals_end_what_is_held(void **state) {
