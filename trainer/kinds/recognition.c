@@ -172,12 +172,15 @@ static double below(double deviation) {
     return deviation < 0.0 ? deviation : 0.0;
 }
 
+// Does a candidate know a piece as its own, and more of it than the current kind?
+static bool knows(const reef_recognition *r, size_t i, size_t number) {
+    return r->deviations[i][number] >= -STRANGE && r->scores[i][number] >= r->current_score[number];
+}
+
 // How much better a candidate knows a piece than the current kind.
 static double lead_of(const reef_recognition *r, size_t i, size_t number) {
     double lead = below(r->deviations[i][number]) - below(r->current[number]) - LEAD_PIECE;
-    bool knows =
-        r->deviations[i][number] >= -STRANGE && r->scores[i][number] >= r->current_score[number];
-    if (lead > 0.0 && !knows) lead = 0.0;
+    if (lead > 0.0 && !knows(r, i, number)) lead = 0.0;
     return lead < -3.0 ? -3.0 : lead > 6.0 ? 6.0 : lead;
 }
 
@@ -215,7 +218,10 @@ static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
         proved += strange ? fmin(-r->current[n] / STRANGE, STRANGE_MAX) : -FAMILIAR_AGAIN;
         if (proved < 0.0) proved = 0.0;
     }
-    if (proved >= needed && held - from >= NEW_PIECES_MIN)
+    // Where one begins to know it again there will soon be more to tell by.
+    bool known = false;
+    for (size_t i = 0; i < r->candidate_count; i++) known |= knows(r, i, held - 1);
+    if (proved >= needed && held - from >= NEW_PIECES_MIN && !known)
         return (reef_decision){.verdict = REEF_VERDICT_NEW, .from = from};
     bool clear = proved <= 0.0 || held == HELD_MAX;
     return (reef_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};

@@ -11,9 +11,9 @@ import struct
 import lmdb
 import xxhash
 
-FORMAT_VERSIONS = (1, 2)
+FORMAT_VERSIONS = (1, 2, 3)
 NAMES = (
-    "meta tensors experts moments flags usage generations snapshots reservoir journal timeline series sums memory"
+    "meta tensors experts moments flags usage generations snapshots reservoir journal timeline series sums memory visits"
 ).split()
 NUMBER = {name: number for number, name in enumerate(NAMES)}
 SUMMED = set(NAMES) - {"journal", "series", "sums"}
@@ -53,6 +53,10 @@ def parse_key(database, key):
         name, at = _name(key, 4)
         generation = struct.unpack_from(">I", key)[0]
         return {"name": name, "generation": generation, **_numbers(key, at, ">I", ("block",))}
+    if database == "visits":
+        name, at = _name(key, 8)
+        generation, kind = struct.unpack_from(">II", key)
+        return {"name": name, "generation": generation, "layer": kind, **_numbers(key, at, ">I", ("block",))}
     if database in ("experts", "flags"):
         return _numbers(key, 0, ">III", ("generation", "layer", "block"))
     if database == "moments":
@@ -143,13 +147,15 @@ class Pool:
         environment.close()
         self.sums = {key: (struct.unpack("<Q16s", value)) for key, value in raw.pop("sums")}
         raw.setdefault("memory", [])
+        raw.setdefault("visits", [])
         self.records = {
             name: {key: Record(name, key, value) for key, value in entries} for name, entries in raw.items()
         }
         self._compare_sums()
         self.format = struct.unpack("<I", self.meta("format").payload)[0]
         check(self.format in FORMAT_VERSIONS, f"format version {self.format}, this reader knows {FORMAT_VERSIONS}")
-        named = set(NAMES) - ({"memory"} if self.format == 1 else set())
+        later = {"memory": 2, "visits": 3}
+        named = {name for name in NAMES if self.format >= later.get(name, 1)}
         check(self.names == sorted(named), f"databases {self.names}")
         number, step, stream, clock, written, root = COMMIT.unpack(self.meta("commit").payload)
         self.commit = {"number": number, "step": step, "stream_bytes": stream, "root": root.hex()}

@@ -1,4 +1,5 @@
-// The two formats of a pool: format 1 has no database `memory`, all else is the same in both.
+// The formats of a pool: format 1 has no database `memory` and no `visits`, format 2 no `visits`; all
+// else is the same in all.
 #include "record.h"
 #include "reef_byte_order.h"
 #include "reef_store.h"
@@ -118,7 +119,7 @@ static void equal_records_have_equal_roots_in_both_formats(void **state) {
     temp_dir_join(newer, f->directory, "newer");
     reef_store *store = pool_open(newer, true, true);
     assert_int_equal(reef_store_format(f->store), 1);
-    assert_int_equal(reef_store_format(store), 2);
+    assert_int_equal(reef_store_format(store), 3);
     make_history(f->store, first);
     make_history(store, second);
     assert_memory_equal(first, second, sizeof(first));
@@ -140,7 +141,7 @@ static void equal_records_have_equal_roots_in_both_formats(void **state) {
     expect_sound(f->path);
     expect_sound(newer);
     assert_int_equal(databases_of(f->path), 13);
-    assert_int_equal(databases_of(newer), 14);
+    assert_int_equal(databases_of(newer), 15);
 }
 
 static void format_1_reads_as_without_memory_and_refuses_to_write_it(void **state) {
@@ -308,6 +309,29 @@ static void format_2_without_memory_has_lost_it(void **state) {
     must_not_open(f->path, REEF_ERR_CORRUPT, "has format 2, but its database memory is missing");
 }
 
+static void format_2_has_a_memory_and_no_visits(void **state) {
+    pool_fixture *f = *state;
+    char path[TEMP_DIR_BYTES];
+    reef_view view;
+    reef_error err;
+    const reef_key visit = {.db = REEF_DB_VISITS, .generation = 1, .name = "kinds"};
+    temp_dir_join(path, f->directory, "second");
+    older_format_make(path, 2, REEF_DB_VISITS);
+    reef_store *store = pool_open(path, true, true);
+    assert_int_equal(reef_store_format(store), 2);
+    uint8_t roots[3][REEF_HASH_BYTES];
+    make_history(store, roots);
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must_fail(reef_record_view(txn, &visit, &view, &err), REEF_ERR_NOT_FOUND, &err,
+              "visits (generation 1, kind 0, name kinds, block 0) is not in pool");
+    must_fail(reef_record_put(txn, &visit, REEF_BYTES, "v", 1, &err), REEF_ERR_INVALID, &err,
+              "has format 2, which has no visits: make a new pool");
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    expect_sound(path);
+    assert_int_equal(databases_of(path), 14);
+}
+
 static void format_1_with_memory_is_none(void **state) {
     pool_fixture *f = *state;
     close_pool(f);
@@ -329,6 +353,7 @@ int main(void) {
         TEST(format_1_stays_so_in_a_larger_map_and_when_opened_again),
         TEST(a_sum_of_a_record_that_format_1_cannot_have_is_a_lost_record),
         TEST(format_2_without_memory_has_lost_it),
+        TEST(format_2_has_a_memory_and_no_visits),
         TEST(format_1_with_memory_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
