@@ -317,7 +317,7 @@ static void format_2_has_a_memory_and_no_visits(void **state) {
     const reef_key visit = {.db = REEF_DB_VISITS, .generation = 1, .name = "kinds"};
     temp_dir_join(path, f->directory, "second");
     older_format_make(path, 2, REEF_DB_VISITS);
-    reef_store *store = pool_open(path, true, true);
+    reef_store *store = pool_open(path, false, true);
     assert_int_equal(reef_store_format(store), 2);
     uint8_t roots[3][REEF_HASH_BYTES];
     make_history(store, roots);
