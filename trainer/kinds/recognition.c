@@ -227,6 +227,49 @@ static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
     return (reef_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};
 }
 
+// Where in the piece it changes: the batches up to there are those that the current kind knows
+// better than `other` does, or than half way to what it knows of the piece behind.
+static reef_status change_in_piece(reef_trainer *trainer,
+                                   size_t number,
+                                   size_t held,
+                                   const reef_memory *other,
+                                   size_t *out,
+                                   reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    const reef_recognition *r = trainer->recognition;
+    size_t size = reef_batch_bytes(config), batches = reef_piece_batches(config);
+    size_t behind = number + 1 < held ? number + 1 : number;
+    double middle = 0.5 * (trainer->levels[trainer->current_kind].mean + r->current_score[behind]);
+    double sum = 0.0, most = 0.0;
+    const reef_memory *memory = NULL;
+    reef_status status = reef_kinds_memory(trainer, trainer->current_kind, &memory, err);
+    *out = 0;
+    for (size_t b = 0; status == REEF_OK && b < batches; b++) {
+        const uint8_t *bytes = piece_at(trainer, number) + b * size;
+        double known = reef_memory_familiarity(memory, bytes, size);
+        sum += known - (other == NULL ? middle : reef_memory_familiarity(other, bytes, size));
+        if (sum <= most) continue;
+        most = sum;
+        *out = b + 1;
+    }
+    return status;
+}
+
+// From pieces to batches.
+static reef_status find_change(reef_trainer *trainer,
+                               size_t held,
+                               reef_decision *decision,
+                               reef_error *err) {
+    const reef_memory *other = NULL;
+    reef_status status = REEF_OK;
+    size_t piece = decision->from, within = 0;
+    if (decision->verdict == REEF_VERDICT_SWITCH)
+        status = reef_kinds_memory(trainer, decision->kind, &other, err);
+    if (status == REEF_OK) status = change_in_piece(trainer, piece, held, other, &within, err);
+    decision->from = piece * reef_piece_batches(&trainer->network.config) + within;
+    return status;
+}
+
 reef_status reef_recognise_piece(reef_trainer *trainer,
                                  size_t held,
                                  reef_decision *out,
@@ -248,7 +291,8 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     status = ask_candidates(trainer, held, err);
     if (status != REEF_OK) return status;
     if (!has_come_back(r, held + 1, out)) *out = judge_strange(trainer, held + 1);
-    return REEF_OK;
+    bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
+    return changes ? find_change(trainer, held + 1, out, err) : REEF_OK;
 }
 
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind) {

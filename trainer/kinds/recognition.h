@@ -28,7 +28,7 @@ typedef enum reef_verdict {
 
 typedef struct reef_decision {
     reef_verdict verdict;
-    size_t from; // pieces of those held that are of the current kind still
+    size_t from; // batches of those held that are of the current kind still
     uint32_t kind;
 } reef_decision;
 

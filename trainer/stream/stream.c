@@ -484,39 +484,27 @@ static reef_status learn_by_kind(reef_trainer *trainer,
     return net ? train_batch(trainer, bits, err) : remember_batch(trainer, err);
 }
 
-// Pieces `from` to `to` of those that were tested, which are the first pending ones by now. What
-// they were to the kind counts before any of them is learned.
-static reef_status learn_pieces(reef_trainer *trainer,
-                                uint32_t kind,
-                                size_t from,
-                                size_t to,
-                                bool counts,
-                                size_t *steps,
-                                reef_error *err) {
-    size_t batches = (to - from) * reef_piece_batches(&trainer->network.config);
+static reef_status learn_batches(
+    reef_trainer *trainer, uint32_t kind, size_t count, size_t *steps, reef_error *err) {
     reef_status status = REEF_OK;
-    for (size_t i = from; counts && i < to; i++) reef_recognition_count(trainer, i, kind);
-    for (size_t i = 0; status == REEF_OK && i < batches; i++)
+    for (size_t i = 0; status == REEF_OK && i < count; i++)
         status = learn_by_kind(trainer, kind, steps, err);
     return status;
 }
 
-// The first pieces of a new kind. Where there is no room for another generation, what is open goes
+// The first batches of a new kind. Where there is no room for another generation, what is open goes
 // on with them.
-static reef_status begin_kind(reef_trainer *trainer,
-                              size_t pieces,
-                              size_t *steps,
-                              reef_error *err) {
+static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     uint32_t open = reef_open_generation(trainer)->info.generation;
-    reef_status status =
-        reef_policy_boundary(trainer, "contexts", trainer->pending,
-                             pieces * reef_piece_batches(config) * reef_batch_bytes(config), err);
+    size_t first = (count - 1) % reef_piece_batches(config) + 1;
+    reef_status status = reef_policy_boundary(trainer, "contexts", trainer->pending,
+                                              count * reef_batch_bytes(config), err);
     if (status != REEF_OK) return status;
     bool opened = reef_open_generation(trainer)->info.generation != open;
     trainer->current_kind = reef_open_generation(trainer)->info.generation;
-    // Of a new kind only the first: what follows may be the next one already.
-    return learn_pieces(trainer, trainer->current_kind, 0, opened ? 1 : pieces, false, steps, err);
+    // Of a new kind only the first piece: what follows may be the next one already.
+    return learn_batches(trainer, trainer->current_kind, opened ? first : count, steps, err);
 }
 
 // Test the piece behind those that are held, and decide about all of them.
@@ -533,15 +521,19 @@ static reef_status next_piece(reef_trainer *trainer, size_t *steps, reef_error *
         return REEF_OK;
     }
     trainer->deferred_batches = 0;
-    if (decision.verdict == REEF_VERDICT_CURRENT)
-        return learn_pieces(trainer, current, 0, held, true, steps, err);
-    status = learn_pieces(trainer, current, 0, decision.from, false, steps, err);
+    if (decision.verdict == REEF_VERDICT_CURRENT) {
+        for (size_t i = 0; i < held; i++) reef_recognition_count(trainer, i, current);
+        return learn_batches(trainer, current, held * batches, steps, err);
+    }
+    size_t left = held * batches - decision.from;
+    status = learn_batches(trainer, current, decision.from, steps, err);
     if (status != REEF_OK) return status;
-    if (decision.verdict == REEF_VERDICT_NEW)
-        return begin_kind(trainer, held - decision.from, steps, err);
-    for (size_t i = decision.from; i < held; i++) reef_recognition_count(trainer, i, decision.kind);
+    if (decision.verdict == REEF_VERDICT_NEW) return begin_kind(trainer, left, steps, err);
+    // A piece that is another's in part says nothing of either.
+    for (size_t i = (decision.from + batches - 1) / batches; i < held; i++)
+        reef_recognition_count(trainer, i, decision.kind);
     trainer->current_kind = decision.kind;
-    return learn_pieces(trainer, decision.kind, decision.from, held, false, steps, err);
+    return learn_batches(trainer, decision.kind, left, steps, err);
 }
 
 // A stream ends: all whole batches of it are the current kind's.
