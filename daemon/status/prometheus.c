@@ -310,6 +310,9 @@ static void write_training(FILE *out,
     counter(out, "reef_skipped_bytes_total",
             "Bytes recognised as an older domain and not trained, likewise.",
             committed->skipped_bytes);
+    counter(out, "reef_visited_bytes_total",
+            "Bytes learned by the memories of kinds that came back, likewise.",
+            committed->visited_bytes);
     gauge(out, "reef_carried_bytes", "Bytes accepted and not trained yet.",
           (double)status->pending_bytes);
     gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);

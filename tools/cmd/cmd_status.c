@@ -46,13 +46,16 @@ static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *
 }
 
 // Null where the record that counts them is damaged.
-static json_t *skipped_json(const reef_cli_pool *pool) {
+static void set_passed(json_t *object, const reef_cli_pool *pool) {
     reef_txn *txn = NULL;
     reef_tasks tasks;
     bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
                  reef_tasks_read(txn, &tasks, NULL) == REEF_OK;
     reef_txn_abort(txn);
-    return known ? json_integer((json_int_t)tasks.skipped_bytes) : json_null();
+    json_object_set_new(object, "skipped_bytes",
+                        known ? json_integer((json_int_t)tasks.skipped_bytes) : json_null());
+    json_object_set_new(object, "visited_bytes",
+                        known ? json_integer((json_int_t)tasks.visited_bytes) : json_null());
 }
 
 // Of the open generation; null in a pool without context memories, and where the record is damaged.
@@ -101,7 +104,7 @@ static json_t *pool_json(const reef_cli_call *cli,
         reef_cli_commit_json(&pool->commit));
     // Units that the daemon's document has as well, so that `reef top` reads both.
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
-    json_object_set_new(object, "skipped_bytes", skipped_json(pool));
+    set_passed(object, pool);
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
@@ -200,6 +203,9 @@ static void print_stream(const json_t *status) {
                known ? "" : " or skipped");
     if (json_is_integer(json_object_get(status, "carried_bytes")))
         print_part(status, status_integer(status, "carried_bytes"), "waiting", "");
+    uint64_t visited = status_integer(status, "visited_bytes");
+    if (visited > 0)
+        print_part(status, visited, "returned", " of that, learned by kinds that came back");
     if (skipped > 0)
         print_part(status, skipped, "recognised",
                    " of older domains or at marker lines, not trained");
