@@ -119,7 +119,7 @@ static reef_status format_read(
     if (*version < REEF_FORMAT_VERSION_FIRST || *version > REEF_FORMAT_VERSION)
         return reef_fail(err, REEF_ERR_VERSION,
                          "pool %s has format version %" PRIu32
-                         ", this program reads versions %u and %u",
+                         ", this program reads versions %u to %u",
                          path, *version, REEF_FORMAT_VERSION_FIRST, REEF_FORMAT_VERSION);
     return REEF_OK;
 }

@@ -1,7 +1,7 @@
 // See kinds.h.
 #include "kinds.h"
 #include "heads.h"
-#include "memory_step.h"
+#include "memory_batch.h"
 #include "prequential.h"
 #include "reef_json_build.h"
 
@@ -157,7 +157,8 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
     if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory *m = &head->visit.memory;
-    status = reef_memory_step_learn_into(trainer, m, trainer->pending, trainer->stream_bytes, err);
+    status =
+        reef_memory_learn_batch(trainer, m, trainer->pending, trainer->stream_bytes, false, err);
     if (status != REEF_OK) {
         reef_trainer_break(trainer, status);
         return status;

@@ -1,37 +1,12 @@
 // See memory_step.h.
 #include "memory_step.h"
+#include "memory_batch.h"
 #include "prequential.h"
-
-static reef_status learn_into(const reef_trainer *trainer,
-                              reef_generation_memory *memory,
-                              const uint8_t *bytes,
-                              uint64_t begin,
-                              bool net,
-                              reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    uint64_t bytes_max = config->context_memory;
-    reef_status status = REEF_OK;
-    // A batch is learned by its targets, which the net spoke about. Its first byte is one of them
-    // only where the batch before it was learned as well.
-    if (memory->memory == NULL || memory->next != begin + 1)
-        status = reef_generation_memory_learn(memory, bytes_max, begin, bytes, 1, NULL, NULL, err);
-    if (status != REEF_OK) return status;
-    return reef_generation_memory_learn(
-        memory, bytes_max, begin + 1, bytes + 1, reef_batch_bytes(config),
-        net ? trainer->acts.predictions : NULL, trainer->memory_bits, err);
-}
 
 static reef_status learn(
     const reef_trainer *trainer, const uint8_t *bytes, uint64_t begin, bool net, reef_error *err) {
-    return learn_into(trainer, &reef_open_generation(trainer)->memory, bytes, begin, net, err);
-}
-
-reef_status reef_memory_step_learn_into(const reef_trainer *trainer,
-                                        reef_generation_memory *memory,
-                                        const uint8_t *bytes,
-                                        uint64_t begin,
-                                        reef_error *err) {
-    return learn_into(trainer, memory, bytes, begin, false, err);
+    return reef_memory_learn_batch(trainer, &reef_open_generation(trainer)->memory, bytes, begin,
+                                   net, err);
 }
 
 static double mean_bits(const reef_trainer *trainer) {

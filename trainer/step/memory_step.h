@@ -53,16 +53,6 @@ REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
                                                    reef_error *err);
 
 /**
- * The same of another memory, without the net. What each byte surprised is in
- * `trainer->memory_bits`.
- */
-REEF_MUST_CHECK reef_status reef_memory_step_learn_into(const reef_trainer *trainer,
-                                                        reef_generation_memory *memory,
-                                                        const uint8_t *bytes,
-                                                        uint64_t begin,
-                                                        reef_error *err);
-
-/**
  * See how full the open generation's memory is, for people, if it has learned enough since the last
  * look. Changes nothing that is learned.
  */

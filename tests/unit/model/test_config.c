@@ -153,7 +153,7 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     for (size_t i = 0; i < sizeof(NUMBERS) / sizeof(NUMBERS[0]); i++)
         assert_set_fails("clip", NUMBERS[i], "clip");
     assert_set_fails("batch_norm", "maybe", "true or false");
-    assert_set_fails("boundaries", "maybe", "drift, given, budget or capacity");
+    assert_set_fails("boundaries", "maybe", "drift, given, budget, capacity or contexts");
     assert_set_fails("ffw", "px", "m (mixture of experts) or d (dense)");
     assert_set_fails("ffw", "", "letters p (PEER), k (product-key memory)");
     assert_set_fails("subkeys", "own", "must be shared or head");

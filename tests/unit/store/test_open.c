@@ -351,10 +351,10 @@ static void another_format_version_is_refused_with_both_numbers(void **state) {
     reef_store_close(pool_open(f->path, true, true));
     put_format(f->path, 0, true);
     must_not_open(f->path, &reading, REEF_ERR_VERSION,
-                  "has format version 0, this program reads versions 1 and 2");
+                  "has format version 0, this program reads versions 1 to 3");
     put_format(f->path, 3, true);
     must_not_open(f->path, &reading, REEF_ERR_VERSION,
-                  "has format version 3, this program reads versions 1 and 2");
+                  "has format version 4, this program reads versions 1 to 3");
     must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
     put_format(f->path, 7, false);
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name format)");

@@ -1,0 +1,24 @@
+// A context memory learns a batch of the stream: that of the open generation, or of a kind that came
+// back.
+#ifndef REEF_MEMORY_BATCH_H
+#define REEF_MEMORY_BATCH_H
+
+#include "trainer_internal.h"
+
+/**
+ * Learn the batch at `bytes` (one more than a batch), which stands at `begin` in the stream. The
+ * first of them is learned only where it has not been yet. What each byte surprised is in
+ * `trainer->memory_bits`.
+ *
+ * net  the forward pass of the batch has just been run, and nothing trained on it yet
+ *
+ * Errors: NO_MEMORY; the memory is then only good for release.
+ */
+REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_trainer *trainer,
+                                                    reef_generation_memory *memory,
+                                                    const uint8_t *bytes,
+                                                    uint64_t begin,
+                                                    bool net,
+                                                    reef_error *err);
+
+#endif
