@@ -352,7 +352,7 @@ static void another_format_version_is_refused_with_both_numbers(void **state) {
     put_format(f->path, 0, true);
     must_not_open(f->path, &reading, REEF_ERR_VERSION,
                   "has format version 0, this program reads versions 1 to 3");
-    put_format(f->path, 3, true);
+    put_format(f->path, 4, true);
     must_not_open(f->path, &reading, REEF_ERR_VERSION,
                   "has format version 4, this program reads versions 1 to 3");
     must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
