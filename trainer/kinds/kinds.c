@@ -323,10 +323,11 @@ void reef_kinds_forget_ended(reef_trainer *trainer) {
 
 void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
-    for (size_t i = 0; i < trainer->head_count; i++) {
-        const reef_visit *visit = &trainer->heads[i].visit;
-        if (!came_back(&trainer->heads[i])) continue;
-        if (trainer->heads[i].ended) continue;
+    // By number: in which order they were read depends on restarts.
+    for (size_t g = 0; g < trainer->network.generation_count; g++) {
+        const reef_head *head = find_head(trainer, (uint32_t)g);
+        if (head == NULL || head->ended || !came_back(head)) continue;
+        const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);
         reef_json_append(&list,
