@@ -70,7 +70,7 @@ struct reef_trainer {
     reef_drift drift;
     reef_drift memory_drift; // the same of the context memory, where the net learns a share
     reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
-    reef_head *heads;        // owned; in the order in which they first came back
+    reef_head *heads;        // owned; in the order in which they were first read
     size_t head_count;
     uint32_t current_kind; // where contexts decide: the generation whose kind is being learned
     reef_level *levels;    // owned; (level_count) by generation
