@@ -132,8 +132,8 @@ REEF_API void reef_memory_inputs(const reef_memory *memory, double *shares, doub
 
 /**
  * How much of a text the memory has met, in units of 1/256: the sum, over contexts of 3, 4, 5 and 8
- * bytes, of the base-2 logarithm of the part of the text's contexts that it knows (and 1/50: so that
- * nothing is known of costs 5.6 an order). Each context counts once, wherever the text repeats it.
+ * bytes, of the base-2 logarithm of the part of the text's contexts that it knows, plus 1/50. So an
+ * order of which nothing is known gives -5.6. Each context counts once, wherever it is repeated.
  *
  * memory  NULL: one that has learned nothing
  * text    (count); of more than REEF_FAMILIARITY_BYTES_MAX bytes only the first count

@@ -1,5 +1,5 @@
-// Pools of older formats, as programs made them that knew no other: format 1 has thirteen databases,
-// no `memory` and no `visits`, format 2 no `visits`.
+// Pools of older formats, as programs made them that knew no other. Format 1 has thirteen
+// databases, no `memory` and no `visits`; format 2 lacks `visits`.
 //
 // Include after <cmocka.h>; needs LMDB and the store's private headers.
 #ifndef REEF_TEST_FIRST_FORMAT_H

@@ -1,5 +1,5 @@
-// A context memory learns a batch of the stream: that of the open generation, or of a kind that came
-// back.
+// A context memory learns a batch of the stream: the open generation's memory, or that of a kind
+// that came back.
 #ifndef REEF_MEMORY_BATCH_H
 #define REEF_MEMORY_BATCH_H
 

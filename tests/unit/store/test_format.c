@@ -1,5 +1,5 @@
-// The formats of a pool: format 1 has no database `memory` and no `visits`, format 2 no `visits`; all
-// else is the same in all.
+// The formats of a pool: format 1 has no database `memory` and no `visits`, format 2 no `visits`.
+// All else is the same in all.
 #include "record.h"
 #include "reef_byte_order.h"
 #include "reef_store.h"
