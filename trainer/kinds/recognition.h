@@ -1,14 +1,14 @@
 // Which kind is it? With `boundaries` `contexts` the memories say, by how many of a text's contexts
 // they have met (reef_memory_familiarity).
 //
-// The stream is cut into pieces of about two kilobytes. Every kind has a level: how familiar its own
-// text was to it before it was learned, and how much that varies. A piece that the current kind
-// knows as well as its own is learned at once. Another one is held, and so are those after it, until
-// it is clear whose they are:
+// The stream is cut into pieces of about two kilobytes. Every kind has a level: how familiar its
+// own text was to it before it was learned, and how much that varies. A piece that the current kind
+// knows as well as its own is learned at once. Another one is held, and so are those after it,
+// until it is clear whose they are:
 //
-//   a kind that knows them as its own, and better than the current one       goes on
-//   nobody knows them, and they last for a share of what the kind has        a new kind begins
-//   the current kind knows what comes next again                             it was an oddity
+//   an older kind knows them like its own, better than the current one   it learns them
+//   no kind knows them, and there are enough of them                     a new kind begins
+//   the current kind knows the next ones again                           it learns all of them
 //
 // What is held has changed nothing. So a decision depends on the text since the last piece that was
 // learned, and on what the memories had learned by then: on the order of bytes alone.

@@ -12,10 +12,11 @@
 //
 // A batch that is anomalous to the open generation may be of a kind that came back. If the older
 // generations, under their own gates, score it in the range of their own data, the memory of that
-// kind goes on learning with it (kinds.h); without context memories it is skipped. That condition matters where a gate claims what it has never seen: English, to a gate
-// that knows it from comments in source code only. A batch in range is tested in the same way where
-// the open generation's gate would leave most of it to the older ones: to a generation whose
-// batches vary much hardly anything is anomalous.
+// kind learns it (kinds.h); without context memories it is skipped. That condition matters where a
+// gate claims what it has never seen: English, to a gate that knows it from comments in source code
+// only. A batch in range is tested in the same way where the open generation's gate would leave
+// most of it to the older ones: to a generation whose batches vary much hardly anything is
+// anomalous. With `boundaries` `contexts` the memories decide instead (recognition.h).
 //
 // A marker line (marker_line.h) is a boundary at exactly its offset. Deferred batches are trained
 // before it. The rest, fewer bytes than a batch and its next byte, is skipped with the marker line.

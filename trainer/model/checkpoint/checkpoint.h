@@ -80,8 +80,8 @@ REEF_MUST_CHECK reef_status reef_checkpoint_hash_packed(reef_generation_hash *ha
 
 /**
  * Write the visits that the generation holds, and the list of them. Of one that is loaded the
- * tables where they are due (then its memory's `checkpoint_put` is set) or came from elsewhere, else
- * its tail. Older generations are in the transaction already.
+ * tables where they are due (then its memory's `checkpoint_put` is set) or came from elsewhere,
+ * else its tail. Older generations are in the transaction already.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_visits(
     reef_txn *txn, uint32_t holder, reef_visit *const *visits, size_t count, reef_error *err);
