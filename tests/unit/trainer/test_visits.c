@@ -308,7 +308,7 @@ static void by_contexts(lifelong *f) {
     choose(&f->config, "rehearse", "0");
 }
 
-// Kinds in turns, the first of each long enough to be known by. Four begin before one comes back: in
+// Kinds in turns, the first of each long enough to be known by. Four begin before one returns: in
 // which order their memories are read then depends on restarts, and nothing else may.
 static size_t turns(uint8_t *bytes, size_t turn) {
     static const int KINDS[] = {0, 1, 2, 3, 1, 0, 2, 0, 3, 1, 2, 0};

@@ -484,8 +484,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
  * What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0.
  */
 typedef struct reef_tasks {
-    uint32_t task;                            // boundaries so far
-    uint64_t task_at;                         // position in the stream of the last one
+    uint32_t task;    // boundaries so far
+    uint64_t task_at; // position in the stream of the last one
     // with any strategy, as in reef_trainer_status
     uint64_t recycled_experts, skipped_bytes, visited_bytes;
 } reef_tasks;
