@@ -1,6 +1,7 @@
 // A text read over a memory that does not change: views of its tables, a copy of its mixer.
 #include "memory_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,11 @@ void reef_memory_session_reset(reef_memory_session *session) {
     for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_reset(&p->index[k]);
     reef_text_reset(&p->text);
     begin(session);
+}
+
+void reef_memory_session_learns(reef_memory_session *session, bool learns) {
+    assert(!session->predictor.begun);
+    session->predictor.frozen = !session->adapts || !learns;
 }
 
 // ---- bit by bit ---------------------------------------------------------------------------------

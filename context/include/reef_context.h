@@ -211,6 +211,12 @@ REEF_API void reef_memory_session_close(reef_memory_session *session); // accept
 REEF_API void reef_memory_session_reset(reef_memory_session *session);
 
 /**
+ * Whether the session adapts to the bytes that it reads from now on, until this is said anew or it
+ * is reset. It adapts after it was opened, and where it was opened frozen never. Not within a byte.
+ */
+REEF_API void reef_memory_session_learns(reef_memory_session *session, bool learns);
+
+/**
  * Read `count` bytes more.
  *
  * net   (count) or NULL: what a net says of each byte

@@ -13,6 +13,7 @@
 #include "distil.h"
 #include "events.h"
 #include "kinds.h"
+#include "recognition.h"
 #include "sealed_memory.h"
 
 #include <math.h>
@@ -512,6 +513,7 @@ static reef_status commit_swapped(consolidation *c, swap_slots *p, reef_error *e
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) {
         reef_kinds_forget_ended(trainer);
+        reef_recognition_forget(trainer);
         if (trainer->current_kind >= c->report->first && trainer->current_kind <= c->report->last)
             trainer->current_kind = c->report->last;
         return reef_gating_copy(&trainer->ahead, &trainer->gating, err);

@@ -399,6 +399,8 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     network->generation_count++;
     // The tapes under number n were those of the open generation, of another shape.
     reef_activations_forget_generation(&trainer->acts, n);
+    bool was_current = trainer->current_kind == n;
+    if (was_current) trainer->current_kind++; // the open one
     reef_gate_reset(&i->generation->gate,
                     &trainer->gating.states[n]); // it begins to read the stream here
     reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
@@ -417,6 +419,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
     network->generations[n] = old;
     network->generation_count--;
+    if (was_current) trainer->current_kind--;
     reef_activations_forget_generation(&trainer->acts, n);
     trainer->gating.states[n] = before;
     trainer->gating.generation_count = network->generation_count;

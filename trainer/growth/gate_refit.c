@@ -177,7 +177,7 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                  reef_error *err) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     // Generation 0 answers wherever nobody else does; it has no gate.
-    if (generation->info.generation == 0) return REEF_OK;
+    if (generation->info.generation == 0 || !reef_has_gates(trainer)) return REEF_OK;
     reef_reservoir_lists lists;
     reef_status status =
         reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);

@@ -1,5 +1,6 @@
 // See recognition.h. Chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
 #include "recognition.h"
+#include "candidates.h"
 #include "kinds.h"
 #include "reef_json_build.h"
 
@@ -9,8 +10,7 @@
 #include <string.h>
 
 #define PIECE_BYTES 2048
-#define HELD_MAX 32       // pieces, then they are the current kind's
-#define CANDIDATES_MAX 16 // that learned last
+#define HELD_MAX 32 // pieces, then they are the current kind's
 _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at as a whole");
 
 // Units of familiarity, which is in 1/256 of a bit.
@@ -38,13 +38,12 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at 
 #define NEW_MEAN 1.5 // times STRANGE, the mean of so many
 
 typedef struct reef_recognition {
-    uint32_t candidates[CANDIDATES_MAX];
-    size_t candidate_count;
+    reef_candidates candidates;
     bool is_empty;            // the current kind: its memory has learned less than a piece
     double current[HELD_MAX]; // deviations of the current kind
     double current_score[HELD_MAX];
-    double deviations[CANDIDATES_MAX][HELD_MAX];
-    double scores[CANDIDATES_MAX][HELD_MAX];
+    double deviations[REEF_CANDIDATES_MAX][HELD_MAX];
+    double scores[REEF_CANDIDATES_MAX][HELD_MAX];
 } reef_recognition;
 
 bool reef_recognises_by_contexts(const reef_trainer *trainer) {
@@ -127,42 +126,29 @@ static reef_status familiarity_of(
     return status;
 }
 
-static int latest_first(const void *a, const void *b) {
-    const uint64_t *x = a, *y = b;
-    return (x[0] < y[0]) - (x[0] > y[0]);
-}
-
-// The other kinds that learned last.
-static reef_status choose_candidates(reef_trainer *trainer, reef_error *err) {
-    const reef_network *network = &trainer->network;
+// What a candidate knows of one piece.
+static reef_status ask(reef_trainer *trainer, size_t i, size_t number, reef_error *err) {
     reef_recognition *r = trainer->recognition;
-    size_t count = 0;
-    uint64_t(*all)[2] = calloc(network->generation_count, sizeof(*all));
-    if (all == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu kinds",
-                         network->generation_count);
-    for (size_t g = 0; g < network->generation_count; g++) {
-        const reef_generation_record *info = &network->generations[g]->info;
-        if (reef_generation_is_empty(info) || g == trainer->current_kind) continue;
-        all[count][0] = reef_kinds_learned_at(trainer, (uint32_t)g);
-        all[count++][1] = g;
-    }
-    qsort(all, count, sizeof(*all), latest_first);
-    r->candidate_count = count < CANDIDATES_MAX ? count : CANDIDATES_MAX;
-    for (size_t i = 0; i < r->candidate_count; i++) r->candidates[i] = (uint32_t)all[i][1];
-    free(all);
-    return REEF_OK;
+    uint32_t kind = r->candidates.kinds[i];
+    double score = 0.0;
+    reef_status status = familiarity_of(trainer, kind, number, &score, err);
+    r->scores[i][number] = score;
+    r->deviations[i][number] = deviation_of(&trainer->levels[kind], score);
+    return status;
 }
 
+// All about a new piece, and new ones about those before it as well.
 static reef_status ask_candidates(reef_trainer *trainer, size_t number, reef_error *err) {
-    reef_recognition *r = trainer->recognition;
-    reef_status status = number == 0 ? choose_candidates(trainer, err) : REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < r->candidate_count; i++) {
-        double score = 0.0;
-        status = familiarity_of(trainer, r->candidates[i], number, &score, err);
-        r->scores[i][number] = score;
-        r->deviations[i][number] = deviation_of(&trainer->levels[r->candidates[i]], score);
-    }
+    const reef_config *config = &trainer->network.config;
+    reef_candidates *c = &trainer->recognition->candidates;
+    size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config), before = c->count;
+    const uint8_t *piece = piece_at(trainer, number);
+    if (number == 0) before = 0;
+    reef_status status = number == 0 ? reef_candidates_choose(c, trainer, piece, bytes, err)
+                                     : reef_candidates_add(c, trainer, piece, bytes, err);
+    for (size_t i = 0; status == REEF_OK && i < c->count; i++)
+        for (size_t n = i < before ? number : 0; status == REEF_OK && n <= number; n++)
+            status = ask(trainer, i, n, err);
     return status;
 }
 
@@ -187,7 +173,7 @@ static double lead_of(const reef_recognition *r, size_t i, size_t number) {
 // Is what is held, from some piece on, of a kind that was there before?
 static bool has_come_back(const reef_recognition *r, size_t held, reef_decision *out) {
     double best = LEAD;
-    for (size_t i = 0; i < r->candidate_count; i++) {
+    for (size_t i = 0; i < r->candidates.count; i++) {
         double lead = 0.0, least = 0.0, sum = 0.0;
         size_t from = 0;
         for (size_t n = 0; n < held; n++) {
@@ -200,7 +186,7 @@ static bool has_come_back(const reef_recognition *r, size_t held, reef_decision 
         if (from == held || sum <= -STRANGE * (double)(held - from) || lead - least <= best)
             continue;
         best = lead - least;
-        *out = (reef_decision){REEF_VERDICT_SWITCH, from, r->candidates[i]};
+        *out = (reef_decision){REEF_VERDICT_SWITCH, from, r->candidates.kinds[i]};
     }
     return best > LEAD;
 }
@@ -220,7 +206,7 @@ static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
     }
     // Where one begins to know it again there will soon be more to tell by.
     bool known = false;
-    for (size_t i = 0; i < r->candidate_count; i++) known |= knows(r, i, held - 1);
+    for (size_t i = 0; i < r->candidates.count; i++) known |= knows(r, i, held - 1);
     if (proved >= needed && held - from >= NEW_PIECES_MIN && !known)
         return (reef_decision){.verdict = REEF_VERDICT_NEW, .from = from};
     bool clear = proved <= 0.0 || held == HELD_MAX;
@@ -286,7 +272,7 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
         status = familiarity_of(trainer, trainer->current_kind, held, score, err);
     if (status != REEF_OK) return status;
     r->current[held] = deviation_of(level, *score);
-    if (held == 0) r->candidate_count = 0;
+    if (held == 0) r->candidates.count = 0;
     if (held == 0 && (r->current[0] >= -ASKED || level->pieces < LEVEL_WARMUP)) return REEF_OK;
     status = ask_candidates(trainer, held, err);
     if (status != REEF_OK) return status;
@@ -298,13 +284,13 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind) {
     const reef_recognition *r = trainer->recognition;
     if (kind == trainer->current_kind) {
-        bool odd = r->candidate_count > 0 && r->current[number] < -STRANGE;
+        bool odd = r->candidates.count > 0 && r->current[number] < -STRANGE;
         // To an empty memory nothing is familiar, which says nothing of the kind.
         if (!odd && !r->is_empty) add_to_level(&trainer->levels[kind], r->current_score[number]);
         return;
     }
-    for (size_t i = 0; i < r->candidate_count; i++)
-        if (r->candidates[i] == kind) add_to_level(&trainer->levels[kind], r->scores[i][number]);
+    for (size_t i = 0; i < r->candidates.count; i++)
+        if (r->candidates.kinds[i] == kind) add_to_level(&trainer->levels[kind], r->scores[i][number]);
 }
 
 // ---- the state ----------------------------------------------------------------------------------
@@ -348,7 +334,12 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
     return REEF_OK;
 }
 
+void reef_recognition_forget(reef_trainer *trainer) {
+    if (trainer->recognition != NULL) reef_candidates_release(&trainer->recognition->candidates);
+}
+
 void reef_recognition_release(reef_trainer *trainer) {
+    reef_recognition_forget(trainer);
     free(trainer->levels);
     free(trainer->recognition);
     trainer->levels = NULL;

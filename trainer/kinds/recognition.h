@@ -54,6 +54,9 @@ REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
  */
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind);
 
+/** Kinds have become others, otherwise than by learning: what was read of them is read anew. */
+void reef_recognition_forget(reef_trainer *trainer);
+
 /** Members "current_kind" and "levels" of the trainer's state, where contexts decide. */
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,

@@ -123,11 +123,17 @@ static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *e
     return learn_batch(trainer, true, bits, err);
 }
 
-// The memory alone learns the first pending batch; gates move on over it.
-static reef_status remember_batch(reef_trainer *trainer, reef_error *err) {
+// Over the first pending batch, which the net does not read.
+static reef_status move_gates(reef_trainer *trainer, reef_error *err) {
     bool answered;
-    reef_status status =
-        reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err);
+    return reef_has_gates(trainer)
+               ? reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err)
+               : REEF_OK;
+}
+
+// The memory alone learns the first pending batch.
+static reef_status remember_batch(reef_trainer *trainer, reef_error *err) {
+    reef_status status = move_gates(trainer, err);
     return status == REEF_OK ? learn_batch(trainer, false, 0.0, err) : status;
 }
 
@@ -465,11 +471,11 @@ static reef_status learn_by_kind(reef_trainer *trainer,
                                  size_t *steps,
                                  reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    bool answered, net = is_for_net(trainer, trainer->stream_bytes);
+    bool net = is_for_net(trainer, trainer->stream_bytes);
     double bits = 0.0;
     reef_status status = REEF_OK;
     if (kind != reef_open_generation(trainer)->info.generation) {
-        status = reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err);
+        status = move_gates(trainer, err);
         return status == REEF_OK ? pass_batch(trainer, kind, 0.0, steps, err) : status;
     }
     ++*steps;

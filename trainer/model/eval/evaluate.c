@@ -106,6 +106,7 @@ static reef_status run_piece(reef_model *model,
     reef_batch batch;
     bool answered;
     for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(network->config.vocab);
+    if (reef_recall_weighs(network)) return REEF_OK; // gates are not asked
     return reef_model_decide(model, network, gating, bytes, tokens, next, &batch, &answered, err);
 }
 
@@ -117,10 +118,13 @@ static reef_status recall_piece(
     bool has_net = model->network.config.net_share > 0.0f;
     size_t skipped = at + 1 < of->from ? of->from - at - 1 : 0;
     if (skipped >= tokens) return REEF_OK;
-    return reef_recall_read(&model->recall, &model->network, of->bytes + at + 1 + skipped,
-                            tokens - skipped, model->fire + skipped, model->stride,
-                            has_net ? model->acts.predictions + skipped : NULL,
-                            model->acts.loss + skipped, err);
+    const reef_recall_piece piece = {.bytes = of->bytes + at + 1 + skipped,
+                                     .count = tokens - skipped,
+                                     .fire = model->fire + skipped,
+                                     .stride = model->stride,
+                                     .net = has_net ? model->acts.predictions + skipped : NULL};
+    return reef_recall_read(&model->recall, &model->network, &piece, model->acts.loss + skipped,
+                            err);
 }
 
 // Losses of the tokens from `of->from` on, or from the second.
@@ -159,9 +163,10 @@ static reef_status begin_text(reef_model *model, const uint8_t *first, reef_erro
     double ignored;
     if (!reef_recall_answers(&model->network)) return REEF_OK;
     reef_status status = reef_recall_begin(&model->recall, &model->network, err);
-    return status == REEF_OK ? reef_recall_read(&model->recall, &model->network, first, 1, NULL, 0,
-                                                NULL, &ignored, err)
-                             : status;
+    const reef_recall_piece piece = {.bytes = first, .count = 1};
+    return status == REEF_OK
+               ? reef_recall_read(&model->recall, &model->network, &piece, &ignored, err)
+               : status;
 }
 
 static reef_status check_length(const reef_model *model, size_t all, reef_error *err) {

@@ -105,8 +105,8 @@ static reef_status recall_prompt(reef_model *model,
     reef_status status = reef_recall_begin(&model->recall, &model->network, err);
     if (status != REEF_OK) return status;
     const uint8_t *first = prompt_bytes == 1 ? prompt : (const uint8_t *)"\n";
-    return reef_recall_read(&model->recall, &model->network, first, 1, NULL, 0, NULL, &ignored,
-                            err);
+    const reef_recall_piece piece = {.bytes = first, .count = 1};
+    return reef_recall_read(&model->recall, &model->network, &piece, &ignored, err);
 }
 
 // That it has seen in its window; 0: it says nothing.
@@ -117,13 +117,12 @@ static uint16_t tokens_of_net(const reef_model *model, const growing *text) {
 // Logits of the next byte with a memory's help, from the net's, which are in the pass.
 static reef_status recall_logits(
     reef_model *model, growing *text, const float *logits, float *p, reef_error *err) {
-    size_t generation =
-        reef_recall_generation(&model->network, model->fire, model->stride, text->length - 1);
     memcpy(p, logits, REEF_VOCAB * sizeof(*p));
     reef_softmax(REEF_VOCAB, p);
     memcpy(text->net, p, sizeof(text->net));
-    reef_status status = reef_recall_distribution(&model->recall, &model->network, generation,
-                                                  tokens_of_net(model, text), p, err);
+    reef_status status =
+        reef_recall_distribution(&model->recall, &model->network, model->fire, model->stride,
+                                 text->length - 1, tokens_of_net(model, text), p, err);
     for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = logf(p[v]);
     return status;
 }
@@ -136,8 +135,12 @@ static reef_status recall_byte(reef_model *model,
     reef_net_prediction prediction;
     double loss = 0.0;
     reef_net_predict_byte(text->net, byte, tokens_of_net(model, text), &prediction);
-    return reef_recall_read(&model->recall, &model->network, &byte, 1,
-                            model->fire + text->length - 1, model->stride, &prediction, &loss, err);
+    const reef_recall_piece piece = {.bytes = &byte,
+                                     .count = 1,
+                                     .fire = model->fire + text->length - 1,
+                                     .stride = model->stride,
+                                     .net = &prediction};
+    return reef_recall_read(&model->recall, &model->network, &piece, &loss, err);
 }
 
 reef_status reef_model_generate(reef_model *model,

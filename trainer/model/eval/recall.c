@@ -6,6 +6,10 @@
 #include <string.h>
 
 #define PIECE 4096        // bytes that one generation answers in one call
+#define RECENT 16        // bytes before a surprise that vote on who is asked
+#define VOTES_UNTIL 256  // bytes after one, and who runs has been found
+#define LATER_MAX 2      // kinds that a later vote adds
+#define SESSIONS_MAX 48   // at a time; of a megabyte and what they learned
 #define PASSED_MAX 65536u // of what passed a memory by, the last bytes are enough of a context
 
 bool reef_recall_answers(const reef_network *network) {
@@ -22,6 +26,7 @@ void reef_recall_release(reef_recall *recall) {
     free(recall->answered);
     free(recall->text);
     free(recall->bits);
+    reef_kind_vote_free(recall->vote);
     *recall = (reef_recall){.frozen = recall->frozen};
 }
 
@@ -43,10 +48,13 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
     }
     for (size_t g = 0; g < recall->generation_count; g++) {
         if (recall->sessions[g] != NULL) reef_memory_session_reset(recall->sessions[g]);
-        recall->read[g] = recall->answered[g] = 0;
+        recall->read[g] = 0;
+        recall->answered[g] = 0.0;
     }
     recall->length = 0;
     recall->kept = 0;
+    recall->chosen_for = 0;
+    recall->posterior = (reef_posterior){0};
     return REEF_OK;
 }
 
@@ -61,10 +69,10 @@ bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits)
     double all = 0.0, some_shares[REEF_MEMORY_INPUTS_MAX], some_hits[REEF_MEMORY_INPUTS_MAX];
     memset(shares, 0, count * sizeof(*shares));
     memset(hits, 0, count * sizeof(*hits));
-    for (size_t g = 0; g < recall->generation_count; g++) all += (double)recall->answered[g];
+    for (size_t g = 0; g < recall->generation_count; g++) all += recall->answered[g];
     for (size_t g = 0; g < recall->generation_count; g++) {
-        if (recall->answered[g] == 0) continue;
-        double part = (double)recall->answered[g] / all;
+        if (recall->answered[g] == 0.0 || recall->sessions[g] == NULL) continue;
+        double part = recall->answered[g] / all;
         reef_memory_session_inputs(recall->sessions[g], some_shares, some_hits);
         for (size_t i = 0; i < count; i++) {
             shares[i] += part * some_shares[i];
@@ -74,36 +82,54 @@ bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits)
     return all > 0.0;
 }
 
-size_t reef_recall_generation(const reef_network *network,
-                              const uint8_t *fire,
-                              size_t stride,
-                              size_t i) {
-    size_t g = fire == NULL ? 0 : network->generation_count - 1;
-    while (g > 0 && !fire[g * stride + i]) g--;
-    return g;
+// Some sessions are enough: where one more is opened, that one ends which has not read for longest.
+static void make_room(reef_recall *recall) {
+    size_t open = 0, oldest = recall->generation_count;
+    for (size_t g = 0; g < recall->generation_count; g++) {
+        if (recall->sessions[g] == NULL) continue;
+        open++;
+        if (oldest == recall->generation_count || recall->read[g] < recall->read[oldest]) oldest = g;
+    }
+    if (open < SESSIONS_MAX) return;
+    reef_memory_session_close(recall->sessions[oldest]);
+    recall->sessions[oldest] = NULL;
+    recall->read[oldest] = 0;
 }
 
-// The session of a generation, which has met all of the text so far. NULL: it has no memory.
+// The session of a generation, which has met all of the text but the last `again` bytes. NULL: it
+// has no memory.
+static reef_status session_before(reef_recall *recall,
+                                  const reef_network *network,
+                                  size_t g,
+                                  size_t again,
+                                  reef_memory_session **out,
+                                  reef_error *err) {
+    const reef_memory *memory = network->generations[g]->memory.memory;
+    *out = NULL;
+    if (memory == NULL) return REEF_OK;
+    reef_status status = REEF_OK;
+    if (recall->sessions[g] == NULL) {
+        make_room(recall);
+        status = reef_memory_session_open(&recall->sessions[g], memory, recall->frozen, err);
+    }
+    uint64_t passed = recall->length - again - recall->read[g];
+    if (passed > PASSED_MAX - again) passed = PASSED_MAX - again;
+    if (status == REEF_OK && passed > 0)
+        status = reef_memory_session_skip(recall->sessions[g],
+                                          recall->text + recall->kept - again - passed,
+                                          (size_t)passed, err);
+    if (status != REEF_OK) return status;
+    recall->read[g] = recall->length - again;
+    *out = recall->sessions[g];
+    return REEF_OK;
+}
+
 static reef_status session_of(reef_recall *recall,
                               const reef_network *network,
                               size_t g,
                               reef_memory_session **out,
                               reef_error *err) {
-    const reef_memory *memory = network->generations[g]->memory.memory;
-    *out = NULL;
-    if (memory == NULL) return REEF_OK;
-    reef_status status = REEF_OK;
-    if (recall->sessions[g] == NULL)
-        status = reef_memory_session_open(&recall->sessions[g], memory, recall->frozen, err);
-    uint64_t passed = recall->length - recall->read[g];
-    if (passed > PASSED_MAX) passed = PASSED_MAX;
-    if (status == REEF_OK && passed > 0)
-        status = reef_memory_session_skip(recall->sessions[g], recall->text + recall->kept - passed,
-                                          (size_t)passed, err);
-    if (status != REEF_OK) return status;
-    recall->read[g] = recall->length;
-    *out = recall->sessions[g];
-    return REEF_OK;
+    return session_before(recall, network, g, 0, out, err);
 }
 
 // What was read is kept for the memories that did not answer it.
@@ -117,13 +143,184 @@ static void keep_text(reef_recall *recall, const uint8_t *bytes, size_t count) {
     recall->kept += count;
 }
 
+// ---- a gate says who answers --------------------------------------------------------------------
+
+// The newest generation that fires on byte i, else the first.
+static size_t answering(const reef_network *network,
+                        const uint8_t *fire,
+                        size_t stride,
+                        size_t i) {
+    size_t g = fire == NULL ? 0 : network->generation_count - 1;
+    while (g > 0 && !fire[g * stride + i]) g--;
+    return g;
+}
+
+static reef_status read_by_gates(reef_recall *recall,
+                                 const reef_network *network,
+                                 const reef_recall_piece *piece,
+                                 double *losses,
+                                 reef_error *err) {
+    for (size_t at = 0, end; at < piece->count; at = end) {
+        size_t g = answering(network, piece->fire, piece->stride, at);
+        for (end = at + 1; end < piece->count && end - at < PIECE; end++)
+            if (answering(network, piece->fire, piece->stride, end) != g) break;
+        reef_memory_session *session;
+        reef_status status = session_of(recall, network, g, &session, err);
+        if (status == REEF_OK && session != NULL) {
+            status = reef_memory_session_read(session, piece->bytes + at, end - at,
+                                              piece->net == NULL ? NULL : piece->net + at,
+                                              recall->bits, err);
+            recall->read[g] = recall->length + (end - at);
+            recall->answered[g] += (double)(end - at);
+            for (size_t i = at; status == REEF_OK && i < end; i++)
+                losses[i] = (double)recall->bits[i - at] * REEF_LN2;
+        }
+        if (status != REEF_OK) return status;
+        keep_text(recall, piece->bytes + at, end - at);
+    }
+    return REEF_OK;
+}
+
+// ---- the posterior says who answers -------------------------------------------------------------
+
+bool reef_recall_weighs(const reef_network *network) {
+    return network->config.boundaries == REEF_BOUNDARIES_CONTEXTS;
+}
+
+static bool has_memory(const reef_network *network, size_t g) {
+    return network->generations[g]->memory.memory != NULL;
+}
+
+// Before the first vote.
+static reef_status prepare_vote(reef_recall *recall, const reef_network *network, reef_error *err) {
+    if (recall->vote != NULL) return REEF_OK;
+    reef_status status = reef_kind_vote_new(&recall->vote, err);
+    for (size_t g = 0; status == REEF_OK && g < network->generation_count; g++)
+        status = reef_kind_vote_set(recall->vote, (uint32_t)g,
+                                    network->generations[g]->memory.memory, err);
+    return status;
+}
+
+static reef_status vote(reef_recall *recall,
+                        const reef_network *network,
+                        uint64_t voters,
+                        uint32_t *kinds,
+                        size_t *count,
+                        reef_error *err) {
+    reef_status status = prepare_vote(recall, network, err);
+    size_t bytes = voters < recall->kept ? (size_t)voters : recall->kept;
+    if (status == REEF_OK)
+        *count = reef_kind_vote_count(recall->vote, recall->text + recall->kept - bytes, bytes,
+                                      kinds, *count);
+    return status;
+}
+
+// Who may be the text's from now on, the likeliest first, at most *count: where kinds are few, all
+// of them; before a byte was read, the newest; else by vote, and again while more bytes tell more.
+static reef_status choose_candidates(reef_recall *recall,
+                                     const reef_network *network,
+                                     uint32_t *kinds,
+                                     size_t *count,
+                                     reef_error *err) {
+    uint64_t awake = reef_posterior_awake(&recall->posterior);
+    size_t all = 0, newest = 0;
+    for (size_t g = network->generation_count; g-- > 0;) {
+        if (!has_memory(network, g)) continue;
+        if (all++ < *count) kinds[newest++] = (uint32_t)g;
+    }
+    bool few = all <= *count, again = awake <= VOTES_UNTIL && (awake & (awake - 1)) == 0;
+    *count = awake == 0 || (again && !few) ? newest : 0;
+    if (few || *count == 0 || recall->length == 0) return REEF_OK;
+    if (awake > 0 && recall->posterior.woken > 0) *count = LATER_MAX;
+    return vote(recall, network, awake + RECENT, kinds, count, err);
+}
+
+// A kind begins to run: it reads the last bytes as if it had run by then.
+static reef_status join(reef_recall *recall,
+                        const reef_network *network,
+                        uint32_t kind,
+                        reef_error *err) {
+    uint64_t unread = recall->length - recall->read[kind];
+    size_t again = unread < REEF_REPLAY ? (size_t)unread : REEF_REPLAY;
+    reef_memory_session *session;
+    float bits[REEF_REPLAY];
+    reef_net_prediction net[REEF_REPLAY];
+    reef_status status = session_before(recall, network, kind, again, &session, err);
+    for (size_t i = 0; i < again; i++)
+        net[i] = recall->net[(recall->length - again + i) % REEF_REPLAY];
+    if (status == REEF_OK) {
+        reef_memory_session_learns(session, false);
+        status = reef_memory_session_read(session, recall->text + recall->kept - again, again, net,
+                                          bits, err);
+    }
+    if (status != REEF_OK) return status;
+    recall->read[kind] = recall->length;
+    reef_posterior_join(&recall->posterior, kind, bits, again);
+    return REEF_OK;
+}
+
+// Once before each byte, which a distribution may have asked for already.
+static reef_status choose_running(reef_recall *recall,
+                                  const reef_network *network,
+                                  reef_error *err) {
+    reef_posterior *p = &recall->posterior;
+    if (recall->chosen_for == recall->length + 1) return REEF_OK;
+    recall->chosen_for = recall->length + 1;
+    (void)reef_posterior_wakes(p);
+    uint32_t kinds[REEF_RUNNING_MAX];
+    size_t count = REEF_RUNNING_MAX;
+    reef_status status = choose_candidates(recall, network, kinds, &count, err);
+    for (size_t i = 0; status == REEF_OK && i < count; i++)
+        if (!reef_posterior_runs(p, kinds[i])) status = join(recall, network, kinds[i], err);
+    return status;
+}
+
+// One byte, by all that run. The likeliest kind learns it; to the others it is foreign.
+static reef_status read_byte(reef_recall *recall,
+                             const reef_network *network,
+                             const uint8_t *byte,
+                             const reef_net_prediction *net,
+                             double *loss,
+                             reef_error *err) {
+    reef_posterior *p = &recall->posterior;
+    size_t likeliest = reef_posterior_likeliest(p);
+    float bits[REEF_RUNNING_MAX];    for (size_t k = 0; k < p->running; k++) {
+        reef_memory_session *session;
+        reef_status status = session_of(recall, network, p->kinds[k], &session, err);
+        if (status == REEF_OK) {
+            reef_memory_session_learns(session, k == likeliest);
+            status = reef_memory_session_read(session, byte, 1, net, &bits[k], err);
+        }
+        if (status != REEF_OK) return status;
+        recall->read[p->kinds[k]] = recall->length + 1;
+        recall->answered[p->kinds[k]] += p->weights[k];
+    }
+    recall->net[p->length % REEF_REPLAY] = net == NULL ? (reef_net_prediction){0} : *net;
+    *loss = reef_posterior_read(p, bits) * REEF_LN2;
+    keep_text(recall, byte, 1);
+    return REEF_OK;
+}
+
+static reef_status read_by_posterior(reef_recall *recall,
+                                     const reef_network *network,
+                                     const reef_recall_piece *piece,
+                                     double *losses,
+                                     reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < piece->count; i++) {
+        status = choose_running(recall, network, err);
+        if (status == REEF_OK)
+            status = read_byte(recall, network, piece->bytes + i,
+                               piece->net == NULL ? NULL : piece->net + i, &losses[i], err);
+    }
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 reef_status reef_recall_read(reef_recall *recall,
                              const reef_network *network,
-                             const uint8_t *bytes,
-                             size_t count,
-                             const uint8_t *fire,
-                             size_t stride,
-                             const reef_net_prediction *predictions,
+                             const reef_recall_piece *piece,
                              double *losses,
                              reef_error *err) {
     // A text that nobody began, since the memories were frozen or thawed within it, begins here.
@@ -131,38 +328,50 @@ reef_status reef_recall_read(reef_recall *recall,
         reef_status status = reef_recall_begin(recall, network, err);
         if (status != REEF_OK) return status;
     }
-    for (size_t at = 0, end; at < count; at = end) {
-        size_t g = reef_recall_generation(network, fire, stride, at);
-        for (end = at + 1; end < count && end - at < PIECE; end++)
-            if (reef_recall_generation(network, fire, stride, end) != g) break;
-        reef_memory_session *session;
-        reef_status status = session_of(recall, network, g, &session, err);
-        if (status == REEF_OK && session != NULL) {
-            status = reef_memory_session_read(session, bytes + at, end - at,
-                                              predictions == NULL ? NULL : predictions + at,
-                                              recall->bits, err);
-            recall->read[g] = recall->length + (end - at);
-            recall->answered[g] += end - at;
-            for (size_t i = at; status == REEF_OK && i < end; i++)
-                losses[i] = (double)recall->bits[i - at] * REEF_LN2;
-        }
-        if (status != REEF_OK) return status;
-        keep_text(recall, bytes + at, end - at);
-    }
-    return REEF_OK;
+    return reef_recall_weighs(network) ? read_by_posterior(recall, network, piece, losses, err)
+                                       : read_by_gates(recall, network, piece, losses, err);
+}
+
+static reef_status add_distribution(reef_recall *recall,
+                                    const reef_network *network,
+                                    size_t generation,
+                                    double weight,
+                                    const float *net,
+                                    uint16_t tokens,
+                                    double *sum,
+                                    bool *any,
+                                    reef_error *err) {
+    double p[REEF_VOCAB];
+    reef_memory_session *session;
+    reef_status status = session_of(recall, network, generation, &session, err);
+    if (status != REEF_OK || session == NULL) return status;
+    status = reef_memory_session_distribution(session, net, tokens, p, err);
+    for (size_t v = 0; v < REEF_VOCAB; v++) sum[v] += weight * p[v];
+    *any = true;
+    return status;
 }
 
 reef_status reef_recall_distribution(reef_recall *recall,
                                      const reef_network *network,
-                                     size_t generation,
+                                     const uint8_t *fire,
+                                     size_t stride,
+                                     size_t i,
                                      uint16_t tokens,
                                      float *p,
                                      reef_error *err) {
-    double mixed[REEF_VOCAB];
-    reef_memory_session *session;
-    reef_status status = session_of(recall, network, generation, &session, err);
-    if (status != REEF_OK || session == NULL) return status;
-    status = reef_memory_session_distribution(session, p, tokens, mixed, err);
-    for (size_t v = 0; status == REEF_OK && v < REEF_VOCAB; v++) p[v] = (float)mixed[v];
+    double sum[REEF_VOCAB] = {0};
+    bool any = false;
+    reef_status status = REEF_OK;
+    reef_posterior *posterior = &recall->posterior;
+    if (!reef_recall_weighs(network)) {
+        status = add_distribution(recall, network, answering(network, fire, stride, i), 1.0, p,
+                                  tokens, sum, &any, err);
+    } else {
+        status = choose_running(recall, network, err); // as before the byte is read
+        for (size_t k = 0; status == REEF_OK && k < posterior->running; k++)
+            status = add_distribution(recall, network, posterior->kinds[k], posterior->weights[k],
+                                      p, tokens, sum, &any, err);
+    }
+    for (size_t v = 0; status == REEF_OK && any && v < REEF_VOCAB; v++) p[v] = (float)sum[v];
     return status;
 }

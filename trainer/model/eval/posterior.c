@@ -1,0 +1,96 @@
+// See posterior.h. Chosen on pieces of 60 to 2,000 bytes of five kinds (docs/LEARNING.md).
+#include "posterior.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SHARE (1.0 / 150) // dealt out again with each byte
+#define UNLIKELY 0.01     // a kind of less weight rests
+#define AWAKE 24          // bytes that it has to show itself
+#define USUAL_BYTES 64    // over which surprise is averaged
+#define USUAL_MORE 0.5    // bits a byte beyond that are no excess
+#define PATIENCE_MIN 5.0  // bits of excess: less than a change costs by itself
+#define PATIENCE_MAX 24.0
+#define PATIENCE_MORE 1.1 // times, where it turned out to be the same kind
+
+static void end_kind(reef_posterior *p, size_t i) {
+    p->running--;
+    memmove(p->kinds + i, p->kinds + i + 1, (p->running - i) * sizeof(*p->kinds));
+    memmove(p->weights + i, p->weights + i + 1, (p->running - i) * sizeof(*p->weights));
+}
+
+static void normalise(reef_posterior *p) {
+    double sum = 0.0;
+    for (size_t i = 0; i < p->running; i++) sum += p->weights[i];
+    for (size_t i = 0; i < p->running; i++) p->weights[i] /= sum;
+}
+
+uint64_t reef_posterior_awake(const reef_posterior *p) {
+    return p->length - p->woken;
+}
+
+// A text whose kind is often surprised wakes others the less.
+static void learn_patience(reef_posterior *p) {
+    bool changed = p->before != p->kinds[reef_posterior_likeliest(p)];
+    double excess = PATIENCE_MIN + p->patience;
+    p->patience = changed ? 0.0 : fmin(excess * PATIENCE_MORE, PATIENCE_MAX) - PATIENCE_MIN;
+}
+
+bool reef_posterior_wakes(reef_posterior *p) {
+    if (p->running == 0) return false;
+    if (reef_posterior_awake(p) == AWAKE && p->woken > 0) learn_patience(p);
+    for (size_t i = p->running; i-- > 0 && reef_posterior_awake(p) >= AWAKE;)
+        if (p->weights[i] < UNLIKELY && p->running > 1) end_kind(p, i);
+    normalise(p);
+    if (p->excess <= PATIENCE_MIN + p->patience) return false;
+    p->excess = 0.0;
+    p->woken = p->length;
+    p->before = p->kinds[reef_posterior_likeliest(p)];
+    return true;
+}
+
+bool reef_posterior_runs(const reef_posterior *p, uint32_t kind) {
+    for (size_t i = 0; i < p->running; i++)
+        if (p->kinds[i] == kind) return true;
+    return false;
+}
+
+size_t reef_posterior_likeliest(const reef_posterior *p) {
+    size_t best = 0;
+    for (size_t i = 1; i < p->running; i++)
+        if (p->weights[i] > p->weights[best]) best = i;
+    return best;
+}
+
+void reef_posterior_join(reef_posterior *p, uint32_t kind, const float *bits, size_t count) {
+    double share = SHARE / (double)(p->running + 1);
+    double weight = p->length == 0 ? 1.0 : count == 0 ? share : 0.0;
+    // With each byte it would have got its share, and won or lost against the mean.
+    for (size_t i = 0; i < count; i++) {
+        double answered = p->bits[(p->length - count + i) % REEF_REPLAY];
+        weight = (weight * (1.0 - SHARE) + share) * exp2(answered - (double)bits[i]);
+    }
+    if (p->running == REEF_RUNNING_MAX) {
+        size_t least = 0;
+        for (size_t i = 1; i < p->running; i++)
+            if (p->weights[i] < p->weights[least]) least = i;
+        end_kind(p, least);
+    }
+    p->kinds[p->running] = kind;
+    p->weights[p->running++] = weight;
+    normalise(p);
+}
+
+double reef_posterior_read(reef_posterior *p, const float *bits) {
+    double chance = 0.0, share = p->running > 1 ? SHARE : 0.0;
+    for (size_t i = 0; i < p->running; i++) chance += p->weights[i] * exp2(-(double)bits[i]);
+    for (size_t i = 0; i < p->running; i++) {
+        double weight = p->weights[i] * exp2(-(double)bits[i]) / chance;
+        p->weights[i] = weight * (1.0 - share) + share / (double)p->running;
+    }
+    double surprise = -log2(chance);
+    p->bits[p->length++ % REEF_REPLAY] = (float)surprise;
+    p->excess = fmax(p->excess + surprise - p->usual - USUAL_MORE, 0.0);
+    p->usual += (surprise - p->usual) / (double)(p->length < USUAL_BYTES ? p->length : USUAL_BYTES);
+    return surprise;
+}

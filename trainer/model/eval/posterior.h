@@ -1,0 +1,65 @@
+// Which kind is a text of? Fixed share over the predictions of a few kinds.
+//
+// A byte's probability is the mean of what the running kinds give it, each weighed by how well it
+// predicted before; with every byte a small share of all weight is dealt out again, so that another
+// kind can take over within some bytes (Herbster and Warmuth 1998, "Tracking the best expert"). A
+// change costs about log2(kinds / share) bits; there is nothing to calibrate.
+//
+// While one kind predicts as usual it runs alone. What surprises it wakes others, which read the
+// last bytes once more to have the weights that they would have by now.
+//
+// All of it is a function of the bytes and their order, however a text is cut into calls.
+#ifndef REEF_POSTERIOR_H
+#define REEF_POSTERIOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_RUNNING_MAX 8 // kinds at a time
+#define REEF_REPLAY 16     // bytes that a kind reads again when it begins to run
+
+/** Zeros: a text begins. */
+typedef struct reef_posterior {
+    size_t running;
+    uint32_t kinds[REEF_RUNNING_MAX];
+    double weights[REEF_RUNNING_MAX]; // before the next byte; their sum is 1
+    uint64_t length;                  // of the text so far
+    float bits[REEF_REPLAY];          // surprise of byte i of the text at i % REEF_REPLAY
+    // When others are asked:
+    double usual;    // surprise of a byte of the text
+    double excess;   // of the last bytes, all beyond what is usual
+    double patience; // excess that wakes others, beyond the least: it grows when that was in vain
+    uint64_t woken;  // where they were woken last
+    uint32_t before; // who was the likeliest then
+} reef_posterior;
+
+/**
+ * Before the next byte: kinds rest that could have taken over by now and have not. Returns whether
+ * the last bytes were so surprising that others are to be asked, from now on for some time.
+ */
+bool reef_posterior_wakes(reef_posterior *posterior);
+
+/** Bytes since that time, or since the text began. */
+uint64_t reef_posterior_awake(const reef_posterior *posterior);
+
+bool reef_posterior_runs(const reef_posterior *posterior, uint32_t kind);
+
+/**
+ * One more kind runs; where that is one too many, the least likely of the others ends.
+ *
+ * bits  (count <= REEF_REPLAY) its surprise of each of the last `count` bytes
+ */
+void reef_posterior_join(reef_posterior *posterior, uint32_t kind, const float *bits, size_t count);
+
+/** Of the kinds that run, which may be the text's most of all: its place in `kinds`. */
+size_t reef_posterior_likeliest(const reef_posterior *posterior);
+
+/**
+ * A byte came. Returns its surprise, in bits.
+ *
+ * bits  (running) that of each kind
+ */
+double reef_posterior_read(reef_posterior *posterior, const float *bits);
+
+#endif
