@@ -176,6 +176,20 @@ static reef_status check_length(const reef_model *model, size_t all, reef_error 
                      reef_token_bytes(&model->network.config) == 1 ? "bytes" : "token ids");
 }
 
+static void read_shares(const reef_model *model,
+                        const uint64_t *fired,
+                        size_t tokens,
+                        double *shares) {
+    const reef_network *network = &model->network;
+    if (reef_recall_weighs(network)) {
+        reef_recall_shares(&model->recall, shares);
+        return;
+    }
+    // Generation 0 takes part in every token.
+    for (size_t g = 0; g < network->generation_count; g++)
+        shares[g] = g == 0 ? 1.0 : (double)fired[g] / (double)tokens;
+}
+
 reef_status reef_model_score(reef_model *model,
                              const uint8_t *bytes,
                              size_t count,
@@ -202,9 +216,7 @@ reef_status reef_model_score(reef_model *model,
         score->bytes = all - 1;
         score->bits = nats / REEF_LN2;
         score->bits_per_byte = score->bits / (double)(all - 1);
-        // Generation 0 takes part in every token.
-        for (size_t g = 0; score->fire_share != NULL && g < network->generation_count; g++)
-            score->fire_share[g] = g == 0 ? 1.0 : (double)fired[g] / (double)(all - 1);
+        if (score->fire_share != NULL) read_shares(model, fired, all - 1, score->fire_share);
     }
     free(fired);
     return status;

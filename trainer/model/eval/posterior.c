@@ -11,7 +11,7 @@
 #define USUAL_MORE 0.5    // bits a byte beyond that are no excess
 #define PATIENCE_MIN 5.0  // bits of excess: less than a change costs by itself
 #define PATIENCE_MAX 24.0
-#define PATIENCE_MORE 1.1 // times, where it turned out to be the same kind
+#define PATIENCE_MORE 1.1 // times, where none of the others was it
 
 static void end_kind(reef_posterior *p, size_t i) {
     p->running--;
@@ -31,9 +31,11 @@ uint64_t reef_posterior_awake(const reef_posterior *p) {
 
 // A text whose kind is often surprised wakes others the less.
 static void learn_patience(reef_posterior *p) {
-    bool changed = p->before != p->kinds[reef_posterior_likeliest(p)];
-    double excess = PATIENCE_MIN + p->patience;
-    p->patience = changed ? 0.0 : fmin(excess * PATIENCE_MORE, PATIENCE_MAX) - PATIENCE_MIN;
+    uint32_t likeliest = p->kinds[reef_posterior_likeliest(p)];
+    double excess = fmin((PATIENCE_MIN + p->patience) * PATIENCE_MORE, PATIENCE_MAX);
+    bool in_vain = false;
+    for (size_t i = 0; i < p->ran; i++) in_vain |= p->before[i] == likeliest;
+    p->patience = in_vain ? excess - PATIENCE_MIN : 0.0;
 }
 
 bool reef_posterior_wakes(reef_posterior *p) {
@@ -45,7 +47,8 @@ bool reef_posterior_wakes(reef_posterior *p) {
     if (p->excess <= PATIENCE_MIN + p->patience) return false;
     p->excess = 0.0;
     p->woken = p->length;
-    p->before = p->kinds[reef_posterior_likeliest(p)];
+    p->ran = p->running;
+    memcpy(p->before, p->kinds, sizeof(p->before));
     return true;
 }
 

@@ -31,7 +31,8 @@ typedef struct reef_posterior {
     double excess;   // of the last bytes, all beyond what is usual
     double patience; // excess that wakes others, beyond the least: it grows when that was in vain
     uint64_t woken;  // where they were woken last
-    uint32_t before; // who was the likeliest then
+    size_t ran;      // then already: those in `before`
+    uint32_t before[REEF_RUNNING_MAX];
 } reef_posterior;
 
 /**

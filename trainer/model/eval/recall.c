@@ -6,10 +6,12 @@
 #include <string.h>
 
 #define PIECE 4096        // bytes that one generation answers in one call
-#define RECENT 16        // bytes before a surprise that vote on who is asked
-#define VOTES_UNTIL 256  // bytes after one, and who runs has been found
-#define LATER_MAX 2      // kinds that a later vote adds
-#define SESSIONS_MAX 48   // at a time; of a megabyte and what they learned
+#define LEARNS 0.02       // weight of a kind that adapts to a text
+#define RECENT 16         // bytes before a surprise that vote on who is asked
+#define VOTES_UNTIL 256   // bytes after one, and who runs has been found
+#define NAMED_MAX 4       // kinds that it adds
+#define LATER_MAX 2       // and each later one
+#define SESSIONS_MAX 64   // at a time; of a megabyte and what they learned
 #define PASSED_MAX 65536u // of what passed a memory by, the last bytes are enough of a context
 
 bool reef_recall_answers(const reef_network *network) {
@@ -80,6 +82,11 @@ bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits)
         }
     }
     return all > 0.0;
+}
+
+void reef_recall_shares(const reef_recall *recall, double *shares) {
+    for (size_t g = 0; g < recall->generation_count; g++)
+        shares[g] = recall->answered[g] / (recall->length > 0 ? (double)recall->length : 1.0);
 }
 
 // Some sessions are enough: where one more is opened, that one ends which has not read for longest.
@@ -231,7 +238,7 @@ static reef_status choose_candidates(reef_recall *recall,
     bool few = all <= *count, again = awake <= VOTES_UNTIL && (awake & (awake - 1)) == 0;
     *count = awake == 0 || (again && !few) ? newest : 0;
     if (few || *count == 0 || recall->length == 0) return REEF_OK;
-    if (awake > 0 && recall->posterior.woken > 0) *count = LATER_MAX;
+    if (recall->posterior.woken > 0) *count = awake > 0 ? LATER_MAX : NAMED_MAX;
     return vote(recall, network, awake + RECENT, kinds, count, err);
 }
 
@@ -284,11 +291,12 @@ static reef_status read_byte(reef_recall *recall,
                              reef_error *err) {
     reef_posterior *p = &recall->posterior;
     size_t likeliest = reef_posterior_likeliest(p);
-    float bits[REEF_RUNNING_MAX];    for (size_t k = 0; k < p->running; k++) {
+    float bits[REEF_RUNNING_MAX];
+    for (size_t k = 0; k < p->running; k++) {
         reef_memory_session *session;
         reef_status status = session_of(recall, network, p->kinds[k], &session, err);
         if (status == REEF_OK) {
-            reef_memory_session_learns(session, k == likeliest);
+            reef_memory_session_learns(session, k == likeliest || p->weights[k] >= LEARNS);
             status = reef_memory_session_read(session, byte, 1, net, &bits[k], err);
         }
         if (status != REEF_OK) return status;

@@ -55,6 +55,13 @@ void reef_recall_freeze(reef_recall *recall, bool frozen);
  */
 bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits);
 
+/**
+ * Which part of the text each generation's memory answered, where a posterior said who.
+ *
+ * shares  (generation_count) written; zeros before the first byte
+ */
+void reef_recall_shares(const reef_recall *recall, double *shares);
+
 /** Is there a memory to ask? */
 bool reef_recall_answers(const reef_network *network);
 

@@ -94,7 +94,9 @@ typedef struct reef_score {
     uint64_t bytes; // tokens scored (all but the first): bytes, or with a vocabulary of ids those
     double bits;    // total
     double bits_per_byte; // per token
-    double *fire_share; // (generation count) or NULL: caller's; share of tokens on which each fired
+    // (generation count) or NULL: caller's; share of tokens on which each fired, or with
+    // `boundaries` `contexts` that each answered
+    double *fire_share;
 } reef_score;
 
 /**
