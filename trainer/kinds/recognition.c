@@ -20,7 +20,11 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at 
 #define UNKNOWN_SPREAD 738.0
 #define DROP_MIN 369.0 // below the level, where nobody's text is
 
-#define LEVEL_RATE 16  // pieces over which a level is taken
+// A level is taken over the last quarter of a kind's pieces, at most sixteen: a young kind's own
+// text grows familiar quickly.
+#define LEVEL_YOUNG 2.0
+#define LEVEL_SHARE 4
+#define LEVEL_RATE 16
 #define LEVEL_WARMUP 4 // pieces that a kind learns before anything of it is doubted
 #define LEVEL_CLIP 4.0 // mean deviations: what is further off moves the level no more
 
@@ -92,7 +96,7 @@ static void add_to_level(reef_level *level, double familiarity) {
         level->deviation = SPREAD_YOUNG / 2;
         return;
     }
-    double rate = 1.0 / (double)(level->pieces < LEVEL_RATE ? level->pieces : LEVEL_RATE);
+    double rate = 1.0 / fmin(LEVEL_YOUNG + (double)level->pieces / LEVEL_SHARE, LEVEL_RATE);
     double off = familiarity - level->mean;
     double most = LEVEL_CLIP * (level->deviation > SPREAD_MIN ? level->deviation : SPREAD_MIN);
     if (level->pieces > LEVEL_RATE / 2 && fabs(off) > most) off = off < 0.0 ? -most : most;

@@ -81,6 +81,9 @@ void reef_posterior_join(reef_posterior *p, uint32_t kind, const float *bits, si
     }
     p->kinds[p->running] = kind;
     p->weights[p->running++] = weight;
+}
+
+void reef_posterior_joined(reef_posterior *p) {
     normalise(p);
 }
 

@@ -47,11 +47,14 @@ uint64_t reef_posterior_awake(const reef_posterior *posterior);
 bool reef_posterior_runs(const reef_posterior *posterior, uint32_t kind);
 
 /**
- * One more kind runs; where that is one too many, the least likely of the others ends.
+ * One more kind runs; reef_posterior_joined comes after the last one that does. Where that is one too
+ * many, the least likely of the others ends.
  *
  * bits  (count <= REEF_REPLAY) its surprise of each of the last `count` bytes
  */
 void reef_posterior_join(reef_posterior *posterior, uint32_t kind, const float *bits, size_t count);
+
+void reef_posterior_joined(reef_posterior *posterior);
 
 /** Of the kinds that run, which may be the text's most of all: its place in `kinds`. */
 size_t reef_posterior_likeliest(const reef_posterior *posterior);

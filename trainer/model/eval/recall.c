@@ -279,10 +279,24 @@ static reef_status choose_running(reef_recall *recall,
     reef_status status = choose_candidates(recall, network, kinds, &count, err);
     for (size_t i = 0; status == REEF_OK && i < count; i++)
         if (!reef_posterior_runs(p, kinds[i])) status = join(recall, network, kinds[i], err);
+    if (count > 0) reef_posterior_joined(p);
     return status;
 }
 
-// One byte, by all that run. The likeliest kind learns it; to the others it is foreign.
+// The session of one that runs. Those that may be the text's kind adapt to it; to the others it is
+// foreign.
+static reef_status running_session(reef_recall *recall,
+                                   const reef_network *network,
+                                   size_t k,
+                                   reef_memory_session **out,
+                                   reef_error *err) {
+    const reef_posterior *p = &recall->posterior;
+    reef_status status = session_of(recall, network, p->kinds[k], out, err);
+    bool learns = k == reef_posterior_likeliest(p) || p->weights[k] >= LEARNS;
+    if (status == REEF_OK) reef_memory_session_learns(*out, learns);
+    return status;
+}
+
 static reef_status read_byte(reef_recall *recall,
                              const reef_network *network,
                              const uint8_t *byte,
@@ -290,15 +304,12 @@ static reef_status read_byte(reef_recall *recall,
                              double *loss,
                              reef_error *err) {
     reef_posterior *p = &recall->posterior;
-    size_t likeliest = reef_posterior_likeliest(p);
     float bits[REEF_RUNNING_MAX];
     for (size_t k = 0; k < p->running; k++) {
         reef_memory_session *session;
-        reef_status status = session_of(recall, network, p->kinds[k], &session, err);
-        if (status == REEF_OK) {
-            reef_memory_session_learns(session, k == likeliest || p->weights[k] >= LEARNS);
+        reef_status status = running_session(recall, network, k, &session, err);
+        if (status == REEF_OK)
             status = reef_memory_session_read(session, byte, 1, net, &bits[k], err);
-        }
         if (status != REEF_OK) return status;
         recall->read[p->kinds[k]] = recall->length + 1;
         recall->answered[p->kinds[k]] += p->weights[k];
@@ -340,22 +351,15 @@ reef_status reef_recall_read(reef_recall *recall,
                                        : read_by_gates(recall, network, piece, losses, err);
 }
 
-static reef_status add_distribution(reef_recall *recall,
-                                    const reef_network *network,
-                                    size_t generation,
+static reef_status add_distribution(reef_memory_session *session,
                                     double weight,
                                     const float *net,
                                     uint16_t tokens,
                                     double *sum,
-                                    bool *any,
                                     reef_error *err) {
     double p[REEF_VOCAB];
-    reef_memory_session *session;
-    reef_status status = session_of(recall, network, generation, &session, err);
-    if (status != REEF_OK || session == NULL) return status;
-    status = reef_memory_session_distribution(session, net, tokens, p, err);
-    for (size_t v = 0; v < REEF_VOCAB; v++) sum[v] += weight * p[v];
-    *any = true;
+    reef_status status = reef_memory_session_distribution(session, net, tokens, p, err);
+    for (size_t v = 0; status == REEF_OK && v < REEF_VOCAB; v++) sum[v] += weight * p[v];
     return status;
 }
 
@@ -368,18 +372,22 @@ reef_status reef_recall_distribution(reef_recall *recall,
                                      float *p,
                                      reef_error *err) {
     double sum[REEF_VOCAB] = {0};
-    bool any = false;
+    reef_memory_session *session = NULL;
     reef_status status = REEF_OK;
-    reef_posterior *posterior = &recall->posterior;
+    const reef_posterior *posterior = &recall->posterior;
     if (!reef_recall_weighs(network)) {
-        status = add_distribution(recall, network, answering(network, fire, stride, i), 1.0, p,
-                                  tokens, sum, &any, err);
+        status =
+            session_of(recall, network, answering(network, fire, stride, i), &session, err);
+        if (status != REEF_OK || session == NULL) return status;
+        status = add_distribution(session, 1.0, p, tokens, sum, err);
     } else {
-        status = choose_running(recall, network, err); // as before the byte is read
-        for (size_t k = 0; status == REEF_OK && k < posterior->running; k++)
-            status = add_distribution(recall, network, posterior->kinds[k], posterior->weights[k],
-                                      p, tokens, sum, &any, err);
+        status = choose_running(recall, network, err); // as when the byte is read
+        for (size_t k = 0; status == REEF_OK && k < posterior->running; k++) {
+            status = running_session(recall, network, k, &session, err);
+            if (status == REEF_OK)
+                status = add_distribution(session, posterior->weights[k], p, tokens, sum, err);
+        }
     }
-    for (size_t v = 0; status == REEF_OK && any && v < REEF_VOCAB; v++) p[v] = (float)sum[v];
+    for (size_t v = 0; status == REEF_OK && v < REEF_VOCAB; v++) p[v] = (float)sum[v];
     return status;
 }
