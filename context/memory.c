@@ -100,7 +100,12 @@ reef_status reef_memory_make(reef_memory **out, const reef_memory_sizes *sizes, 
     reef_memory *memory = calloc(1, sizeof(*memory));
     if (memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory");
     memory->bytes_max = sizes->bytes_max;
-    reef_status status = make_tables(&memory->predictor, sizes, err);
+    memory->version = REEF_MEMORY_VERSION;
+    // Its pages are there once it is stored.
+    memory->difference = calloc(1, sizeof(*memory->difference));
+    reef_status status = memory->difference != NULL
+                             ? make_tables(&memory->predictor, sizes, err)
+                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory");
     if (status != REEF_OK) {
         reef_memory_free(memory);
         return status;
@@ -145,6 +150,7 @@ void reef_memory_free(reef_memory *memory) {
     free(p->state);
     free(p->wide);
     free(p->net);
+    free(memory->difference);
     free(memory);
 }
 

@@ -7,12 +7,17 @@
 
 #define REEF_MEMORY_HEADER_BYTES 192
 #define REEF_INDEX_LINES_MIN_LOG2 8
+#define REEF_MEMORY_VERSION 4
+#define REEF_MEMORY_VERSION_WHOLE 3 // has "mixer" as it is
 
 struct reef_memory {
     reef_predictor predictor;
     uint64_t bytes_max;
     reef_input_counts inputs;                 // since it was made or restored
+    // Of the parts, as they are stored: it keeps the version that it was restored from.
+    uint32_t version;
     uint8_t header[REEF_MEMORY_HEADER_BYTES]; // as reef_memory_parts showed it last
+    reef_mix_state *difference;               // owned; scratch for the part "mixer"
 };
 
 /** What sizes the tables; those of the text follow from it. */

@@ -57,7 +57,6 @@ static_assert(sizeof(reef_wide_state) ==
               "the state of further contexts has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
-#define VERSION 3
 #define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define POSITION_WORDS 13
@@ -124,7 +123,7 @@ static void write_header(reef_memory *memory) {
     uint32_t *words[POSITION_WORDS];
     memset(at, 0, REEF_MEMORY_HEADER_BYTES);
     at = put32(at, MAGIC);
-    at = put32(at, VERSION);
+    at = put32(at, memory->version);
     at = put64(at, memory->bytes_max);
     at = put64(at, p->learned_bytes);
     at = put32(at, p->cell_lines_log2);
@@ -157,7 +156,7 @@ typedef struct header {
     reef_memory_sizes sizes;
     reef_position position;
     reef_match matches[REEF_MATCHES];
-    uint32_t mixer_bytes, net_bytes, wide_bytes;
+    uint32_t version, mixer_bytes, net_bytes, wide_bytes;
 } header;
 
 static uint32_t get32(const uint8_t **at) {
@@ -227,10 +226,11 @@ static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err)
     memset(h, 0, sizeof(*h));
     if (get32(&at) != MAGIC) return fail_corrupt(PART_HEADER, "not one of a memory", err);
     uint32_t version = get32(&at);
-    if (version != VERSION)
+    if (version != REEF_MEMORY_VERSION && version != REEF_MEMORY_VERSION_WHOLE)
         return reef_fail(err, REEF_ERR_VERSION,
                          "part header of a memory: version %" PRIu32 ", where %d is known", version,
-                         VERSION);
+                         REEF_MEMORY_VERSION);
+    h->version = version;
     h->sizes.bytes_max = get64(&at);
     h->sizes.learned_bytes = get64(&at);
     h->sizes.cell_lines_log2 = get32(&at);
@@ -334,9 +334,29 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
         (reef_memory_part){NAMES[PART_WIDE], p->wide, p->wide != NULL ? sizeof(*p->wide) : 0};
 }
 
+// A young memory's mixer is mostly what every memory begins with. So what is stored is the bits in
+// which it differs: long runs of zeros.
+static void write_difference(reef_memory *memory) {
+    uint64_t *out = (uint64_t *)(void *)memory->difference;
+    const uint64_t *now = (const uint64_t *)(const void *)memory->predictor.state;
+    reef_mix_state_init(memory->difference);
+    for (size_t i = 0; i < sizeof(reef_mix_state) / sizeof(*out); i++) out[i] ^= now[i];
+}
+
+// And back: the state is that difference yet.
+static void apply_difference(reef_memory *memory) {
+    const uint64_t *first = (const uint64_t *)(const void *)memory->difference;
+    uint64_t *out = (uint64_t *)(void *)memory->predictor.state;
+    reef_mix_state_init(memory->difference);
+    for (size_t i = 0; i < sizeof(reef_mix_state) / sizeof(*out); i++) out[i] ^= first[i];
+}
+
 void reef_memory_parts(reef_memory *memory, reef_memory_part *parts) {
     write_header(memory);
     list_parts(memory, parts);
+    if (memory->version == REEF_MEMORY_VERSION_WHOLE) return;
+    write_difference(memory);
+    parts[PART_MIXER].data = memory->difference;
 }
 
 static reef_status fetch_parts(reef_memory *memory,
@@ -362,8 +382,10 @@ static reef_status fill(
         if (p->net == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
     }
+    memory->version = h->version;
     reef_status status = fetch_parts(memory, fetch, context, err);
     if (status != REEF_OK) return status;
+    if (memory->version != REEF_MEMORY_VERSION_WHOLE) apply_difference(memory);
     reef_predictor_begin(p);
     p->position = h->position;
     memcpy(p->matches, h->matches, sizeof(p->matches));

@@ -147,12 +147,6 @@ static inline bool reef_has_net(const reef_trainer *trainer) {
     return trainer->network.config.net_share > 0.0f;
 }
 
-/** Do gates decide anything? Not where memories alone answer, and say by themselves whose it is. */
-static inline bool reef_has_gates(const reef_trainer *trainer) {
-    return reef_has_net(trainer) ||
-           trainer->network.config.boundaries != REEF_BOUNDARIES_CONTEXTS;
-}
-
 static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {
     return trainer->network.generations[trainer->network.generation_count - 1];
 }

@@ -274,6 +274,12 @@ static reef_status make_generation(importing *i, reef_error *err) {
     // Clamped before it sizes an array; a longer tensor is refused by match_parts.
     uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
     if (gate_bytes > sizeof(i->gate)) gate_bytes = sizeof(i->gate);
+    bool has_gate = reef_config_has_gates(&trainer->network.config);
+    if (gate != NULL && !has_gate)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the generation has a gate, and those of this pool have none: with "
+                         "boundaries contexts and no net, memories alone say who answers");
+    if (gate == NULL && has_gate) gate_bytes = sizeof(float); // it lacks one, which is found below
     reef_status status = reef_generation_new(&i->generation, &trainer->network.config, &info, err);
     if (status == REEF_OK)
         status = reef_memory_from_file(&i->generation->memory, &i->file, REEF_MEMORY_PREFIX, err);
@@ -350,13 +356,14 @@ static reef_status read_parts(importing *i, reef_error *err) {
                                i->file.path);
     }
     reef_generation_hash_free(hash);
-    if (status == REEF_OK) status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
+    i->generation->reference_median = i->reference[0];
+    i->generation->reference_spread = i->reference[1];
+    if (status != REEF_OK || gate_bytes == 0) return status;
+    status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
     if (status != REEF_OK) return status;
     // The gate's values are checked as those of a checkpoint are: a threshold may be infinite,
     // nothing may be NaN.
     reef_checkpoint_set_gate(i->generation, values);
-    i->generation->reference_median = i->reference[0];
-    i->generation->reference_spread = i->reference[1];
     return REEF_OK;
 }
 

@@ -115,6 +115,7 @@ reef_status reef_generation_fit_gate(reef_generation *generation,
                                      const reef_gate_windows *young,
                                      reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    if (!reef_config_has_gates(config)) return REEF_OK;
     // gate off: the generation takes part everywhere, from its first byte.
     if (is_off(config)) {
         open_for_good(generation);
@@ -177,7 +178,7 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                  reef_error *err) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     // Generation 0 answers wherever nobody else does; it has no gate.
-    if (generation->info.generation == 0 || !reef_has_gates(trainer)) return REEF_OK;
+    if (generation->info.generation == 0) return REEF_OK;
     reef_reservoir_lists lists;
     reef_status status =
         reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);

@@ -126,7 +126,7 @@ static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *e
 // Over the first pending batch, which the net does not read.
 static reef_status move_gates(reef_trainer *trainer, reef_error *err) {
     bool answered;
-    return reef_has_gates(trainer)
+    return reef_config_has_gates(&trainer->network.config)
                ? reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err)
                : REEF_OK;
 }

@@ -54,7 +54,9 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
         .db = REEF_DB_TENSORS, .generation = e->origin.info.generation, .name = "reference"};
     reef_status status = reef_record_read(txn, &key, e->reference, sizeof(e->reference), err);
     // Generation 0 has no gate.
-    if (status != REEF_OK || key.generation == 0) return status;
+    bool has_gate = key.generation > 0 && reef_config_has_gates(&e->origin.config);
+    if (key.generation > 0) e->origin.base_count = 1;
+    if (status != REEF_OK || !has_gate) return status;
     key.name = "gate";
     status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);

@@ -126,7 +126,7 @@ static void add_dense(reef_generation_tensors *parts,
                generation->tensors[i].count * sizeof(float));
     }
     add_flat(parts, "reference", REEF_BYTES, REFERENCE_BYTES, 0);
-    if (generation->info.generation > 0) {
+    if (gate_values > 0) {
         add_flat(parts, "gate", REEF_F32, gate_values, 0);
         add_flat(parts, "gate_weights", REEF_F32, REEF_GATE_ORDERS, REEF_GATE_BUCKETS);
     }

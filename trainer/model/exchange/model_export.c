@@ -38,7 +38,8 @@ static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error 
     of->reference_median = reference[0];
     of->reference_spread = reference[1];
     // Generation 0 has a reference, but no gate.
-    if (status != REEF_OK || of->number == 0) return status;
+    bool has_gate = of->number > 0 && reef_config_has_gates(&e->origin.config);
+    if (status != REEF_OK || !has_gate) return status;
     key.name = "gate";
     status = reef_record_view(e->txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);

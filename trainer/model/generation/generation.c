@@ -156,8 +156,7 @@ reef_status reef_generation_new(reef_generation **out,
         status = allocate_folded(generation, config, err);
         if (status != REEF_OK) goto cleanup;
     }
-    // A layer has no gate: its generations always take part.
-    if (!reef_config_is_layer(config)) status = reef_gate_init(&generation->gate, err);
+    status = reef_config_has_gates(config) ? reef_gate_init(&generation->gate, err) : REEF_OK;
     if (status != REEF_OK) goto cleanup;
     generation->gate.token_bytes = (uint32_t)reef_token_bytes(config);
     *out = generation;

@@ -1,0 +1,139 @@
+// Which kind a text could be of: the vote of its contexts.
+#include "reef_kind_vote.h"
+
+#include "context_memory.h"
+#include "draw.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { KINDS = 70, LEARNED = 6000, READ = 120, LONG = 300000 };
+
+// Words of a kind's own, made of letters that all kinds have.
+static void text_of(uint32_t kind, uint32_t seed, size_t count, uint8_t *out) {
+    uint64_t words = 1 + kind, order = 1000 + seed;
+    uint8_t word[32][5];
+    for (int w = 0; w < 32; w++)
+        for (int i = 0; i < 5; i++) word[w][i] = (uint8_t)('a' + draw_int(&words, 0, 25));
+    for (size_t at = 0; at < count;) {
+        int w = draw_int(&order, 0, 31);
+        for (int i = 0; i < 6 && at < count; i++) out[at++] = i == 5 ? ' ' : word[w][i];
+    }
+}
+
+static void set(reef_kind_vote *vote, uint32_t kind, const uint8_t *text, size_t count) {
+    reef_error err;
+    reef_memory *memory = text == NULL ? NULL : new_memory(REEF_MEMORY_BYTES_MIN);
+    if (text != NULL) learn(memory, text, count, NULL, NULL);
+    must(reef_kind_vote_set(vote, kind, memory, &err), &err);
+    reef_memory_free(memory);
+}
+
+static void set_kind(reef_kind_vote *vote, uint32_t number, uint32_t kind) {
+    uint8_t text[LEARNED];
+    text_of(kind, 1, LEARNED, text);
+    set(vote, number, text, LEARNED);
+}
+
+static reef_kind_vote *new_vote(void) {
+    reef_error err;
+    reef_kind_vote *vote = NULL;
+    must(reef_kind_vote_new(&vote, &err), &err);
+    return vote;
+}
+
+static void assert_first(const reef_kind_vote *vote, uint32_t kind, uint32_t number) {
+    uint8_t text[READ];
+    uint32_t kinds[4];
+    text_of(kind, 2, READ, text);
+    assert_in_range(reef_kind_vote_count(vote, text, READ, kinds, 4), 1, 4);
+    assert_int_equal(kinds[0], number);
+}
+
+static void each_text_names_its_kind_among_many(void **state) {
+    (void)state;
+    reef_kind_vote *vote = new_vote();
+    // Backwards: the table is as wide as it gets at once.
+    for (uint32_t k = KINDS; k-- > 0;) set_kind(vote, k, k);
+    for (uint32_t k = 0; k < KINDS; k++) assert_first(vote, k, k);
+    reef_kind_vote_free(vote);
+}
+
+static void the_order_in_which_kinds_came_leaves_no_trace(void **state) {
+    (void)state;
+    reef_kind_vote *grown = new_vote(), *wide = new_vote();
+    for (uint32_t k = 0; k < KINDS; k++) set_kind(grown, k, k + 1); // another one first
+    for (uint32_t k = 0; k < KINDS; k++) set_kind(grown, k, k);
+    for (uint32_t k = KINDS; k-- > 0;) set_kind(wide, k, k);
+    for (uint32_t k = 0; k < 2 * KINDS; k++) {
+        uint8_t text[READ];
+        uint32_t a[8], b[8];
+        text_of(k, 3, READ, text);
+        size_t count = reef_kind_vote_count(grown, text, READ, a, 8);
+        assert_int_equal(reef_kind_vote_count(wide, text, READ, b, 8), count);
+        assert_memory_equal(a, b, count * sizeof(*a));
+    }
+    reef_kind_vote_free(grown);
+    reef_kind_vote_free(wide);
+}
+
+static void a_kind_without_text_has_no_vote(void **state) {
+    (void)state;
+    uint8_t text[READ];
+    uint32_t kinds[4];
+    reef_kind_vote *vote = new_vote();
+    text_of(1, 2, READ, text);
+    assert_int_equal(reef_kind_vote_count(vote, text, READ, kinds, 4), 0);
+    for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
+    assert_first(vote, 1, 1);
+    set(vote, 1, NULL, 0);
+    size_t count = reef_kind_vote_count(vote, text, READ, kinds, 4);
+    for (size_t i = 0; i < count; i++) assert_int_not_equal(kinds[i], 1);
+    reef_kind_vote_free(vote);
+}
+
+static void texts_shorter_than_a_context_name_nobody(void **state) {
+    (void)state;
+    uint8_t text[READ];
+    uint32_t kinds[4];
+    reef_kind_vote *vote = new_vote();
+    for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
+    text_of(1, 2, READ, text);
+    for (size_t count = 0; count < 3; count++)
+        assert_int_equal(reef_kind_vote_count(vote, text, count, kinds, 4), 0);
+    assert_int_equal(reef_kind_vote_count(vote, text, READ, kinds, 0), 0);
+    reef_kind_vote_free(vote);
+}
+
+// A memory that learned two kinds one after the other is named by texts of both.
+static void all_of_a_long_text_counts(void **state) {
+    (void)state;
+    reef_kind_vote *vote = new_vote();
+    uint8_t *text = malloc(LONG);
+    assert_non_null(text);
+    text_of(5, 1, LONG / 2, text);
+    text_of(6, 1, LONG / 2, text + LONG / 2);
+    for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
+    set(vote, 3, text, LONG);
+    assert_first(vote, 5, 3);
+    assert_first(vote, 6, 3);
+    free(text);
+    reef_kind_vote_free(vote);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_text_names_its_kind_among_many),
+        cmocka_unit_test(the_order_in_which_kinds_came_leaves_no_trace),
+        cmocka_unit_test(a_kind_without_text_has_no_vote),
+        cmocka_unit_test(texts_shorter_than_a_context_name_nobody),
+        cmocka_unit_test(all_of_a_long_text_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+// Who answers a byte: fixed share, against its definition and its bound.
+#include "posterior.h"
+
+#include "draw.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { KINDS = 5, BYTES = 600 };
+
+static const double SHARE = 1.0 / 150; // as in posterior.c
+
+// Surprises: kind k knows the part k of the text, a fifth of it, and is at a loss elsewhere.
+static void draw_bits_of_kinds(uint64_t *seed, float bits[BYTES][KINDS]) {
+    for (int t = 0; t < BYTES; t++)
+        for (int k = 0; k < KINDS; k++) {
+            int most = t * KINDS / BYTES == k ? 300 : 1200;
+            bits[t][k] = (float)draw_int(seed, 1, most) / 100.0f;
+        }
+}
+
+static void begin(reef_posterior *p) {
+    *p = (reef_posterior){0};
+    for (uint32_t k = 0; k < KINDS; k++) reef_posterior_join(p, k, NULL, 0);
+    reef_posterior_joined(p);
+    assert_int_equal(p->running, KINDS);
+}
+
+static double read_all(reef_posterior *p, float bits[BYTES][KINDS]) {
+    double sum = 0.0;
+    for (int t = 0; t < BYTES; t++) sum += reef_posterior_read(p, bits[t]);
+    return sum;
+}
+
+static void it_is_fixed_share(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    float bits[BYTES][KINDS];
+    double weights[KINDS];
+    reef_posterior p;
+    draw_bits_of_kinds(&seed, bits);
+    begin(&p);
+    for (int k = 0; k < KINDS; k++) weights[k] = 1.0 / KINDS;
+    for (int t = 0; t < BYTES; t++) {
+        double chance = 0.0, sum = 0.0;
+        for (int k = 0; k < KINDS; k++) chance += weights[k] * pow(2.0, -(double)bits[t][k]);
+        for (int k = 0; k < KINDS; k++) assert_true(fabs(p.weights[k] - weights[k]) < 1e-12);
+        assert_true(fabs(reef_posterior_read(&p, bits[t]) + log2(chance)) < 1e-9);
+        for (int k = 0; k < KINDS; k++)
+            weights[k] *= (1.0 - SHARE) * pow(2.0, -(double)bits[t][k]) / chance;
+        for (int k = 0; k < KINDS; k++) weights[k] += SHARE / KINDS;
+        for (int k = 0; k < KINDS; k++) sum += p.weights[k];
+        assert_true(fabs(sum - 1.0) < 1e-12);
+    }
+}
+
+// Herbster and Warmuth 1998: against the best kind of each part, who could be known afterwards
+// alone, a beginning costs log2(kinds) bits, a change log2(kinds / share), and a byte without one
+// -log2(1 - share).
+static void a_text_costs_little_more_than_the_best_of_each_part(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        uint64_t draws = seed;
+        float bits[BYTES][KINDS];
+        reef_posterior p;
+        double best = 0.0;
+        draw_bits_of_kinds(&draws, bits);
+        begin(&p);
+        for (int t = 0; t < BYTES; t++) best += bits[t][t * KINDS / BYTES];
+        double most = best + log2(KINDS) + (KINDS - 1) * log2(KINDS / SHARE) -
+                      BYTES * log2(1.0 - SHARE);
+        double sum = read_all(&p, bits);
+        assert_true(sum <= most + 1e-6);
+        assert_true(sum >= best - 1e-6 - BYTES);
+        assert_int_equal(p.kinds[reef_posterior_likeliest(&p)], KINDS - 1);
+    }
+}
+
+static void one_alone_answers_as_it_is(void **state) {
+    (void)state;
+    reef_posterior p = {0};
+    reef_posterior_join(&p, 7, NULL, 0);
+    reef_posterior_joined(&p);
+    for (int t = 1; t < 100; t++) {
+        float bits = (float)t / 10.0f;
+        assert_true(fabs(reef_posterior_read(&p, &bits) - (double)bits) < 1e-9);
+        assert_true(p.weights[0] == 1.0);
+    }
+}
+
+// Five bits a byte after half a bit: others are asked within some bytes, and not again at once.
+static uint64_t surprise(reef_posterior *p, float bits) {
+    uint64_t bytes = 0;
+    while (!reef_posterior_wakes(p)) {
+        assert_in_range(bytes, 0, 60);
+        float all[REEF_RUNNING_MAX];
+        for (size_t k = 0; k < REEF_RUNNING_MAX; k++) all[k] = bits;
+        (void)reef_posterior_read(p, all);
+        bytes++;
+    }
+    assert_int_equal(reef_posterior_awake(p), 0);
+    assert_false(reef_posterior_wakes(p));
+    return bytes;
+}
+
+static void calm(reef_posterior *p, int bytes) {
+    for (int t = 0; t < bytes; t++) {
+        float all[REEF_RUNNING_MAX];
+        for (size_t k = 0; k < REEF_RUNNING_MAX; k++) all[k] = k == 0 ? 0.5f : 9.0f;
+        assert_false(reef_posterior_wakes(p));
+        (void)reef_posterior_read(p, all);
+    }
+}
+
+static void surprises_wake_others_who_rest_again(void **state) {
+    (void)state;
+    reef_posterior p = {0};
+    reef_posterior_join(&p, 3, NULL, 0);
+    reef_posterior_joined(&p);
+    calm(&p, 200);
+    assert_in_range(surprise(&p, 5.0f), 1, 3);
+    // They join with what they would have had by now, and what they know badly puts them to rest.
+    const float worse[] = {9.0f, 9.0f};
+    for (uint32_t k = 10; k < 13; k++) reef_posterior_join(&p, k, worse, 2);
+    reef_posterior_joined(&p);
+    assert_int_equal(p.running, 4);
+    assert_true(reef_posterior_runs(&p, 12));
+    assert_false(reef_posterior_runs(&p, 4));
+    calm(&p, 40);
+    assert_int_equal(p.running, 1);
+    assert_int_equal(p.kinds[0], 3);
+}
+
+static void one_that_joins_has_what_it_would_have(void **state) {
+    (void)state;
+    reef_posterior p = {0};
+    reef_posterior_join(&p, 3, NULL, 0);
+    reef_posterior_joined(&p);
+    calm(&p, 200);
+    (void)surprise(&p, 5.0f);
+    double worse = p.bits[(p.length - 1) % REEF_REPLAY]; // of the byte that surprised
+    const float better[] = {0.5f};
+    reef_posterior_join(&p, 4, better, 1);
+    reef_posterior_joined(&p);
+    double weight = SHARE / 2 * pow(2.0, worse - 0.5);
+    assert_true(fabs(p.weights[1] - weight / (1.0 + weight)) < 1e-6);
+}
+
+static void what_was_in_vain_is_tried_less_often(void **state) {
+    (void)state;
+    reef_posterior p = {0};
+    reef_posterior_join(&p, 3, NULL, 0);
+    reef_posterior_joined(&p);
+    uint64_t first = 0, last = 0;
+    for (int i = 0; i < 30; i++) {
+        calm(&p, 200);
+        last = surprise(&p, 3.0f);
+        if (i == 0) first = last;
+    }
+    assert_true(last >= 3 * first);
+    // Until another one was the text's.
+    const float better[] = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f};
+    reef_posterior_join(&p, 4, better, 8);
+    reef_posterior_joined(&p);
+    assert_int_equal(p.kinds[reef_posterior_likeliest(&p)], 4);
+    for (int t = 0; t < 60; t++) {
+        const float all[] = {9.0f, 0.5f};
+        (void)reef_posterior_wakes(&p);
+        (void)reef_posterior_read(&p, p.running == 2 ? all : &all[1]);
+    }
+    assert_int_equal(p.running, 1);
+    calm(&p, 200);
+    assert_int_equal(surprise(&p, 3.0f), first);
+}
+
+static void one_too_many_takes_the_place_of_the_least_likely(void **state) {
+    (void)state;
+    reef_posterior p = {0};
+    for (uint32_t k = 0; k < REEF_RUNNING_MAX; k++) reef_posterior_join(&p, k, NULL, 0);
+    reef_posterior_joined(&p);
+    float bits[REEF_RUNNING_MAX];
+    for (size_t k = 0; k < REEF_RUNNING_MAX; k++) bits[k] = k == 2 ? 8.0f : 1.0f;
+    (void)reef_posterior_read(&p, bits);
+    reef_posterior_join(&p, 20, bits, 1);
+    assert_int_equal(p.running, REEF_RUNNING_MAX);
+    assert_false(reef_posterior_runs(&p, 2));
+    assert_true(reef_posterior_runs(&p, 20));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_fixed_share),
+        cmocka_unit_test(a_text_costs_little_more_than_the_best_of_each_part),
+        cmocka_unit_test(one_alone_answers_as_it_is),
+        cmocka_unit_test(surprises_wake_others_who_rest_again),
+        cmocka_unit_test(one_that_joins_has_what_it_would_have),
+        cmocka_unit_test(what_was_in_vain_is_tried_less_often),
+        cmocka_unit_test(one_too_many_takes_the_place_of_the_least_likely),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+// Which kinds answer a text, where contexts decide: those that predict it, whatever came before.
+#include "lifelong.h"
+#include "model_internal.h"
+
+#include "draw.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KINDS = 20, LEARNED = 16000, TEXT = 1500 };
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+    choose(&f->config, "net_share", "0");
+    return 0;
+}
+
+// Words of a kind's own, made of letters that all kinds have.
+static void text_of(uint32_t kind, uint32_t seed, size_t count, uint8_t *out) {
+    uint64_t words = 1 + kind, order = 1000 + seed;
+    uint8_t word[48][5];
+    for (int w = 0; w < 48; w++)
+        for (int i = 0; i < 5; i++) word[w][i] = (uint8_t)('a' + draw_int(&words, 0, 25));
+    for (size_t at = 0; at < count;) {
+        int w = draw_int(&order, 0, 47);
+        for (int i = 0; i < 6 && at < count; i++) out[at++] = i == 5 ? ' ' : word[w][i];
+    }
+}
+
+static void feed_text(lifelong *f, uint32_t kind, uint32_t seed, size_t count) {
+    uint8_t *text = malloc(count);
+    assert_non_null(text);
+    text_of(kind, seed, count, text);
+    feed(f, text, count);
+    free(text);
+}
+
+static void learn_kinds(lifelong *f, uint32_t count) {
+    make_pool(f, 1);
+    for (uint32_t k = 0; k < count; k++) feed_text(f, k, 1, LEARNED);
+    feed_text(f, count - 1, 2, LEARNED / 2); // until it is clear that it is one
+    commit(f);
+    assert_int_equal(status_of(f).generation, count - 1);
+}
+
+// Pieces of kinds in a random order.
+static void snippets(uint32_t kinds, size_t piece, uint8_t out[TEXT]) {
+    uint64_t seed = 9;
+    for (size_t at = 0; at < TEXT; at += piece)
+        text_of((uint32_t)draw_int(&seed, 0, (int)kinds - 1), (uint32_t)at + 2,
+                TEXT - at < piece ? TEXT - at : piece, out + at);
+}
+
+static reef_model *open_model(const lifelong *f) {
+    reef_error err;
+    reef_model *model = NULL;
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    return model;
+}
+
+static double score(reef_model *model, const uint8_t *text, size_t count, float *bits) {
+    reef_error err;
+    reef_score out = {0};
+    ok(reef_model_score(model, text, count, bits, &out, NULL, NULL, &err), &err);
+    return out.bits;
+}
+
+static void however_a_text_is_cut_it_costs_the_same(void **state) {
+    lifelong *f = *state;
+    static const char *const SHARES[] = {"0", "0.5"};
+    for (size_t s = 0; s < 2; s++) {
+        choose(&f->config, "net_share", SHARES[s]);
+        temp_dir_join(f->pool, f->dir, SHARES[s]);
+        learn_kinds(f, 11);
+        reef_model *model = open_model(f);
+        uint8_t text[TEXT];
+        float whole[TEXT], cut[TEXT];
+        uint64_t seed = 3;
+        snippets(11, 150, text);
+        for (int frozen = 0; frozen < 2; frozen++) {
+            reef_model_set_frozen(model, frozen);
+            (void)score(model, text, TEXT, whole);
+            (void)score(model, text, TEXT, cut);
+            assert_memory_equal(cut, whole, sizeof(whole));
+            // A net reads the bytes before a piece anew, and says something else of it.
+            for (size_t at = 0, count; s == 0 && at < TEXT; at += count) {
+                reef_error err;
+                count = (size_t)draw_int(&seed, 1, 90);
+                if (count > TEXT - at) count = TEXT - at;
+                size_t before = at < 20 ? at : 20;
+                ok(reef_model_score_next(model, text + at - before, before, count, cut + at, &err),
+                   &err);
+            }
+            assert_memory_equal(cut, whole, sizeof(whole));
+        }
+        reef_model_close(model);
+        close_pool(f);
+    }
+}
+
+// What a byte costs is what its probability was, and all bytes together have probability 1.
+static void probabilities_are_those_of_all_bytes(void **state) {
+    lifelong *f = *state;
+    learn_kinds(f, 11);
+    reef_model *model = open_model(f);
+    reef_error err;
+    uint8_t text[TEXT];
+    snippets(11, 60, text);
+    ok(reef_recall_begin(&model->recall, &model->network, &err), &err);
+    for (size_t i = 0; i < 400; i++) {
+        float p[REEF_VOCAB];
+        double sum = 0.0, loss = 0.0;
+        for (int v = 0; v < REEF_VOCAB; v++) p[v] = 1.0f / REEF_VOCAB;
+        ok(reef_recall_distribution(&model->recall, &model->network, NULL, 0, 0, 0, p, &err), &err);
+        const reef_recall_piece piece = {.bytes = text + i, .count = 1};
+        ok(reef_recall_read(&model->recall, &model->network, &piece, &loss, &err), &err);
+        for (int v = 0; v < REEF_VOCAB; v++) sum += (double)p[v];
+        assert_true(fabs(sum - 1.0) < 1e-4);
+        assert_true(fabs(exp(-loss) / (double)p[text[i]] - 1.0) < 1e-3);
+    }
+    reef_model_close(model);
+}
+
+// Against the kind's own memory, for each piece of a text that changes its kind.
+static void a_kind_is_found_within_some_bytes(void **state) {
+    lifelong *f = *state;
+    enum { PIECE = 300 };
+    learn_kinds(f, KINDS);
+    reef_model *model = open_model(f);
+    double shares[KINDS];
+    for (uint32_t k = 0; k < KINDS; k++) {
+        reef_error err;
+        uint8_t text[2 * PIECE];
+        float bits[2 * PIECE], own[PIECE];
+        double found = 0.0, known = 0.0;
+        reef_memory_session *session;
+        text_of((k + 7) % KINDS, 2, PIECE, text);
+        text_of(k, 3, PIECE, text + PIECE);
+        (void)score(model, text, sizeof(text), bits);
+        ok(reef_model_session_open(&session, model, k, false, &err), &err);
+        ok(reef_memory_session_skip(session, text, PIECE, &err), &err);
+        ok(reef_memory_session_read(session, text + PIECE, PIECE, NULL, own, &err), &err);
+        reef_memory_session_close(session);
+        for (size_t i = 0; i < PIECE; i++) {
+            found += bits[PIECE + i];
+            known += own[i];
+        }
+        assert_true(found < known + 40.0);
+        reef_recall_shares(&model->recall, shares);
+        assert_true(shares[k] > 0.4 && shares[(k + 7) % KINDS] > 0.4);
+    }
+    reef_model_close(model);
+}
+
+// More kinds than learned last are asked when one comes back; what the vote knows of them is read
+// anew after a restart.
+static void a_kind_is_known_again_among_many(void **state) {
+    lifelong *f = *state;
+    static const size_t THREADS[] = {1, 3};
+    reef_commit first = {0};
+    for (size_t way = 0; way < 2; way++) {
+        char name[16];
+        snprintf(name, sizeof(name), "way-%zu", way);
+        temp_dir_join(f->pool, f->dir, name);
+        make_pool(f, THREADS[way]);
+        for (uint32_t k = 0; k < KINDS + 6; k++) {
+            feed_text(f, k < KINDS ? k : 3 * (k - KINDS), k, LEARNED);
+            if (way == 0) continue;
+            commit(f);
+            close_pool(f);
+            open_pool(f, THREADS[way]);
+        }
+        reef_commit end = commit(f);
+        assert_int_equal(status_of(f).generation, KINDS - 1);
+        assert_in_range(status_of(f).visited_bytes, 5 * LEARNED, 7 * LEARNED);
+        if (way == 0) first = end;
+        assert_memory_equal(end.root, first.root, sizeof(first.root));
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(however_a_text_is_cut_it_costs_the_same),
+        TEST(probabilities_are_those_of_all_bytes),
+        TEST(a_kind_is_found_within_some_bytes),
+        TEST(a_kind_is_known_again_among_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
