@@ -98,7 +98,7 @@ static void print_text_experts(const making *m) {
            config->ffw);
 }
 
-static void print_text_model(const making *m) {
+static void print_net(const making *m) {
     const reef_config *config = &m->config;
     printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
            reef_config_word(config, "model"), config->layers, config->d_model, config->context,
@@ -106,11 +106,20 @@ static void print_text_model(const making *m) {
     if (reef_cli_has_ids(config))
         printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
     print_text_experts(m);
+}
+
+static void print_text_model(const making *m) {
+    const reef_config *config = &m->config;
+    bool has_net = config->context_memory == 0 || config->net_share > 0.0f;
+    if (has_net)
+        print_net(m);
+    else
+        printf("  model       %s, context memories alone\n", reef_config_word(config, "model"));
     char words[CLI_WORD_BYTES];
     if (config->context_memory == 0) return;
     printf("  memory      up to %s for each generation's context memory; ",
            reef_cli_bytes(config->context_memory, words));
-    if (config->net_share <= 0.0f)
+    if (!has_net)
         printf("no net\n");
     else
         printf("the net learns %.3g %% of the batches\n", 100.0 * (double)config->net_share);
