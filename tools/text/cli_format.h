@@ -14,7 +14,10 @@ const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]);
 const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]);
 /** 2 min 5 s */
 const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]);
-/** Shares as percentages in a row, "100 0.02". On the heap. */
+/**
+ * Shares as percentages in a row, "100 0.02"; of more than eight the greatest, "97.1 (12), 2.03
+ * (0)". On the heap.
+ */
 char *reef_cli_shares(const double *shares, size_t count);
 /** 2024-05-01 12:00:00, local time */
 const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);

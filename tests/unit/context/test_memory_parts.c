@@ -249,7 +249,7 @@ static void values_that_no_memory_has_are_refused(void **state) {
         uint32_t value;
         reef_status status;
     } wrong[] = {
-        {0, 1, REEF_ERR_CORRUPT},       {4, 4, REEF_ERR_VERSION},
+        {0, 1, REEF_ERR_CORRUPT},       {4, 5, REEF_ERR_VERSION},
         {8, 0, REEF_ERR_CORRUPT},       {12, 1, REEF_ERR_CORRUPT}, // bytes_max
         {23, 255, REEF_ERR_CORRUPT},                               // learned bytes
         {24, 11, REEF_ERR_CORRUPT},     {24, 21, REEF_ERR_CORRUPT},
@@ -289,6 +289,38 @@ static void values_that_no_memory_has_are_refused(void **state) {
     }
     reef_memory_free(restore(&s));
     stored_release(&s);
+    reef_memory_free(memory);
+}
+
+// A mixer is stored as what differs from a new one; in the version before it was stored as it is.
+static void a_memory_keeps_the_version_that_it_was_restored_from(void **state) {
+    (void)state;
+    enum { COUNT = 3000 };
+    static uint8_t text[COUNT];
+    static float new_bits[COUNT], old_bits[COUNT];
+    uint64_t seed = 367;
+    reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+    stored s = store(memory);
+    size_t mixer = part_of(&s, "mixer");
+    for (size_t i = 0; i < s.bytes[mixer]; i++) assert_int_equal(s.data[mixer][i], 0);
+    stored_release(&s);
+    draw_text(&seed, COUNT, text);
+    learn(memory, text, COUNT, NULL, NULL);
+    s = store(memory);
+    memcpy(s.data[mixer], memory->predictor.state, s.bytes[mixer]);
+    reef_put_le32(s.data[0] + 4, REEF_MEMORY_VERSION_WHOLE);
+    reef_memory *old = restore(&s);
+    assert_memory_equal(old->predictor.state, memory->predictor.state, s.bytes[mixer]);
+    stored_release(&s);
+    draw_text(&seed, COUNT, text);
+    learn(memory, text, COUNT, NULL, new_bits);
+    learn(old, text, COUNT, NULL, old_bits);
+    assert_memory_equal(new_bits, old_bits, sizeof(new_bits));
+    s = store(old);
+    assert_int_equal(reef_get_le32(s.data[0] + 4), REEF_MEMORY_VERSION_WHOLE);
+    assert_memory_equal(s.data[mixer], memory->predictor.state, s.bytes[mixer]);
+    stored_release(&s);
+    reef_memory_free(old);
     reef_memory_free(memory);
 }
 
@@ -463,6 +495,7 @@ int main(void) {
         cmocka_unit_test(sessions_of_a_restored_memory_read_the_same_bits),
         cmocka_unit_test(what_a_fetch_returns_is_returned),
         cmocka_unit_test(values_that_no_memory_has_are_refused),
+        cmocka_unit_test(a_memory_keeps_the_version_that_it_was_restored_from),
         cmocka_unit_test(a_wide_memory_has_its_further_contexts),
         cmocka_unit_test(flipped_bits_are_refused_or_do_no_harm),
         cmocka_unit_test(facts_of_stored_parts_are_those_of_the_memory),

@@ -7,6 +7,7 @@
 #include "cli_vectors.h"
 #include "commands.h"
 #include "eval_gates.h"
+#include "eval_kinds.h"
 #include "eval_logits.h"
 #include "eval_set.h"
 #include "eval_vectors.h"
@@ -25,7 +26,10 @@ static const reef_cli_option OPTIONS[] = {
     CLI_OPTION_FROZEN,
     {"gates", NULL,
      "where the gates fire, where they begin to, and what another threshold would do"},
-    {"svg", "FILE", "with --gates: also draw what each misses against what it leaks"},
+    {"kinds", NULL, "also draw which kind's context memory answered where in each file"},
+    {"svg", "FILE",
+     "with --kinds: draw them into a file as well; with --gates: what each misses against what it "
+     "leaks"},
     {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
     {"logits", "FILE.npy",
      "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
@@ -65,6 +69,12 @@ const reef_cli_manual reef_eval_manual = {
              "had\n"
              "something to say; \"net\" is the net.\n"
              "\n"
+             "Which memory answers is a matter of gates, or with boundaries contexts of how well "
+             "each\n"
+             "predicted so far; then the last column has the shares of bytes that each answered, "
+             "and\n"
+             "--kinds draws where.\n"
+             "\n"
              "--last-word reads lines by themselves, and counts the last words whose every byte "
              "is the\n"
              "most likely one, given what stands before it in the line and fits the context.\n"
@@ -80,6 +90,7 @@ const reef_cli_manual reef_eval_manual = {
         "reef eval reef.pool english.txt code.c\n"
         "reef eval reef.pool --as-of 0 english.txt\n"
         "reef eval reef.pool --frozen --verbose english.txt\n"
+        "reef eval reef.pool --kinds --svg kinds.svg mixed.txt\n"
         "reef eval reef.pool --last-word lambada.txt\n"
         "reef eval reef.pool --logits logits.npy english.txt\n"
         "reef eval reef.pool --matrix english.txt code.c\n"
@@ -90,6 +101,7 @@ const reef_cli_manual reef_eval_manual = {
 typedef struct file_score {
     reef_score score;
     double *fire_share;
+    uint32_t *answered; // with --kinds
     uint64_t words;
     reef_eval_last_words last; // with --last-word
     bool recalled;             // by context memories, whose inputs were worth so much
@@ -167,14 +179,15 @@ static void print_ids(const reef_cli_file *files,
 static void print_scores(const reef_cli_file *files,
                          const file_score *scores,
                          size_t count,
-                         uint32_t generations) {
+                         const reef_model *model) {
+    bool by_contexts = reef_model_config(model)->boundaries == REEF_BOUNDARIES_CONTEXTS;
     // Bits a byte compare with compressors, perplexity a word with the literature.
-    static const char *const HEADING[] = {"file",
-                                          "bytes",
-                                          "bits/byte",
-                                          "perplexity/byte",
-                                          "perplexity/word",
-                                          "fired % by generation"};
+    const char *const HEADING[] = {"file",
+                                   "bytes",
+                                   "bits/byte",
+                                   "perplexity/byte",
+                                   "perplexity/word",
+                                   by_contexts ? "answered % by kind" : "fired % by generation"};
     reef_cli_table *table = reef_cli_table_new("<>>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
@@ -189,10 +202,14 @@ static void print_scores(const reef_cli_file *files,
         else
             reef_cli_table_cell(table, "%.4g",
                                 reef_eval_word_perplexity(scores[i].score.bits, scores[i].words));
-        print_shares(table, &scores[i], generations);
+        print_shares(table, &scores[i], reef_model_generation_count(model));
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
+}
+
+static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *score) {
+    return (reef_kinds_text){file->path, score->answered, file->count};
 }
 
 static json_t *score_json(const reef_cli_file *file,
@@ -222,6 +239,10 @@ static json_t *score_json(const reef_cli_file *file,
     // Only with --last-word.
     if (score->last.passages > 0)
         json_object_set_new(object, "last_word", last_words_json(&score->last));
+    if (score->answered != NULL) {
+        const reef_kinds_text text = kinds_of(file, score);
+        json_object_set_new(object, "kinds", reef_eval_kinds_json(&text));
+    }
     // Only where a context memory answered.
     if (score->recalled)
         json_object_set_new(object, "inputs", reef_memory_inputs_json(score->shares, score->hits));
@@ -245,21 +266,44 @@ static void print_inputs(const reef_cli_file *file, const file_score *score) {
     reef_cli_table_free(table);
 }
 
+// Written before anything is printed, so that an error comes alone.
+static reef_status draw_kinds(const reef_cli_call *cli,
+                              const reef_cli_file *files,
+                              const file_score *scores,
+                              bool print,
+                              reef_error *err) {
+    reef_kinds_text *texts = reef_cli_alloc(cli->operand_count, sizeof(*texts));
+    for (size_t i = 0; i < cli->operand_count; i++) texts[i] = kinds_of(&files[i], &scores[i]);
+    reef_status status = REEF_OK;
+    if (print)
+        reef_eval_kinds_print(cli, texts, cli->operand_count);
+    else
+        status = reef_eval_kinds_draw(cli, texts, cli->operand_count, err);
+    free(texts);
+    return status;
+}
+
 static reef_status reply_eval(reef_cli_call *cli,
                               const char *as_of,
                               const reef_cli_file *files,
                               const file_score *scores,
-                              uint32_t generations,
+                              const reef_model *model,
                               bool ids,
                               reef_error *err) {
+    uint32_t generations = reef_model_generation_count(model);
+    bool kinds = reef_cli_text(cli, "kinds") != NULL;
+    reef_status status = kinds ? draw_kinds(cli, files, scores, false, err) : REEF_OK;
+    if (status != REEF_OK) return status;
     if (!cli->json) {
-        // Chosen once, so that the loops below are free of conditions.
-        (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
+        if (ids)
+            print_ids(files, scores, cli->operand_count, generations);
+        else
+            print_scores(files, scores, cli->operand_count, model);
         if (reef_cli_text(cli, "last-word") != NULL)
             print_last_words(files, scores, cli->operand_count);
         for (size_t i = 0; cli->verbose && i < cli->operand_count; i++)
             if (scores[i].recalled) print_inputs(&files[i], &scores[i]);
-        return REEF_OK;
+        return kinds ? draw_kinds(cli, files, scores, true, err) : REEF_OK;
     }
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
@@ -286,6 +330,7 @@ static reef_status eval_once(reef_cli_call *cli,
     reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
     if (status != REEF_OK) return status;
     bool last_word = reef_cli_text(cli, "last-word") != NULL;
+    bool kinds = reef_cli_text(cli, "kinds") != NULL;
     if (last_word) status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
     if (status != REEF_OK) {
         reef_model_close(model);
@@ -317,6 +362,10 @@ static reef_status eval_once(reef_cli_call *cli,
         scores[i].fire_share = reef_cli_alloc(generations, sizeof(double));
         // The score writes its shares here.
         scores[i].score.fire_share = scores[i].fire_share;
+        if (kinds) {
+            scores[i].answered = reef_cli_alloc(files[i].count, sizeof(uint32_t));
+            scores[i].score.answered = scores[i].answered;
+        }
         // Words are counted in the text; the model sees bytes.
         if (!ids) scores[i].words = reef_eval_word_count(files[i].bytes, files[i].count);
         status = reef_score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
@@ -328,8 +377,11 @@ static reef_status eval_once(reef_cli_call *cli,
         status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
     reef_cli_progress_end(&progress);
     // Nothing is printed before all files are read, so that a failure leaves no half table.
-    if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, generations, ids, err);
-    for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
+    if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, model, ids, err);
+    for (size_t i = 0; i < cli->operand_count; i++) {
+        free(scores[i].fire_share);
+        free(scores[i].answered);
+    }
     free(scores);
     reef_model_close(model);
     return status;
@@ -414,8 +466,11 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
         status = reef_eval_gates(cli, &pool, err);
         goto cleanup;
     }
-    if (status == REEF_OK && reef_cli_text(cli, "svg") != NULL)
-        status = reef_fail(err, REEF_ERR_INVALID, "--svg is a picture of gates: it needs --gates");
+    bool kinds = reef_cli_text(cli, "kinds") != NULL;
+    if (status == REEF_OK && reef_cli_text(cli, "svg") != NULL && !kinds)
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "--svg is a picture of kinds or gates: it needs --kinds or --gates");
+    if (status == REEF_OK && kinds) status = reef_eval_kinds_check(cli, &pool, err);
     if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
     // All files are read before the first is evaluated, so that a missing one is found at once.
     if (status == REEF_OK)

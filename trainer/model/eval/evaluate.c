@@ -89,6 +89,7 @@ static void count_fired(const reef_model *model, size_t count, uint64_t *fired) 
 typedef struct text {
     const uint8_t *bytes;
     size_t all, from; // in tokens
+    uint32_t *answered; // (all) or NULL: who answered; written
 } text;
 
 // The net's part of a piece, or without a net the gates', and losses of those that know nothing.
@@ -122,7 +123,10 @@ static reef_status recall_piece(
                                      .count = tokens - skipped,
                                      .fire = model->fire + skipped,
                                      .stride = model->stride,
-                                     .net = has_net ? model->acts.predictions + skipped : NULL};
+                                     .net = has_net ? model->acts.predictions + skipped : NULL,
+                                     .answered = of->answered == NULL
+                                                     ? NULL
+                                                     : of->answered + at + 1 + skipped};
     return reef_recall_read(&model->recall, &model->network, &piece, model->acts.loss + skipped,
                             err);
 }
@@ -159,11 +163,14 @@ static reef_status read_text(reef_model *model,
 }
 
 // The first token is not scored, but the memories read it: it is the context of the second.
-static reef_status begin_text(reef_model *model, const uint8_t *first, reef_error *err) {
+static reef_status begin_text(reef_model *model,
+                              const uint8_t *first,
+                              uint32_t *answered,
+                              reef_error *err) {
     double ignored;
     if (!reef_recall_answers(&model->network)) return REEF_OK;
     reef_status status = reef_recall_begin(&model->recall, &model->network, err);
-    const reef_recall_piece piece = {.bytes = first, .count = 1};
+    const reef_recall_piece piece = {.bytes = first, .count = 1, .answered = answered};
     return status == REEF_OK
                ? reef_recall_read(&model->recall, &model->network, &piece, &ignored, err)
                : status;
@@ -208,8 +215,9 @@ reef_status reef_model_score(reef_model *model,
     if (fired == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
     // The first token has no context in a stream and is charged log2(vocab).
     if (bits != NULL) bits[0] = (float)log2(network->config.vocab);
-    status = begin_text(model, bytes, err);
-    const text of = {bytes, all, 0};
+    if (score->answered != NULL) memset(score->answered, 0, all * sizeof(*score->answered));
+    status = begin_text(model, bytes, score->answered, err);
+    const text of = {.bytes = bytes, .all = all, .answered = score->answered};
     if (status == REEF_OK)
         status = read_text(model, &of, bits, &nats, fired, progress, context, err);
     if (status == REEF_OK) {
@@ -231,12 +239,12 @@ reef_status reef_model_score_next(reef_model *model,
     double nats = 0.0;
     reef_status status = reef_model_check_text(model, bytes, before + count, err);
     if (status == REEF_OK && before == 0 && count > 0) {
-        status = begin_text(model, bytes, err);
+        status = begin_text(model, bytes, NULL, err);
         *bits++ = (float)log2(model->network.config.vocab);
         before++;
         count--;
     }
-    const text of = {bytes, before + count, before};
+    const text of = {.bytes = bytes, .all = before + count, .from = before};
     uint64_t *fired = calloc(model->network.generation_count, sizeof(*fired));
     if (status == REEF_OK && fired == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");

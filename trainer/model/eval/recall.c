@@ -179,6 +179,8 @@ static reef_status read_by_gates(reef_recall *recall,
                                               recall->bits, err);
             recall->read[g] = recall->length + (end - at);
             recall->answered[g] += (double)(end - at);
+            for (size_t i = at; piece->answered != NULL && i < end; i++)
+                piece->answered[i] = (uint32_t)g;
             for (size_t i = at; status == REEF_OK && i < end; i++)
                 losses[i] = (double)recall->bits[i - at] * REEF_LN2;
         }
@@ -327,7 +329,10 @@ static reef_status read_by_posterior(reef_recall *recall,
                                      reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < piece->count; i++) {
+        const reef_posterior *p = &recall->posterior;
         status = choose_running(recall, network, err);
+        if (status == REEF_OK && piece->answered != NULL)
+            piece->answered[i] = p->kinds[reef_posterior_likeliest(p)];
         if (status == REEF_OK)
             status = read_byte(recall, network, piece->bytes + i,
                                piece->net == NULL ? NULL : piece->net + i, &losses[i], err);

@@ -97,6 +97,9 @@ typedef struct reef_score {
     // (generation count) or NULL: caller's; share of tokens on which each fired, or with
     // `boundaries` `contexts` that each answered
     double *fire_share;
+    // (tokens) or NULL: caller's; the generation that answered each, or most of it, where context
+    // memories answer; else zeros
+    uint32_t *answered;
 } reef_score;
 
 /**
