@@ -226,6 +226,112 @@ static void the_configuration_of_reefd_explains_it(void **state) {
     free(file);
 }
 
+// ---- kinds --------------------------------------------------------------------------------------
+
+// Two kinds of text that have no context in common: words in letters, or in digits.
+static void write_kind(const char *path, bool digits, size_t count) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    uint32_t draw = digits ? 7 : 3;
+    for (size_t i = 0; i < count; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        char word[8] = "a bcdef";
+        for (int k = 0; k < 6; k++)
+            word[k] = (char)((digits ? '0' : 'a') + ((draw >> 24) % 5 + (uint32_t)k) % 8);
+        fprintf(file, "%.6s%c", word, i % 9 == 8 ? '\n' : ' ');
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+// A pool without a net that has learned both, and a text that begins with one and ends with the
+// other.
+static char *two_kinds(const world *w, char **mixed) {
+    char *pool = path_in(w->directory, "kinds"), *letters = path_in(w->directory, "letters");
+    char *digits = path_in(w->directory, "digits"), command[1024];
+    *mixed = path_in(w->directory, "mixed");
+    json_decref(reef_json("init", pool, "--net-share", "0", "--boundaries", "contexts",
+                          "--context-memory", "4M", NULL));
+    write_kind(letters, false, 4000);
+    write_kind(digits, true, 4000);
+    json_decref(reef_json("train", pool, letters, digits, NULL));
+    snprintf(command, sizeof(command), "(head -c 2000 %s; head -c 1000 %s) > %s", letters, digits,
+             *mixed);
+    assert_int_equal(system(command), 0);
+    free(letters);
+    free(digits);
+    return pool;
+}
+
+static void a_pool_without_a_net_stores_next_to_none(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "alone");
+    json_t *alone = reef_json("init", pool, "--net-share", "0", "--dry-run", NULL);
+    const json_t *config = json_object_get(alone, "config");
+    assert_string_equal(json_string_value(json_object_get(config, "ffw")), "d");
+    assert_int_equal(integer(config, "layers"), 1);
+    json_decref(alone);
+    json_t *given = reef_json("init", pool, "--net-share", "0", "--layers", "3", "--dry-run", NULL);
+    assert_int_equal(integer(json_object_get(given, "config"), "layers"), 3);
+    json_decref(given);
+    program p;
+    reef(&p, "init", pool, "--net-share", "0", "--dry-run", NULL);
+    assert_non_null(strstr(p.out, "context memories alone"));
+    program_release(&p);
+    free(pool);
+}
+
+static void kinds_are_drawn_where_they_answered(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, &mixed), *svg = path_in(w->directory, "kinds.svg");
+    json_t *document = reef_json("eval", pool, mixed, "--kinds", "--svg", svg, NULL);
+    const json_t *file = json_array_get(json_object_get(document, "files"), 0);
+    const json_t *shares = json_object_get(file, "fire_share");
+    assert_int_equal(json_array_size(shares), 2);
+    assert_true(json_real_value(json_array_get(shares, 0)) > 0.6);
+    assert_true(json_real_value(json_array_get(shares, 1)) > 0.3);
+    // From some byte behind the change on it is the other kind for good.
+    const json_t *kinds = json_object_get(file, "kinds");
+    const json_t *runs = json_object_get(kinds, "runs"), *most = json_object_get(kinds, "most");
+    const json_t *last = json_array_get(runs, json_array_size(runs) - 1);
+    assert_int_equal(integer(json_array_get(runs, 0), "from"), 0);
+    assert_int_equal(integer(last, "kind"), 1);
+    assert_in_range(integer(last, "from"), 2000, 2030);
+    assert_int_equal(integer(json_array_get(most, 0), "kind"), 0);
+    assert_int_equal(integer(json_array_get(most, 0), "bytes") +
+                         integer(json_array_get(most, 1), "bytes"),
+                     3000);
+    json_decref(document);
+    char command[512];
+    snprintf(command, sizeof(command), "grep -q 'kind 1, 3' %s", svg);
+    assert_int_equal(system(command), 0);
+    program p;
+    reef(&p, "eval", pool, mixed, "--kinds", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "answered % by kind"));
+    assert_non_null(strstr(p.out, "kind    1"));
+    assert_non_null(strstr(p.out, "█"));
+    program_release(&p);
+    free(svg);
+    free(mixed);
+    free(pool);
+}
+
+static void kinds_are_of_memories(void **state) {
+    const world *w = *state;
+    static const char *const REFUSED[][3] = {
+        {"--kinds", NULL, "the pool has none"},
+        {"--kinds", "--matrix", "--kinds and --matrix are two answers"},
+        {"--svg", "x.svg", "it needs --kinds or --gates"},
+    };
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
+        program p;
+        reef(&p, "eval", w->pool, w->code, REFUSED[i][0], REFUSED[i][1], NULL);
+        assert_int_equal(p.code, 64);
+        if (strstr(p.err, REFUSED[i][2]) == NULL) fail_msg("%s", p.err);
+        program_release(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused_and_leaves_nothing),
@@ -234,6 +340,9 @@ int main(void) {
         cmocka_unit_test(status_and_generations_tell_what_it_holds),
         cmocka_unit_test(frozen_memories_do_not_adapt),
         cmocka_unit_test(the_configuration_of_reefd_explains_it),
+        cmocka_unit_test(a_pool_without_a_net_stores_next_to_none),
+        cmocka_unit_test(kinds_are_drawn_where_they_answered),
+        cmocka_unit_test(kinds_are_of_memories),
     };
     return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);
 }

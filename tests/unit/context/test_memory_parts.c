@@ -292,6 +292,17 @@ static void values_that_no_memory_has_are_refused(void **state) {
     reef_memory_free(memory);
 }
 
+// What differs from it is stored, so it must be for ever what it was.
+static void what_a_mixer_begins_with_is_part_of_the_format(void **state) {
+    (void)state;
+    static reef_mix_state first;
+    uint64_t sum = 0xCBF29CE484222325ull; // FNV-1a
+    reef_mix_state_init(&first);
+    const uint8_t *bytes = (const uint8_t *)&first;
+    for (size_t i = 0; i < sizeof(first); i++) sum = (sum ^ bytes[i]) * 0x100000001B3ull;
+    assert_true(sum == 0x248888654A27E843ull);
+}
+
 // A mixer is stored as what differs from a new one; in the version before it was stored as it is.
 static void a_memory_keeps_the_version_that_it_was_restored_from(void **state) {
     (void)state;
@@ -495,6 +506,7 @@ int main(void) {
         cmocka_unit_test(sessions_of_a_restored_memory_read_the_same_bits),
         cmocka_unit_test(what_a_fetch_returns_is_returned),
         cmocka_unit_test(values_that_no_memory_has_are_refused),
+        cmocka_unit_test(what_a_mixer_begins_with_is_part_of_the_format),
         cmocka_unit_test(a_memory_keeps_the_version_that_it_was_restored_from),
         cmocka_unit_test(a_wide_memory_has_its_further_contexts),
         cmocka_unit_test(flipped_bits_are_refused_or_do_no_harm),
