@@ -66,6 +66,7 @@
     X(bench_store)                                                                                 \
     X(bench_usage)                                                                                 \
     X(bench_context)                                                                               \
+    X(bench_kinds)                                                                                 \
     X(config_show)                                                                                 \
     X(config_check)                                                                                \
     X(completion)                                                                                  \

@@ -60,21 +60,6 @@ static void take_rung(const rung *one, reef_config *config) {
     if (config->context_memory > 0) config->context_memory = one->context_memory;
 }
 
-static bool has_net(const reef_config *config) {
-    return config->context_memory == 0 || config->net_share > 0.0f;
-}
-
-// Nobody asks it, but a generation stores one: the least that there can be.
-static void leave_out_net(reef_config *config) {
-    config->layers = 1;
-    config->d_model = 2;
-    config->attention_heads = 1;
-    config->previous_bytes = 0;
-    strcpy(config->ffw, "d");
-    config->d_ffw = 1;
-    config->adapters = 0;
-}
-
 // With a unit --memory is what training may take; without one it is a field of vector models.
 static bool is_budget(const char *text) {
     size_t length = text != NULL ? strlen(text) : 0;
@@ -104,7 +89,6 @@ static reef_status configure(const reef_cli_call *cli,
     // The size fills in the rest.
     if (one != NULL) take_rung(one, config);
     reef_config_fit(config);
-    if (!has_net(config)) leave_out_net(config);
     // Applied again: what the user gave wins over the size.
     status = take_given(cli, config, err);
     // In the form in which it is stored.

@@ -3,13 +3,10 @@
 // Losses are the same in every round, as a memory is a function of its stream: only times differ,
 // and their medians count. Times are CPU time of this thread, which is all that a memory computes
 // with, so that another program on the machine makes no difference but for its caches.
-//
-// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
-#define _XOPEN_SOURCE 700 // realpath
-
 #include "bench_context.h"
 
 #include "bench_layer.h"
+#include "bench_text.h"
 #include "cli_alloc.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
@@ -36,41 +33,6 @@ typedef struct context_run {
 
 // ---- texts --------------------------------------------------------------------------------------
 
-// The first bytes of a file, at most `limit`.
-static reef_status read_text(
-    const char *path, uint64_t limit, uint8_t **bytes, size_t *count, reef_error *err) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot open %.160s: %s", path, strerror(errno));
-    // The limit and not the size of the file, as a pipe has none; the system hands out its pages
-    // only where something is read into them.
-    *bytes = reef_cli_alloc((size_t)limit, 1);
-    *count = fread(*bytes, 1, (size_t)limit, file);
-    int code = ferror(file) ? errno : 0;
-    fclose(file);
-    if (code)
-        return reef_fail(err, code == EISDIR ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
-                         "cannot read %.160s: %s", path, strerror(code));
-    if (*count > 0) return REEF_OK;
-    return reef_fail(err, REEF_ERR_NOT_FOUND, "%.160s is empty: a loss needs a byte to predict",
-                     path);
-}
-
-// The folder tells texts apart whose files have the same name. On the heap.
-static char *text_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    const char *file = slash != NULL ? slash + 1 : path;
-    char *folder =
-        slash != NULL ? reef_cli_format("%.*s/", (int)(slash - path), path) : reef_cli_format(".");
-    char *full = realpath(folder, NULL);
-    const char *parent = full != NULL ? strrchr(full, '/') + 1 : "";
-    // The root has no name, and what is no folder has no path.
-    char *name = reef_cli_format("%s/%s", parent[0] ? parent : ".", file);
-    free(full);
-    free(folder);
-    return name;
-}
-
 // All files before the first measurement: a wrong name must not cost the time of those before it.
 static reef_status read_texts(context_run *run, reef_error *err) {
     const reef_context_plan *plan = run->plan;
@@ -78,11 +40,11 @@ static reef_status read_texts(context_run *run, reef_error *err) {
         reef_context_text *text = &run->found->texts[i];
         const char *train = plan->paths[2 * i], *held = plan->paths[2 * i + 1];
         reef_status status =
-            read_text(train, plan->train_bytes, &text->train, &text->train_bytes, err);
+            reef_bench_text_read(train, plan->train_bytes, &text->train, &text->train_bytes, err);
         if (status == REEF_OK)
-            status = read_text(held, plan->held_bytes, &text->held, &text->held_bytes, err);
+            status = reef_bench_text_read(held, plan->held_bytes, &text->held, &text->held_bytes, err);
         if (status != REEF_OK) return status;
-        text->name = text_name(train);
+        text->name = reef_bench_text_name(train);
     }
     return REEF_OK;
 }

@@ -53,11 +53,23 @@ static bool takes_memory(const reef_config *config) {
            config->strategy == REEF_STRATEGY_GENERATIONS;
 }
 
+// Nobody asks it, but a generation stores one: the least that there can be.
+static void leave_out_net(reef_config *config) {
+    config->layers = 1;
+    config->d_model = 2;
+    config->attention_heads = 1;
+    config->previous_bytes = 0;
+    strcpy(config->ffw, "d");
+    config->d_ffw = 1;
+    config->adapters = 0;
+}
+
 void reef_config_fit(reef_config *config) {
     size_t window = config->context * reef_token_bytes(config);
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) config->net_share = 1.0f;
+    if (!(config->net_share > 0.0f)) leave_out_net(config);
 }
 
 // What pools did before a LATER field existed, where that is not its default.
