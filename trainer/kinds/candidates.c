@@ -99,6 +99,19 @@ static reef_status add_named(reef_candidates *c,
     return REEF_OK;
 }
 
+reef_status reef_candidates_first(reef_candidates *c,
+                                  reef_trainer *trainer,
+                                  const uint8_t *text,
+                                  size_t count,
+                                  uint32_t *kind,
+                                  bool *any,
+                                  reef_error *err) {
+    *any = false;
+    reef_status status = refresh(c, trainer, err);
+    if (status == REEF_OK) *any = reef_kind_vote_count(c->vote, text, count, kind, 1) == 1;
+    return status;
+}
+
 reef_status reef_candidates_choose(reef_candidates *c,
                                    reef_trainer *trainer,
                                    const uint8_t *text,

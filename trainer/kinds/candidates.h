@@ -36,6 +36,21 @@ REEF_MUST_CHECK reef_status reef_candidates_choose(reef_candidates *candidates,
                                                    size_t count,
                                                    reef_error *err);
 
+/**
+ * The one kind that the text names first, whether it is a candidate or not.
+ *
+ * any  written; false where it names none
+ *
+ * Errors: as above.
+ */
+REEF_MUST_CHECK reef_status reef_candidates_first(reef_candidates *candidates,
+                                                  reef_trainer *trainer,
+                                                  const uint8_t *text,
+                                                  size_t count,
+                                                  uint32_t *kind,
+                                                  bool *any,
+                                                  reef_error *err);
+
 /** Add those that more text names, as long as there is room. Errors: as above. */
 REEF_MUST_CHECK reef_status reef_candidates_add(reef_candidates *candidates,
                                                 reef_trainer *trainer,

@@ -34,6 +34,7 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at 
 #define STRANGE_MAX 8.0    // times that; more proves no more
 #define FAMILIAR_AGAIN 2.0 // what a piece in range takes away from what was proved
 #define LEAD 8.0           // by which a kind has to know all that is held better
+#define BETTER 256.0       // units of familiarity that count like a spread
 #define LEAD_PIECE 0.5     // less, each piece: who is current stays
 
 #define NEW_PIECES_MIN 2 // of a new kind, or a share of what the current one has learned
@@ -156,6 +157,22 @@ static reef_status ask_candidates(reef_trainer *trainer, size_t number, reef_err
     return status;
 }
 
+// Does another kind know the first piece by far better, and as its own? A kind that learned text of
+// many others finds nothing strange, and would keep all of them.
+static reef_status look_for_better(reef_trainer *trainer, bool *out, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_recognition *r = trainer->recognition;
+    size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
+    uint32_t kind = 0;
+    double score = 0.0;
+    reef_status status = reef_candidates_first(&r->candidates, trainer, piece_at(trainer, 0), bytes,
+                                               &kind, out, err);
+    if (status == REEF_OK && *out) status = familiarity_of(trainer, kind, 0, &score, err);
+    *out = *out && score > r->current_score[0] + BETTER &&
+           deviation_of(&trainer->levels[kind], score) >= -STRANGE;
+    return status;
+}
+
 // ---- decisions ----------------------------------------------------------------------------------
 
 static double below(double deviation) {
@@ -170,6 +187,8 @@ static bool knows(const reef_recognition *r, size_t i, size_t number) {
 // How much better a candidate knows a piece than the current kind.
 static double lead_of(const reef_recognition *r, size_t i, size_t number) {
     double lead = below(r->deviations[i][number]) - below(r->current[number]) - LEAD_PIECE;
+    double better = (r->scores[i][number] - r->current_score[number]) / BETTER - LEAD_PIECE;
+    if (better > lead) lead = better;
     if (lead > 0.0 && !knows(r, i, number)) lead = 0.0;
     return lead < -3.0 ? -3.0 : lead > 6.0 ? 6.0 : lead;
 }
@@ -209,11 +228,14 @@ static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
         if (proved < 0.0) proved = 0.0;
     }
     // Where one begins to know it again there will soon be more to tell by.
-    bool known = false;
-    for (size_t i = 0; i < r->candidates.count; i++) known |= knows(r, i, held - 1);
-    if (proved >= needed && held - from >= NEW_PIECES_MIN && !known)
+    bool known = false, better = false;
+    for (size_t i = 0; i < r->candidates.count; i++) {
+        known |= knows(r, i, held - 1);
+        better |= lead_of(r, i, held - 1) > 0.0;
+    }
+    if (level->pieces >= LEVEL_WARMUP && proved >= needed && held - from >= NEW_PIECES_MIN && !known)
         return (reef_decision){.verdict = REEF_VERDICT_NEW, .from = from};
-    bool clear = proved <= 0.0 || held == HELD_MAX;
+    bool clear = (proved <= 0.0 && !better) || held == HELD_MAX;
     return (reef_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};
 }
 
@@ -277,7 +299,9 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     r->current[held] = deviation_of(level, *score);
     if (held == 0) r->candidates.count = 0;
-    if (held == 0 && (r->current[0] >= -ASKED || level->pieces < LEVEL_WARMUP)) return REEF_OK;
+    bool asks = held > 0 || (r->current[0] < -ASKED && level->pieces >= LEVEL_WARMUP);
+    if (!asks) status = look_for_better(trainer, &asks, err);
+    if (status != REEF_OK || !asks) return status;
     status = ask_candidates(trainer, held, err);
     if (status != REEF_OK) return status;
     if (!has_come_back(r, held + 1, out)) *out = judge_strange(trainer, held + 1);
