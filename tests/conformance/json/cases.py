@@ -49,6 +49,7 @@ READING = [
     ("eval", ["eval", "reef.pool", "held.txt", "held.c"]),
     ("eval", ["eval", "reef.pool", "--last-word", "held.txt"]),
     ("eval", ["eval", "memory.pool", "held.txt", "--frozen"]),
+    ("eval", ["eval", "memory.pool", "held.txt", "--kinds"]),
     ("eval-matrix", ["eval", "memory.pool", "--matrix", "--frozen", "held.txt"]),
     ("eval", ["eval", "iris.pool", "csv:iris.csv"]),
     ("eval", ["eval", "ids.pool", "held.u16"]),
@@ -107,6 +108,7 @@ READING = [
     ("bench-usage", ["bench", "usage", "--days", "2", "--experts", "64"]),
     ("bench-context", ["bench", "context", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M"]),
     ("bench-context", ["bench", "context", "english.txt", "held.txt", "--rival", "./compressors", "--rounds", "2"]),
+    ("bench-kinds", ["bench", "kinds", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M", "--piece", "60"]),
     ("config-show", ["config", "show"]),
     ("config-show", ["config", "show", "--config", "reef.ini", "--", "--source", "file:notes.txt", "--stay"]),
     ("config-check", ["config", "check", "reef.ini"]),
@@ -231,12 +233,14 @@ LEFT_OUT = {
     "TMPDIR=/var/tmp reef bench": "as above",
     "journalctl": "wants the journal of the machine",
     "reef score reef.pool --follow": "has no end",
+    "reef eval reef.pool --kinds": "wants a pool with memories, as one of the cases has",
     "reef top reef.pool": "wants a terminal, or --once",
 }
 
 # Of these the short ones do run, and every command has one, but for those that are named here.
 RUN = ("reef bench step --layers 1", "reef bench peer --only layer --side 32", "reef bench readers --seconds 0.5",
        "reef bench scale --sides 16,64", "reef bench usage --days 2", "reef bench context notes.txt",
+       "reef bench kinds notes.txt",
        "reef top reef.pool --once",
        *(f"reef experiment {kind} paper.ini --plan" for kind in ("isoflop", "experts", "active", "batchnorm", "datasets")))
 NO_EXAMPLE_RUNS = {"bench store"}  # as in NOT_RUN

@@ -150,7 +150,8 @@ SMALLER = {"--truth 800000": "--truth 4000"}
 ASK_DAEMON = {"commit", "pause", "resume", "drain", "reload", "ingest", "stop"}
 READS_ONLY = {"status", "top", "plot growth", "snapshot list", "snapshot show", "snapshot diff", "eval", "predict", "score", "generate",
               "generations", "experts", "usage", "timeline", "verify", "version", "plot loss",
-              "bench step", "bench peer", "bench readers", "bench scale", "bench usage", "bench context"}
+              "bench step", "bench peer", "bench readers", "bench scale", "bench usage", "bench context",
+              "bench kinds"}
 
 
 def left_out(line):

@@ -30,7 +30,7 @@ const reef_cli_manual reef_bench_kinds_manual = {
         "            the memories beside it know where one ends and whose the next one is\n"
         "  disk      what the pool takes, for each byte of the stream",
     .options = OPTIONS,
-    .example = "reef bench kinds wiki.txt wiki.held code.txt code.held logs.txt logs.held\n"
+    .example = "reef bench kinds notes.txt held.txt code.c held.c\n"
                "reef bench kinds $(for k in *.held.txt; do echo ${k%.held.txt}.txt $k; done) "
                "--memory 8M",
 };
