@@ -1,7 +1,7 @@
 // See reef_kind_vote.h. Contexts are hashed to rows, each with one bit a kind, so that a row is read
 // at once (as in a bit-sliced signature file, Faloutsos and Christodoulakis 1984).
-#include "reef_kind_vote.h"
 #include "memory_internal.h"
+#include "reef_kind_vote.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,15 +122,11 @@ static double vote_row(const reef_kind_vote *vote, size_t row, double weight, do
     return weight;
 }
 
-static size_t best_of(const reef_kind_vote *vote,
-                      double *votes,
-                      double all,
-                      uint32_t *kinds,
-                      size_t max) {
+static size_t best_of(
+    const reef_kind_vote *vote, double *votes, double all, uint32_t *kinds, size_t max) {
     size_t count = 0;
     // A kind of much text has many bits, and gets that part of all votes by chance.
-    for (uint32_t k = 0; k < 64 * vote->words; k++)
-        votes[k] -= all * vote->bits[k] / (double)ROWS;
+    for (uint32_t k = 0; k < 64 * vote->words; k++) votes[k] -= all * vote->bits[k] / (double)ROWS;
     for (; count < max; count++) {
         double most = 0.0;
         for (uint32_t k = 0; k < 64 * vote->words; k++) {
@@ -156,8 +152,7 @@ size_t reef_kind_vote_count(
         if (i < first) continue;
         double weight = pow(DECAY, (double)(count - 1 - i));
         for (size_t k = 0; k < ORDER_COUNT; k++)
-            if (i + 1 >= ORDERS[k])
-                all += vote_row(vote, row_of(ORDERS[k], bytes), weight, votes);
+            if (i + 1 >= ORDERS[k]) all += vote_row(vote, row_of(ORDERS[k], bytes), weight, votes);
     }
     size_t chosen = best_of(vote, votes, all, kinds, max);
     free(votes);

@@ -303,8 +303,7 @@ size_t reef_memory_input_count(void) {
 
 const char *reef_memory_input_name(size_t input) {
     if (input < REEF_CONTEXTS) return reef_context_name(input);
-    if (input >= REEF_INPUT_WIDE)
-        return reef_context_name(REEF_CONTEXTS + input - REEF_INPUT_WIDE);
+    if (input >= REEF_INPUT_WIDE) return reef_context_name(REEF_CONTEXTS + input - REEF_INPUT_WIDE);
     if (input == REEF_PREDICTION_ORDER_0) return "order 0";
     if (input == REEF_INPUT_NET) return "net";
     if (input == REEF_PREDICTION_EXPECTED) return "expected byte";

@@ -13,7 +13,7 @@
 struct reef_memory {
     reef_predictor predictor;
     uint64_t bytes_max;
-    reef_input_counts inputs;                 // since it was made or restored
+    reef_input_counts inputs; // since it was made or restored
     // Of the parts, as they are stored: it keeps the version that it was restored from.
     uint32_t version;
     uint8_t header[REEF_MEMORY_HEADER_BYTES]; // as reef_memory_parts showed it last

@@ -36,8 +36,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endia
 static_assert(sizeof(reef_mix_state) ==
                   4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
                       2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
-                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS +
-                      (2 << 16) + sizeof(reef_expected_state),
+                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS + (2 << 16) +
+                      sizeof(reef_expected_state),
               "the mixer has no padding");
 static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS * REEF_EXPECTED_STATES +
                                                  8 * REEF_MATCHES * REEF_MATCH_STATES +
@@ -56,7 +56,7 @@ static_assert(sizeof(reef_wide_state) ==
                       2 * REEF_WIDE_INPUTS * (REEF_WEIGHT_SETS + REEF_EXPECTED_WEIGHT_SETS),
               "the state of further contexts has no padding");
 
-#define MAGIC 0x4D454D52u // "RMEM"
+#define MAGIC 0x4D454D52u                                    // "RMEM"
 #define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define POSITION_WORDS 13
@@ -328,8 +328,7 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         parts[PART_INDEX + k] = lines_part(PART_INDEX + k, &p->index[k]);
     parts[PART_MIXER] = (reef_memory_part){NAMES[PART_MIXER], p->state, sizeof(*p->state)};
-    parts[PART_NET] =
-        (reef_memory_part){NAMES[PART_NET], p->net, net_bytes(p)};
+    parts[PART_NET] = (reef_memory_part){NAMES[PART_NET], p->net, net_bytes(p)};
     parts[PART_WIDE] =
         (reef_memory_part){NAMES[PART_WIDE], p->wide, p->wide != NULL ? sizeof(*p->wide) : 0};
 }

@@ -105,7 +105,8 @@ static size_t gate_values(const importing *i, uint32_t g) {
     const reef_safetensor *gate = g == 0 ? NULL : reef_safetensors_find(&i->file, name);
     uint64_t bytes = gate == NULL ? 0 : gate->end - gate->begin;
     bool has_gate = g > 0 && reef_config_has_gates(&i->config);
-    if (has_gate && bytes < sizeof(float)) bytes = sizeof(float); // it lacks one, which match() says
+    if (has_gate && bytes < sizeof(float))
+        bytes = sizeof(float); // it lacks one, which match() says
     return (size_t)(bytes < sizeof(i->gate) ? bytes : sizeof(i->gate)) / sizeof(float);
 }
 

@@ -112,11 +112,8 @@ reef_status reef_candidates_first(reef_candidates *c,
     return status;
 }
 
-reef_status reef_candidates_choose(reef_candidates *c,
-                                   reef_trainer *trainer,
-                                   const uint8_t *text,
-                                   size_t count,
-                                   reef_error *err) {
+reef_status reef_candidates_choose(
+    reef_candidates *c, reef_trainer *trainer, const uint8_t *text, size_t count, reef_error *err) {
     size_t others;
     c->count = 0;
     reef_status status = add_latest(c, trainer, &others, err);
@@ -124,11 +121,8 @@ reef_status reef_candidates_choose(reef_candidates *c,
     return status != REEF_OK || all ? status : add_named(c, trainer, text, count, NAMED, err);
 }
 
-reef_status reef_candidates_add(reef_candidates *c,
-                                reef_trainer *trainer,
-                                const uint8_t *text,
-                                size_t count,
-                                reef_error *err) {
+reef_status reef_candidates_add(
+    reef_candidates *c, reef_trainer *trainer, const uint8_t *text, size_t count, reef_error *err) {
     // Where kinds are few they are all there.
     return c->count < LATEST + NAMED || c->count == REEF_CANDIDATES_MAX
                ? REEF_OK

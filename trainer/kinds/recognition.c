@@ -233,7 +233,8 @@ static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
         known |= knows(r, i, held - 1);
         better |= lead_of(r, i, held - 1) > 0.0;
     }
-    if (level->pieces >= LEVEL_WARMUP && proved >= needed && held - from >= NEW_PIECES_MIN && !known)
+    if (level->pieces >= LEVEL_WARMUP && proved >= needed && held - from >= NEW_PIECES_MIN &&
+        !known)
         return (reef_decision){.verdict = REEF_VERDICT_NEW, .from = from};
     bool clear = (proved <= 0.0 && !better) || held == HELD_MAX;
     return (reef_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};
@@ -318,7 +319,8 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
         return;
     }
     for (size_t i = 0; i < r->candidates.count; i++)
-        if (r->candidates.kinds[i] == kind) add_to_level(&trainer->levels[kind], r->scores[i][number]);
+        if (r->candidates.kinds[i] == kind)
+            add_to_level(&trainer->levels[kind], r->scores[i][number]);
 }
 
 // ---- the state ----------------------------------------------------------------------------------

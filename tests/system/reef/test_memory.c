@@ -288,21 +288,22 @@ static void kinds_are_drawn_where_they_answered(void **state) {
     const json_t *shares = json_object_get(file, "fire_share");
     assert_int_equal(json_array_size(shares), 2);
     assert_true(json_real_value(json_array_get(shares, 0)) > 0.6);
-    assert_true(json_real_value(json_array_get(shares, 1)) > 0.3);
-    // From some byte behind the change on it is the other kind for good.
+    assert_true(json_real_value(json_array_get(shares, 1)) > 0.25);
+    // From some byte behind the change on it is the other kind for good. The first one adapts to
+    // what comes, and so simple a text it soon foresees as well.
     const json_t *kinds = json_object_get(file, "kinds");
     const json_t *runs = json_object_get(kinds, "runs"), *most = json_object_get(kinds, "most");
     const json_t *last = json_array_get(runs, json_array_size(runs) - 1);
     assert_int_equal(integer(json_array_get(runs, 0), "from"), 0);
     assert_int_equal(integer(last, "kind"), 1);
-    assert_in_range(integer(last, "from"), 2000, 2030);
+    assert_in_range(integer(last, "from"), 2000, 2300);
     assert_int_equal(integer(json_array_get(most, 0), "kind"), 0);
     assert_int_equal(integer(json_array_get(most, 0), "bytes") +
                          integer(json_array_get(most, 1), "bytes"),
                      3000);
     json_decref(document);
     char command[512];
-    snprintf(command, sizeof(command), "grep -q 'kind 1, 3' %s", svg);
+    snprintf(command, sizeof(command), "grep -q 'kind 1, 2' %s", svg);
     assert_int_equal(system(command), 0);
     program p;
     reef(&p, "eval", pool, mixed, "--kinds", NULL);

@@ -75,8 +75,8 @@ static void a_text_costs_little_more_than_the_best_of_each_part(void **state) {
         draw_bits_of_kinds(&draws, bits);
         begin(&p);
         for (int t = 0; t < BYTES; t++) best += bits[t][t * KINDS / BYTES];
-        double most = best + log2(KINDS) + (KINDS - 1) * log2(KINDS / SHARE) -
-                      BYTES * log2(1.0 - SHARE);
+        double most =
+            best + log2(KINDS) + (KINDS - 1) * log2(KINDS / SHARE) - BYTES * log2(1.0 - SHARE);
         double sum = read_all(&p, bits);
         assert_true(sum <= most + 1e-6);
         assert_true(sum >= best - 1e-6 - BYTES);

@@ -42,7 +42,8 @@ static reef_status read_texts(context_run *run, reef_error *err) {
         reef_status status =
             reef_bench_text_read(train, plan->train_bytes, &text->train, &text->train_bytes, err);
         if (status == REEF_OK)
-            status = reef_bench_text_read(held, plan->held_bytes, &text->held, &text->held_bytes, err);
+            status =
+                reef_bench_text_read(held, plan->held_bytes, &text->held, &text->held_bytes, err);
         if (status != REEF_OK) return status;
         text->name = reef_bench_text_name(train);
     }

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FEED_BYTES 65536    // between two looks at the progress bar
-#define EARLY_BYTES 4096    // a generation may begin before the kind, at the change within a piece
-#define LATE_BYTES 8192     // and so far behind it
+#define FEED_BYTES 65536 // between two looks at the progress bar
+#define EARLY_BYTES 4096 // a generation may begin before the kind, at the change within a piece
+#define LATE_BYTES 8192  // and so far behind it
 #define HELD_BYTES_MAX 65536
 #define PIECES_BYTES 150000 // in all
 #define PASSED_MAX 65536    // of what passed a memory by, enough of a context
@@ -60,13 +60,13 @@ static reef_status read_texts(kinds_run *run, reef_error *err) {
     for (size_t i = 0; i < plan->kind_count && status == REEF_OK; i++) {
         reef_bench_kind *kind = &run->found->kinds[i];
         const char *train = plan->paths[2 * order[i]], *held = plan->paths[2 * order[i] + 1];
-        status = reef_bench_text_read(train, plan->train_bytes, &kind->train, &kind->train_bytes,
-                                      err);
+        status =
+            reef_bench_text_read(train, plan->train_bytes, &kind->train, &kind->train_bytes, err);
         if (status == REEF_OK)
             status =
                 reef_bench_text_read(held, HELD_BYTES_MAX, &kind->held, &kind->held_bytes, err);
         if (status == REEF_OK && kind->held_bytes < 4)
-            status = reef_fail(err, REEF_ERR_INVALID, "%.160s is too short to be halved", held);
+            status = reef_fail(err, REEF_ERR_INVALID, "%.160s is too short to be divided", held);
         kind->name = reef_bench_text_name(train);
         kind->begins = run->found->stream_bytes;
         run->found->stream_bytes += kind->train_bytes;
@@ -75,9 +75,9 @@ static reef_status read_texts(kinds_run *run, reef_error *err) {
     return status;
 }
 
-static const uint8_t *second_half(const reef_bench_kind *kind, size_t *count) {
-    *count = kind->held_bytes - kind->held_bytes / 2;
-    return kind->held + kind->held_bytes / 2;
+static const uint8_t *last_quarter(const reef_bench_kind *kind, size_t *count) {
+    *count = kind->held_bytes - kind->held_bytes / 4 * 3;
+    return kind->held + kind->held_bytes / 4 * 3;
 }
 
 // ---- the pool -----------------------------------------------------------------------------------
@@ -95,8 +95,7 @@ static reef_status make_pool(kinds_run *run, reef_error *err) {
     run->pool = reef_cli_format("%s/kinds.pool", run->directory.path);
     status = reef_pool_init(run->pool, config, err);
     if (status == REEF_OK)
-        status =
-            reef_store_open(&run->store, run->pool, &(reef_store_options){.write = true}, err);
+        status = reef_store_open(&run->store, run->pool, &(reef_store_options){.write = true}, err);
     const reef_trainer_options options = {.threads = run->plan->threads};
     return status == REEF_OK ? reef_trainer_open(&run->trainer, run->store, &options, err) : status;
 }
@@ -187,7 +186,7 @@ static reef_status read_pool(kinds_run *run, bool later, reef_error *err) {
         reef_bench_kind *kind = &f->kinds[i];
         reef_score score = {0};
         size_t count;
-        const uint8_t *text = second_half(kind, &count);
+        const uint8_t *text = last_quarter(kind, &count);
         status = reef_model_score(run->model, text, count, NULL, &score, NULL, NULL, err);
         *(later ? &kind->later : &kind->bits) = score.bits_per_byte;
         show(run, count);
@@ -209,7 +208,7 @@ static reef_status read_own(kinds_run *run, reef_bench_kind *kind, reef_error *e
     const reef_memory_options options = {.bytes_max = run->config.context_memory};
     reef_memory_session *session = NULL;
     size_t count;
-    const uint8_t *text = second_half(kind, &count);
+    const uint8_t *text = last_quarter(kind, &count);
     float *bits = reef_cli_alloc(count, sizeof(*bits));
     double begin = reef_cli_clock();
     reef_status status = reef_memory_new(&kind->memory, &options, err);
@@ -218,8 +217,7 @@ static reef_status read_own(kinds_run *run, reef_bench_kind *kind, reef_error *e
     f->own_learn_seconds += reef_cli_clock() - begin;
     if (status == REEF_OK) status = reef_memory_session_open(&session, kind->memory, false, err);
     begin = reef_cli_clock();
-    if (status == REEF_OK)
-        status = reef_memory_session_read(session, text, count, NULL, bits, err);
+    if (status == REEF_OK) status = reef_memory_session_read(session, text, count, NULL, bits, err);
     f->own_read_seconds += reef_cli_clock() - begin;
     // The first byte has no context, and the pool does not count it either.
     if (status == REEF_OK) kind->own = sum_of(bits + 1, count - 1) / (double)(count - 1);
@@ -245,9 +243,9 @@ static reef_status read_piece(reef_bench_kind *kind,
     if (status == REEF_OK)
         status = reef_memory_session_skip(kind->session, text + before - passed, passed, err);
     kind->met = before + count;
-    return status == REEF_OK ? reef_memory_session_read(kind->session, text + before, count, NULL,
-                                                        bits, err)
-                             : status;
+    return status == REEF_OK
+               ? reef_memory_session_read(kind->session, text + before, count, NULL, bits, err)
+               : status;
 }
 
 // Pieces of held-out texts in a random order, none of the kind before it.
@@ -260,14 +258,14 @@ static reef_status read_pieces(kinds_run *run, reef_error *err) {
     reef_status status = REEF_OK;
     while (status == REEF_OK && length + piece <= PIECES_BYTES) {
         size_t k = draw(run, f->kind_count), count;
-        const uint8_t *half = second_half(&f->kinds[k], &count);
+        const uint8_t *quarter = last_quarter(&f->kinds[k], &count);
         if (k == last || count < piece) {
             last = f->kind_count; // two kinds of short texts would never end
             if (count < piece && draw(run, 1000) == 0) break;
             continue;
         }
         last = k;
-        memcpy(text + length, half + draw(run, count - piece + 1), piece);
+        memcpy(text + length, quarter + draw(run, count - piece + 1), piece);
         status = read_piece(&f->kinds[k], text, length, piece, own + length, err);
         length += piece;
         show(run, piece);
@@ -306,8 +304,8 @@ static reef_status come_back(kinds_run *run, reef_error *err) {
     shuffle(run, order, f->kind_count);
     for (size_t i = 0; status == REEF_OK && i < f->kind_count; i++) {
         const reef_bench_kind *kind = &f->kinds[order[i]];
-        status = learn(run, kind->held, kind->held_bytes / 2, err);
-        f->back_bytes += kind->held_bytes / 2;
+        status = learn(run, kind->held, kind->held_bytes / 4 * 3, err);
+        f->back_bytes += kind->held_bytes / 4 * 3;
     }
     if (status == REEF_OK) status = reef_trainer_commit(run->trainer, NULL, err);
     reef_trainer_status_read(run->trainer, &after);

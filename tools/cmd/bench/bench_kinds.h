@@ -22,7 +22,7 @@ typedef struct reef_kinds_plan {
     size_t threads;
 } reef_kinds_plan;
 
-/** One kind. Bits a byte are those of the second half of its held-out text. */
+/** One kind. Bits a byte are those of the last quarter of its held-out text. */
 typedef struct reef_bench_kind {
     char *name;
     uint8_t *train, *held;
@@ -43,23 +43,23 @@ typedef struct reef_kinds_findings {
     uint64_t stream_bytes, pool_bytes;
     size_t generations, found, invented; // opened where a kind begins, and elsewhere
     double learn_seconds, own_learn_seconds;
-    double read_seconds, own_read_seconds; // of the second halves
+    double read_seconds, own_read_seconds; // of the last quarters
     uint64_t read_bytes;
     double own, bits, later, forgetting_max; // means over kinds
-    uint64_t back_bytes, strange_bytes;      // of the first halves; of these, learned by
+    uint64_t back_bytes, strange_bytes;      // of the other quarters; of these, learned by
     size_t back_generations;                 // generations that were opened among them
     uint64_t pieces_bytes;
     double pieces_own, pieces_bits; // a byte
 } reef_kinds_findings;
 
 /**
- * A new pool below TMPDIR without a net learns all texts as one stream, then the first halves of
- * the held-out ones in another order. Before and after that it reads the second halves.
+ * A new pool below TMPDIR without a net learns all texts as one stream, then three quarters of
+ * the held-out ones in another order. Before and after that it reads the last quarters.
  *
  * found  written, also on failure; release it
  *
  * Errors: NOT_FOUND a file that is missing or has no byte; INVALID a bound of memory that there
- * cannot be, or a held-out text that is too short to be halved; IO, FULL.
+ * cannot be, or a held-out text that is too short to be divided; IO, FULL.
  */
 REEF_MUST_CHECK reef_status reef_bench_kinds_run(const reef_kinds_plan *plan,
                                                  reef_kinds_findings *found,

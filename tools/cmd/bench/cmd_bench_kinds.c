@@ -17,16 +17,16 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_bench_kinds_manual = {
     .about =
         "A new pool without a net (--boundaries contexts) learns all TRAIN as one stream, in a\n"
-        "random order; nobody tells it where one ends. Then it learns the first halves of all HELD\n"
-        "in another order. Before and after that it reads their second halves, one by one. Beside\n"
+        "random order; nobody tells it where one ends. Then it learns three quarters of each HELD\n"
+        "in another order. Before and after that it reads their last quarters, one by one. Beside\n"
         "it stand memories that learned one TRAIN each and know which text is whose. Printed are\n"
         "the bits per byte of both, and\n"
         "\n"
         "  changes   how many kinds began where a generation was opened, from 4 kB before to 8 kB\n"
         "            behind, and how many generations were opened elsewhere\n"
-        "  back      how much of the first halves was learned by kinds that were there, and how\n"
+        "  back      how much of these quarters was learned by kinds that were there, and how\n"
         "            many began among them\n"
-        "  pieces    bits per byte of pieces of the second halves in a random order, as one text;\n"
+        "  pieces    bits per byte of pieces of the last quarters in a random order, as one text;\n"
         "            the memories beside it know where one ends and whose the next one is\n"
         "  disk      what the pool takes, for each byte of the stream",
     .options = OPTIONS,
@@ -58,8 +58,8 @@ static reef_status read_plan(const reef_cli_call *cli, reef_kinds_plan *plan, re
 // ---- for people ---------------------------------------------------------------------------------
 
 static void print_kinds(const reef_kinds_findings *f) {
-    static const char *const HEADING[] = {"kind",  "begins at", "found",  "own memory",
-                                          "pool",  "more",      "later", "forgotten"};
+    static const char *const HEADING[] = {"kind", "begins at", "found", "own memory",
+                                          "pool", "more",      "later", "forgotten"};
     reef_cli_table *table = reef_cli_table_new("<>>>>>>>", HEADING);
     char words[CLI_WORD_BYTES];
     for (size_t i = 0; i < f->kind_count; i++) {
@@ -125,27 +125,25 @@ static json_t *findings_json(const reef_kinds_plan *plan, const reef_kinds_findi
     json_t *kinds = json_array();
     for (size_t i = 0; i < f->kind_count; i++)
         json_array_append_new(kinds, kind_json(&f->kinds[i]));
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed", (json_int_t)plan->seed,
-        "stream_bytes", (json_int_t)f->stream_bytes, "changes", (json_int_t)(f->kind_count - 1),
-        "found", (json_int_t)f->found, "invented", (json_int_t)f->invented, "back_bytes",
-        (json_int_t)f->back_bytes, "strange_bytes", (json_int_t)f->strange_bytes,
-        "back_generations", (json_int_t)f->back_generations, "pool_bytes",
-        (json_int_t)f->pool_bytes);
-    json_t *means = json_pack("{s:o, s:o, s:o, s:o}", "own_bits_per_byte", reef_cli_real(f->own),
-                              "bits_per_byte", reef_cli_real(f->bits), "later_bits_per_byte",
-                              reef_cli_real(f->later), "forgetting_max",
-                              reef_cli_real(f->forgetting_max));
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed", (json_int_t)plan->seed,
+                  "stream_bytes", (json_int_t)f->stream_bytes, "changes",
+                  (json_int_t)(f->kind_count - 1), "found", (json_int_t)f->found, "invented",
+                  (json_int_t)f->invented, "back_bytes", (json_int_t)f->back_bytes, "strange_bytes",
+                  (json_int_t)f->strange_bytes, "back_generations", (json_int_t)f->back_generations,
+                  "pool_bytes", (json_int_t)f->pool_bytes);
+    json_t *means =
+        json_pack("{s:o, s:o, s:o, s:o}", "own_bits_per_byte", reef_cli_real(f->own),
+                  "bits_per_byte", reef_cli_real(f->bits), "later_bits_per_byte",
+                  reef_cli_real(f->later), "forgetting_max", reef_cli_real(f->forgetting_max));
     json_t *pieces =
         json_pack("{s:I, s:I, s:o, s:o}", "piece_bytes", (json_int_t)plan->piece_bytes, "bytes",
                   (json_int_t)f->pieces_bytes, "own_bits_per_byte", reef_cli_real(f->pieces_own),
                   "bits_per_byte", reef_cli_real(f->pieces_bits));
-    json_t *seconds = json_pack("{s:o, s:o, s:o, s:o, s:I}", "learn",
-                                reef_cli_real(f->learn_seconds), "own_learn",
-                                reef_cli_real(f->own_learn_seconds), "read",
-                                reef_cli_real(f->read_seconds), "own_read",
-                                reef_cli_real(f->own_read_seconds), "read_bytes",
-                                (json_int_t)f->read_bytes);
+    json_t *seconds = json_pack(
+        "{s:o, s:o, s:o, s:o, s:I}", "learn", reef_cli_real(f->learn_seconds), "own_learn",
+        reef_cli_real(f->own_learn_seconds), "read", reef_cli_real(f->read_seconds), "own_read",
+        reef_cli_real(f->own_read_seconds), "read_bytes", (json_int_t)f->read_bytes);
     json_object_set_new(object, "means", means);
     json_object_set_new(object, "pieces", pieces);
     json_object_set_new(object, "seconds", seconds);

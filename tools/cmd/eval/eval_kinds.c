@@ -11,8 +11,8 @@ reef_status reef_eval_kinds_check(const reef_cli_call *cli,
     static const char *const OTHERS[] = {"matrix", "gates"};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(*OTHERS); i++)
         if (reef_cli_text(cli, OTHERS[i]) != NULL)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "--kinds and --%s are two answers: ask for one", OTHERS[i]);
+            return reef_fail(err, REEF_ERR_INVALID, "--kinds and --%s are two answers: ask for one",
+                             OTHERS[i]);
     if (pool->config.context_memory > 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--kinds shows which context memories answer, and the pool has none");

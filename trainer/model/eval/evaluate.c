@@ -88,7 +88,7 @@ static void count_fired(const reef_model *model, size_t count, uint64_t *fired) 
 // One text through the net and the memories. Tokens before `from` are the net's context alone.
 typedef struct text {
     const uint8_t *bytes;
-    size_t all, from; // in tokens
+    size_t all, from;   // in tokens
     uint32_t *answered; // (all) or NULL: who answered; written
 } text;
 
@@ -119,14 +119,13 @@ static reef_status recall_piece(
     bool has_net = model->network.config.net_share > 0.0f;
     size_t skipped = at + 1 < of->from ? of->from - at - 1 : 0;
     if (skipped >= tokens) return REEF_OK;
-    const reef_recall_piece piece = {.bytes = of->bytes + at + 1 + skipped,
-                                     .count = tokens - skipped,
-                                     .fire = model->fire + skipped,
-                                     .stride = model->stride,
-                                     .net = has_net ? model->acts.predictions + skipped : NULL,
-                                     .answered = of->answered == NULL
-                                                     ? NULL
-                                                     : of->answered + at + 1 + skipped};
+    const reef_recall_piece piece = {
+        .bytes = of->bytes + at + 1 + skipped,
+        .count = tokens - skipped,
+        .fire = model->fire + skipped,
+        .stride = model->stride,
+        .net = has_net ? model->acts.predictions + skipped : NULL,
+        .answered = of->answered == NULL ? NULL : of->answered + at + 1 + skipped};
     return reef_recall_read(&model->recall, &model->network, &piece, model->acts.loss + skipped,
                             err);
 }

@@ -27,13 +27,13 @@ typedef struct reef_posterior {
     uint64_t length;                  // of the text so far
     float bits[REEF_REPLAY];          // surprise of byte i of the text at i % REEF_REPLAY
     // When others are asked:
-    double usual;    // surprise of a byte of the text
-    double excess;   // of the last bytes, all beyond what is usual
-    double patience; // excess that wakes others, beyond the least: it grows when that was in vain
+    double usual;     // surprise of a byte of the text
+    double excess;    // of the last bytes, all beyond what is usual
+    double patience;  // excess that wakes others, beyond the least: it grows when that was in vain
     uint64_t changed; // where that excess begins
-    uint64_t woken;  // where others were woken last, and
+    uint64_t woken;   // where others were woken last, and
     uint64_t strange; // where what woke them begins
-    size_t ran;      // then already: those in `before`
+    size_t ran;       // then already: those in `before`
     uint32_t before[REEF_RUNNING_MAX];
 } reef_posterior;
 

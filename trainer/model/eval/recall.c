@@ -95,7 +95,8 @@ static void make_room(reef_recall *recall) {
     for (size_t g = 0; g < recall->generation_count; g++) {
         if (recall->sessions[g] == NULL) continue;
         open++;
-        if (oldest == recall->generation_count || recall->read[g] < recall->read[oldest]) oldest = g;
+        if (oldest == recall->generation_count || recall->read[g] < recall->read[oldest])
+            oldest = g;
     }
     if (open < SESSIONS_MAX) return;
     reef_memory_session_close(recall->sessions[oldest]);
@@ -122,9 +123,8 @@ static reef_status session_before(reef_recall *recall,
     uint64_t passed = recall->length - again - recall->read[g];
     if (passed > PASSED_MAX - again) passed = PASSED_MAX - again;
     if (status == REEF_OK && passed > 0)
-        status = reef_memory_session_skip(recall->sessions[g],
-                                          recall->text + recall->kept - again - passed,
-                                          (size_t)passed, err);
+        status = reef_memory_session_skip(
+            recall->sessions[g], recall->text + recall->kept - again - passed, (size_t)passed, err);
     if (status != REEF_OK) return status;
     recall->read[g] = recall->length - again;
     *out = recall->sessions[g];
@@ -153,10 +153,7 @@ static void keep_text(reef_recall *recall, const uint8_t *bytes, size_t count) {
 // ---- a gate says who answers --------------------------------------------------------------------
 
 // The newest generation that fires on byte i, else the first.
-static size_t answering(const reef_network *network,
-                        const uint8_t *fire,
-                        size_t stride,
-                        size_t i) {
+static size_t answering(const reef_network *network, const uint8_t *fire, size_t stride, size_t i) {
     size_t g = fire == NULL ? 0 : network->generation_count - 1;
     while (g > 0 && !fire[g * stride + i]) g--;
     return g;
@@ -241,7 +238,8 @@ static reef_status choose_candidates(reef_recall *recall,
     *count = awake == 0 || (again && !few) ? newest : 0;
     if (few || *count == 0 || recall->length == 0) return REEF_OK;
     if (recall->posterior.woken > 0) *count = awake > 0 ? LATER_MAX : NAMED_MAX;
-    return vote(recall, network, reef_posterior_strange(&recall->posterior) + RECENT, kinds, count, err);
+    return vote(recall, network, reef_posterior_strange(&recall->posterior) + RECENT, kinds, count,
+                err);
 }
 
 // A kind begins to run: it reads the last bytes as if it had run by then.
@@ -381,8 +379,7 @@ reef_status reef_recall_distribution(reef_recall *recall,
     reef_status status = REEF_OK;
     const reef_posterior *posterior = &recall->posterior;
     if (!reef_recall_weighs(network)) {
-        status =
-            session_of(recall, network, answering(network, fire, stride, i), &session, err);
+        status = session_of(recall, network, answering(network, fire, stride, i), &session, err);
         if (status != REEF_OK || session == NULL) return status;
         status = add_distribution(session, 1.0, p, tokens, sum, err);
     } else {

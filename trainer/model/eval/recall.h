@@ -32,7 +32,8 @@ typedef struct reef_recall {
 typedef struct reef_recall_piece {
     const uint8_t *bytes; // (count)
     size_t count;
-    const uint8_t *fire; // (generations, stride) which fire on byte i: fire[g * stride + i]; or NULL
+    const uint8_t
+        *fire; // (generations, stride) which fire on byte i: fire[g * stride + i]; or NULL
     size_t stride;
     const reef_net_prediction *net; // (count) of the net; NULL: it has not been asked
     uint32_t *answered; // (count) or NULL: written; the generation that answered byte i most of all
