@@ -29,10 +29,6 @@ uint64_t reef_posterior_awake(const reef_posterior *p) {
     return p->length - p->woken;
 }
 
-uint64_t reef_posterior_strange(const reef_posterior *p) {
-    return p->length - p->strange;
-}
-
 // A text whose kind is often surprised wakes others the less.
 static void learn_patience(reef_posterior *p) {
     uint32_t likeliest = p->kinds[reef_posterior_likeliest(p)];
@@ -51,7 +47,6 @@ bool reef_posterior_wakes(reef_posterior *p) {
     if (p->excess <= PATIENCE_MIN + p->patience) return false;
     p->excess = 0.0;
     p->woken = p->length;
-    p->strange = p->changed;
     p->ran = p->running;
     memcpy(p->before, p->kinds, sizeof(p->before));
     return true;
@@ -102,7 +97,6 @@ double reef_posterior_read(reef_posterior *p, const float *bits) {
     double surprise = -log2(chance);
     p->bits[p->length++ % REEF_REPLAY] = (float)surprise;
     p->excess = fmax(p->excess + surprise - p->usual - USUAL_MORE, 0.0);
-    if (p->excess <= 0.0) p->changed = p->length;
     p->usual += (surprise - p->usual) / (double)(p->length < USUAL_BYTES ? p->length : USUAL_BYTES);
     return surprise;
 }

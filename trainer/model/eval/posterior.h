@@ -27,13 +27,11 @@ typedef struct reef_posterior {
     uint64_t length;                  // of the text so far
     float bits[REEF_REPLAY];          // surprise of byte i of the text at i % REEF_REPLAY
     // When others are asked:
-    double usual;     // surprise of a byte of the text
-    double excess;    // of the last bytes, all beyond what is usual
-    double patience;  // excess that wakes others, beyond the least: it grows when that was in vain
-    uint64_t changed; // where that excess begins
-    uint64_t woken;   // where others were woken last, and
-    uint64_t strange; // where what woke them begins
-    size_t ran;       // then already: those in `before`
+    double usual;    // surprise of a byte of the text
+    double excess;   // of the last bytes, all beyond what is usual
+    double patience; // excess that wakes others, beyond the least: it grows when that was in vain
+    uint64_t woken;  // where others were woken last
+    size_t ran;      // then already: those in `before`
     uint32_t before[REEF_RUNNING_MAX];
 } reef_posterior;
 
@@ -45,9 +43,6 @@ bool reef_posterior_wakes(reef_posterior *posterior);
 
 /** Bytes since that time, or since the text began. */
 uint64_t reef_posterior_awake(const reef_posterior *posterior);
-
-/** Bytes since what woke them began: those that may be of another kind than before. */
-uint64_t reef_posterior_strange(const reef_posterior *posterior);
 
 bool reef_posterior_runs(const reef_posterior *posterior, uint32_t kind);
 

@@ -238,8 +238,7 @@ static reef_status choose_candidates(reef_recall *recall,
     *count = awake == 0 || (again && !few) ? newest : 0;
     if (few || *count == 0 || recall->length == 0) return REEF_OK;
     if (recall->posterior.woken > 0) *count = awake > 0 ? LATER_MAX : NAMED_MAX;
-    return vote(recall, network, reef_posterior_strange(&recall->posterior) + RECENT, kinds, count,
-                err);
+    return vote(recall, network, awake + RECENT, kinds, count, err);
 }
 
 // A kind begins to run: it reads the last bytes as if it had run by then.
