@@ -248,25 +248,32 @@ static reef_status read_piece(reef_bench_kind *kind,
                : status;
 }
 
-// Pieces of held-out texts in a random order, none of the kind before it.
+// A kind that has a piece left which nobody has read, and is not the one before it.
+static reef_bench_kind *next_kind(kinds_run *run, const reef_bench_kind *last) {
+    reef_kinds_findings *f = run->found;
+    size_t first = draw(run, f->kind_count), count;
+    for (size_t i = 0; i < f->kind_count; i++) {
+        reef_bench_kind *kind = &f->kinds[(first + i) % f->kind_count];
+        (void)last_quarter(kind, &count);
+        if (kind != last && count - kind->pieces_read >= run->plan->piece_bytes) return kind;
+    }
+    return NULL;
+}
+
+// Pieces of held-out texts in a random order, each once.
 static reef_status read_pieces(kinds_run *run, reef_error *err) {
     reef_kinds_findings *f = run->found;
-    size_t piece = (size_t)run->plan->piece_bytes, length = 0, last = f->kind_count;
+    size_t piece = (size_t)run->plan->piece_bytes, length = 0, count;
     uint8_t *text = reef_cli_alloc(PIECES_BYTES, 1);
     float *own = reef_cli_alloc(PIECES_BYTES, sizeof(*own));
     reef_score score = {0};
     reef_status status = REEF_OK;
-    while (status == REEF_OK && length + piece <= PIECES_BYTES) {
-        size_t k = draw(run, f->kind_count), count;
-        const uint8_t *quarter = last_quarter(&f->kinds[k], &count);
-        if (k == last || count < piece) {
-            last = f->kind_count; // two kinds of short texts would never end
-            if (count < piece && draw(run, 1000) == 0) break;
-            continue;
-        }
-        last = k;
-        memcpy(text + length, quarter + draw(run, count - piece + 1), piece);
-        status = read_piece(&f->kinds[k], text, length, piece, own + length, err);
+    reef_bench_kind *kind = NULL;
+    while (status == REEF_OK && length + piece <= PIECES_BYTES &&
+           (kind = next_kind(run, kind)) != NULL) {
+        memcpy(text + length, last_quarter(kind, &count) + kind->pieces_read, piece);
+        kind->pieces_read += piece;
+        status = read_piece(kind, text, length, piece, own + length, err);
         length += piece;
         show(run, piece);
     }

@@ -35,6 +35,7 @@ typedef struct reef_bench_kind {
     reef_memory *memory;     // its own
     reef_memory_session *session; // of pieces, NULL before the first one
     size_t met;                   // of the text of pieces, by that session
+    size_t pieces_read;           // bytes of its last quarter
 } reef_bench_kind;
 
 typedef struct reef_kinds_findings {
