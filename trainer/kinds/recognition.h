@@ -3,8 +3,9 @@
 //
 // The stream is cut into pieces of about two kilobytes. Every kind has a level: how familiar its
 // own text was to it before it was learned, and how much that varies. A piece that the current kind
-// knows as well as its own is learned at once. Another one is held, and so are those after it,
-// until it is clear whose they are:
+// knows as well as its own is learned at once, unless the kind that its contexts name first
+// (candidates.h) knows it far better. Another one is held, and so are those after it, until it is
+// clear whose they are:
 //
 //   an older kind knows them like its own, better than the current one   it learns them
 //   no kind knows them, and there are enough of them                     a new kind begins
