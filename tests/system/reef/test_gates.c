@@ -217,7 +217,7 @@ static void what_makes_no_sense_is_refused(void **state) {
     program p;
     program_run(&p, argv, NULL);
     assert_int_not_equal(p.code, 0);
-    assert_non_null(strstr(p.err, "it needs --gates"));
+    assert_non_null(strstr(p.err, "it needs --kinds or --gates"));
     program_release(&p);
 }
 
