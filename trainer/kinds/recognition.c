@@ -14,9 +14,9 @@
 _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at as a whole");
 
 // Units of familiarity, which is in 1/256 of a bit.
-#define SPREAD_MIN 55.0       // of a level; real text varies more
-#define SPREAD_YOUNG 369.0    // of the level after one piece
-#define UNKNOWN_LEVEL -2214.0 // of a kind of which no piece was counted yet
+#define SPREAD_MIN 55.0         // of a level; real text varies more
+#define SPREAD_YOUNG 369.0      // of the level after one piece
+#define UNKNOWN_LEVEL (-2214.0) // of a kind of which no piece was counted yet
 #define UNKNOWN_SPREAD 738.0
 #define DROP_MIN 369.0 // below the level, where nobody's text is
 
