@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,9 @@ static void on_fault(int number) {
         (void)raise(SIGABRT);
         return;
     }
+    // Two threads may read pages that are not there; one says so, and ends the other.
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&said)) (void)pause();
     // The text was prepared before the signal: formatting is not safe here.
     if (log_json && guard_json != NULL) {
         put_json(guard_json);
@@ -160,7 +164,10 @@ void reef_program_guard(const char *program, const char *pool) {
              PROGRAM_BYTES_MAX, program, path, path);
     // Both forms are built now, while memory may still be allocated.
     guard_json = guard_as_json();
+    // A fault in the handler itself ends the process.
+    struct sigaction action = {.sa_handler = on_fault};
+    (void)sigfillset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-        (void)sigaction(signals[i], &(struct sigaction){.sa_handler = on_fault}, NULL);
+        (void)sigaction(signals[i], &action, NULL);
 #endif
 }
