@@ -1,5 +1,5 @@
-// See reef_kind_vote.h. Contexts are hashed to rows, each with one bit a kind, so that a row is read
-// at once (as in a bit-sliced signature file, Faloutsos and Christodoulakis 1984).
+// See reef_kind_vote.h. Contexts are hashed to rows, each with one bit a kind: a bit-sliced
+// signature file (Faloutsos and Christodoulakis 1984).
 #include "memory_internal.h"
 #include "reef_kind_vote.h"
 

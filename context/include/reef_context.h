@@ -211,8 +211,9 @@ REEF_API void reef_memory_session_close(reef_memory_session *session); // accept
 REEF_API void reef_memory_session_reset(reef_memory_session *session);
 
 /**
- * Whether the session adapts to the bytes that it reads from now on, until this is said anew or it
- * is reset. It adapts after it was opened, and where it was opened frozen never. Not within a byte.
+ * Choose whether the session adapts to the bytes that it reads next. It does after
+ * reef_memory_session_open and reef_memory_session_reset; a frozen session never does. Call it
+ * between two bytes.
  */
 REEF_API void reef_memory_session_learns(reef_memory_session *session, bool learns);
 

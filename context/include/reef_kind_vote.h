@@ -1,9 +1,9 @@
 // Which kinds could a text be of? Its last contexts vote.
 //
 // Of each kind one column of bits says which contexts of 3, 4 and 6 bytes there are in a sample of
-// the text that its memory keeps. A context of a text votes for the kinds that had it, and weighs the more the fewer these are; what
-// lies further back counts less. The cost of a vote is that of some hundred contexts, each a row of
-// one bit a kind.
+// the text that its memory keeps. A context of a text votes for the kinds that had it, and weighs
+// the more the fewer these are; what lies further back counts less. The cost of a vote is that of
+// some hundred contexts, each a row of one bit a kind.
 //
 // The vote chooses who is asked; it does not decide. A function of the kinds' texts and the text.
 #ifndef REEF_KIND_VOTE_H

@@ -47,8 +47,8 @@ uint64_t reef_posterior_awake(const reef_posterior *posterior);
 bool reef_posterior_runs(const reef_posterior *posterior, uint32_t kind);
 
 /**
- * One more kind runs; reef_posterior_joined comes after the last one that does. Where that is one too
- * many, the least likely of the others ends.
+ * One more kind runs. After the last one that joins comes reef_posterior_joined. Where it is one
+ * too many, the least likely of the others ends.
  *
  * bits  (count <= REEF_REPLAY) its surprise of each of the last `count` bytes
  */

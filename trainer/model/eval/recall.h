@@ -1,9 +1,9 @@
 // What the context memories of a model say of a text, with what its net says as one more input.
 //
-// Of each byte that generation answers which its gates chose, or a few kinds do, each by how well it
-// predicted so far (posterior.h). Their memories predict the byte and, in a session, learn it; for
-// the other memories the byte passes by. All sessions begin anew with each text, so that what is
-// said of it is a function of the state and the text.
+// Gates choose the generation that answers a byte, or a few kinds answer it together, each by how
+// well it predicted so far (posterior.h). Their memories predict the byte and, in a session, learn
+// it; for the other memories the byte passes by. All sessions begin anew with each text, so that
+// what is said of it is a function of the state and the text.
 #ifndef REEF_RECALL_H
 #define REEF_RECALL_H
 
