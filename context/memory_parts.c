@@ -333,8 +333,8 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
         (reef_memory_part){NAMES[PART_WIDE], p->wide, p->wide != NULL ? sizeof(*p->wide) : 0};
 }
 
-// A young memory's mixer is mostly what every memory begins with. So what is stored is the bits in
-// which it differs: long runs of zeros.
+// Most of a young memory's mixer is as it was at the start. Stored as the exclusive or with that it
+// has long runs of zeros, which take no space.
 static void write_difference(reef_memory *memory) {
     uint64_t *out = (uint64_t *)(void *)memory->difference;
     const uint64_t *now = (const uint64_t *)(const void *)memory->predictor.state;

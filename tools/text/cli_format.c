@@ -158,15 +158,18 @@ char *reef_cli_cut(const char *text, size_t columns) {
 // Of many only a few matter, and they are not where the eye expects them.
 static char *greatest_shares(const double *shares, size_t count) {
     char *text = reef_cli_format("%s", "");
-    double below = 2.0, least = 0.0005; // what is less is not shown
+    const double least = 0.0005; // smaller shares are left out
+    size_t last = count;         // shown before; equal shares follow by number
     for (size_t shown = 0; shown < 4; shown++) {
         size_t best = count;
-        for (size_t i = 0; i < count; i++)
-            if (shares[i] < below && shares[i] >= least &&
-                (best == count || shares[i] > shares[best]))
+        for (size_t i = 0; i < count; i++) {
+            bool is_next = last == count || shares[i] < shares[last] ||
+                           (shares[i] <= shares[last] && i > last);
+            if (is_next && shares[i] >= least && (best == count || shares[i] > shares[best]))
                 best = i;
+        }
         if (best == count) break;
-        below = shares[best];
+        last = best;
         char *more = reef_cli_format("%s%s%.4g (%zu)", text, shown > 0 ? ", " : "",
                                      100 * shares[best], best);
         free(text);

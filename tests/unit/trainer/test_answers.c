@@ -93,7 +93,7 @@ static void however_a_text_is_cut_it_costs_the_same(void **state) {
             (void)score(model, text, TEXT, whole);
             (void)score(model, text, TEXT, cut);
             assert_memory_equal(cut, whole, sizeof(whole));
-            // A net reads the bytes before a piece anew, and says something else of it.
+            // A net starts each piece with other context, so its predictions differ.
             for (size_t at = 0, count; s == 0 && at < TEXT; at += count) {
                 reef_error err;
                 count = (size_t)draw_int(&seed, 1, 90);
@@ -163,8 +163,8 @@ static void a_kind_is_found_within_some_bytes(void **state) {
     reef_model_close(model);
 }
 
-// More kinds than learned last are asked when one comes back; what the vote knows of them is read
-// anew after a restart.
+// With so many kinds the vote decides which ones are asked. After a restart it is rebuilt from the
+// memories.
 static void a_kind_is_known_again_among_many(void **state) {
     lifelong *f = *state;
     static const size_t THREADS[] = {1, 3};

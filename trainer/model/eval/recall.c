@@ -204,6 +204,10 @@ static reef_status prepare_vote(reef_recall *recall, const reef_network *network
     for (size_t g = 0; status == REEF_OK && g < network->generation_count; g++)
         status = reef_kind_vote_set(recall->vote, (uint32_t)g,
                                     network->generations[g]->memory.memory, err);
+    if (status != REEF_OK) { // half of the kinds would vote for ever
+        reef_kind_vote_free(recall->vote);
+        recall->vote = NULL;
+    }
     return status;
 }
 
