@@ -10,6 +10,7 @@
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
 
+#include "reef_kinds.h"
 #include "reef_layer_trainer.h"
 #include "reef_trainer.h" // before reef.h, which takes the vocabulary of failure from it
 

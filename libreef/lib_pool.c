@@ -251,6 +251,16 @@ reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_er
     return status;
 }
 
+reef_status reef_pool_name_kind(reef_pool *pool, uint32_t kind, const char *name, reef_error *err) {
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "name a kind", err);
+    if (status == REEF_OK)
+        status = reef_trainer_kind_name(pool->trainer, kind, name == NULL ? "" : name, false, err);
+    reef_lib_leave(pool);
+    return status;
+}
+
 // ---- single experts -----------------------------------------------------------------------------
 
 reef_status reef_pool_freeze(reef_pool *pool,

@@ -3,6 +3,7 @@
 #define REEF_COMMANDS_H
 
 #include "cli.h"
+#include "cli_kinds.h"
 #include "cli_pool.h"
 #include "cli_table.h"
 
@@ -43,6 +44,9 @@
     X(predict)                                                                                     \
     X(score)                                                                                       \
     X(generate)                                                                                    \
+    X(kind_list)                                                                                   \
+    X(kind_show)                                                                                   \
+    X(kind_name)                                                                                   \
     X(generations)                                                                                 \
     X(experts)                                                                                     \
     X(usage)                                                                                       \
@@ -96,6 +100,9 @@ REEF_MUST_CHECK reef_status reef_generations_list(reef_cli_pool *pool,
                                                   reef_cli_table **table,
                                                   json_t **array,
                                                   reef_error *err);
+
+/** Kinds as a table, and which of them learned what; `reef report` shows them too. */
+void reef_kinds_print(const reef_kind_list *list);
 
 /** What a file of a generation holds, the caller's; `reef import` shows it too. */
 json_t *reef_generation_file_json(const reef_generation_file *file, const char *path);

@@ -94,7 +94,8 @@ static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, r
     if (status == REEF_OK)
         shared = reef_lineage_shared(&lineage, snapshot->commit, snapshot->stream_bytes);
     reef_lineage_release(&lineage);
-    return reef_series_forget_after(txn, shared, err);
+    status = reef_series_forget_after(txn, shared, err);
+    return status == REEF_OK ? reef_visit_log_forget_after(txn, shared, err) : status;
 }
 
 // ---- pushed sources -----------------------------------------------------------------------------

@@ -72,6 +72,8 @@ void reef_trainer_close(reef_trainer *trainer) {
     free(trainer->pending);
     free(trainer->deferred_bits);
     reef_prequential_release(&trainer->prequential);
+    reef_kind_names_release(&trainer->kind_names);
+    reef_visit_log_release(&trainer->visit_log);
     free(trainer->points);
     free(trainer->events);
     free(trainer);

@@ -1,4 +1,5 @@
 // The status of a trainer.
+#include "recognition.h"
 #include "trainer_internal.h"
 
 #include <math.h>
@@ -31,7 +32,13 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
     };
     snprintf(out->strategy, sizeof(out->strategy), "%s",
              reef_config_word(&trainer->network.config, "strategy"));
+    out->kind =
+        reef_recognises_by_contexts(trainer) ? trainer->current_kind : open->info.generation;
+    snprintf(out->kind_name, sizeof(out->kind_name), "%s",
+             reef_kind_names_of(&trainer->kind_names, out->kind));
     // Counted instead of kept: generations come, go and grow.
+    for (size_t g = 0; g < trainer->network.generation_count; g++)
+        out->kinds += !reef_generation_is_empty(&trainer->network.generations[g]->info);
     for (size_t g = 0; g < trainer->network.generation_count; g++)
         for (uint32_t l = 0; l < trainer->network.config.layers; l++)
             out->experts += trainer->network.generations[g]->expert_tables[l].expert_count;

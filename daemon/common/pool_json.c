@@ -98,6 +98,49 @@ json_t *reef_memory_inputs_json(const double *shares, const double *hits) {
     return array;
 }
 
+json_t *reef_kind_json(const reef_kind_facts *kind) {
+    json_t *object = json_object();
+    json_object_set_new(object, "kind", count_json(kind->kind));
+    json_object_set_new(object, "name",
+                        kind->name[0] == '\0' ? json_null() : json_string(kind->name));
+    json_object_set_new(object, "open", json_boolean(kind->is_open));
+    json_object_set_new(object, "learning", json_boolean(kind->is_current));
+    json_object_set_new(object, "began_at", count_json(kind->began_at));
+    json_object_set_new(object, "learned_bytes", count_json(kind->learned_bytes));
+    json_object_set_new(object, "learned_at", count_json(kind->learned_at));
+    json_object_set_new(object, "visits", count_json(kind->visit_count));
+    json_object_set_new(object, "visited_bytes", count_json(kind->visited_bytes));
+    json_object_set_new(object, "first_bits_per_byte", reef_json_number(kind->first_loss));
+    json_object_set_new(object, "last_bits_per_byte", reef_json_number(kind->last_loss));
+    return object;
+}
+
+json_t *reef_kind_list_json(const reef_kind_list *list) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_array_append_new(array, reef_kind_json(&list->kinds[i]));
+    return array;
+}
+
+json_t *reef_kind_visit_json(const reef_kind_visit *visit) {
+    json_t *object = json_object();
+    json_object_set_new(object, "kind", count_json(visit->kind));
+    json_object_set_new(object, "from", count_json(visit->from));
+    json_object_set_new(object, "to", count_json(visit->to));
+    json_object_set_new(object, "learned_bytes", count_json(visit->learned));
+    json_object_set_new(object, "visits", count_json(visit->count));
+    json_object_set_new(object, "bits_per_byte", reef_json_number(reef_kind_visit_loss(visit)));
+    return object;
+}
+
+json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < list->visit_count; i++)
+        if (list->visits[i].kind == kind)
+            json_array_append_new(array, reef_kind_visit_json(&list->visits[i]));
+    return array;
+}
+
 json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(snapshot->name));

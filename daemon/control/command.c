@@ -111,6 +111,26 @@ static reef_status read_thaw(reef_request *request, json_t *object, reef_error *
     return status;
 }
 
+static reef_status read_kind_name(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL, *name = NULL;
+    json_int_t kind = 0;
+    int dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s:s, s?b}", "command", &command,
+                       "kind", &kind, "name", &name, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    if (kind < 0 || kind >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT, kind);
+    if (strlen(name) > REEF_NAME_BYTES_MAX)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the kind's name has %zu bytes, at most %d are allowed", strlen(name),
+                         REEF_NAME_BYTES_MAX);
+    request->kind_number = (uint32_t)kind;
+    request->dry_run = dry_run != 0;
+    snprintf(request->name, sizeof(request->name), "%s", name);
+    return REEF_OK;
+}
+
 static reef_status read_snapshot(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL, *name = NULL;
@@ -195,6 +215,7 @@ static const struct {
     {"branch", REEF_COMMAND_TRAINER, REEF_REQUEST_BRANCH, read_branch},
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
+    {"kind_name", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_NAME, read_kind_name},
     {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
     {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
     {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, read_nothing},
@@ -223,7 +244,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     return reef_fail(
         err, REEF_ERR_INVALID,
         "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
-        "thaw, "
+        "thaw, kind_name, "
         "snapshot, snapshot_remove, pause, resume, drain, ingest, verify, reload, stop",
         name);
 }
@@ -264,6 +285,16 @@ static json_t *freeze_json(const reef_request *request) {
     json_object_set_new(object, "changed", reef_json_count(request->changed));
     json_object_set_new(object, "thaw", json_boolean(request->freeze.thaw));
     json_object_set_new(object, "dry_run", json_boolean(request->freeze.dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *kind_name_json(const reef_request *request) {
+    json_t *object = json_object();
+    json_object_set_new(object, "kind", reef_json_count(request->kind_number));
+    json_object_set_new(object, "name",
+                        request->name[0] ? json_string(request->name) : json_null());
+    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
     return object;
 }
@@ -318,6 +349,8 @@ static json_t *result_json(const reef_request *request) {
         return branch_json(request);
     case REEF_REQUEST_FREEZE:
         return freeze_json(request);
+    case REEF_REQUEST_KIND_NAME:
+        return kind_name_json(request);
     case REEF_REQUEST_RELOAD:
     case REEF_REQUEST_VERIFY:
         // Built by the service; the reply takes a reference of its own.

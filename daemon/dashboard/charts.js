@@ -82,14 +82,14 @@ const charts = (() => {
 
     // Marks differ in shape and in the dashes of their line, not in colour alone.
     const MARKS = {
-        drift: { text: 'sealed on drift', color: '--second', dash: [], shape: 'diamond' },
+        drift: { text: 'sealed where the text changed', color: '--second', dash: [], shape: 'diamond' },
         seal: { text: 'sealed by command, mark or budget', color: '--main', dash: [6, 4], shape: 'triangle' },
         other: { text: 'grown, branched, joined or restored', color: '--soft', dash: [2, 3], shape: 'square' },
     };
     const PATHS = { diamond: 'M6 0 L12 6 L6 12 L0 6 Z', triangle: 'M0 1 L12 1 L6 12 Z', square: 'M1 1 H11 V11 H1 Z' };
 
     function markOf(event) {
-        if (event.event === 'seal' || event.event === 'boundary') return event.reason === 'drift' ? 'drift' : 'seal';
+        if (event.event === 'seal' || event.event === 'boundary') return ['drift', 'contexts'].includes(event.reason) ? 'drift' : 'seal';
         return ['grow', 'branch', 'import', 'restore', 'consolidate'].includes(event.event) ? 'other' : null;
     }
 
@@ -288,5 +288,19 @@ const charts = (() => {
         element.dataset.buckets = buckets.length;
     }
 
-    return { make, bytes, count, fixed, percent, span, loss, key, rate, heatMap, histogram };
+    // ---- kinds -----------------------------------------------------------------------------------
+
+    // Where in the stream one kind learned: a strip as long as the stream.
+    function strip(visits, end) {
+        const wide = 600, high = 14;
+        const svg = make('svg', { viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: 'none', class: 'strip', role: 'img',
+            'aria-label': visits.map((visit) => `${bytes(visit.from)} to ${bytes(visit.to)}`).join(', ') || 'not known' });
+        svg.append(make('line', { x1: 0, x2: wide, y1: high - 0.5, y2: high - 0.5 }));
+        for (const visit of visits)
+            svg.append(make('rect', { x: wide * visit.from / end, y: 1, height: high - 2, width: Math.max(1, wide * (visit.to - visit.from) / end) },
+                make('title', {}, `${bytes(visit.from)} to ${bytes(visit.to)}: ${fixed(visit.bits_per_byte, 3)} bits per byte`)));
+        return svg;
+    }
+
+    return { make, strip, bytes, count, fixed, percent, span, loss, key, rate, heatMap, histogram };
 })();

@@ -5,7 +5,7 @@
 (() => {
     const { make, bytes, count, fixed, percent, span } = charts;
     const $ = (id) => document.getElementById(id);
-    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60;
+    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60, VISITS = 1000, KINDS = 60;
 
     let status = null, seenAt = 0, opened = Date.now(), refused = '';
     let records = { commit: -1, at: 0, busy: false }, forgetting = { commit: -1, at: 0, complete: false, busy: false };
@@ -103,6 +103,7 @@
             tile('lag', known.length ? bytes(known.reduce((a, b) => a + b, 0)) : '–', `queue ${bytes(status.queue_bytes)}`),
             tile('stream', bytes(status.stream_bytes), `step ${count(status.step)}`),
             tile('experts', count(status.experts), `generation ${status.generation} open`),
+            ...(status.kinds > 1 ? [tile('kinds', count(status.kinds), `${status.kind_name || status.kind} is learned`)] : []),
             tile('memory', bytes(status.resident_bytes)),
             ...(status.context_memory ? [tile('context memory', percent(status.context_memory.used_share || 0, 0), `in use of ${bytes(status.context_memory.bytes)}`)] : []),
             tile('pool file', bytes(status.pool_file_bytes), status.facts ? `${bytes(status.facts.free_bytes)} free` : ''));
@@ -172,7 +173,7 @@
 
     // ---- records of the pool ---------------------------------------------------------------------
 
-    let generations = [], series = [], events = [];
+    let generations = [], series = [], events = [], kinds = { kinds: [], visits: [] };
 
     async function readRecords() {
         const commit = status.last_commit.number;
@@ -187,7 +188,9 @@
             generations = (await get('v1/generations')).generations;
             showLoss();
             showTimeline();
+            kinds = await get(`v1/kinds?visits=${VISITS}`);
             showGrowth();
+            showKinds();
             if (!isVector()) await readUsage();
             else $('usage-note').textContent = 'In a model of vectors every expert sees every input: there is no usage to count.';
             records.commit = commit;
@@ -255,6 +258,23 @@
             memory.textContent = bytes(one.memory_learned_bytes);
             if (one.memory_bytes !== null) memory.title = `${bytes(one.memory_bytes)} of memory, ${percent(one.memory_used_share, 0)} in use`;
         }
+    }
+
+    // Those that learned last, by number; with one kind there is nothing to tell apart.
+    function showKinds() {
+        const known = kinds.kinds, there = Boolean(status.context_memory) && known.length > 1;
+        $('kinds').hidden = !there;
+        $('kind-row').hidden = !there;
+        if (!there) return;
+        const shown = known.slice().sort((a, b) => b.learned_at - a.learned_at).slice(0, KINDS).sort((a, b) => a.kind - b.kind);
+        const returned = known.filter((one) => one.visits > 1).length, current = known.find((one) => one.learning);
+        $('kinds-note').textContent = `${known.length} kinds; ${returned} came back. ${current ? `${current.name || `Kind ${current.kind}`} is being learned. ` : ''}Loss: bits per byte of the first and the last visit, before they were learned.${shown.length < known.length ? ` Shown are the ${shown.length} that learned last.` : ''}`;
+        const end = Math.max(1, status.stream_bytes), of = new Map(shown.map((one) => [one.kind, []]));
+        for (const visit of kinds.visits) if (of.has(visit.kind)) of.get(visit.kind).push(visit);
+        $('kinds-table').tBodies[0].replaceChildren(...shown.map((one) => make('tr', { class: one.learning ? 'learning' : undefined },
+            make('td', {}, one.kind), make('td', { title: one.name || undefined }, one.name || '–'), make('td', {}, charts.strip(of.get(one.kind), end)),
+            make('td', {}, bytes(one.learned_bytes)), make('td', {}, count(one.visits)), make('td', {}, fixed(one.first_bits_per_byte, 3)),
+            make('td', {}, fixed(one.last_bits_per_byte, 3)), make('td', {}, one.learning ? '▶ learning' : one.open ? '● open' : ''))));
     }
 
     // ---- usage -----------------------------------------------------------------------------------
@@ -340,6 +360,8 @@
                        said: (reply) => `✓ Generation ${reply.generation} has side ${reply.side}: ${count(reply.experts_open)} experts of ${count(reply.experts)}.` }),
         snapshot: () => ({ body: { command: 'snapshot', name: $('name').value },
                            said: (reply) => `✓ Snapshot ${reply.name} is of commit ${count(reply.commit)}, step ${count(reply.step)}.` }),
+        kind_name: () => ({ body: { command: 'kind_name', kind: Number($('kind').value), name: $('kind-name').value },
+                            said: (reply) => (reply.name ? `✓ Kind ${reply.kind} is called ${reply.name}.` : `✓ Kind ${reply.kind} has no name.`) }),
     };
 
     async function run(button) {

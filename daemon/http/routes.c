@@ -489,6 +489,7 @@ static const route ROUTES[] = {
     {"GET", "/metrics", ACCESS_READ, metrics, NULL, ""},
     {"GET", "/v1/status", ACCESS_READ, status, NULL, ""},
     {"GET", "/v1/generations", ACCESS_READ, NULL, reef_query_generations, ""},
+    {"GET", "/v1/kinds", ACCESS_READ, NULL, reef_query_kinds, "visits "},
     {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_query_snapshots, ""},
     {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_query_timeline, "last "},
     {"GET", "/v1/series", ACCESS_READ, NULL, reef_query_series, "points from to "},

@@ -2,6 +2,7 @@
 #ifndef REEF_POOL_JSON_H
 #define REEF_POOL_JSON_H
 
+#include "reef_kinds.h"
 #include "reef_store.h"
 #include "reef_trainer.h"
 
@@ -25,6 +26,13 @@ json_t *reef_generation_json(const reef_generation_record *generations,
 json_t *reef_memory_stats_json(const reef_memory_stats *stats);
 /** What each input of its mixer was worth: an array of name, share and hits. */
 json_t *reef_memory_inputs_json(const double *shares, const double *hits);
+/** One kind; a name that it has not is null, and so is a loss that is not known. */
+json_t *reef_kind_json(const reef_kind_facts *kind);
+/** All of them: an array. */
+json_t *reef_kind_list_json(const reef_kind_list *list);
+json_t *reef_kind_visit_json(const reef_kind_visit *visit);
+/** The visits of one kind: an array, oldest first. */
+json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind);
 json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 
 /**

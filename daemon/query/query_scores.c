@@ -440,6 +440,27 @@ reef_status reef_query_generations(reef_query_thread *queries, reef_query *query
     return status;
 }
 
+reef_status reef_query_kinds(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_kind_list list = {0};
+    uint64_t most = 0;
+    reef_status status = reef_query_count(query, "visits", 0, 0, REEF_VISITS_MAX, &most, err);
+    if (status == REEF_OK) status = begin_query(queries, query, &txn, err);
+    if (status == REEF_OK) status = reef_kind_list_read(txn, &list, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    json_t *visits = json_array();
+    // Sums of older ones have no one place in the stream.
+    for (size_t i = list.visit_count > most ? list.visit_count - most : 0; i < list.visit_count;
+         i++)
+        if (list.visits[i].count == 1)
+            json_array_append_new(visits, reef_kind_visit_json(&list.visits[i]));
+    json_object_set_new(query->result, "kinds", reef_kind_list_json(&list));
+    json_object_set_new(query->result, "visits", visits);
+    reef_kind_list_release(&list);
+    return REEF_OK;
+}
+
 reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = begin_query(queries, query, &txn, err);

@@ -22,6 +22,8 @@ reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, r
 reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 reef_status reef_query_generations(reef_query_thread *queries, reef_query *query, reef_error *err);
+/** Arguments: visits, the newest so many. */
+reef_status reef_query_kinds(reef_query_thread *queries, reef_query *query, reef_error *err);
 reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: last. */
 reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err);

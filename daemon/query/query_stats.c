@@ -200,6 +200,23 @@ static reef_status add_generations(reef_txn *txn,
     return status;
 }
 
+static int learned_last_first(const void *a, const void *b) {
+    const reef_kind_facts *x = a, *y = b;
+    return (x->learned_at < y->learned_at) - (x->learned_at > y->learned_at);
+}
+
+// Those that learned last, so that their number is bounded.
+static reef_status add_kinds(reef_txn *txn, json_t *list, reef_error *err) {
+    reef_kind_list all;
+    reef_status status = reef_kind_list_read(txn, &all, err);
+    if (status != REEF_OK) return status;
+    qsort(all.kinds, all.count, sizeof(*all.kinds), learned_last_first);
+    for (size_t i = 0; i < all.count && i < REEF_STATS_KINDS_MAX; i++)
+        json_array_append_new(list, reef_kind_json(&all.kinds[i]));
+    reef_kind_list_release(&all);
+    return REEF_OK;
+}
+
 static void add_file(const reef_file_stat *file,
                      const reef_readers *readers,
                      const reef_read_stat *read,
@@ -222,8 +239,8 @@ reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef
     reef_readers readers;
     reef_read_stat read;
     reef_commit commit;
-    json_t *list = json_array();
-    query->result = json_pack("{s:o}", "generations", list);
+    json_t *list = json_array(), *kinds = json_array();
+    query->result = json_pack("{s:o, s:o}", "generations", list, "kinds", kinds);
     // Before our own transaction begins: this call must not count itself as a reader.
     reef_status status = reef_store_readers(store, &readers, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
@@ -231,6 +248,7 @@ reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = read_pool(txn, &pool, err);
     if (status == REEF_OK) status = add_generations(txn, &pool, list, err);
+    if (status == REEF_OK) status = add_kinds(txn, kinds, err);
     reef_txn_abort(txn);
     free(pool.generations);
     if (status != REEF_OK) return status;

@@ -245,6 +245,22 @@ static void write_by_generation(
     }
 }
 
+// A gauge for every kind that has a number. Names have no character that a label would escape.
+static void write_by_kind(
+    FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
+    size_t i;
+    json_t *one;
+    prometheus_head(out, name, "gauge", help);
+    json_array_foreach(list, i, one) {
+        const json_t *value = json_object_get(one, field);
+        const char *called = json_string_value(json_object_get(one, "name"));
+        if (!json_is_number(value)) continue;
+        fprintf(out, "%s{kind=\"%" JSON_INTEGER_FORMAT "\",name=\"%s\"} ", name,
+                json_integer_value(json_object_get(one, "kind")), called != NULL ? called : "");
+        number(out, json_number_value(value));
+    }
+}
+
 static void write_stats(FILE *out, const json_t *stats) {
     // Statistics are collected beside training; before the first time they are missing.
     if (stats == NULL) return;
@@ -268,6 +284,15 @@ static void write_stats(FILE *out, const json_t *stats) {
     write_by_generation(out, "reef_generation_memory_used_ratio",
                         "Share of its slots that were in use then, estimated.", list,
                         "memory_used_share");
+    list = json_object_get(stats, "kinds");
+    write_by_kind(
+        out, "reef_kind_learned_bytes",
+        "Bytes that a kind's memory has learned, as committed; of those that learned last.", list,
+        "learned_bytes");
+    write_by_kind(out, "reef_kind_visits", "Visits of a kind, likewise.", list, "visits");
+    write_by_kind(out, "reef_kind_loss",
+                  "Bits per byte of a kind's last visit, before they were learned.", list,
+                  "last_bits_per_byte");
     const struct {
         const char *name, *help, *field;
     } gauges[] = {
@@ -317,6 +342,8 @@ static void write_training(FILE *out,
           (double)status->pending_bytes);
     gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);
     gauge(out, "reef_generation", "The open generation.", status->generation);
+    gauge(out, "reef_kind", "The kind that is being learned.", status->kind);
+    gauge(out, "reef_kinds", "Kinds of the stream that were found.", status->kinds);
     // The name of the metric is older than the name in the code, and stays.
     gauge(out, "reef_suspicious_batches", "Batches deferred by the drift test.", status->anomalous);
     if (vectors)

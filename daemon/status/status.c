@@ -127,6 +127,10 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     SET_COUNT(recycled_experts);
     SET_COUNT(generation);
     SET_COUNT(generation_step);
+    SET_COUNT(kind);
+    json_object_set_new(object, "kind_name",
+                        status->kind_name[0] ? json_string(status->kind_name) : json_null());
+    SET_COUNT(kinds);
     SET_COUNT(opened_at);
     json_object_set_new(object, "strategy", json_string(status->strategy));
     SET_COUNT(task);

@@ -47,6 +47,7 @@ typedef enum reef_request_kind {
     REEF_REQUEST_GROW,
     REEF_REQUEST_BRANCH,
     REEF_REQUEST_FREEZE,
+    REEF_REQUEST_KIND_NAME,
     REEF_REQUEST_SNAPSHOT,
     REEF_REQUEST_SNAPSHOT_REMOVE,
     REEF_REQUEST_PAUSE, // commit, and train no more until it is resumed
@@ -98,9 +99,10 @@ typedef struct reef_request {
     reef_request_call call;
     void *call_context;                     // the caller's, alive until the request is answered
     reef_branch branch;                     // `from` is asked for, the rest is the reply
-    bool dry_run;                           // branch
+    bool dry_run;                           // branch, kind_name
+    uint32_t kind_number;                   // kind_name
     reef_freeze freeze;                     // freeze
-    char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
+    char name[REEF_NAME_BYTES_MAX + 1];     // snapshot, kind_name
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
     size_t name_count;
     reef_pace pace;           // pace

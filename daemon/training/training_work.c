@@ -1,4 +1,5 @@
 // The pieces of work of the trainer's thread but for commits; see training_thread.h.
+#include "reef_kinds.h"
 #include "training_internal.h"
 
 #include <assert.h>
@@ -43,6 +44,9 @@ static reef_status run_request(reef_training *training, reef_request *request, r
                                    &request->branch, err);
     case REEF_REQUEST_FREEZE:
         return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
+    case REEF_REQUEST_KIND_NAME:
+        return reef_trainer_kind_name(trainer, request->kind_number, request->name,
+                                      request->dry_run, err);
     case REEF_REQUEST_SNAPSHOT:
         return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
     case REEF_REQUEST_SNAPSHOT_REMOVE:

@@ -240,6 +240,40 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_read_snapshot(reef_pool *pool,
                                                              reef_snapshot_info *out,
                                                              reef_error *err);
 
+/** A kind of text: see docs/LEARNING.md, "A kind that comes back". */
+typedef struct reef_kind_info {
+    size_t size;            /* sizeof(reef_kind_info), set by the caller */
+    uint32_t kind;          /* the number of the generation that it began with */
+    char name[72];          /* "": none was given */
+    int32_t open;           /* that generation is open */
+    int32_t learning;       /* what comes next is its, unless it is another's */
+    uint64_t began_at;      /* position */
+    uint64_t learned_bytes; /* by its context memory, in all */
+    uint64_t learned_at;    /* position behind the last of them */
+    uint64_t visits;        /* how often it learned without another kind in between */
+    double first_loss; /* bits per byte of its first visit, before they were learned; NaN: not */
+    double last_loss;  /* known. And of its last visit */
+} reef_kind_info;
+/**
+ * Kind number `index` from 0 on of the last commit, in the order of their numbers; NOT_FOUND after
+ * the last.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_read_kind(reef_pool *pool,
+                                                         size_t index,
+                                                         reef_kind_info *out,
+                                                         reef_error *err);
+/**
+ * Commit, and give a kind a name: 1 to 64 letters, digits, and after the first also . _ -
+ *
+ * name  NULL: it has none any more
+ *
+ * Errors: INVALID no such name, or another kind has it; NOT_FOUND no such kind.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_name_kind(reef_pool *pool,
+                                                         uint32_t kind,
+                                                         const char *name,
+                                                         reef_error *err);
+
 /**
  * How often each expert was chosen in training, up to the last commit.
  *

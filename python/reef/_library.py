@@ -78,6 +78,12 @@ class SnapshotInfo(Sized):
                 ("position", c_uint64), ("unix_ms", c_uint64), ("generations", c_uint32)]
 
 
+class KindInfo(Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_uint32), ("name", c_char * 72), ("open", c_int32), ("learning", c_int32),
+                ("began_at", c_uint64), ("learned_bytes", c_uint64), ("learned_at", c_uint64), ("visits", c_uint64),
+                ("first_loss", c_double), ("last_loss", c_double)]
+
+
 class LayerCall(Sized):
     _fields_ = [("size", c_size_t), ("generations", c_uint32), ("train", c_int32), ("mask", c_void_p)]
 
@@ -133,6 +139,8 @@ _CHECKED = {
     "reef_pool_snapshot": [c_void_p, c_char_p],
     "reef_pool_remove_snapshot": [c_void_p, c_char_p],
     "reef_pool_read_snapshot": [c_void_p, c_size_t, POINTER(SnapshotInfo)],
+    "reef_pool_read_kind": [c_void_p, c_size_t, POINTER(KindInfo)],
+    "reef_pool_name_kind": [c_void_p, ("kind", c_uint32), c_char_p],
     "reef_pool_usage": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), c_void_p, c_void_p, c_size_t],
     "reef_pool_usage_between": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), ("since_ms", c_uint64),
                                 ("until_ms", c_uint64), c_void_p, c_void_p, c_size_t],

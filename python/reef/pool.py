@@ -63,6 +63,25 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """A kind of text, with the number of the generation that it began with. ``name`` is "" where it has none.
+
+    Losses are bits per byte of its first and its last visit, before they were learned; NaN where they are not known.
+    """
+
+    kind: int
+    name: str
+    open: bool
+    learning: bool
+    began_at: int
+    learned_bytes: int
+    learned_at: int
+    visits: int
+    first_loss: float
+    last_loss: float
+
+
+@dataclass(frozen=True)
 class Training:
     """Where training stands. Losses are those before training on the bytes; NaN before the first batch.
 
@@ -262,6 +281,22 @@ class Pool:
             except MissingError:
                 return found
             found.append(_fill(Snapshot, info))
+
+    @property
+    def kinds(self):
+        """The kinds of text that were found in the stream, as of the last commit: a list of ``Kind``, by number."""
+        found = []
+        while True:
+            info = _c.KindInfo()
+            try:
+                self._call(_c.lib.reef_pool_read_kind, len(found), ctypes.byref(info))
+            except MissingError:
+                return found
+            found.append(_fill(Kind, info, open=bool(info.open), learning=bool(info.learning)))
+
+    def name_kind(self, kind, name):
+        """Commit, and give a kind, by its number, a name; None: it has none any more."""
+        self._call(_c.lib.reef_pool_name_kind, kind, None if name is None else _c.text("name", name))
 
     def commit(self):
         """Everything trained so far onto the disk. Returns the number of the commit."""

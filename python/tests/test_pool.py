@@ -90,6 +90,33 @@ def test_usage_and_snapshots_are_read(tmp_path):
         assert pool.info.model == "lm" and pool.info.writing
 
 
+def test_kinds_are_listed_and_named(tmp_path):
+    words = {"letters": b"abcdefgh", "digits": b"01234567"}
+    rng = np.random.default_rng(1)
+
+    def text(kind):
+        letters = np.frombuffer(words[kind], np.uint8)
+        choices = [bytes(rng.permutation(letters)[:4]) for _ in range(40)]
+        return b" ".join(choices[i] for i in rng.integers(0, 40, 3000))
+
+    first, second = text("letters"), text("digits")
+    contexts = dict(context_memory="4M", net_share=0, boundaries="contexts", rehearse=0)
+    with reef.create(tmp_path / "pool", **{**SMALL, **contexts}) as pool:
+        pool.train(first + second + first)
+        pool.commit()
+        kinds = pool.kinds
+        assert [(k.kind, k.visits, k.open, k.learning) for k in kinds] == [(0, 2, False, True), (1, 1, True, False)]
+        assert kinds[0].learned_bytes > 1.5 * kinds[1].learned_bytes and kinds[0].last_loss < kinds[0].first_loss
+        pool.name_kind(1, "digits")
+        assert [k.name for k in pool.kinds] == ["", "digits"]
+        with pytest.raises(reef.InvalidError, match="called digits already"):
+            pool.name_kind(0, "digits")
+        with pytest.raises(reef.MissingError):
+            pool.name_kind(2, "more")
+        pool.name_kind(1, None)
+        assert pool.kinds[1].name == ""
+
+
 def test_a_text_goes_on(tmp_path):
     with reef.create(tmp_path / "pool", **SMALL) as pool:
         pool.train(b"abcd" * 3000)

@@ -10,7 +10,8 @@
 #define COLUMNS 64   // of the terminal
 #define BINS_SVG 300 // of the picture
 #define WIDTH 900.0
-#define LEFT 150.0
+#define LEFT 200.0
+#define LABEL_COLUMNS 14
 #define RIGHT 30.0
 #define TOP 50.0
 #define ROW 22.0
@@ -24,7 +25,7 @@ static const char *const COLOURS[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7"
 
 static int most_first(const void *a, const void *b) {
     const reef_kinds_row *x = a, *y = b;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    if (x->parts != y->parts) return x->parts < y->parts ? 1 : -1;
     return (x->kind > y->kind) - (x->kind < y->kind);
 }
 
@@ -32,12 +33,14 @@ size_t reef_kinds_rows(const reef_kinds_text *text, reef_kinds_row *rows) {
     uint32_t last = 0;
     size_t count = 0;
     for (size_t i = 0; i < text->count; i++)
-        if (text->answered[i] > last) last = text->answered[i];
+        if (text->answered[i] != REEF_KIND_NONE && text->answered[i] > last)
+            last = text->answered[i];
     reef_kinds_row *all = reef_cli_alloc((size_t)last + 1, sizeof(*all));
     for (uint32_t k = 0; k <= last; k++) all[k].kind = k;
-    for (size_t i = 0; i < text->count; i++) all[text->answered[i]].bytes++;
+    for (size_t i = 0; i < text->count; i++)
+        if (text->answered[i] != REEF_KIND_NONE) all[text->answered[i]].parts++;
     qsort(all, (size_t)last + 1, sizeof(*all), most_first);
-    while (count <= last && count < REEF_KINDS_ROWS_MAX && all[count].bytes > 0) {
+    while (count <= last && count < REEF_KINDS_ROWS_MAX && all[count].parts > 0) {
         rows[count] = all[count];
         count++;
     }
@@ -53,7 +56,17 @@ static double share_of(const reef_kinds_text *text, uint32_t kind, size_t bin, s
 }
 
 static double percent_of(const reef_kinds_text *text, const reef_kinds_row *row) {
-    return 100.0 * (double)row->bytes / (double)text->count;
+    return 100.0 * (double)row->parts / (double)text->count;
+}
+
+static const char *label_of(const reef_kinds_text *text,
+                            uint32_t kind,
+                            char out[REEF_NAME_BYTES_MAX + 1]) {
+    snprintf(out, REEF_NAME_BYTES_MAX + 1, "kind %u", kind);
+    for (size_t i = 0; i < text->kinds->count; i++)
+        if (text->kinds->kinds[i].kind == kind && text->kinds->kinds[i].name[0] != '\0')
+            snprintf(out, REEF_NAME_BYTES_MAX + 1, "%s", text->kinds->kinds[i].name);
+    return out;
 }
 
 void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text) {
@@ -61,9 +74,15 @@ void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text) {
     reef_kinds_row rows[REEF_KINDS_ROWS_MAX];
     char words[CLI_WORD_BYTES];
     size_t count = reef_kinds_rows(text, rows);
-    size_t columns = text->count < COLUMNS ? text->count : COLUMNS;
+    size_t columns = text->count < COLUMNS ? text->count : COLUMNS, wide = 0;
+    char label[REEF_NAME_BYTES_MAX + 1];
     for (size_t i = 0; i < count; i++) {
-        fprintf(out, "kind %4u  %6.2f %%  ", rows[i].kind, percent_of(text, &rows[i]));
+        size_t length = strlen(label_of(text, rows[i].kind, label));
+        if (length > wide) wide = length;
+    }
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "%-*s  %6.2f %%  ", (int)wide, label_of(text, rows[i].kind, label),
+                percent_of(text, &rows[i]));
         for (size_t c = 0; c < columns; c++) {
             double share = share_of(text, rows[i].kind, c, columns);
             // What is there at all can be seen.
@@ -72,15 +91,19 @@ void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text) {
         }
         fputc('\n', out);
     }
-    fprintf(out, "%21s0%*s bytes\n", "", (int)columns - 1, reef_cli_count(text->count, words));
+    fprintf(out, "%*s0%*s bytes\n", (int)wide + 12, "", (int)columns - 1,
+            reef_cli_count(text->bytes, words));
 }
 
 // ---- as SVG -------------------------------------------------------------------------------------
 
 static void draw_row(FILE *out, const reef_kinds_text *text, const reef_kinds_row *row, double y) {
-    char label[CLI_WORD_BYTES];
+    char name[REEF_NAME_BYTES_MAX + 1], label[REEF_NAME_BYTES_MAX + CLI_WORD_BYTES];
     const double width = (WIDTH - LEFT - RIGHT) / BINS_SVG;
-    snprintf(label, sizeof(label), "kind %u, %.2f %%", row->kind, percent_of(text, row));
+    // What is longer than the margin is cut.
+    char *cut = reef_cli_cut(label_of(text, row->kind, name), LABEL_COLUMNS);
+    snprintf(label, sizeof(label), "%s, %.2f %%", cut, percent_of(text, row));
+    free(cut);
     reef_svg_text(out, LEFT - 10, y + ROW - 6, SIZE, "end", SVG_INK, label);
     reef_svg_line(out, LEFT, y + ROW, WIDTH - RIGHT, y + ROW, SVG_GRID, 1, NULL);
     for (size_t b = 0; b < BINS_SVG; b++) {
@@ -99,7 +122,7 @@ static double draw_text(FILE *out, const reef_kinds_text *text, double y) {
     reef_svg_text(out, LEFT, y - 10, SIZE + 2, "start", SVG_INK, text->name);
     for (size_t i = 0; i < count; i++, y += ROW) draw_row(out, text, &rows[i], y);
     reef_svg_text(out, LEFT, y + 20, SIZE, "start", SVG_INK, "0");
-    snprintf(label, sizeof(label), "%s bytes", reef_cli_count(text->count, words));
+    snprintf(label, sizeof(label), "%s bytes", reef_cli_count(text->bytes, words));
     reef_svg_text(out, WIDTH - RIGHT, y + 20, SIZE, "end", SVG_INK, label);
     return y;
 }

@@ -9,16 +9,17 @@
 #include <stdlib.h>
 
 const reef_cli_manual reef_generations_manual = {
-    .about = "Used is the share of experts that were ever chosen; unevenness is the distance of "
-             "their use\n"
-             "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
-             "vectors every expert sees every input, so neither is shown.\n"
-             "\n"
-             "With context memories: how much each has learned, what it takes in memory, and the "
-             "share of\n"
-             "its slots that are in use, estimated from a part of them. The open one's size and "
-             "share are\n"
-             "of when its tables were stored last.",
+    .about =
+        "Used is the share of experts that were ever chosen; unevenness is the distance of "
+        "their use\n"
+        "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
+        "vectors every expert sees every input, so neither is shown.\n"
+        "\n"
+        "With context memories: how much each has learned, what it takes in memory, and the "
+        "share of\n"
+        "its slots that are in use, estimated from a part of them. The open one's size and "
+        "share are\n"
+        "of when its tables were stored last. `reef kind list` shows what kinds learned later.",
     .options = NULL,
     .example = "reef generations reef.pool",
 };
@@ -27,7 +28,8 @@ static void add_row(reef_cli_table *table,
                     const reef_cli_pool *pool,
                     const reef_generation_record *g,
                     const reef_usage_summary *usage,
-                    const reef_memory_stats *memory) {
+                    const reef_memory_stats *memory,
+                    const char *name) {
     char words[CLI_WORD_BYTES];
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
     // The side tells more than the count alone: the router's cost grows with it.
@@ -61,12 +63,14 @@ static void add_row(reef_cli_table *table,
         reef_cli_table_cell(table, "%.1f", 100 * (double)used / (double)slots);
     else
         reef_cli_table_cell(table, "-");
+    reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
 }
 
 static json_t *row_json(const reef_cli_pool *pool,
                         const reef_generation_record *g,
                         const reef_usage_summary *usage,
-                        const reef_memory_stats *memory) {
+                        const reef_memory_stats *memory,
+                        const char *name) {
     json_t *object = reef_cli_generation_json(pool, g);
     // Members are there for both model kinds, null where they do not apply.
     bool counted = !reef_config_is_vector(&pool->config);
@@ -78,6 +82,7 @@ static json_t *row_json(const reef_cli_pool *pool,
                         counted ? json_integer((json_int_t)usage->selections) : json_null());
     json_object_set_new(object, "context_memory",
                         memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
+    json_object_set_new(object, "kind_name", name[0] == '\0' ? json_null() : json_string(name));
     return object;
 }
 
@@ -93,7 +98,15 @@ static reef_status read_memory(const reef_cli_pool *pool,
     return status;
 }
 
+// Of the kind that began with it.
+static const char *name_of(const reef_kind_list *kinds, uint32_t generation) {
+    for (size_t i = 0; i < kinds->count; i++)
+        if (kinds->kinds[i].kind == generation) return kinds->kinds[i].name;
+    return "";
+}
+
 static reef_status collect_generations(reef_cli_pool *pool,
+                                       const reef_kind_list *kinds,
                                        reef_cli_table *table,
                                        json_t *array,
                                        reef_error *err) {
@@ -105,8 +118,9 @@ static reef_status collect_generations(reef_cli_pool *pool,
         if (status == REEF_OK) status = read_memory(pool, g, &memory, err);
         if (status != REEF_OK) return status;
         // Table and document are filled together: both outputs show the same rows.
-        add_row(table, pool, &pool->generations[g], &usage, &memory);
-        json_array_append_new(array, row_json(pool, &pool->generations[g], &usage, &memory));
+        const char *name = name_of(kinds, g);
+        add_row(table, pool, &pool->generations[g], &usage, &memory, name);
+        json_array_append_new(array, row_json(pool, &pool->generations[g], &usage, &memory, name));
     }
     return REEF_OK;
 }
@@ -120,19 +134,22 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     // The unit stands in the heading and not in each cell.
     char *opened = reef_cli_format("opened at %s", unit),
          *sealed = reef_cli_format("sealed at %s", unit);
-    const char *const heading[] = {"generation", "side",    "experts", "rows",
-                                   "state",      opened,    sealed,    "used %",
-                                   "unevenness", "learned", "memory",  "filled %"};
+    const char *const heading[] = {"generation", "side",     "experts", "rows",       "state",
+                                   opened,       sealed,     "used %",  "unevenness", "learned",
+                                   "memory",     "filled %", "kind"};
     // Usage, which vectors do not have, and then memories, which few pools have.
     *table = reef_cli_table_new(vectors                            ? ">>><<>>"
                                 : pool->config.context_memory == 0 ? ">>><<>>>>"
-                                                                   : ">>><<>>>>>>>",
+                                                                   : ">>><<>>>>>>><",
                                 heading);
     // The table has copied its heading.
     free(opened);
     free(sealed);
     *array = json_array();
-    reef_status status = collect_generations(pool, *table, *array, err);
+    reef_kind_list kinds;
+    reef_status status = reef_cli_kinds_read(pool, &kinds, err);
+    if (status == REEF_OK) status = collect_generations(pool, &kinds, *table, *array, err);
+    reef_kind_list_release(&kinds);
     if (status == REEF_OK) return REEF_OK;
     // On failure the caller gets no half-filled list.
     reef_cli_table_free(*table);

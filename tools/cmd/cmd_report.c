@@ -10,6 +10,7 @@
 #include "cli_vectors.h"
 #include "commands.h"
 #include "matrix.h"
+#include "reef_pool_json.h"
 #include "svg.h"
 
 #include <errno.h>
@@ -641,6 +642,7 @@ static void print_domains(const report *r) {
 static void print_report(const report *r,
                          const reef_cli_pool *pool,
                          const reef_cli_table *generations,
+                         const reef_kind_list *kinds,
                          const char *directory) {
     // The matrix takes plain names.
     const char **names = reef_cli_alloc(r->count, sizeof(*names));
@@ -655,6 +657,10 @@ static void print_report(const report *r,
     printf("\n");
     // The same list as `reef generations`.
     reef_cli_table_print(generations, stdout);
+    if (kinds->has_memories) {
+        printf("\n");
+        reef_kinds_print(kinds);
+    }
     // Text says more than a number about what a generation knows.
     printf("\nsamples: what each generation makes of the text it learned\n");
     for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
@@ -679,12 +685,15 @@ static reef_status write_report(report *r,
     // should show its end.
     reef_cli_points points = {0};
     reef_cli_table *table = NULL;
+    reef_kind_list kinds = {0};
     json_t *array = NULL, *document = NULL;
     reef_status status = reef_cli_points_read(&points, pool, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(pool, &kinds, err);
     if (status == REEF_OK) status = reef_generations_list(pool, &table, &array, err);
     // The document is written even with --json, as it is part of the report.
     if (status == REEF_OK) {
         document = report_json(r, cli, pool, array);
+        json_object_set_new(document, "kinds", reef_kind_list_json(&kinds));
         status = write_json(document, directory, err);
     }
     if (status == REEF_OK) status = write_svg(r, &points, directory, err);
@@ -692,10 +701,11 @@ static reef_status write_report(report *r,
         // The reply takes one reference; the other is released below.
         status = reef_cli_reply(cli, json_incref(document), err);
     else if (status == REEF_OK)
-        print_report(r, pool, table, directory);
+        print_report(r, pool, table, &kinds, directory);
     json_decref(document);
     json_decref(array);
     reef_cli_table_free(table);
+    reef_kind_list_release(&kinds);
     reef_cli_points_release(&points);
     return status;
 }

@@ -1,5 +1,6 @@
 // reef status: what a pool holds; and, when reefd runs on it, what the daemon is doing.
 #include "cli_format.h"
+#include "cli_kinds.h"
 #include "cli_pool.h"
 #include "cli_tokens.h"
 #include "cli_transport.h"
@@ -58,6 +59,22 @@ static void set_passed(json_t *object, const reef_cli_pool *pool) {
                         known ? json_integer((json_int_t)tasks.visited_bytes) : json_null());
 }
 
+// Null where the records that say so are damaged.
+static void set_kinds(json_t *object, reef_cli_pool *pool) {
+    reef_kind_list list;
+    const reef_kind_facts *current = NULL;
+    bool known = reef_cli_kinds_read(pool, &list, NULL) == REEF_OK;
+    for (size_t i = 0; known && i < list.count; i++)
+        if (list.kinds[i].is_current) current = &list.kinds[i];
+    bool named = current != NULL && current->name[0] != '\0';
+    json_object_set_new(object, "kind",
+                        current != NULL ? json_integer(current->kind) : json_null());
+    json_object_set_new(object, "kind_name", named ? json_string(current->name) : json_null());
+    json_object_set_new(object, "kinds",
+                        known ? json_integer((json_int_t)list.count) : json_null());
+    if (known) reef_kind_list_release(&list);
+}
+
 // Of the open generation; null in a pool without context memories, and where the record is damaged.
 // Inputs are counted by a running trainer alone.
 static json_t *memory_json(const reef_cli_pool *pool) {
@@ -76,7 +93,7 @@ static json_t *memory_json(const reef_cli_pool *pool) {
 }
 
 static json_t *pool_json(const reef_cli_call *cli,
-                         const reef_cli_pool *pool,
+                         reef_cli_pool *pool,
                          const reef_cli_points *points) {
     uint64_t experts = 0, experts_open = 0;
     for (uint32_t g = 0; g < pool->generation_count; g++) {
@@ -105,6 +122,7 @@ static json_t *pool_json(const reef_cli_call *cli,
     // Units that the daemon's document has as well, so that `reef top` reads both.
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     set_passed(object, pool);
+    set_kinds(object, pool);
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
@@ -303,6 +321,16 @@ static void print_memory(const json_t *memory) {
     print_inputs(json_object_get(memory, "inputs"));
 }
 
+// With one kind there is nothing to tell.
+static void print_kind(const json_t *status) {
+    const char *name = json_string_value(json_object_get(status, "kind_name"));
+    uint64_t kinds = status_integer(status, "kinds");
+    if (!json_is_integer(json_object_get(status, "kind")) || (kinds < 2 && name == NULL)) return;
+    printf("  %-14s%" PRIu64 "%s%s, of %" PRIu64 ", is being learned\n", "kind",
+           status_integer(status, "kind"), name != NULL ? ", " : "", name != NULL ? name : "",
+           kinds);
+}
+
 static void print_strategy(const json_t *status) {
     const char *strategy = json_string_value(json_object_get(status, "strategy"));
     if (strategy == NULL || strcmp(strategy, "generations") == 0) return;
@@ -360,6 +388,7 @@ static void print_status(const json_t *status, bool daemon) {
     if (status_integer(status, "recycled_experts") > 0)
         print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_count(status, "generation", "generation", "is open");
+    print_kind(status);
     print_strategy(status);
     print_count(status, "experts", "experts", "in all layers and generations");
     print_count(status, "experts_open", "", "of them in the open generation");

@@ -13,6 +13,7 @@
 //                                   reef_drift_cusum
 //  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
 //  "kinds": [[kind, bytes, next, chain]] of those that came back, and "visited_bytes" in all
+//  "kind_names": [[kind, name]] of those that have one
 //  "current_kind", "levels": [[kind, pieces, mean, deviation]]    where contexts decide, see
 //  recognition.h
 //  "memory_drift": [bits, oldest first], "suspects": true   where the net learns a share
@@ -116,6 +117,7 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
                                 (json_int_t)memory->next, chain));
     }
     reef_kinds_set_state(trainer, state);
+    reef_kind_names_set_state(&trainer->kind_names, state);
     reef_recognition_set_state(trainer, state);
     if (trainer->memory_drift.count > 0)
         reef_json_set(state, "memory_drift", drift_json(&trainer->memory_drift));
@@ -317,6 +319,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
     if (status == REEF_OK) status = reef_kinds_load(trainer, txn, state, err);
+    if (status == REEF_OK) status = reef_kind_names_load(&trainer->kind_names, state, err);
     if (status == REEF_OK) status = reef_recognition_load(trainer, state, err);
     json_decref(state);
     return status == REEF_OK ? load_pending(trainer, txn, err) : status;
@@ -376,13 +379,15 @@ reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_er
         reef_status status = reef_timeline_append(txn, trainer->events[i], err);
         if (status != REEF_OK) return status;
     }
-    return reef_series_put(trainer, txn, err);
+    reef_status status = reef_visit_log_put(&trainer->visit_log, txn, err);
+    return status == REEF_OK ? reef_series_put(trainer, txn, err) : status;
 }
 
 void reef_state_forget_history(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->event_count; i++) free(trainer->events[i]);
     trainer->event_count = 0;
     reef_series_settle(trainer);
+    reef_visit_log_settle(&trainer->visit_log);
 }
 
 // ---- kernels used -------------------------------------------------------------------------------

@@ -501,24 +501,35 @@ static reef_status add_event(const consolidation *c, reef_error *err) {
 // A trainer that could not commit has the old generations, and no event of new ones.
 static reef_status commit_swapped(consolidation *c, swap_slots *p, reef_error *err) {
     reef_trainer *trainer = c->trainer;
+    uint32_t first = c->report->first, last = c->report->last, current = trainer->current_kind;
+    reef_kind_names names = trainer->kind_names;
+    reef_status status = reef_kind_names_copy(&trainer->kind_names, &names, err);
+    if (status != REEF_OK) {
+        trainer->kind_names = names;
+        return status;
+    }
+    reef_kind_names_merge(&trainer->kind_names, first, last);
+    if (current >= first && current <= last) trainer->current_kind = last;
     // Deferred batches stay pending and are tested again, with the new generation.
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     swap_generations(trainer, p);
-    reef_kinds_set_ended(trainer, c->report->first, c->report->last, true);
+    reef_kinds_set_ended(trainer, first, last, true);
     // The event is part of the commit: who reads the timeline sees the merge and its figures
     // together.
-    reef_status status = add_event(c, err);
+    status = add_event(c, err);
     size_t reported = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) {
         reef_kinds_forget_ended(trainer);
         reef_recognition_forget(trainer);
-        if (trainer->current_kind >= c->report->first && trainer->current_kind <= c->report->last)
-            trainer->current_kind = c->report->last;
+        reef_kind_names_release(&names);
         return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     }
-    reef_kinds_set_ended(trainer, c->report->first, c->report->last, false);
+    reef_kinds_set_ended(trainer, first, last, false);
+    reef_kind_names_release(&trainer->kind_names);
+    trainer->kind_names = names;
+    trainer->current_kind = current;
     // The commit failed, so nothing on disk changed. Memory is put back in the same way, by
     // swapping again.
     if (reported) free(trainer->events[--trainer->event_count]);

@@ -18,12 +18,14 @@
 #include "drift_test.h"
 #include "gating.h"
 #include "generation.h"
+#include "kind_names.h"
 #include "marker_line.h"
 #include "prequential.h"
 #include "reservoir.h"
 #include "residency.h"
 #include "strategy_state.h"
 #include "trainer_kind.h"
+#include "visit_log.h"
 
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's
@@ -72,6 +74,8 @@ struct reef_trainer {
     reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
     reef_head *heads;        // owned; in the order in which they were first read
     size_t head_count;
+    reef_kind_names kind_names;
+    reef_visit_log visit_log;
     uint32_t current_kind; // where contexts decide: the generation whose kind is being learned
     reef_level *levels;    // owned; (level_count) by generation
     size_t level_count;

@@ -408,6 +408,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_activations_forget_generation(&trainer->acts, n);
     bool was_current = trainer->current_kind == n;
     if (was_current) trainer->current_kind++; // the open one
+    reef_kind_names_shift(&trainer->kind_names, (uint32_t)n, 1);
     reef_gate_reset(&i->generation->gate,
                     &trainer->gating.states[n]); // it begins to read the stream here
     reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
@@ -427,6 +428,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     network->generations[n] = old;
     network->generation_count--;
     if (was_current) trainer->current_kind--;
+    reef_kind_names_shift(&trainer->kind_names, (uint32_t)n + 1, -1);
     reef_activations_forget_generation(&trainer->acts, n);
     trainer->gating.states[n] = before;
     trainer->gating.generation_count = network->generation_count;

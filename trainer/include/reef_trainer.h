@@ -440,7 +440,10 @@ typedef struct reef_trainer_status {
                                  // recycle_after
     uint32_t generation;         // the open one
     uint64_t generation_step;
-    char strategy[16];  // of the configuration
+    uint32_t kind; // that is being learned: the number of the generation that it began with
+    char kind_name[REEF_NAME_BYTES_MAX + 1]; // "": it has none
+    uint32_t kinds;                          // generations that were not consolidated
+    char strategy[16];                       // of the configuration
     uint32_t task;      // boundaries so far of a strategy that keeps one generation; else 0
     uint64_t opened_at; // stream position where it was opened
     uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test

@@ -74,6 +74,18 @@ static reef_status drop_batch(reef_trainer *trainer, reef_error *err) {
     return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
 }
 
+// A batch of the kind cost `bits` a byte.
+static reef_status add_to_history(reef_trainer *trainer,
+                                  uint32_t kind,
+                                  double bits,
+                                  reef_error *err) {
+    size_t bytes = reef_batch_bytes(&trainer->network.config);
+    reef_status status = reef_series_add(trainer, bits, err);
+    if (status != REEF_OK || !reef_kinds_learn(trainer)) return status;
+    return reef_visit_log_add(&trainer->visit_log, kind, trainer->stream_bytes, bytes,
+                              bits * (double)bytes, err);
+}
+
 // The context memory has learned a batch, at a loss of `bits`. Is that beyond the range of what it
 // learned before? Then the net looks at the next batch, whatever its share.
 static void watch_memory(reef_trainer *trainer, double bits) {
@@ -105,7 +117,9 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
                          reef_batch_bytes(&trainer->network.config));
     if (net) reef_drift_push(&trainer->drift, bits);
     status = drop_batch(trainer, err);
-    if (status == REEF_OK) status = reef_series_add(trainer, reported, err);
+    if (status == REEF_OK)
+        status =
+            add_to_history(trainer, reef_open_generation(trainer)->info.generation, reported, err);
     trainer->step++;
     // Rates, recycling and gates count what the net has learned.
     if (!net && reef_has_net(trainer)) return status;
@@ -364,7 +378,7 @@ static reef_status pass_batch(
     // The domain that came back may last: the net goes on looking.
     trainer->suspects = trainer->network.config.net_share < 1.0f;
     reef_status status = drop_batch(trainer, err);
-    return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
+    return status == REEF_OK ? add_to_history(trainer, kind, bits, err) : status;
 }
 
 // A generation that came from a file has steps behind it, but no history to compare a batch with.

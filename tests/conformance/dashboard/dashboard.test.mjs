@@ -5,7 +5,7 @@
 // usage: REEF=... REEFD=... CHROMIUM=... node --test dashboard.test.mjs
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--
     '--adapters', '2', '--reservoir-bytes', '16384', '--reservoir-window', '64', '--boundaries', 'given', '--context-memory', '0'];
 
 const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));
-const pool = join(directory, 'pool'), faults = [], asked = [];
+const defaultPool = join(directory, 'pool'), pool = defaultPool, faults = [], asked = [];
 let daemon, address, context, page;
 
 // Words in a random order, as everywhere in these tests; more of them than is ever waited for.
@@ -35,8 +35,8 @@ function writeText(path, bytes) {
     writeFileSync(path, text);
 }
 
-async function start(listen) {
-    daemon = spawn(REEFD, ['--pool', pool, '--source', join(directory, 'text'), '--http', listen, '--http-token',
+async function start(listen, pool = defaultPool, source = join(directory, 'text')) {
+    daemon = spawn(REEFD, ['--pool', pool, '--source', source, '--stay', '--http', listen, '--http-token',
         join(directory, 'token'), '--commit-steps', '20', '--quiet'], { stdio: ['ignore', 'inherit', 'inherit'] });
     for (;;) {
         try {
@@ -304,6 +304,37 @@ test('after a restore in place the loss has no marks of what was discarded', asy
     assert.match(await marks(), /sealed by command, mark or budget \(1\)/); // before the snapshot
     assert.match(await marks(), /grown, .* \(1\)/); // the restore itself
     assert.equal(await data('#loss', 'marks'), '2');
+});
+
+test('kinds are shown where they learned, and are named from the page', async () => {
+    const kinds = join(directory, 'kinds.pool'), source = join(directory, 'kinds.txt');
+    assert.equal(await page.locator('#kinds').isHidden(), true); // the pool before has no memories
+    // Two kinds in turns: words of other letters.
+    const turn = join(directory, 'turn'), letters = [];
+    writeText(turn, 20000);
+    const first = readFileSync(turn), second = Buffer.from(first.map((byte) => (byte === 32 ? 32 : byte - 40)));
+    for (let i = 0; i < 4; i++) letters.push(i % 2 ? second : first);
+    writeFileSync(source, Buffer.concat(letters));
+    execFileSync(REEF, ['init', kinds, '--boundaries', 'contexts', '--net-share', '0', '--context-memory', '4M']);
+    const port = address;
+    daemon.kill('SIGTERM');
+    assert.equal(await ended(), 0);
+    await start(port, kinds, source);
+    await page.reload();
+    await until(() => document.querySelectorAll('#kinds-table tbody tr').length === 2 && document.querySelectorAll('#kinds-table .strip rect').length === 4);
+    const known = await ask('kinds?visits=10');
+    assert.equal(known.kinds.length, 2);
+    assert.deepEqual(known.visits.map((visit) => visit.kind), [0, 1, 0, 1]);
+    assert.match(await text('#kinds-note'), /2 kinds; 2 came back\. Kind 1 is being learned/);
+    assert.match(await text('#tiles'), /kinds\s+2/);
+    await page.locator('#token').fill(TOKEN);
+    await page.locator('#kind').fill('1');
+    await page.locator('#kind-name').fill('capitals');
+    await page.locator('[data-command="kind_name"]').click();
+    await says('outcome', 'Kind 1 is called capitals');
+    await until(() => document.querySelector('#kinds-table tbody tr:nth-child(2)').textContent.includes('capitals'));
+    assert.equal((await ask('kinds')).kinds[1].name, 'capitals');
+    assert.deepEqual((await ask('kinds')).visits, []);
 });
 
 test('nothing was asked of anybody else, and nothing went wrong', () => {

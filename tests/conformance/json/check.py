@@ -140,6 +140,7 @@ FRESH = {"init": "rm -rf reef.pool mnist.pool reef.ini", "train": "rm -rf reef.p
          "import": "rm -rf reef.pool && cp -r fresh.pool reef.pool", "export generation": "rm -f french.safetensors", "export model": "rm -f model.safetensors",
          "compress": "rm -rf reef.pool && cp -r memory.pool reef.pool && rm -f notes.txt.reef",
          "expand": "rm -rf reef.pool && cp -r memory.pool reef.pool",
+         "kind list": "rm -rf reef.pool && cp -r memory.pool reef.pool",
          "snapshot create": "reef snapshot remove reef.pool before-upgrade",
          "consolidate": "reef snapshot remove reef.pool before-upgrade monday tuesday",
          "branch": "rm -rf reef.pool && cp -r other.pool reef.pool && reef train reef.pool notes.txt",

@@ -245,8 +245,8 @@ static void write_kind(const char *path, bool digits, size_t count) {
 
 // A pool without a net that has learned both, and a text that begins with one and ends with the
 // other.
-static char *two_kinds(const world *w, char **mixed) {
-    char *pool = path_in(w->directory, "kinds"), *letters = path_in(w->directory, "letters");
+static char *two_kinds(const world *w, const char *name, char **mixed) {
+    char *pool = path_in(w->directory, name), *letters = path_in(w->directory, "letters");
     char *digits = path_in(w->directory, "digits"), command[1024];
     *mixed = path_in(w->directory, "mixed");
     json_decref(reef_json("init", pool, "--net-share", "0", "--boundaries", "contexts",
@@ -282,7 +282,7 @@ static void a_pool_without_a_net_stores_next_to_none(void **state) {
 
 static void kinds_are_drawn_where_they_answered(void **state) {
     const world *w = *state;
-    char *mixed, *pool = two_kinds(w, &mixed), *svg = path_in(w->directory, "kinds.svg");
+    char *mixed, *pool = two_kinds(w, "drawn", &mixed), *svg = path_in(w->directory, "kinds.svg");
     json_t *document = reef_json("eval", pool, mixed, "--kinds", "--svg", svg, NULL);
     const json_t *file = json_array_get(json_object_get(document, "files"), 0);
     const json_t *shares = json_object_get(file, "fire_share");
@@ -309,11 +309,101 @@ static void kinds_are_drawn_where_they_answered(void **state) {
     reef(&p, "eval", pool, mixed, "--kinds", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "answered % by kind"));
-    assert_non_null(strstr(p.out, "kind    1"));
+    assert_non_null(strstr(p.out, "kind 1 "));
     assert_non_null(strstr(p.out, "█"));
     program_release(&p);
     free(svg);
     free(mixed);
+    free(pool);
+}
+
+static void kinds_are_listed_and_named(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, "kinds", &mixed), *svg = path_in(w->directory, "list.svg");
+    json_decref(reef_json("kind", "name", pool, "1", "digits", NULL));
+    json_t *list = reef_json("kind", "list", pool, "--svg", svg, NULL);
+    const json_t *kinds = json_object_get(list, "kinds"), *digits = json_array_get(kinds, 1);
+    assert_int_equal(json_array_size(kinds), 2);
+    assert_true(json_is_null(json_object_get(json_array_get(kinds, 0), "name")));
+    assert_string_equal(json_string_value(json_object_get(digits, "name")), "digits");
+    assert_true(json_is_true(json_object_get(digits, "learning")));
+    json_t *shown = reef_json("kind", "show", pool, "digits", NULL);
+    const json_t *visits = json_object_get(shown, "visit_list");
+    assert_int_equal(json_array_size(visits), 1);
+    assert_int_equal(integer(json_array_get(visits, 0), "from"), integer(shown, "began_at"));
+    assert_int_equal(integer(json_array_get(visits, 0), "learned_bytes"),
+                     integer(shown, "visited_bytes"));
+    json_decref(shown);
+    json_decref(list);
+    static const struct {
+        const char *const words[5];
+        const char *said;
+    } SHOWN[] = {
+        {{"kind", "list"}, "digits "},
+        {{"kind", "list"}, "█"},
+        {{"kind", "show", "0"}, "bits per byte"},
+        {{"status"}, "1, digits, of 2, is being learned"},
+        {{"top", "--once"}, "1, digits, of 2"},
+        {{"generations"}, "digits"},
+        {{"timeline"}, "kind=1 name=digits"},
+        {{"kind", "name", "digits", "--remove", "--dry-run"}, "would be without a name"},
+        {{"kind", "name", "digits", "numbers"}, "kind 1, so far digits, is called numbers"},
+    };
+    for (size_t i = 0; i < sizeof(SHOWN) / sizeof(*SHOWN); i++) {
+        const char *const *words = SHOWN[i].words;
+        bool one = words[1] == NULL || words[1][0] == '-';
+        program p;
+        if (one)
+            reef(&p, words[0], pool, words[1], NULL);
+        else
+            reef(&p, words[0], words[1], pool, words[2], words[3], words[4], NULL);
+        assert_int_equal(p.code, 0);
+        if (strstr(p.out, SHOWN[i].said) == NULL) fail_msg("%s: %s", SHOWN[i].said, p.out);
+        program_release(&p);
+    }
+    program p;
+    reef(&p, "eval", pool, mixed, "--kinds", NULL);
+    assert_non_null(strstr(p.out, "numbers  "));
+    program_release(&p);
+    char command[512];
+    snprintf(command, sizeof(command), "grep -q 'digits, ' %s", svg);
+    assert_int_equal(system(command), 0);
+    free(svg);
+    free(mixed);
+    free(pool);
+}
+
+static void names_that_cannot_be_are_refused(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "kinds"); // of the test before
+    static const struct {
+        const char *kind, *name;
+        int code;
+        const char *said;
+    } REFUSED[] = {
+        {"0", "numbers", 64, "kind 1 is called numbers already"},
+        {"0", "12", 64, "numbers name the kinds themselves"},
+        {"0", "two words", 64, "is not a name for a kind"},
+        {"0", NULL, 64, "give a name, or --remove"},
+        {"9", "nine", 66, "there is no kind 9"},
+        {"letters", "a", 66, "no kind is called letters"},
+    };
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
+        program p;
+        reef(&p, "kind", "name", pool, REFUSED[i].kind, REFUSED[i].name, NULL);
+        assert_int_equal(p.code, REFUSED[i].code);
+        if (strstr(p.err, REFUSED[i].said) == NULL) fail_msg("%s", p.err);
+        program_release(&p);
+    }
+    program p;
+    reef(&p, "kind", "list", w->pool, "--svg", "x.svg", NULL);
+    assert_int_equal(p.code, 66);
+    assert_non_null(strstr(p.err, "there is nothing to draw"));
+    program_release(&p);
+    json_t *list = reef_json("kind", "list", pool, NULL);
+    const json_t *first = json_array_get(json_object_get(list, "kinds"), 0);
+    assert_true(json_is_null(json_object_get(first, "name")));
+    json_decref(list);
     free(pool);
 }
 
@@ -343,6 +433,8 @@ int main(void) {
         cmocka_unit_test(the_configuration_of_reefd_explains_it),
         cmocka_unit_test(a_pool_without_a_net_stores_next_to_none),
         cmocka_unit_test(kinds_are_drawn_where_they_answered),
+        cmocka_unit_test(kinds_are_listed_and_named),
+        cmocka_unit_test(names_that_cannot_be_are_refused),
         cmocka_unit_test(kinds_are_of_memories),
     };
     return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);

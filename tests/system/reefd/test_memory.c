@@ -52,6 +52,11 @@ static void status_and_metrics_tell_what_the_memory_holds(void **state) {
         "reef_generation_memory_learned_bytes{generation=\"0\"} ",
         "reef_generation_memory_bytes{generation=\"0\"} ",
         "reef_generation_memory_used_ratio{generation=\"0\"} 0.",
+        "reef_kind 1\n",
+        "reef_kinds 2\n",
+        "reef_kind_learned_bytes{kind=\"0\",name=\"\"} ",
+        "reef_kind_visits{kind=\"0\",name=\"\"} 1\n",
+        "reef_kind_loss{kind=\"0\",name=\"\"} ",
     };
     while (reefd_count(&run->box, "step") < 130) sleep_ms(2);
     json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
@@ -106,11 +111,44 @@ static void frozen_is_said_by_each_request(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+static void kinds_are_named_while_it_trains(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 50) sleep_ms(2);
+    static const char *const REFUSED[] = {
+        "{\"command\": \"kind_name\", \"kind\": 5, \"name\": \"five\"}",
+        "{\"command\": \"kind_name\", \"kind\": 0, \"name\": \"two words\"}",
+        "{\"command\": \"kind_name\", \"kind\": -1, \"name\": \"less\"}",
+        "{\"command\": \"kind_name\", \"kind\": 0}",
+    };
+    static const int CODES[] = {REEF_ERR_NOT_FOUND, REEF_ERR_INVALID, REEF_ERR_INVALID,
+                                REEF_ERR_INVALID};
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++)
+        assert_int_equal(reefd_refuses(&run->box, REFUSED[i]), CODES[i]);
+    json_t *tried = reefd_ask(&run->box, "{\"command\": \"kind_name\", \"kind\": 0, \"name\": "
+                                         "\"tried\", \"dry_run\": true}");
+    assert_true(json_is_true(json_object_get(tried, "dry_run")));
+    json_decref(tried);
+    json_decref(
+        reefd_ask(&run->box, "{\"command\": \"kind_name\", \"kind\": 0, \"name\": \"words\"}"));
+    json_t *status = json_of(get(run, "/v1/status"), 200);
+    assert_string_equal(json_string_value(json_object_get(status, "kind_name")), "words");
+    json_decref(status);
+    json_t *kinds = json_of(get(run, "/v1/kinds?visits=5"), 200);
+    const json_t *first = json_array_get(json_object_get(kinds, "kinds"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "name")), "words");
+    assert_int_equal(json_array_size(json_object_get(kinds, "visits")), 1);
+    json_decref(kinds);
+    assert_code(get(run, "/v1/kinds?visits=5000"), 400);
+    assert_code(get(run, "/v1/kinds?kind=0"), 400);
+    assert_trains_on_and_stops(run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(status_and_metrics_tell_what_the_memory_holds, setup_memory,
                                         teardown),
         cmocka_unit_test_setup_teardown(frozen_is_said_by_each_request, setup_memory, teardown),
+        cmocka_unit_test_setup_teardown(kinds_are_named_while_it_trains, setup_memory, teardown),
     };
     return cmocka_run_group_tests_name("daemon memory", tests, NULL, NULL);
 }

@@ -334,6 +334,37 @@ static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
     reef_pool_close(pool);
 }
 
+static void kinds_are_read_and_named(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    reef_error err;
+    reef_kind_info kind = {.size = sizeof(kind)};
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    must(reef_pool_name_kind(pool, 0, "first", &err), &err);
+    assert_int_equal(reef_pool_name_kind(pool, 1, "first", &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_name_kind(pool, 2, "second", &err), REEF_ERR_NOT_FOUND);
+    must(reef_pool_read_kind(pool, 0, &kind, &err), &err);
+    assert_string_equal(kind.name, "first");
+    assert_false(kind.open || kind.learning);
+    must(reef_pool_read_kind(pool, 1, &kind, &err), &err);
+    assert_string_equal(kind.name, "");
+    assert_true(kind.open && kind.learning);
+    assert_true(kind.began_at > 0 && isnan(kind.first_loss));
+    assert_int_equal(reef_pool_read_kind(pool, 2, &kind, &err), REEF_ERR_NOT_FOUND);
+    must(reef_pool_name_kind(pool, 0, NULL, &err), &err);
+    reef_pool_close(pool);
+    pool = lib_pool_open(path, 0, NULL, 1);
+    must(reef_pool_read_kind(pool, 0, &kind, &err), &err);
+    assert_string_equal(kind.name, "");
+    assert_int_equal(reef_pool_name_kind(pool, 0, "a", &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    reef_pool_close(pool);
+}
+
 static void a_snapshot_can_be_given_up(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     reef_error err;
@@ -687,6 +718,8 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(frozen_experts_learn_no_more_until_they_are_thawed,
                                         make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(kinds_are_read_and_named, make_directory,
+                                        remove_directory),
         cmocka_unit_test_setup_teardown(a_snapshot_can_be_given_up, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_text_goes_on_as_it_was_learned, make_directory,

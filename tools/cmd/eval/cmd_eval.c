@@ -1,5 +1,6 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
 #include "cli_format.h"
+#include "cli_kinds.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_table.h"
@@ -101,7 +102,8 @@ const reef_cli_manual reef_eval_manual = {
 typedef struct file_score {
     reef_score score;
     double *fire_share;
-    uint32_t *answered; // with --kinds
+    uint32_t *answered;          // with --kinds
+    const reef_kind_list *kinds; // their names, with --kinds
     uint64_t words;
     reef_eval_last_words last; // with --last-word
     bool recalled;             // by context memories, whose inputs were worth so much
@@ -209,7 +211,13 @@ static void print_scores(const reef_cli_file *files,
 }
 
 static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *score) {
-    return (reef_kinds_text){file->path, score->answered, file->count};
+    return (reef_kinds_text){
+        .name = file->path,
+        .answered = score->answered,
+        .count = file->count,
+        .bytes = file->count,
+        .kinds = score->kinds,
+    };
 }
 
 static json_t *score_json(const reef_cli_file *file,
@@ -352,6 +360,8 @@ static reef_status eval_once(reef_cli_call *cli,
     }
     bool ids = reef_cli_has_ids(&pool->config);
     uint32_t generations = reef_model_generation_count(model);
+    reef_kind_list list = {0};
+    if (kinds) status = reef_cli_kinds_read(pool, &list, err);
     file_score *scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
     uint64_t total = 0;
     // All files count into one bar, so that its ETA is for the whole command.
@@ -363,6 +373,7 @@ static reef_status eval_once(reef_cli_call *cli,
         // The score writes its shares here.
         scores[i].score.fire_share = scores[i].fire_share;
         if (kinds) {
+            scores[i].kinds = &list;
             scores[i].answered = reef_cli_alloc(files[i].count, sizeof(uint32_t));
             scores[i].score.answered = scores[i].answered;
         }
@@ -383,6 +394,7 @@ static reef_status eval_once(reef_cli_call *cli,
         free(scores[i].answered);
     }
     free(scores);
+    reef_kind_list_release(&list);
     reef_model_close(model);
     return status;
 }

@@ -24,7 +24,7 @@ json_t *reef_eval_kinds_json(const reef_kinds_text *text) {
     json_t *kinds = json_array(), *runs = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(kinds, json_pack("{s:I, s:I}", "kind", (json_int_t)rows[i].kind,
-                                               "bytes", (json_int_t)rows[i].bytes));
+                                               "bytes", (json_int_t)rows[i].parts));
     for (size_t i = 0; i < text->count; i++)
         if (i == 0 || text->answered[i] != text->answered[i - 1])
             json_array_append_new(runs, json_pack("{s:I, s:I}", "from", (json_int_t)i, "kind",

@@ -253,6 +253,16 @@ static void put_memory(view *v) {
                  reef_cli_bytes(bytes, file));
 }
 
+// Which kind is being learned, where there are several or it has a name.
+static void put_kind(view *v) {
+    const json_t *status = v->data->status, *kind = json_object_get(status, "kind");
+    const char *name = json_string_value(json_object_get(status, "kind_name"));
+    uint64_t kinds = top_view_integer(status, "kinds");
+    if (!json_is_integer(kind) || (kinds < 2 && name == NULL)) return;
+    put_line(v, TOP_PLAIN, "%-*s%" JSON_INTEGER_FORMAT "%s%s, of %" PRIu64, LABEL_COLUMNS, "kind",
+             json_integer_value(kind), name != NULL ? ", " : "", name != NULL ? name : "", kinds);
+}
+
 // The context memory of the open generation, where the pool has such.
 static void put_context_memory(view *v) {
     const json_t *memory = json_object_get(v->data->status, "context_memory");
@@ -359,6 +369,7 @@ void reef_top_view(const reef_top_data *data,
         put_stream(&v);
         put_commit(&v);
         put_memory(&v);
+        put_kind(&v);
         put_context_memory(&v);
         put_sources(&v);
         put_generations(&v);

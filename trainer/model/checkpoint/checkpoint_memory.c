@@ -245,13 +245,42 @@ static reef_status read_first(
     return reef_checkpoint_read_packed(txn, &key, out->data, out->bytes, err);
 }
 
+// By the tail, which is not in the tables yet.
+static reef_status add_tail(reef_txn *txn,
+                            uint32_t generation,
+                            uint64_t *learned,
+                            reef_error *err) {
+    reef_generation_memory tail = {0};
+    uint64_t more = 0;
+    const reef_key place = place_of(generation);
+    reef_status status = reef_checkpoint_read_tail(txn, &place, &tail, err);
+    if (status == REEF_OK)
+        status =
+            reef_generation_memory_tail_learned(tail.unlearned, tail.unlearned_bytes, &more, err);
+    *learned += more;
+    reef_generation_memory_release(&tail);
+    return status;
+}
+
+reef_status reef_memory_learned_read(reef_txn *txn,
+                                     uint32_t generation,
+                                     uint64_t *out,
+                                     reef_error *err) {
+    reef_memory_stats stats = {0};
+    block header = {0};
+    reef_status status = read_first(txn, generation, "header", &header, err);
+    if (status == REEF_OK && header.data != NULL)
+        status = reef_memory_stored_stats(header.data, header.bytes, NULL, 0, NULL, 0, &stats, err);
+    free(header.data);
+    *out = stats.learned_bytes;
+    return status == REEF_OK ? add_tail(txn, generation, out, err) : status;
+}
+
 reef_status reef_memory_stats_read(reef_txn *txn,
                                    uint32_t generation,
                                    reef_memory_stats *out,
                                    reef_error *err) {
-    reef_generation_memory tail = {0};
     block header = {0}, cells = {0}, trees = {0};
-    uint64_t learned = 0;
     *out = (reef_memory_stats){0};
     // Of a large table the first block, which is an eighth of a megabyte, stands for all.
     reef_status status = read_first(txn, generation, "header", &header, err);
@@ -260,13 +289,7 @@ reef_status reef_memory_stats_read(reef_txn *txn,
     if (status == REEF_OK && header.data != NULL)
         status = reef_memory_stored_stats(header.data, header.bytes, cells.data, cells.bytes,
                                           trees.data, trees.bytes, out, err);
-    const reef_key place = place_of(generation);
-    if (status == REEF_OK) status = reef_checkpoint_read_tail(txn, &place, &tail, err);
-    if (status == REEF_OK)
-        status = reef_generation_memory_tail_learned(tail.unlearned, tail.unlearned_bytes, &learned,
-                                                     err);
-    out->learned_bytes += learned;
-    reef_generation_memory_release(&tail);
+    if (status == REEF_OK) status = add_tail(txn, generation, &out->learned_bytes, err);
     free(header.data);
     free(cells.data);
     free(trees.data);

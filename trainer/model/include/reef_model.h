@@ -179,6 +179,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_stats_read(reef_txn *txn,
                                                             reef_memory_stats *out,
                                                             reef_error *err);
 
+/** The first of these facts alone, without a look at the tables: bytes learned, as committed. */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
+                                                              uint32_t generation,
+                                                              uint64_t *out,
+                                                              reef_error *err);
+
 /**
  * A session of one generation's context memory, for programs that predict bit by bit. The model
  * must outlive it. Threads: any number of sessions of one model at once, each used by one.

@@ -1,0 +1,382 @@
+// The kinds of a pool as people see them: names, visits and what each cost.
+#include "lifelong_restore.h"
+#include "reef_kinds.h"
+#include "trainer_internal.h"
+#include "visit_log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONG = 16000, SHORT = 8000 };
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+    choose(&f->config, "net_share", "0");
+    return 0;
+}
+
+static reef_kind_list read_list(const lifelong *f) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    return list;
+}
+
+static void reopen(lifelong *f, size_t threads) {
+    close_pool(f);
+    open_pool(f, threads);
+}
+
+// Three kinds; 0 and 1 come back. The last one stays the current one.
+static void learn_turns(lifelong *f, size_t piece, bool restarts) {
+    static const struct {
+        int kind;
+        size_t bytes;
+    } TURNS[] = {{0, LONG}, {1, LONG}, {0, SHORT}, {2, LONG}, {1, SHORT}, {0, SHORT}};
+    enum { COUNT = sizeof(TURNS) / sizeof(*TURNS) };
+    uint8_t text[COUNT * LONG];
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        lifelong_text(text + count, TURNS[i].bytes, TURNS[i].kind, (uint32_t)i + 1);
+        count += TURNS[i].bytes;
+    }
+    for (size_t at = 0; at < count; at += piece) {
+        feed(f, text + at, count - at < piece ? count - at : piece);
+        if (!restarts) continue;
+        commit(f);
+        reopen(f, 1);
+    }
+    commit(f);
+}
+
+static void visits_are_where_kinds_learned(void **state) {
+    lifelong *f = *state;
+    static const uint32_t ORDER[] = {0, 1, 0, 2, 1, 0};
+    static const uint64_t STARTS[] = {
+        0, LONG, 2 * LONG, 2 * LONG + SHORT, 3 * LONG + SHORT, 3 * LONG + 2 * SHORT};
+    make_pool(f, 1);
+    learn_turns(f, 1 << 20, false);
+    reef_kind_list list = read_list(f);
+    assert_true(list.has_memories);
+    assert_int_equal(list.count, 3);
+    assert_int_equal(list.visit_count, 6);
+    for (size_t i = 0; i < 6; i++) {
+        const reef_kind_visit *visit = &list.visits[i];
+        assert_int_equal(visit->kind, ORDER[i]);
+        assert_int_equal(visit->count, 1);
+        assert_in_range(visit->from + 2048, STARTS[i], STARTS[i] + 4096);
+        if (i > 0) assert_int_equal(visit->from, list.visits[i - 1].to);
+        assert_int_equal(visit->learned, visit->to - visit->from);
+        double loss = reef_kind_visit_loss(visit);
+        assert_true(loss > 0.5 && loss < 8.0);
+    }
+    assert_int_equal(list.visits[5].to, status_of(f).stream_bytes);
+    static const uint64_t COUNTS[] = {3, 2, 1};
+    for (uint32_t k = 0; k < 3; k++) {
+        const reef_kind_facts *kind = &list.kinds[k];
+        assert_int_equal(kind->kind, k);
+        assert_string_equal(kind->name, "");
+        assert_int_equal(kind->visit_count, COUNTS[k]);
+        assert_int_equal(kind->is_open, k == 2);
+        assert_int_equal(kind->is_current, k == 0);
+        // The first byte of a visit that does not follow on is learned beside its batches.
+        assert_in_range(kind->learned_bytes, kind->visited_bytes,
+                        kind->visited_bytes + kind->visit_count + 1);
+        assert_int_equal(kind->began_at, list.visits[k == 2 ? 3 : k].from);
+        // It knows more when it comes back.
+        if (k < 2)
+            assert_true(kind->last_loss < kind->first_loss);
+        else
+            assert_true(kind->last_loss == kind->first_loss);
+    }
+    assert_int_equal(list.kinds[0].learned_at, list.visits[5].to + 1);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.kind, 0);
+    assert_int_equal(status.kinds, 3);
+    reef_kind_list_release(&list);
+}
+
+static void commits_and_restarts_make_no_other_visits(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    learn_turns(f, 1 << 20, false);
+    reef_kind_list whole = read_list(f);
+    close_pool(f);
+    temp_dir_join(f->pool, f->dir, "pieces");
+    make_pool(f, 1);
+    learn_turns(f, 1777, true);
+    reef_kind_list pieces = read_list(f);
+    assert_int_equal(pieces.visit_count, whole.visit_count);
+    for (size_t i = 0; i < whole.visit_count; i++) {
+        assert_int_equal(pieces.visits[i].kind, whole.visits[i].kind);
+        assert_int_equal(pieces.visits[i].from, whole.visits[i].from);
+        assert_int_equal(pieces.visits[i].to, whole.visits[i].to);
+        assert_true(fabs(pieces.visits[i].bits - whole.visits[i].bits) < 1e-3);
+    }
+    reef_kind_list_release(&pieces);
+    reef_kind_list_release(&whole);
+}
+
+static reef_status name_kind(lifelong *f, uint32_t kind, const char *name, reef_error *err) {
+    return reef_trainer_kind_name(f->trainer, kind, name, false, err);
+}
+
+static void kinds_have_names(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    uint32_t kind;
+    make_pool(f, 1);
+    learn_turns(f, 1 << 20, false);
+    ok(name_kind(f, 1, "digits", &err), &err);
+    ok(name_kind(f, 0, "a.b-c_9", &err), &err);
+    assert_int_equal(name_kind(f, 2, "digits", &err), REEF_ERR_INVALID);
+    assert_string_equal(err.message, "kind 1 is called digits already");
+    assert_int_equal(name_kind(f, 3, "more", &err), REEF_ERR_NOT_FOUND);
+    static const char *const BAD[] = {"7", "a b", "a\"b", ".a", "\xc3\xa4"};
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++)
+        assert_int_equal(name_kind(f, 2, BAD[i], &err), REEF_ERR_INVALID);
+    ok(reef_trainer_kind_name(f->trainer, 2, "tried", true, &err), &err);
+    assert_string_equal(status_of(f).kind_name, "a.b-c_9");
+    reopen(f, 1);
+    reef_kind_list list = read_list(f);
+    assert_string_equal(list.kinds[0].name, "a.b-c_9");
+    assert_string_equal(list.kinds[1].name, "digits");
+    assert_string_equal(list.kinds[2].name, "");
+    ok(reef_kind_find(&list, "digits", &kind, &err), &err);
+    assert_int_equal(kind, 1);
+    ok(reef_kind_find(&list, "2", &kind, &err), &err);
+    assert_int_equal(kind, 2);
+    assert_int_equal(reef_kind_find(&list, "3", &kind, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_kind_find(&list, "digit", &kind, &err), REEF_ERR_NOT_FOUND);
+    reef_kind_list_release(&list);
+    // One name goes on to another kind.
+    ok(name_kind(f, 1, "", &err), &err);
+    ok(name_kind(f, 2, "digits", &err), &err);
+    list = read_list(f);
+    assert_string_equal(list.kinds[1].name, "");
+    assert_string_equal(list.kinds[2].name, "digits");
+    reef_kind_list_release(&list);
+    assert_int_equal(times_said(f, "\"event\": \"kind_name\""), 4);
+    is_sound(f->store);
+}
+
+static void a_state_has_the_names_and_visits_of_its_time(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    ok(name_kind(f, 0, "before", &err), &err);
+    (void)take(f, "then");
+    uint64_t position = status_of(f).stream_bytes;
+    feed_kind(f, 2, LONG, 3);
+    feed_kind(f, 0, SHORT, 4);
+    ok(name_kind(f, 0, "after", &err), &err);
+    ok(name_kind(f, 2, "new", &err), &err);
+    go_back(f, "then");
+    reef_kind_list list = read_list(f);
+    assert_int_equal(list.count, 2);
+    assert_string_equal(list.kinds[0].name, "before");
+    assert_int_equal(list.visit_count, 2);
+    assert_int_equal(list.visits[1].to, position);
+    reef_kind_list_release(&list);
+    // It goes on from there.
+    feed_kind(f, 1, SHORT, 5);
+    commit(f);
+    list = read_list(f);
+    assert_int_equal(list.visit_count, 2);
+    assert_int_equal(list.visits[1].to, status_of(f).stream_bytes);
+    assert_int_equal(list.visits[1].learned, list.visits[1].to - list.visits[1].from);
+    reef_kind_list_release(&list);
+}
+
+// Also where a kind that is being learned is among those that become one.
+static void kinds_that_become_one_are_one(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    for (int kind = 0; kind < 4; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+    feed_kind(f, 1, SHORT, 9);
+    commit(f);
+    assert_int_equal(status_of(f).kind, 1);
+    ok(name_kind(f, 0, "other", &err), &err);
+    ok(name_kind(f, 1, "first", &err), &err);
+    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
+    reef_consolidation report;
+    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
+    reef_consolidation_release(&report);
+    reopen(f, 1);
+    assert_int_equal(status_of(f).kind, 2);
+    reef_kind_list list = read_list(f);
+    assert_int_equal(list.count, 3);
+    assert_int_equal(list.kinds[1].kind, 2);
+    assert_string_equal(list.kinds[0].name, "other");
+    assert_string_equal(list.kinds[1].name, "first");
+    assert_true(list.kinds[1].is_current);
+    assert_int_equal(list.kinds[1].visit_count, 3);
+    reef_kind_list_release(&list);
+    feed_kind(f, 1, SHORT, 10);
+    commit(f);
+    is_sound(f->store);
+}
+
+// ---- the history by itself ----------------------------------------------------------------------
+
+static void put_all(lifelong *f, reef_visit_log *log) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit commit = {0};
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_visit_log_put(log, txn, &err), &err);
+    ok(reef_txn_commit(txn, &commit, &err), &err);
+    reef_visit_log_settle(log);
+}
+
+static reef_kind_visit *read_all(lifelong *f, size_t *count) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_visit *visits;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_visit_log_read(txn, &visits, count, &err), &err);
+    reef_txn_abort(txn);
+    return visits;
+}
+
+enum { KINDS = 3, VISITS = 9001 };
+
+// Visit i is of kind i % KINDS, as long as i and some more.
+static uint64_t length_of(size_t i) {
+    return 64 * (i % 7 + 1);
+}
+
+static uint64_t fill(lifelong *f, size_t commit_every, bool restarts) {
+    reef_error err;
+    reef_visit_log log = {0};
+    uint64_t at = 0;
+    for (size_t i = 0; i < VISITS; i++) {
+        for (uint64_t part = 0; part < length_of(i); part += 64) {
+            at += 64;
+            ok(reef_visit_log_add(&log, (uint32_t)(i % KINDS), at, 64, 64.0 * (double)(i % 5),
+                                  &err),
+               &err);
+            if ((at / 64) % commit_every != 0) continue;
+            put_all(f, &log);
+            if (restarts) reef_visit_log_release(&log);
+        }
+    }
+    put_all(f, &log);
+    reef_visit_log_release(&log);
+    return at;
+}
+
+static void check_filled(const reef_kind_visit *visits, size_t count) {
+    uint64_t learned[KINDS] = {0}, expected[KINDS] = {0}, visited[KINDS] = {0}, at = 0;
+    double bits = 0.0, expected_bits = 0.0;
+    assert_in_range(count, REEF_VISITS_MAX - 128, REEF_VISITS_MAX + KINDS);
+    for (size_t i = 0; i < VISITS; i++) {
+        expected[i % KINDS] += length_of(i);
+        expected_bits += (double)length_of(i) * (double)(i % 5);
+    }
+    for (size_t i = 0; i < count; i++) {
+        learned[visits[i].kind] += visits[i].learned;
+        visited[visits[i].kind] += visits[i].count;
+        bits += visits[i].bits;
+        if (i < KINDS) {
+            assert_int_equal(visits[i].kind, i);
+            assert_true(visits[i].count > 1000);
+            continue;
+        }
+        size_t number = VISITS - count + i;
+        assert_int_equal(visits[i].count, 1);
+        assert_int_equal(visits[i].kind, number % KINDS);
+        assert_int_equal(visits[i].learned, length_of(number));
+        if (i > KINDS) assert_int_equal(visits[i].from, at);
+        at = visits[i].to;
+    }
+    for (int k = 0; k < KINDS; k++) {
+        assert_int_equal(learned[k], expected[k]);
+        assert_int_equal(visited[k], VISITS / KINDS + ((size_t)k < VISITS % KINDS));
+    }
+    assert_true(fabs(bits - expected_bits) < 1.0);
+}
+
+static void of_older_visits_sums_are_kept(void **state) {
+    lifelong *f = *state;
+    static const size_t COMMITS[] = {1 << 20, 5000, 37};
+    for (size_t c = 0; c < 3; c++) {
+        size_t count;
+        char name[8];
+        snprintf(name, sizeof(name), "%zu", c);
+        temp_dir_join(f->pool, f->dir, name);
+        make_pool(f, 1);
+        (void)fill(f, COMMITS[c], c == 2);
+        reef_kind_visit *visits = read_all(f, &count);
+        check_filled(visits, count);
+        free(visits);
+        close_pool(f);
+    }
+}
+
+static void what_lies_behind_is_forgotten(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    size_t count;
+    make_pool(f, 1);
+    uint64_t end = fill(f, 5000, false);
+    // Within the last record, some records before, and before the first single visit.
+    const uint64_t positions[] = {end - 1000, end / 2 + end / 4, end / 4, 0};
+    for (size_t p = 0; p < 4; p++) {
+        reef_txn *txn = NULL;
+        reef_commit commit = {0};
+        uint64_t last = 0, learned = 0;
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+        ok(reef_visit_log_forget_after(txn, positions[p], &err), &err);
+        ok(reef_txn_commit(txn, &commit, &err), &err);
+        reef_kind_visit *visits = read_all(f, &count);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(visits[i].from < positions[p] && visits[i].to <= positions[p]);
+            if (visits[i].to > last) last = visits[i].to;
+            learned += visits[i].learned;
+        }
+        assert_int_equal(last, positions[p]);
+        // Of sums that are cut it is a part, and not to the byte.
+        if (p < 2)
+            assert_int_equal(learned, positions[p]);
+        else
+            assert_in_range(learned, positions[p] / 10 * 9, positions[p] / 10 * 11);
+        free(visits);
+    }
+    // What is learned then follows on.
+    (void)fill(f, 5000, false);
+    reef_kind_visit *visits = read_all(f, &count);
+    check_filled(visits, count);
+    free(visits);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(visits_are_where_kinds_learned),
+        TEST(commits_and_restarts_make_no_other_visits),
+        TEST(kinds_have_names),
+        TEST(a_state_has_the_names_and_visits_of_its_time),
+        TEST(kinds_that_become_one_are_one),
+        TEST(of_older_visits_sums_are_kept),
+        TEST(what_lies_behind_is_forgotten),
+    };
+    return cmocka_run_group_tests_name("trainer kind list", tests, NULL, NULL);
+}

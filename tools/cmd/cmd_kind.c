@@ -1,0 +1,312 @@
+// reef kind list, show and name: the kinds of text that a pool has learned.
+#include "chart_kinds.h"
+#include "cli_alloc.h"
+#include "cli_format.h"
+#include "cli_kinds.h"
+#include "cli_table.h"
+#include "cli_transport.h"
+#include "commands.h"
+#include "reef_pool_json.h"
+#include "svg.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const reef_cli_option LIST_OPTIONS[] = {
+    {"svg", "FILE", "also draw which kind learned what of the stream"},
+    {0},
+};
+
+static const reef_cli_option NAME_OPTIONS[] = {
+    {"remove", NULL, "it has no name any more"},
+    {0},
+};
+
+const reef_cli_manual reef_kind_list_manual = {
+    .about =
+        "A kind begins with a generation, and has its number. Where text of it comes back, its\n"
+        "context memory goes on learning: that is a visit. Learned is what its memory learned in\n"
+        "all; first and last are the bits per byte of its first and its last visit, before they\n"
+        "were learned. Below it is drawn which kind learned what of the stream.\n"
+        "\n"
+        "The last 4,096 visits are known one by one; of those before them, each kind has a sum.",
+    .options = LIST_OPTIONS,
+    .example = "reef kind list reef.pool\n"
+               "reef kind list reef.pool --svg kinds.svg",
+};
+
+const reef_cli_manual reef_kind_show_manual = {
+    .about = "One kind, by its name or its number, with its visits: where in the stream each was,\n"
+             "what was learned, and what that cost in bits per byte before it was learned.",
+    .options = NULL,
+    .example = "reef kind show reef.pool 0",
+};
+
+const reef_cli_manual reef_kind_name_manual = {
+    .about =
+        "Names are for people: lists and pictures show them, and commands take them where they\n"
+        "take a kind's number. They are part of the pool's state, so that a snapshot has those\n"
+        "of its time.",
+    .options = NAME_OPTIONS,
+    .example = "reef kind name reef.pool 0 english\n"
+               "reef kind name reef.pool english prose\n"
+               "reef kind name reef.pool prose --remove",
+};
+
+// ---- list ---------------------------------------------------------------------------------------
+
+static void loss_cell(reef_cli_table *table, double loss) {
+    if (isnan(loss))
+        reef_cli_table_cell(table, "-");
+    else
+        reef_cli_table_cell(table, "%.3f", loss);
+}
+
+static const char *state_of(const reef_kind_facts *kind) {
+    return kind->is_current ? "learning" : kind->is_open ? "open" : "";
+}
+
+static void print_table(const reef_kind_list *list) {
+    static const char *const HEADINGS[] = {"kind",    "name",   "since byte",
+                                           "learned", "visits", "last at byte",
+                                           "first",   "last",   "state"};
+    char words[CLI_WORD_BYTES];
+    reef_cli_table *table = reef_cli_table_new("><>>>>>><", HEADINGS);
+    for (size_t i = 0; i < list->count; i++) {
+        const reef_kind_facts *kind = &list->kinds[i];
+        reef_cli_table_cell(table, "%" PRIu32, kind->kind);
+        reef_cli_table_cell(table, "%s", kind->name[0] == '\0' ? "-" : kind->name);
+        reef_cli_table_cell(table, "%s", reef_cli_count(kind->began_at, words));
+        reef_cli_table_cell(table, "%s",
+                            list->has_memories ? reef_cli_bytes(kind->learned_bytes, words) : "-");
+        reef_cli_table_cell(table, "%s", reef_cli_count(kind->visit_count, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count(kind->learned_at, words));
+        loss_cell(table, kind->first_loss);
+        loss_cell(table, kind->last_loss);
+        reef_cli_table_cell(table, "%s", state_of(kind));
+    }
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
+}
+
+// ---- which kind learned what --------------------------------------------------------------------
+
+#define CELLS 4096 // of the picture: equal parts of the stream
+
+static uint64_t stream_end(const reef_kind_list *list) {
+    uint64_t end = 0;
+    for (size_t i = 0; i < list->visit_count; i++)
+        if (list->visits[i].to > end) end = list->visits[i].to;
+    return end;
+}
+
+// The kind that learned each cell's middle; NULL: no visit is known one by one.
+static uint32_t *cells_of(const reef_kind_list *list, uint64_t end) {
+    bool any = false;
+    uint32_t *cells = reef_cli_alloc(CELLS, sizeof(*cells));
+    for (size_t c = 0; c < CELLS; c++) cells[c] = REEF_KIND_NONE;
+    for (size_t i = 0; i < list->visit_count; i++) {
+        const reef_kind_visit *visit = &list->visits[i];
+        if (visit->count > 1) continue;
+        any = true;
+        size_t c = (size_t)((double)visit->from / (double)end * CELLS);
+        for (; c < CELLS && ((double)c + 0.5) * (double)end / CELLS < (double)visit->to; c++)
+            if (((double)c + 0.5) * (double)end / CELLS >= (double)visit->from)
+                cells[c] = visit->kind;
+    }
+    if (any) return cells;
+    free(cells);
+    return NULL;
+}
+
+static void draw(FILE *out, const void *context) {
+    reef_chart_kinds_svg(out, context, 1);
+}
+
+// On the terminal, or as the picture that --svg names.
+static reef_status draw_stream(const reef_kind_list *list, const char *path, reef_error *err) {
+    uint64_t end = stream_end(list);
+    uint32_t *cells = end > 0 ? cells_of(list, end) : NULL;
+    if (cells == NULL)
+        return path == NULL ? REEF_OK
+                            : reef_fail(err, REEF_ERR_NOT_FOUND,
+                                        "there is nothing to draw: the pool has no visits");
+    const reef_kinds_text text = {
+        .name = "the stream", .answered = cells, .count = CELLS, .bytes = end, .kinds = list};
+    reef_status status = REEF_OK;
+    if (path != NULL) {
+        status = reef_svg_write(path, draw, &text, err);
+    } else {
+        printf("\n");
+        reef_chart_kinds_print(stdout, &text);
+    }
+    free(cells);
+    return status;
+}
+
+void reef_kinds_print(const reef_kind_list *list) {
+    print_table(list);
+    // Without a picture to write there is nothing that can fail.
+    (void)!draw_stream(list, NULL, NULL);
+}
+
+reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
+    const char *path = reef_cli_text(cli, "svg");
+    reef_cli_pool pool;
+    reef_kind_list list = {0};
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
+    if (status == REEF_OK && path != NULL) status = draw_stream(&list, path, err);
+    if (status == REEF_OK && cli->json) {
+        status = reef_cli_reply(cli, json_pack("{s:o}", "kinds", reef_kind_list_json(&list)), err);
+    } else if (status == REEF_OK) {
+        reef_kinds_print(&list);
+        if (path != NULL) printf("\nwrote %s\n", path);
+    }
+    reef_kind_list_release(&list);
+    reef_cli_pool_close(&pool);
+    return status;
+}
+
+// ---- show ---------------------------------------------------------------------------------------
+
+static const reef_kind_facts *info_of(const reef_kind_list *list, uint32_t kind) {
+    size_t i = 0;
+    while (list->kinds[i].kind != kind) i++;
+    return &list->kinds[i];
+}
+
+static void print_visits(const reef_kind_list *list, uint32_t kind) {
+    static const char *const HEADINGS[] = {"visit", "from byte", "to byte", "learned",
+                                           "bits per byte"};
+    char words[CLI_WORD_BYTES];
+    uint64_t number = 0;
+    reef_cli_table *table = reef_cli_table_new(">>>>>", HEADINGS);
+    for (size_t i = 0; i < list->visit_count; i++) {
+        const reef_kind_visit *visit = &list->visits[i];
+        if (visit->kind != kind) continue;
+        number += visit->count;
+        if (visit->count == 1)
+            reef_cli_table_cell(table, "%" PRIu64, number);
+        else
+            reef_cli_table_cell(table, "%" PRIu64 "-%" PRIu64, number - visit->count + 1, number);
+        reef_cli_table_cell(table, "%s", reef_cli_count(visit->from, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count(visit->to, words));
+        reef_cli_table_cell(table, "%s", reef_cli_bytes(visit->learned, words));
+        loss_cell(table, reef_kind_visit_loss(visit));
+    }
+    if (number > 0) {
+        printf("\n");
+        reef_cli_table_print(table, stdout);
+    }
+    reef_cli_table_free(table);
+}
+
+static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) {
+    char words[CLI_WORD_BYTES];
+    printf("kind %" PRIu32 "%s%s%s%s\n", kind->kind, kind->name[0] ? ", " : "", kind->name,
+           kind->is_current ? ", learning" : "", kind->is_open ? ", its generation is open" : "");
+    printf("  since       byte %s\n", reef_cli_count(kind->began_at, words));
+    if (!list->has_memories) {
+        printf("  learned     not counted without context memories\n");
+        return;
+    }
+    printf("  learned     %s, ", reef_cli_bytes(kind->learned_bytes, words));
+    printf("the last at byte %s\n", reef_cli_count(kind->learned_at, words));
+    printf("  visits      %s", reef_cli_count(kind->visit_count, words));
+    if (kind->visited_bytes < kind->learned_bytes)
+        printf(" known, of %s", reef_cli_bytes(kind->visited_bytes, words));
+    printf("\n");
+    print_visits(list, kind->kind);
+}
+
+reef_status reef_cmd_kind_show(reef_cli_call *cli, reef_error *err) {
+    uint32_t kind = 0;
+    reef_cli_pool pool;
+    reef_kind_list list = {0};
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
+    if (status == REEF_OK) status = reef_kind_find(&list, cli->operands[0], &kind, err);
+    if (status == REEF_OK && cli->json) {
+        json_t *document = reef_kind_json(info_of(&list, kind));
+        json_object_set_new(document, "visit_list", reef_kind_visits_json(&list, kind));
+        status = reef_cli_reply(cli, document, err);
+    } else if (status == REEF_OK) {
+        print_kind(&list, info_of(&list, kind));
+    }
+    reef_kind_list_release(&list);
+    reef_cli_pool_close(&pool);
+    return status;
+}
+
+// ---- name ---------------------------------------------------------------------------------------
+
+static reef_status set_name(reef_trainer *trainer,
+                            json_t *arguments,
+                            json_t **result,
+                            reef_error *err) {
+    uint32_t kind = (uint32_t)json_integer_value(json_object_get(arguments, "kind"));
+    const char *name = json_string_value(json_object_get(arguments, "name"));
+    bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
+    reef_status status = reef_trainer_kind_name(trainer, kind, name, dry_run, err);
+    if (status == REEF_OK)
+        *result = json_pack("{s:I, s:s}", "kind", (json_int_t)kind, "name", name);
+    return status;
+}
+
+static reef_status find_kind(reef_cli_call *cli, reef_kind_facts *out, reef_error *err) {
+    uint32_t kind = 0;
+    reef_cli_pool pool;
+    reef_kind_list list = {0};
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
+    if (status == REEF_OK) status = reef_kind_find(&list, cli->operands[0], &kind, err);
+    if (status == REEF_OK) *out = *info_of(&list, kind);
+    reef_kind_list_release(&list);
+    reef_cli_pool_close(&pool);
+    return status;
+}
+
+static json_t *name_json(const char *name) {
+    return name[0] == '\0' ? json_null() : json_string(name);
+}
+
+static reef_status reply_name(reef_cli_call *cli,
+                              const reef_kind_facts *kind,
+                              const char *name,
+                              reef_error *err) {
+    if (cli->json)
+        return reef_cli_reply(cli,
+                              json_pack("{s:b, s:I, s:o, s:o}", "done", !cli->dry_run, "kind",
+                                        (json_int_t)kind->kind, "name", name_json(name), "before",
+                                        name_json(kind->name)),
+                              err);
+    const char *is = cli->dry_run ? "would be" : "is";
+    printf("kind %" PRIu32, kind->kind);
+    if (kind->name[0] != '\0') printf(", so far %s,", kind->name);
+    if (name[0] != '\0')
+        printf(" %s called %s\n", is, name);
+    else
+        printf(" %s without a name\n", is);
+    return REEF_OK;
+}
+
+reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
+    bool removes = reef_cli_text(cli, "remove") != NULL;
+    const char *name = cli->operand_count > 1 ? cli->operands[1] : "";
+    reef_kind_facts kind;
+    json_t *result = NULL;
+    if (removes == (cli->operand_count > 1))
+        return reef_fail(err, REEF_ERR_INVALID, "give a name, or --remove");
+    // Found here, since the daemon's message would speak of members.
+    reef_status status = removes ? REEF_OK : reef_kind_name_check(name, err);
+    if (status == REEF_OK) status = find_kind(cli, &kind, err);
+    if (status != REEF_OK) return status;
+    json_t *request = json_pack("{s:s, s:I, s:s, s:b}", "command", "kind_name", "kind",
+                                (json_int_t)kind.kind, "name", name, "dry_run", cli->dry_run);
+    status = reef_cli_change(cli, request, set_name, &result, err);
+    json_decref(result);
+    return status == REEF_OK ? reply_name(cli, &kind, name, err) : status;
+}

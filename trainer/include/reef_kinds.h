@@ -1,0 +1,87 @@
+// The kinds of text in a pool, for people: what each is called, what it has learned, and when.
+//
+// A kind begins with a generation and has its number. Where it comes back it is visited: its context
+// memory goes on learning (docs/LEARNING.md, "A kind that comes back").
+#ifndef REEF_KINDS_PUBLIC_H
+#define REEF_KINDS_PUBLIC_H
+
+#include "reef_trainer.h"
+
+#include <math.h>
+
+// Single visits that a pool keeps; of older ones each kind has sums.
+#define REEF_VISITS_MAX 4096
+
+/** Bytes of the stream that one kind learned without another in between. */
+typedef struct reef_kind_visit {
+    uint32_t kind;
+    uint32_t count;    // visits that it stands for: more than 1 where only their sum is kept
+    uint64_t from, to; // positions in the stream
+    uint64_t learned;  // bytes
+    double bits;       // sum of what they cost before they were learned
+} reef_kind_visit;
+
+/** Bits per byte of a visit; NaN where it has learned nothing. */
+static inline double reef_kind_visit_loss(const reef_kind_visit *visit) {
+    return visit->learned > 0 ? visit->bits / (double)visit->learned : (double)NAN;
+}
+
+typedef struct reef_kind_facts {
+    uint32_t kind;                      // the number of the generation that it began with
+    char name[REEF_NAME_BYTES_MAX + 1]; // "": none was given
+    bool is_open;                       // that generation is open
+    bool is_current;                    // what comes next is its, unless it is another's
+    uint64_t began_at;                  // position in the stream
+    uint64_t learned_bytes;             // by its memory, in all; 0 without context memories
+    uint64_t learned_at;                // position behind the last of them
+    // From the history, which pools do not have of what was learned before there was one, nor
+    // after `reef snapshot restore` into another directory.
+    uint64_t visit_count;
+    uint64_t visited_bytes;
+    double first_loss, last_loss; // of the first visit and of the last; NaN: not known
+} reef_kind_facts;
+
+typedef struct reef_kind_list {
+    reef_kind_facts *kinds; // owned; by number
+    size_t count;
+    reef_kind_visit *visits; // owned; the sums by kind, then single ones, oldest first
+    size_t visit_count;
+    bool has_memories; // else kinds have learned nothing that is counted, and have no visits
+} reef_kind_list;
+
+/**
+ * The kinds of the last commit. Generations that were consolidated are the kind that they became.
+ *
+ * Errors: CORRUPT names the record; NO_MEMORY. After an error there is nothing to release.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read(reef_txn *txn,
+                                                         reef_kind_list *out,
+                                                         reef_error *err);
+REEF_API void reef_kind_list_release(reef_kind_list *list); // accepts zeros
+
+/**
+ * The kind that a word names, by its name or its number. Errors: NOT_FOUND says which there are.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_find(const reef_kind_list *list,
+                                                    const char *word,
+                                                    uint32_t *out,
+                                                    reef_error *err);
+
+/**
+ * Is it 1 to 64 letters, digits, and after the first also . _ - and no decimal number? INVALID says
+ * so.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_name_check(const char *name, reef_error *err);
+
+/**
+ * Name a kind, and commit. Names are part of the state: an older one has those that it had.
+ *
+ * name  "": it has none any more
+ *
+ * Errors: INVALID no name, or another kind has it; NOT_FOUND no such kind; those of a commit. After
+ * an error it is called as before.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_name(
+    reef_trainer *trainer, uint32_t kind, const char *name, bool dry_run, reef_error *err);
+
+#endif
