@@ -368,6 +368,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     reef_config_default(&standard);
     standard.context_memory = config.context_memory;
     standard.net_share = config.net_share;
+    standard.boundaries = REEF_BOUNDARIES_CONTEXTS;
     assert_memory_equal(&config, &standard, sizeof(config));
     make(&config, "context_memory", "8M");
     assert_int_equal(config.context_memory, 8 << 20);
@@ -394,6 +395,7 @@ static void other_pools_are_made_without_one(void **state) {
         make(&config, OTHERS[i][0], OTHERS[i][1]);
         assert_int_equal(config.context_memory, 0);
         assert_true(config.net_share == 1.0f);
+        assert_int_equal(config.boundaries, REEF_BOUNDARIES_DRIFT);
     }
 }
 

@@ -15,7 +15,8 @@ typedef struct choice {
 
 // What `reef init` and libreef choose for a model of bytes, where that is not the default of the
 // field: the net alone is what older pools, benchmarks and comparisons have.
-static const choice MADE[] = {{"context_memory", "64M"}, {"net_share", "0.125"}};
+static const choice MADE[] = {
+    {"context_memory", "64M"}, {"net_share", "0.125"}, {"boundaries", "contexts"}};
 
 static void choose(reef_config *config, const choice *choices, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -68,7 +69,11 @@ void reef_config_fit(reef_config *config) {
     size_t window = config->context * reef_token_bytes(config);
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
-    if (config->context_memory == 0) config->net_share = 1.0f;
+    if (config->context_memory == 0) {
+        config->net_share = 1.0f;
+        if (config->boundaries == REEF_BOUNDARIES_CONTEXTS)
+            config->boundaries = REEF_BOUNDARIES_DRIFT;
+    }
     if (!(config->net_share > 0.0f)) leave_out_net(config);
 }
 

@@ -315,7 +315,8 @@ REEF_API const char *reef_config_word(const reef_config *config, const char *nam
 /**
  * What a new pool chooses by its other settings, before given values are set again: a
  * reservoir_window longer than the context, no context memory where none can or should be, a net
- * that learns everything where there is none, and the least net where memories alone learn.
+ * that learns everything and finds boundaries by its loss where there is none, and the least net
+ * where memories alone learn.
  */
 REEF_API void reef_config_fit(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
