@@ -11,9 +11,9 @@
 reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 /**
- * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "kinds":
- * as of reef_kind_json, "file_bytes", "free_bytes", "readers", "reader_lag", "longest_read_s", "commit", "took_s"}. What a generation
- * does not have is null.
+ * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "kinds": as of
+ * reef_kind_json, "file_bytes", "free_bytes", "readers", "reader_lag", "longest_read_s", "commit",
+ * "took_s"}. What a generation does not have is null.
  */
 reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
 

@@ -229,70 +229,68 @@ static void write_memory(FILE *out, const reef_memory_status *memory) {
                  "Share of bytes in which the input had something to say, likewise.", memory->hits);
 }
 
-// A gauge for every generation that has a number.
-static void write_by_generation(
-    FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
+// A gauge for everything in a list that has a number; `label` writes whose it is.
+static void write_each(FILE *out,
+                       const char *name,
+                       const char *help,
+                       const json_t *list,
+                       const char *field,
+                       void (*label)(FILE *out, const json_t *one)) {
     size_t i;
     json_t *one;
     prometheus_head(out, name, "gauge", help);
     json_array_foreach(list, i, one) {
         const json_t *value = json_object_get(one, field);
-        // A generation without a value, such as one without a gate, has no sample.
+        // What has no value, such as a generation without a gate, has no sample.
         if (!json_is_number(value)) continue;
-        fprintf(out, "%s{generation=\"%" JSON_INTEGER_FORMAT "\"} ", name,
-                json_integer_value(json_object_get(one, "generation")));
+        fputs(name, out);
+        label(out, one);
         number(out, json_number_value(value));
     }
 }
 
-// A gauge for every kind that has a number. Names have no character that a label would escape.
-static void write_by_kind(
-    FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
-    size_t i;
-    json_t *one;
-    prometheus_head(out, name, "gauge", help);
-    json_array_foreach(list, i, one) {
-        const json_t *value = json_object_get(one, field);
-        const char *called = json_string_value(json_object_get(one, "name"));
-        if (!json_is_number(value)) continue;
-        fprintf(out, "%s{kind=\"%" JSON_INTEGER_FORMAT "\",name=\"%s\"} ", name,
-                json_integer_value(json_object_get(one, "kind")), called != NULL ? called : "");
-        number(out, json_number_value(value));
-    }
+static void label_generation(FILE *out, const json_t *one) {
+    fprintf(out, "{generation=\"%" JSON_INTEGER_FORMAT "\"} ",
+            json_integer_value(json_object_get(one, "generation")));
+}
+
+// Names have no character that a label would escape.
+static void label_kind(FILE *out, const json_t *one) {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    fprintf(out, "{kind=\"%" JSON_INTEGER_FORMAT "\",name=\"%s\"} ",
+            json_integer_value(json_object_get(one, "kind")), name != NULL ? name : "");
 }
 
 static void write_stats(FILE *out, const json_t *stats) {
     // Statistics are collected beside training; before the first time they are missing.
     if (stats == NULL) return;
     const json_t *list = json_object_get(stats, "generations");
-    write_by_generation(out, "reef_expert_usage_ratio",
-                        "Share of a generation's experts that were ever chosen, all layers.", list,
-                        "used_share");
-    write_by_generation(
-        out, "reef_expert_unevenness",
-        "Distance from uniform use of a generation's experts, nats, mean of layers.", list,
-        "unevenness");
-    write_by_generation(out, "reef_gate_leakage_ratio",
-                        "Share of older inputs on which a generation's gate fires, as last fitted.",
-                        list, "leak");
-    write_by_generation(out, "reef_generation_memory_learned_bytes",
-                        "Bytes that a generation's context memory has learned, as committed.", list,
-                        "memory_learned_bytes");
-    write_by_generation(out, "reef_generation_memory_bytes",
-                        "Bytes of a generation's context memory when it was stored last.", list,
-                        "memory_bytes");
-    write_by_generation(out, "reef_generation_memory_used_ratio",
-                        "Share of its slots that were in use then, estimated.", list,
-                        "memory_used_share");
+    write_each(out, "reef_expert_usage_ratio",
+               "Share of a generation's experts that were ever chosen, all layers.", list,
+               "used_share", label_generation);
+    write_each(out, "reef_expert_unevenness",
+               "Distance from uniform use of a generation's experts, nats, mean of layers.", list,
+               "unevenness", label_generation);
+    write_each(out, "reef_gate_leakage_ratio",
+               "Share of older inputs on which a generation's gate fires, as last fitted.", list,
+               "leak", label_generation);
+    write_each(out, "reef_generation_memory_learned_bytes",
+               "Bytes that a generation's context memory has learned, as committed.", list,
+               "memory_learned_bytes", label_generation);
+    write_each(out, "reef_generation_memory_bytes",
+               "Bytes of a generation's context memory when it was stored last.", list,
+               "memory_bytes", label_generation);
+    write_each(out, "reef_generation_memory_used_ratio",
+               "Share of its slots that were in use then, estimated.", list, "memory_used_share",
+               label_generation);
     list = json_object_get(stats, "kinds");
-    write_by_kind(
-        out, "reef_kind_learned_bytes",
-        "Bytes that a kind's memory has learned, as committed; of those that learned last.", list,
-        "learned_bytes");
-    write_by_kind(out, "reef_kind_visits", "Visits of a kind, likewise.", list, "visits");
-    write_by_kind(out, "reef_kind_loss",
-                  "Bits per byte of a kind's last visit, before they were learned.", list,
-                  "last_bits_per_byte");
+    write_each(out, "reef_kind_learned_bytes",
+               "Bytes that a kind's memory has learned, as committed; of those that learned last.",
+               list, "learned_bytes", label_kind);
+    write_each(out, "reef_kind_visits", "Visits of a kind, likewise.", list, "visits", label_kind);
+    write_each(out, "reef_kind_loss",
+               "Bits per byte of a kind's last visit, before they were learned.", list,
+               "last_bits_per_byte", label_kind);
     const struct {
         const char *name, *help, *field;
     } gauges[] = {

@@ -4,7 +4,7 @@
 //                          are kept
 //   level 1, sequence 0    the sums of all before them, by kind
 //
-// A visit as it is stored, of 40 bytes: kind u32, count u32, from u64, to u64, learned u64, bits f64.
+// A visit has 40 bytes: kind u32, count u32, from u64, to u64, learned u64, bits f64.
 #include "visit_log.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Which kind learned what, visit by visit, and what it cost: a history for people, in `series`. Like
-// the history of the loss it is no part of the root hash, and nothing depends on it.
+// Which kind learned what, visit by visit, and what it cost: a history for people, in `series`.
+// Like the history of the loss it is no part of the root hash, and nothing depends on it.
 #ifndef REEF_VISIT_LOG_H
 #define REEF_VISIT_LOG_H
 

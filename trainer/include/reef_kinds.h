@@ -1,7 +1,7 @@
 // The kinds of text in a pool, for people: what each is called, what it has learned, and when.
 //
-// A kind begins with a generation and has its number. Where it comes back it is visited: its context
-// memory goes on learning (docs/LEARNING.md, "A kind that comes back").
+// A kind begins with a generation and has its number. Where it comes back it is visited: its
+// context memory goes on learning (docs/LEARNING.md, "A kind that comes back").
 #ifndef REEF_KINDS_PUBLIC_H
 #define REEF_KINDS_PUBLIC_H
 

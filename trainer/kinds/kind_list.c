@@ -26,12 +26,12 @@ static reef_status add_generations(reef_kind_list *list, reef_txn *txn, reef_err
         if (list->has_memories) status = reef_memory_learned_read(txn, g, &learned, err);
         list->kinds[list->count++] =
             (reef_kind_facts){.kind = g,
-                             .is_open = !info.sealed,
-                             .began_at = info.opened_at,
-                             .learned_bytes = learned,
-                             .learned_at = info.sealed ? info.sealed_at : info.opened_at,
-                             .first_loss = (double)NAN,
-                             .last_loss = (double)NAN};
+                              .is_open = !info.sealed,
+                              .began_at = info.opened_at,
+                              .learned_bytes = learned,
+                              .learned_at = info.sealed ? info.sealed_at : info.opened_at,
+                              .first_loss = (double)NAN,
+                              .last_loss = (double)NAN};
     }
     return status;
 }
@@ -58,7 +58,8 @@ static void take_state(reef_kind_list *list, const json_t *state, const reef_kin
     if (memory != NULL) set_learned(open, memory, 0);
     for (size_t i = 0; i < json_array_size(heads); i++) {
         const json_t *item = json_array_get(heads, i);
-        reef_kind_facts *kind = kind_of(list, (uint32_t)json_integer_value(json_array_get(item, 0)));
+        reef_kind_facts *kind =
+            kind_of(list, (uint32_t)json_integer_value(json_array_get(item, 0)));
         if (kind != NULL) set_learned(kind, item, 1);
     }
     for (size_t i = 0; i < list->count; i++)

@@ -114,17 +114,34 @@ static void a_vector_model_of_version_1_computes_what_it_computed_and_learns_on(
     remove_golden(&g);
 }
 
-// ---- format 2 -----------------------------------------------------------------------------------
+// ---- formats 2 and 3 ----------------------------------------------------------------------------
 
-static json_t *expected_of_version_2(void) {
+// A format with context memories: names of its files, and the state that its archives are of.
+typedef struct format {
+    const char *prefix, *pool, *as_of;
+} format;
+
+static const format SECOND = {"pool-v2", "pool-v2-text", "0"};
+static const format THIRD = {"pool-v3", "pool-v3-kinds", "kept"};
+
+static golden unpack_format(const format *f) {
+    char *name = reef_cli_format("%s.mdb.gz", f->pool);
+    golden g = unpack(name);
+    free(name);
+    return g;
+}
+
+static json_t *expected_of(const format *f) {
     json_error_t fault;
-    json_t *expected = json_load_file(DATA "pool-v2-text.json", 0, &fault);
+    char *path = reef_cli_format(DATA "%s.json", f->pool);
+    json_t *expected = json_load_file(path, 0, &fault);
     if (expected == NULL) fail_msg("%s", fault.text);
+    free(path);
     return expected;
 }
 
-static void expect_figures_of_version_2(const golden *g, bool now) {
-    json_t *expected = expected_of_version_2(), *figures, *states;
+static void expect_figures(const golden *g, const format *f, bool now) {
+    json_t *expected = expected_of(f), *figures, *states;
     const char *state, *name;
     json_t *bits;
     states = json_object_get(expected, "bits_per_byte");
@@ -151,35 +168,33 @@ static void run_shell(const golden *g, const char *isa, const char *line) {
     free(script);
 }
 
-// To the last bit: an archive is all that a memory predicts, bit for bit.
-static void expect_archives_of_version_2(const golden *g) {
+// To the last bit: an archive is all that memories predict, bit for bit.
+static void expect_archives(const golden *g, const format *f) {
     static const char *const ISAS[] = {"scalar", "avx2", "avx512"};
-    for (size_t i = 0; i < sizeof(ISAS) / sizeof(ISAS[0]); i++) {
-        if (!isa_runs_here(ISAS[i])) continue;
-        run_shell(g, ISAS[i],
-                  "for t in words.txt digits.txt; do "
-                  "$REEF expand pool " DATA "pool-v2-$t.reef -o back --force && "
-                  "cmp back " DATA "$t && "
-                  "$REEF compress pool " DATA "$t --as-of 0 -o again --force && "
-                  "cmp again " DATA "pool-v2-$t.reef || exit 1; done");
-    }
+    char *line = reef_cli_format("for t in words.txt digits.txt; do "
+                                 "$REEF expand pool " DATA "%s-$t.reef -o back --force && "
+                                 "cmp back " DATA "$t && "
+                                 "$REEF compress pool " DATA "$t --as-of %s -o again --force && "
+                                 "cmp again " DATA "%s-$t.reef || exit 1; done",
+                                 f->prefix, f->as_of, f->prefix);
+    for (size_t i = 0; i < sizeof(ISAS) / sizeof(ISAS[0]); i++)
+        if (isa_runs_here(ISAS[i])) run_shell(g, ISAS[i], line);
+    free(line);
 }
 
-static void a_pool_of_version_2_computes_what_it_computed(void **state) {
-    (void)state;
-    golden g = unpack("pool-v2-text.mdb.gz");
-    json_t *expected = expected_of_version_2();
+static golden expect_all(const format *f) {
+    golden g = unpack_format(f);
+    json_t *expected = expected_of(f);
     expect_sound(&g, integer(expected, "records"),
                  json_string_value(json_object_get(expected, "root")));
     json_decref(expected);
-    expect_figures_of_version_2(&g, true);
-    expect_archives_of_version_2(&g);
-    remove_golden(&g);
+    expect_figures(&g, f, true);
+    expect_archives(&g, f);
+    return g;
 }
 
-static void a_pool_of_version_2_learns_on_and_expands_its_archives(void **state) {
-    (void)state;
-    golden g = unpack("pool-v2-text.mdb.gz");
+static golden learn_on(const format *f) {
+    golden g = unpack_format(f);
     program p;
     reef(&p, "train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
     assert_int_equal(p.code, 0);
@@ -187,12 +202,43 @@ static void a_pool_of_version_2_learns_on_and_expands_its_archives(void **state)
     reef(&p, "seal", g.pool, NULL);
     assert_int_equal(p.code, 0);
     program_release(&p);
-    expect_figures_of_version_2(&g, false);
-    expect_archives_of_version_2(&g);
+    expect_figures(&g, f, false);
+    expect_archives(&g, f);
     json_t *report = reef_json("verify", g.pool, NULL);
     assert_true(json_is_true(json_object_get(report, "sound")));
     assert_int_equal(integer(report, "generations"), 3);
     json_decref(report);
+    return g;
+}
+
+static void a_pool_of_version_2_computes_what_it_computed(void **state) {
+    (void)state;
+    golden g = expect_all(&SECOND);
+    remove_golden(&g);
+}
+
+static void a_pool_of_version_2_learns_on_and_expands_its_archives(void **state) {
+    (void)state;
+    golden g = learn_on(&SECOND);
+    remove_golden(&g);
+}
+
+static void a_pool_of_version_3_has_its_kinds_and_computes_what_it_computed(void **state) {
+    (void)state;
+    golden g = expect_all(&THIRD);
+    json_t *expected = expected_of(&THIRD), *found = reef_json("kind", "list", g.pool, NULL);
+    assert_true(json_equal(json_object_get(found, "kinds"), json_object_get(expected, "kinds")));
+    json_decref(found);
+    json_decref(expected);
+    remove_golden(&g);
+}
+
+static void a_pool_of_version_3_learns_on_and_expands_its_archives(void **state) {
+    (void)state;
+    golden g = learn_on(&THIRD);
+    json_t *kind = reef_json("kind", "show", g.pool, "digits", NULL);
+    assert_int_equal(integer(kind, "kind"), 1);
+    json_decref(kind);
     remove_golden(&g);
 }
 
@@ -203,6 +249,8 @@ int main(void) {
         cmocka_unit_test(a_vector_model_of_version_1_computes_what_it_computed_and_learns_on),
         cmocka_unit_test(a_pool_of_version_2_computes_what_it_computed),
         cmocka_unit_test(a_pool_of_version_2_learns_on_and_expands_its_archives),
+        cmocka_unit_test(a_pool_of_version_3_has_its_kinds_and_computes_what_it_computed),
+        cmocka_unit_test(a_pool_of_version_3_learns_on_and_expands_its_archives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
