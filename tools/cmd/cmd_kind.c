@@ -216,28 +216,41 @@ static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) 
     printf("  learned     %s, ", reef_cli_bytes(kind->learned_bytes, words));
     printf("the last at byte %s\n", reef_cli_count(kind->learned_at, words));
     printf("  visits      %s", reef_cli_count(kind->visit_count, words));
-    if (kind->visited_bytes < kind->learned_bytes)
+    // The first byte of a visit that does not follow on is learned beside it.
+    if (kind->visited_bytes + kind->visit_count + 1 < kind->learned_bytes)
         printf(" known, of %s", reef_cli_bytes(kind->visited_bytes, words));
     printf("\n");
     print_visits(list, kind->kind);
 }
 
-reef_status reef_cmd_kind_show(reef_cli_call *cli, reef_error *err) {
+// The kind that the command names, and all that there are; the list is the caller's, even then.
+static reef_status find_kind(reef_cli_call *cli,
+                             reef_kind_list *list,
+                             const reef_kind_facts **out,
+                             reef_error *err) {
     uint32_t kind = 0;
     reef_cli_pool pool;
-    reef_kind_list list = {0};
+    *list = (reef_kind_list){0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
-    if (status == REEF_OK) status = reef_kind_find(&list, cli->operands[0], &kind, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, list, err);
+    if (status == REEF_OK) status = reef_kind_find(list, cli->operands[0], &kind, err);
+    if (status == REEF_OK) *out = info_of(list, kind);
+    reef_cli_pool_close(&pool);
+    return status;
+}
+
+reef_status reef_cmd_kind_show(reef_cli_call *cli, reef_error *err) {
+    const reef_kind_facts *kind;
+    reef_kind_list list;
+    reef_status status = find_kind(cli, &list, &kind, err);
     if (status == REEF_OK && cli->json) {
-        json_t *document = reef_kind_json(info_of(&list, kind));
-        json_object_set_new(document, "visit_list", reef_kind_visits_json(&list, kind));
+        json_t *document = reef_kind_json(kind);
+        json_object_set_new(document, "visit_list", reef_kind_visits_json(&list, kind->kind));
         status = reef_cli_reply(cli, document, err);
     } else if (status == REEF_OK) {
-        print_kind(&list, info_of(&list, kind));
+        print_kind(&list, kind);
     }
     reef_kind_list_release(&list);
-    reef_cli_pool_close(&pool);
     return status;
 }
 
@@ -253,19 +266,6 @@ static reef_status set_name(reef_trainer *trainer,
     reef_status status = reef_trainer_kind_name(trainer, kind, name, dry_run, err);
     if (status == REEF_OK)
         *result = json_pack("{s:I, s:s}", "kind", (json_int_t)kind, "name", name);
-    return status;
-}
-
-static reef_status find_kind(reef_cli_call *cli, reef_kind_facts *out, reef_error *err) {
-    uint32_t kind = 0;
-    reef_cli_pool pool;
-    reef_kind_list list = {0};
-    reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
-    if (status == REEF_OK) status = reef_kind_find(&list, cli->operands[0], &kind, err);
-    if (status == REEF_OK) *out = *info_of(&list, kind);
-    reef_kind_list_release(&list);
-    reef_cli_pool_close(&pool);
     return status;
 }
 
@@ -296,17 +296,22 @@ static reef_status reply_name(reef_cli_call *cli,
 reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
     bool removes = reef_cli_text(cli, "remove") != NULL;
     const char *name = cli->operand_count > 1 ? cli->operands[1] : "";
-    reef_kind_facts kind;
+    const reef_kind_facts *kind;
+    reef_kind_list list;
     json_t *result = NULL;
     if (removes == (cli->operand_count > 1))
         return reef_fail(err, REEF_ERR_INVALID, "give a name, or --remove");
     // Found here, since the daemon's message would speak of members.
     reef_status status = removes ? REEF_OK : reef_kind_name_check(name, err);
-    if (status == REEF_OK) status = find_kind(cli, &kind, err);
     if (status != REEF_OK) return status;
-    json_t *request = json_pack("{s:s, s:I, s:s, s:b}", "command", "kind_name", "kind",
-                                (json_int_t)kind.kind, "name", name, "dry_run", cli->dry_run);
-    status = reef_cli_change(cli, request, set_name, &result, err);
+    status = find_kind(cli, &list, &kind, err);
+    if (status == REEF_OK) {
+        json_t *request = json_pack("{s:s, s:I, s:s, s:b}", "command", "kind_name", "kind",
+                                    (json_int_t)kind->kind, "name", name, "dry_run", cli->dry_run);
+        status = reef_cli_change(cli, request, set_name, &result, err);
+    }
     json_decref(result);
-    return status == REEF_OK ? reply_name(cli, &kind, name, err) : status;
+    if (status == REEF_OK) status = reply_name(cli, kind, name, err);
+    reef_kind_list_release(&list);
+    return status;
 }

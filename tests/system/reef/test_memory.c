@@ -342,6 +342,7 @@ static void kinds_are_listed_and_named(void **state) {
         {{"kind", "list"}, "digits "},
         {{"kind", "list"}, "█"},
         {{"kind", "show", "0"}, "bits per byte"},
+        {{"kind", "show", "0"}, "visits      1\n"},
         {{"status"}, "1, digits, of 2, is being learned"},
         {{"top", "--once"}, "1, digits, of 2"},
         {{"generations"}, "digits"},
