@@ -331,6 +331,26 @@ static void of_older_visits_sums_are_kept(void **state) {
     }
 }
 
+// Such as behind a marker line, which nobody learns.
+static void what_does_not_follow_on_is_another_visit(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_visit_log log = {0};
+    size_t count;
+    make_pool(f, 1);
+    ok(reef_visit_log_add(&log, 0, 64, 64, 64.0, &err), &err);
+    ok(reef_visit_log_add(&log, 0, 128, 64, 64.0, &err), &err);
+    ok(reef_visit_log_add(&log, 0, 256, 64, 64.0, &err), &err);
+    put_all(f, &log);
+    reef_visit_log_release(&log);
+    reef_kind_visit *visits = read_all(f, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(visits[0].to, 128);
+    assert_int_equal(visits[0].learned, 128);
+    assert_int_equal(visits[1].from, 192);
+    free(visits);
+}
+
 static void what_lies_behind_is_forgotten(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -376,6 +396,7 @@ int main(void) {
         TEST(a_state_has_the_names_and_visits_of_its_time),
         TEST(kinds_that_become_one_are_one),
         TEST(of_older_visits_sums_are_kept),
+        TEST(what_does_not_follow_on_is_another_visit),
         TEST(what_lies_behind_is_forgotten),
     };
     return cmocka_run_group_tests_name("trainer kind list", tests, NULL, NULL);
