@@ -223,6 +223,8 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
     status = reef_trainer_open(&daemon->trainer, daemon->store,
                                &(reef_trainer_options){.threads = daemon->monitor.threads,
                                                        .memory_bytes = daemon->options.memory_bytes,
+                                                       .open_max = (uint32_t)options->open_max,
+                                                       .pool_max = options->pool_max,
                                                        .on_event = on_event,
                                                        .context = &daemon->report},
                                err);

@@ -182,7 +182,8 @@ static reef_status request_trainer(reef_service *service, reef_error *err) {
     pace->kind = REEF_REQUEST_PACE;
     pace->pace = (reef_pace){.commit_steps = options->commit_steps,
                              .commit_seconds = options->commit_seconds,
-                             .commit_retries = (uint32_t)options->commit_retries};
+                             .commit_retries = (uint32_t)options->commit_retries,
+                             .pool_max = options->pool_max};
     pace->owner = service;
     pace->on_reply = on_pace;
     reef_status status = reef_training_request(service->training, pace, err);

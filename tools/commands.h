@@ -47,6 +47,7 @@
     X(kind_list)                                                                                   \
     X(kind_show)                                                                                   \
     X(kind_name)                                                                                   \
+    X(prune)                                                                                       \
     X(generations)                                                                                 \
     X(experts)                                                                                     \
     X(usage)                                                                                       \

@@ -28,12 +28,7 @@ static reef_status prepare_seal(reef_trainer *trainer, reef_opening *opening, re
     // data: nothing of the next domain has been seen when a person asks.
     reef_status status = reef_policy_size(trainer, "command", NULL, 0, opening, err);
     if (status != REEF_OK) return status;
-    if (opening->side == 0)
-        return reef_fail(err, REEF_ERR_FULL,
-                         "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
-                         ": there is no room for another generation",
-                         reef_policy_experts(trainer), trainer->network.config.experts_max);
-    return REEF_OK;
+    return opening->side == 0 ? reef_policy_fail_full(trainer, err) : REEF_OK;
 }
 
 // A dry run: it says what a seal would refuse and how large the next generation would be, and

@@ -3,6 +3,7 @@
 #include "trainer_internal.h"
 #include "trainer_state.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,6 +41,19 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     return status == REEF_OK ? reef_trainer_repin(trainer, err) : status;
 }
 
+#define OPEN_MAX_DEFAULT 24
+
+// What they may take in the end: memories grow with what they learn.
+static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) {
+    uint64_t each = trainer->network.config.context_memory, has = trainer->residency.memory_bytes;
+    uint32_t open_max = trainer->options.open_max;
+    if (open_max == 0 || each == 0 || open_max <= has / each) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "open_max %" PRIu32 ": so many memories of %" PRIu64
+                     " MiB do not fit in %" PRIu64 " MiB; %" PRIu64 " do",
+                     open_max, each >> 20, has >> 20, has / each);
+}
+
 reef_status reef_trainer_open(reef_trainer **out,
                               reef_store *store,
                               const reef_trainer_options *options,
@@ -51,6 +65,8 @@ reef_status reef_trainer_open(reef_trainer **out,
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
     reef_status status = load_trainer(trainer, err);
+    if (status == REEF_OK) status = check_open_max(trainer, err);
+    if (trainer->options.open_max == 0) trainer->options.open_max = OPEN_MAX_DEFAULT;
     if (status == REEF_OK) {
         *out = trainer;
         return REEF_OK;

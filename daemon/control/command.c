@@ -131,6 +131,23 @@ static reef_status read_kind_name(reef_request *request, json_t *object, reef_er
     return REEF_OK;
 }
 
+static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t keep_last = 0;
+    int dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?b}", "command", &command,
+                       "keep_last", &keep_last, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    if (keep_last < 1 || keep_last > REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "command 'prune': keep_last %" JSON_INTEGER_FORMAT " is not 1 to %u",
+                         keep_last, REEF_GENERATION_COUNT_MAX);
+    request->keep_last = (uint32_t)keep_last;
+    request->dry_run = dry_run != 0;
+    return REEF_OK;
+}
+
 static reef_status read_snapshot(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL, *name = NULL;
@@ -216,6 +233,7 @@ static const struct {
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
     {"kind_name", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_NAME, read_kind_name},
+    {"prune", REEF_COMMAND_TRAINER, REEF_REQUEST_PRUNE, read_prune},
     {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
     {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
     {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, read_nothing},
@@ -244,7 +262,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     return reef_fail(
         err, REEF_ERR_INVALID,
         "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
-        "thaw, kind_name, "
+        "thaw, kind_name, prune, "
         "snapshot, snapshot_remove, pause, resume, drain, ingest, verify, reload, stop",
         name);
 }
@@ -294,6 +312,16 @@ static json_t *kind_name_json(const reef_request *request) {
     json_object_set_new(object, "kind", reef_json_count(request->kind_number));
     json_object_set_new(object, "name",
                         request->name[0] ? json_string(request->name) : json_null());
+    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *prune_json(const reef_request *request) {
+    json_t *object = json_object();
+    json_object_set_new(object, "states", reef_json_count(request->pruning.states));
+    json_object_set_new(object, "visits", reef_json_count(request->pruning.visits));
+    json_object_set_new(object, "bytes", reef_json_count(request->pruning.bytes));
     json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
     return object;
@@ -351,6 +379,8 @@ static json_t *result_json(const reef_request *request) {
         return freeze_json(request);
     case REEF_REQUEST_KIND_NAME:
         return kind_name_json(request);
+    case REEF_REQUEST_PRUNE:
+        return prune_json(request);
     case REEF_REQUEST_RELOAD:
     case REEF_REQUEST_VERIFY:
         // Built by the service; the reply takes a reference of its own.

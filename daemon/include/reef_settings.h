@@ -47,6 +47,8 @@ typedef struct reef_options {
     size_t source_count;
     uint64_t threads;        // 0: one per core
     uint64_t memory_bytes;   // 0: what the machine has
+    uint64_t open_max;       // kinds whose memories are held at once; 0: as many as by default
+    uint64_t pool_max;       // bytes that the pool may take; 0: no bound
     uint64_t commit_steps;   // 0: not by steps
     double commit_seconds;   // 0: not by time
     double patience_seconds; // how long others wait for a live source that has nothing
@@ -133,10 +135,7 @@ json_t *reef_setting_value(const reef_options *options, size_t index);
 /**
  * "default", "/etc/reef/news.ini:4", "REEF_COMMIT_SECONDS" or "--commit-seconds"; returns `out`.
  */
-const char *reef_setting_origin(const reef_options *options,
-                                size_t index,
-                                char *out,
-                                size_t room);
+const char *reef_setting_origin(const reef_options *options, size_t index, char *out, size_t room);
 /** All of them: `name`, `value` (without passwords), `origin`, `live`. */
 json_t *reef_settings_json(const reef_options *options);
 /** Take the settings that may change from `from`. */

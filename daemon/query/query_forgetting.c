@@ -4,6 +4,7 @@
 #include "query_forgetting.h"
 
 #include "reef_log.h"
+#include "reef_states.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -31,7 +32,7 @@ struct reef_forgetting {
     size_t record_bytes; // of one example; 0 in a pool of text
     column columns[SIDE_MAX];
     size_t column_count;
-    bool gone[SIDE_MAX];                   // generations that were consolidated: no such state
+    bool gone[SIDE_MAX];                   // consolidated, or pruned away: no such state
     double values[SIDE_MAX + 1][SIDE_MAX]; // by state and column
     size_t done;                           // cells, row by row
     uint64_t commit;
@@ -111,14 +112,13 @@ static reef_status on_window(
 }
 
 static reef_status note_generations(reef_txn *txn, reef_forgetting *f, reef_error *err) {
-    reef_status status = reef_generation_count(txn, &f->end, err);
+    bool *kept = NULL;
+    reef_status status = reef_states_kept(txn, &kept, &f->end, err);
+    if (status != REEF_OK) return status;
     f->first = f->end > SIDE_MAX ? f->end - SIDE_MAX : 0;
-    for (uint32_t g = f->first; status == REEF_OK && g < f->end; g++) {
-        reef_generation_record generation;
-        status = reef_generation_read(txn, g, &generation, err);
-        f->gone[g - f->first] = status == REEF_OK && reef_generation_is_empty(&generation);
-    }
-    return status;
+    for (uint32_t g = f->first; g < f->end; g++) f->gone[g - f->first] = !kept[g];
+    free(kept);
+    return REEF_OK;
 }
 
 static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *err) {

@@ -65,6 +65,14 @@ static const reef_option_text TEXTS[] = {
      "than half of it, "
      "they are read where they lie in the pool",
      "4G"},
+    {"open-max", "N",
+     "kinds of text whose context memories are held in memory at once (default 24); others are "
+     "read when their text comes; never changes the result",
+     "24"},
+    {"pool-max", "SIZE",
+     "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "
+     "states are given up, as by 'reef prune'; the present one and snapshots never are",
+     "20G"},
     {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)", "50"},
     {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)", "10"},
     {"patience", "S",

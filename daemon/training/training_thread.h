@@ -15,6 +15,7 @@
 #include "reef_error.h"
 #include "reef_log.h"
 #include "reef_source.h"
+#include "reef_states.h"
 #include "reef_trainer.h"
 #include "scrubber.h"
 
@@ -48,6 +49,7 @@ typedef enum reef_request_kind {
     REEF_REQUEST_BRANCH,
     REEF_REQUEST_FREEZE,
     REEF_REQUEST_KIND_NAME,
+    REEF_REQUEST_PRUNE,
     REEF_REQUEST_SNAPSHOT,
     REEF_REQUEST_SNAPSHOT_REMOVE,
     REEF_REQUEST_PAUSE, // commit, and train no more until it is resumed
@@ -66,11 +68,12 @@ typedef reef_status (*reef_request_call)(void *context,
                                          reef_trainer *trainer,
                                          reef_error *err);
 
-/** When commits are made, and how often a failed one is tried again. */
+/** When commits are made, how often a failed one is tried again, and what they keep. */
 typedef struct reef_pace {
     uint64_t commit_steps; // 0: not by steps
     double commit_seconds; // 0: not by time
     uint32_t commit_retries;
+    uint64_t pool_max; // what the pool may take; 0: no bound
 } reef_pace;
 
 /** How a pool is checked. */
@@ -99,8 +102,9 @@ typedef struct reef_request {
     reef_request_call call;
     void *call_context;                     // the caller's, alive until the request is answered
     reef_branch branch;                     // `from` is asked for, the rest is the reply
-    bool dry_run;                           // branch, kind_name
+    bool dry_run;                           // branch, kind_name, prune
     uint32_t kind_number;                   // kind_name
+    uint32_t keep_last;                     // prune
     reef_freeze freeze;                     // freeze
     char name[REEF_NAME_BYTES_MAX + 1];     // snapshot, kind_name
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
@@ -114,6 +118,7 @@ typedef struct reef_request {
     void *result;     // reload, verify: a json_t, the request's
     uint64_t changed; // freeze
     reef_sealing sealing;
+    reef_pruning pruning;
     reef_snapshot snapshot;
     reef_trainer_status trainer;
     reef_commit_view last;

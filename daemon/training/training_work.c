@@ -15,6 +15,7 @@ static void set_pace(reef_training *training, const reef_pace *pace) {
     training->options.commit_steps = pace->commit_steps;
     training->options.commit_seconds = pace->commit_seconds;
     training->options.commit_retries = pace->commit_retries;
+    reef_trainer_set_pool_max(training->options.trainer, pace->pool_max);
 }
 
 static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
@@ -47,6 +48,9 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_KIND_NAME:
         return reef_trainer_kind_name(trainer, request->kind_number, request->name,
                                       request->dry_run, err);
+    case REEF_REQUEST_PRUNE:
+        return reef_trainer_prune(trainer, request->keep_last, request->dry_run, &request->pruning,
+                                  err);
     case REEF_REQUEST_SNAPSHOT:
         return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
     case REEF_REQUEST_SNAPSHOT_REMOVE:

@@ -424,6 +424,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_generations_replace(reef_txn *txn,
                                                               uint32_t last,
                                                               reef_error *err);
 
+#define REEF_VISIT_LIST "kinds" // the name of a holder's list of visits, under kind 0
+
+/**
+ * Remove what a holder has of one kind's visits, its list of visits not. In a sealed holder too: no
+ * root covers them.
+ *
+ * dry_run  only count
+ * bytes    written; of the records, with their headers
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_visit_drop(
+    reef_txn *txn, uint32_t holder, uint32_t kind, bool dry_run, uint64_t *bytes, reef_error *err);
+
 typedef struct reef_snapshot {
     char name[REEF_NAME_BYTES_MAX + 1];
     uint64_t commit, step, stream_bytes, unix_ms;

@@ -19,7 +19,9 @@ const reef_cli_manual reef_generations_manual = {
         "share of\n"
         "its slots that are in use, estimated from a part of them. The open one's size and "
         "share are\n"
-        "of when its tables were stored last. `reef kind list` shows what kinds learned later.",
+        "of when its tables were stored last. `reef kind list` shows what kinds learned later.\n"
+        "\n"
+        "A generation is pruned if `reef prune` gave up the state as of it. It answers as before.",
     .options = NULL,
     .example = "reef generations reef.pool",
 };
@@ -29,6 +31,7 @@ static void add_row(reef_cli_table *table,
                     const reef_generation_record *g,
                     const reef_usage_summary *usage,
                     const reef_memory_stats *memory,
+                    bool kept,
                     const char *name) {
     char words[CLI_WORD_BYTES];
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
@@ -40,7 +43,7 @@ static void add_row(reef_cli_table *table,
     if (reef_generation_is_empty(g))
         reef_cli_table_cell(table, "in %" PRIu32, reef_cli_generation_merged_into(pool, g));
     else
-        reef_cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
+        reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
     // In examples or tokens where the model has them, else in bytes.
     reef_cli_table_cell(table, "%s",
@@ -70,6 +73,7 @@ static json_t *row_json(const reef_cli_pool *pool,
                         const reef_generation_record *g,
                         const reef_usage_summary *usage,
                         const reef_memory_stats *memory,
+                        bool kept,
                         const char *name) {
     json_t *object = reef_cli_generation_json(pool, g);
     // Members are there for both model kinds, null where they do not apply.
@@ -82,6 +86,8 @@ static json_t *row_json(const reef_cli_pool *pool,
                         counted ? json_integer((json_int_t)usage->selections) : json_null());
     json_object_set_new(object, "context_memory",
                         memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
+    // Is there no state as of it any more, though it has content?
+    json_object_set_new(object, "pruned", json_boolean(!kept && !reef_generation_is_empty(g)));
     json_object_set_new(object, "kind_name", name[0] == '\0' ? json_null() : json_string(name));
     return object;
 }
@@ -107,6 +113,7 @@ static const char *name_of(const reef_kind_list *kinds, uint32_t generation) {
 
 static reef_status collect_generations(reef_cli_pool *pool,
                                        const reef_kind_list *kinds,
+                                       const bool *kept,
                                        reef_cli_table *table,
                                        json_t *array,
                                        reef_error *err) {
@@ -119,8 +126,9 @@ static reef_status collect_generations(reef_cli_pool *pool,
         if (status != REEF_OK) return status;
         // Table and document are filled together: both outputs show the same rows.
         const char *name = name_of(kinds, g);
-        add_row(table, pool, &pool->generations[g], &usage, &memory, name);
-        json_array_append_new(array, row_json(pool, &pool->generations[g], &usage, &memory, name));
+        add_row(table, pool, &pool->generations[g], &usage, &memory, kept[g], name);
+        json_array_append_new(
+            array, row_json(pool, &pool->generations[g], &usage, &memory, kept[g], name));
     }
     return REEF_OK;
 }
@@ -147,8 +155,11 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     free(sealed);
     *array = json_array();
     reef_kind_list kinds;
+    bool *kept = NULL;
     reef_status status = reef_cli_kinds_read(pool, &kinds, err);
-    if (status == REEF_OK) status = collect_generations(pool, &kinds, *table, *array, err);
+    if (status == REEF_OK) status = reef_cli_states_kept(pool, &kept, err);
+    if (status == REEF_OK) status = collect_generations(pool, &kinds, kept, *table, *array, err);
+    free(kept);
     reef_kind_list_release(&kinds);
     if (status == REEF_OK) return REEF_OK;
     // On failure the caller gets no half-filled list.

@@ -319,7 +319,8 @@ static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
                              sealed->generation, pool->generation_count - 1);
-        // A consolidated generation has no state left to evaluate.
+        // A consolidated generation has no state left to evaluate; of one that was pruned away the
+        // figure is NAN.
         const reef_generation_record *one = &pool->generations[sealed->generation];
         if (reef_generation_is_empty(one))
             return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -427,14 +428,19 @@ static reef_status measure_domains(report *r,
     // The figures are computed once, for the table, the document and the picture.
     compute_report(r);
     r->samples = reef_cli_alloc(pool->generation_count, sizeof(*r->samples));
+    bool *kept = NULL;
+    if (status == REEF_OK) status = reef_cli_states_kept(pool, &kept, err);
     // A sample for every generation, so that index and generation agree.
     for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
         if (reef_generation_is_empty(&pool->generations[g]))
             r->samples[r->sample_count++] =
                 reef_cli_format("(consolidated into a later generation)");
+        else if (!kept[g])
+            r->samples[r->sample_count++] = reef_cli_format("(the pool was pruned of this state)");
         else
             status = sample(r, cli, pool, g, err);
     }
+    free(kept);
     return status;
 }
 

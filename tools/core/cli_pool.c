@@ -5,6 +5,7 @@
 #include "cli_pool.h"
 #include "cli.h"
 #include "reef_pool_json.h"
+#include "reef_states.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -129,6 +130,22 @@ json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation) {
     return reef_generation_json(pool->generations, pool->generation_count, generation->generation,
                                 reef_cli_peer_layers(&pool->config));
+}
+
+reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_error *err) {
+    reef_txn *txn = NULL;
+    bool *now = NULL;
+    uint32_t count = 0;
+    *kept = NULL;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_states_kept(txn, &now, &count, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    // Generations that were opened since the pool was read are not asked about.
+    *kept = reef_cli_alloc(pool->generation_count, sizeof(**kept));
+    for (uint32_t g = 0; g < pool->generation_count && g < count; g++) (*kept)[g] = now[g];
+    free(now);
+    return REEF_OK;
 }
 
 json_t *reef_cli_commit_json(const reef_commit *commit) {

@@ -33,6 +33,15 @@ REEF_MUST_CHECK reef_status reef_cli_pool_open(reef_cli_pool *pool,
 REEF_MUST_CHECK reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err);
 void reef_cli_pool_close(reef_cli_pool *pool); // accepts the zeroed pool
 
+/**
+ * Which states as of generations can be asked (reef_states_kept).
+ *
+ * kept  written: (generation_count) allocated, free() it; NULL after an error
+ */
+REEF_MUST_CHECK reef_status reef_cli_states_kept(const reef_cli_pool *pool,
+                                                 bool **kept,
+                                                 reef_error *err);
+
 /** Whether boundaries count tasks of one generation, instead of sealing it. */
 bool reef_cli_keeps_one_generation(const reef_cli_pool *pool);
 /** INVALID for a layer by itself, which no command trains. */

@@ -50,14 +50,15 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
     matrix->learned = reef_cli_alloc(file_count, sizeof(*matrix->learned));
     // Set by the caller, if it knows.
     for (size_t j = 0; j < file_count; j++) matrix->learned[j] = METRICS_UNKNOWN;
+    bool *kept = NULL;
     uint64_t total = 0;
     for (size_t j = 0; j < file_count; j++) total += files[j].count;
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "evaluating", total * rows, "B");
-    reef_status status = REEF_OK;
+    reef_status status = reef_cli_states_kept(pool, &kept, err);
     for (size_t row = 0; row < rows && status == REEF_OK; row++) {
-        // A consolidated generation has no state to evaluate.
-        if (row + 1 < rows && reef_generation_is_empty(&pool->generations[row])) {
+        // As of a consolidated generation there is no state, nor where the pool was pruned of it.
+        if (row + 1 < rows && !kept[row]) {
             for (size_t j = 0; j < file_count; j++) matrix->bits[row * file_count + j] = NAN;
             // The bar jumps over what is left out.
             progress.done_before += total;
@@ -68,6 +69,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
                              &progress, err);
         free(as_of);
     }
+    free(kept);
     reef_cli_progress_end(&progress);
     // A matrix with missing rows must not be shown.
     if (status != REEF_OK) reef_matrix_release(matrix);
@@ -123,7 +125,7 @@ static void print_figure(reef_cli_table *table,
 
 static void cell(reef_cli_table *table, double value) {
     if (isnan(value))
-        reef_cli_table_cell(table, "-"); // consolidated
+        reef_cli_table_cell(table, "-"); // there is no such state
     else
         reef_cli_table_cell(table, "%.4f", value);
 }

@@ -2,9 +2,12 @@
 // it.
 #include "commit.h"
 #include "events.h"
+#include "pool_bound.h"
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
 #include "trainer_state.h"
+
+#include <stdlib.h>
 
 static reef_status write_all(reef_trainer *trainer,
                              reef_txn *txn,
@@ -34,6 +37,11 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     trainer->last_commit = *commit;
 }
 
+// What the transaction itself said has not happened.
+static void drop_events(reef_trainer *trainer, size_t count) {
+    while (trainer->event_count > count) free(trainer->events[--trainer->event_count]);
+}
+
 static reef_status write_commit(reef_trainer *trainer,
                                 reef_commit_prelude prelude,
                                 void *context,
@@ -42,6 +50,8 @@ static reef_status write_commit(reef_trainer *trainer,
                                 reef_commit *out,
                                 reef_error *err) {
     double start = reef_seconds();
+    size_t events = trainer->event_count;
+    uint64_t over = 0;
     reef_txn *txn = NULL;
     // Step and stream position name the commit for people and for snapshots. The time is not part
     // of any root hash, so equal streams give equal roots at any hour.
@@ -50,10 +60,12 @@ static reef_status write_commit(reef_trainer *trainer,
     // After a step that ended half way the weights in memory are wrong. They must never become the
     // pool's state, so a broken trainer fails here.
     reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status == REEF_OK) status = reef_pool_over(trainer, &over, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COMMIT_BEGUN);
-    if (prelude != NULL) status = prelude(context, txn, err);
+    status = reef_pool_bound(trainer, txn, over, err);
+    if (status == REEF_OK && prelude != NULL) status = prelude(context, txn, err);
     if (status == REEF_OK) status = write_all(trainer, txn, commit.unix_ms, err);
     // In the same transaction, so that no other commit can come between the state and its snapshot.
     if (status == REEF_OK && snapshot_name != NULL)
@@ -64,12 +76,14 @@ static reef_status write_commit(reef_trainer *trainer,
         status = trainer->on_commit(trainer->commit_context, txn, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
+        drop_events(trainer, events);
         return status;
     }
     // LMDB makes it durable here: an fsync of the data, then of the meta page. Everything after
     // this line is bookkeeping in memory.
     status = reef_txn_commit(txn, &commit, err);
     trainer->seconds_commit += reef_seconds() - start;
+    if (status != REEF_OK) drop_events(trainer, events);
     if (status != REEF_OK) return status;
     settle(trainer, &commit);
     if (out != NULL) *out = commit;

@@ -102,8 +102,9 @@ struct reef_trainer {
     // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
     // `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
-    bool full;                           // experts_max left no room for a boundary
-    reef_error broken;                   // see reef_trainer_break; status REEF_OK: whole
+    bool over_said;    // that the pool takes more than pool_max, since that was set
+    bool full;         // experts_max left no room for a boundary
+    reef_error broken; // see reef_trainer_break; status REEF_OK: whole
     bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
     uint64_t recycled_experts; // of all generations
 

@@ -189,6 +189,8 @@ static reef_status check_room(const importing *i, reef_error *err) {
     const reef_config *config = &i->trainer->network.config;
     uint64_t more = reef_origin_experts(config, i->origin.info.side);
     uint64_t now = reef_policy_experts(i->trainer);
+    if (config->kinds_max > 0 && reef_policy_kinds(i->trainer) >= config->kinds_max)
+        return reef_policy_fail_full(i->trainer, err);
     if (config->experts_max == 0 || now + more <= config->experts_max) return REEF_OK;
     return reef_fail(err, REEF_ERR_FULL,
                      "%.80s has %" PRIu64 " experts, the pool %" PRIu64

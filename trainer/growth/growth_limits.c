@@ -1,4 +1,4 @@
-// How many experts a pool may still add: what experts_max leaves room for. See growth_policy.h.
+// What a pool may still add: what experts_max and kinds_max leave room for. See growth_policy.h.
 #include "growth_policy.h"
 #include "strategy.h"
 
@@ -33,16 +33,47 @@ uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_ne
     return enlarged * enlarged - side * side;
 }
 
-bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts) {
+uint32_t reef_policy_kinds(const reef_trainer *trainer) {
+    uint32_t count = 0;
+    for (size_t g = 0; g < trainer->network.generation_count; g++)
+        count += !reef_generation_is_empty(&trainer->network.generations[g]->info);
+    return count;
+}
+
+// May a boundary begin another kind? Where one generation stays for ever there is only one.
+static bool has_room_for_kind(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->network.config;
+    return config->kinds_max == 0 || reef_strategy_is_baseline(&trainer->strategy) ||
+           config->growth == REEF_GROWTH_IN_PLACE || reef_policy_kinds(trainer) < config->kinds_max;
+}
+
+static bool has_room_for_experts(const reef_trainer *trainer, uint64_t experts) {
     const reef_config *config = &trainer->network.config;
     if (experts == UINT64_MAX) return false;
     return config->experts_max == 0 ||
            reef_policy_experts(trainer) + peer_layers(config) * experts <= config->experts_max;
 }
 
+bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts) {
+    return has_room_for_kind(trainer) && has_room_for_experts(trainer, experts);
+}
+
 uint32_t reef_growth_smallest_side(const reef_config *config) {
     uint32_t half = (config->side_new + 1) / 2;
     return half > config->topk ? half : config->topk;
+}
+
+reef_status reef_policy_fail_full(const reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    if (!has_room_for_kind(trainer))
+        return reef_fail(err, REEF_ERR_FULL,
+                         "the pool has %" PRIu32 " kinds and was made for kinds_max %" PRIu32
+                         ": there is no room for another generation",
+                         reef_policy_kinds(trainer), config->kinds_max);
+    return reef_fail(err, REEF_ERR_FULL,
+                     "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
+                     ": there is no room for another generation",
+                     reef_policy_experts(trainer), config->experts_max);
 }
 
 bool reef_policy_is_full(const reef_trainer *trainer) {
@@ -57,7 +88,7 @@ reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, r
     // Growing in place replaces the side, so only the difference of the squares is new. Shrinking
     // is refused elsewhere.
     uint64_t before = reef_open_generation(trainer)->info.side, after = side;
-    if (after <= before || reef_growth_has_room(trainer, after * after - before * before))
+    if (after <= before || has_room_for_experts(trainer, after * after - before * before))
         return REEF_OK;
     return reef_fail(
         err, REEF_ERR_FULL,

@@ -125,11 +125,14 @@ reef_status reef_policy_size(reef_trainer *trainer,
 
 // From here on no boundary is looked for, unless something makes room again.
 static reef_status report_full(reef_trainer *trainer, const char *reason, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
     trainer->full = true;
-    return reef_state_event(
-        trainer, err, "full",
-        "\"reason\": \"%s\", \"experts\": %" PRIu64 ", \"experts_max\": %" PRIu64, reason,
-        reef_policy_experts(trainer), trainer->network.config.experts_max);
+    return reef_state_event(trainer, err, "full",
+                            "\"reason\": \"%s\", \"experts\": %" PRIu64
+                            ", \"experts_max\": %" PRIu64 ", \"kinds\": %" PRIu32
+                            ", \"kinds_max\": %" PRIu32,
+                            reason, reef_policy_experts(trainer), config->experts_max,
+                            reef_policy_kinds(trainer), config->kinds_max);
 }
 
 reef_status reef_policy_boundary(reef_trainer *trainer,

@@ -12,6 +12,7 @@
 //               the new data from what is known.
 //   experts_max what all of it together may not exceed: then the smallest side is tried, and if
 //               that is too much as well, the open generation continues to train.
+//   kinds_max   how many generations there may be: the last one continues to train.
 #ifndef REEF_POLICY_H
 #define REEF_POLICY_H
 
@@ -28,7 +29,7 @@ const char *reef_policy_due(const reef_trainer *trainer);
 /**
  * Decide how large the next generation is. `fresh` are whole batches of its data, in the stream
  * from the first pending byte on and followed by one byte more, or none: then its distance is
- * unknown. out->side is 0 if experts_max leaves no room.
+ * unknown. out->side is 0 where there is no room.
  */
 REEF_MUST_CHECK reef_status reef_policy_size(reef_trainer *trainer,
                                              const char *reason,
@@ -51,6 +52,12 @@ bool reef_policy_is_full(const reef_trainer *trainer);
 REEF_MUST_CHECK reef_status reef_policy_check_side(const reef_trainer *trainer,
                                                    uint32_t side,
                                                    reef_error *err);
+
+/** FULL, with what leaves no room for another generation. */
+reef_status reef_policy_fail_full(const reef_trainer *trainer, reef_error *err);
+
+/** Generations that were not consolidated into others. */
+uint32_t reef_policy_kinds(const reef_trainer *trainer);
 
 /** Experts in all generations and layers. */
 uint64_t reef_policy_experts(const reef_trainer *trainer);
@@ -76,7 +83,7 @@ REEF_MUST_CHECK reef_status reef_probe_walk(reef_trainer *trainer,
 /** Experts that a boundary with `side_new` adds to each layer; UINT64_MAX: it cannot be. */
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new);
 
-/** Does experts_max allow so many more experts in each layer? */
+/** Is there room for another generation, and so many more experts in each layer? */
 bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts);
 
 /** The smallest side that a boundary may open a generation with. */

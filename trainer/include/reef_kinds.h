@@ -5,6 +5,7 @@
 #ifndef REEF_KINDS_PUBLIC_H
 #define REEF_KINDS_PUBLIC_H
 
+#include "reef_states.h"
 #include "reef_trainer.h"
 
 #include <math.h>
@@ -83,5 +84,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_kind_name_check(const char *name, reef
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_name(
     reef_trainer *trainer, uint32_t kind, const char *name, bool dry_run, reef_error *err);
+
+/**
+ * Give up old states (reef_states_prune), with a commit where there is something to give up.
+ *
+ * Errors: those of reef_states_prune and of a commit. After an error nothing is given up.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_prune(
+    reef_trainer *trainer, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err);
 
 #endif

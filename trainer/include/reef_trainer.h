@@ -19,9 +19,13 @@ typedef struct reef_trainer reef_trainer;
 /** Something worth telling that happened in training. `json` is also what the timeline holds. */
 typedef void (*reef_trainer_on_event)(void *context, const char *json);
 
+#define REEF_OPEN_MAX 65536u
+
 typedef struct reef_trainer_options {
-    size_t threads;                 // 0: one per core
-    uint64_t memory_bytes;          // as in reef_model_options
+    size_t threads;        // 0: one per core
+    uint64_t memory_bytes; // as in reef_model_options
+    uint32_t open_max;     // kinds whose memories are held at once; 0: 24. It changes no bit
+    uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
     reef_trainer_on_event on_event; // called on the trainer's thread; may be NULL
     void *context;
 } reef_trainer_options;
@@ -35,6 +39,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,
                                                        const reef_trainer_options *options,
                                                        reef_error *err);
+/**
+ * Bound what the pool takes, from the next commit on; 0: no bound. Where its records take more, a
+ * commit gives up the oldest states as of generations, as reef_trainer_prune does, until they take
+ * nine tenths of it. The present state, and what snapshots need, is never given up: if that is
+ * more, an event `over` says so once. No root hash depends on it.
+ */
+REEF_API void reef_trainer_set_pool_max(reef_trainer *trainer, uint64_t bytes);
 /** Forget everything since the last commit. Accepts NULL. */
 REEF_API void reef_trainer_close(reef_trainer *trainer);
 

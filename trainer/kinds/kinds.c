@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOADED_MAX 24   // heads in memory, while commits keep up
 #define FORMAT_FIRST 3u // of pools that can hold visits
 
 bool reef_kinds_learn(const reef_trainer *trainer) {
@@ -44,7 +43,8 @@ static void make_room(reef_trainer *trainer) {
         loaded++;
         if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
     }
-    if (loaded >= LOADED_MAX && oldest != NULL)
+    // Where commits do not keep up there are more: what is not stored cannot be given up.
+    if (loaded >= trainer->options.open_max && oldest != NULL)
         reef_generation_memory_release(&oldest->visit.memory);
 }
 
@@ -267,12 +267,26 @@ static bool is_held_among(const reef_heads *heads, uint32_t first, uint32_t last
     return false;
 }
 
+// The pool was pruned of it: that there was a visit stays known, and so does that it is missing.
+static void take_pruned(reef_visit *visit, const reef_visit_entry *newest) {
+    visit->learned = newest->learned;
+    visit->next = newest->next;
+    memcpy(visit->chain, newest->chain, sizeof(visit->chain));
+}
+
 // The kind's memory as of generation `last`, as tables: `fresh` begins a new chain of holders.
-static reef_status take_visit(
-    reef_trainer *trainer, uint32_t last, uint32_t kind, reef_generation *fresh, reef_error *err) {
+static reef_status take_visit(reef_trainer *trainer,
+                              const reef_heads *heads,
+                              uint32_t kind,
+                              reef_generation *fresh,
+                              reef_error *err) {
     reef_visit *visit = &fresh->visits[fresh->visit_count++];
     *visit = (reef_visit){.kind = kind};
-    reef_status status = read_head(&visit->memory, trainer, last, kind, err);
+    reef_status status = read_head(&visit->memory, trainer, heads->state->last, kind, err);
+    if (status == REEF_ERR_NOT_FOUND) {
+        take_pruned(visit, reef_heads_find(heads, kind));
+        return REEF_OK;
+    }
     if (status != REEF_OK) return status;
     visit->learned = reef_memory_learned_bytes(visit->memory.memory);
     visit->next = visit->memory.next;
@@ -296,7 +310,7 @@ reef_status reef_kinds_merge(
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the visits of %u kinds", first);
     for (uint32_t kind = 0; status == REEF_OK && kind < first; kind++)
         if (is_held_among(&heads, first, last, kind))
-            status = take_visit(trainer, last, kind, fresh, err);
+            status = take_visit(trainer, &heads, kind, fresh, err);
     reef_heads_release(&heads);
     return status;
 }

@@ -513,14 +513,16 @@ static reef_status learn_batches(
     return status;
 }
 
-// The first batches of a new kind. Where there is no room for another generation, what is open goes
-// on with them.
+// The first batches of a new kind. Where there is no room for another, the last one that began
+// takes all that is strange, and the others stay clean.
 static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     uint32_t open = reef_open_generation(trainer)->info.generation;
     size_t first = (count - 1) % reef_piece_batches(config) + 1;
-    reef_status status = reef_policy_boundary(trainer, "contexts", trainer->pending,
-                                              count * reef_batch_bytes(config), err);
+    reef_status status = REEF_OK;
+    if (!reef_policy_is_full(trainer))
+        status = reef_policy_boundary(trainer, "contexts", trainer->pending,
+                                      count * reef_batch_bytes(config), err);
     if (status != REEF_OK) return status;
     bool opened = reef_open_generation(trainer)->info.generation != open;
     trainer->current_kind = reef_open_generation(trainer)->info.generation;

@@ -45,13 +45,15 @@ static void every_option_is_taken(void **state) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
-                           "3", "--commit-steps", "7", "--commit-seconds", "0.5",
-                           "--commit-retries", "0", "--scrub-rate", "4M", "--socket", "s", "--stay",
-                           "--json-log", "--quiet"),
+                           "3", "--open-max", "5", "--pool-max", "2G", "--commit-steps", "7",
+                           "--commit-seconds", "0.5", "--commit-retries", "0", "--scrub-rate", "4M",
+                           "--socket", "s", "--stay", "--json-log", "--quiet"),
                      REEF_OK);
     assert_int_equal(options.source_count, 2);
     assert_string_equal(options.sources[1], "-");
     assert_int_equal(options.threads, 3);
+    assert_int_equal(options.open_max, 5);
+    assert_int_equal(options.pool_max, UINT64_C(2) << 30);
     assert_int_equal(options.commit_steps, 7);
     assert_true(options.commit_seconds == 0.5);
     assert_int_equal(options.commit_retries, 0);

@@ -41,6 +41,8 @@ static const reef_cli_option OPTIONS[] = {
     {"eval-at", "BYTES,...", "measure also so many bytes into each file, such as 8K,16K,32K"},
     {"results", "FILE", "keep measurements here; run again, and they are taken up"},
     {"commit-steps", "N", "commit after so many steps (default 50; 0: by time only)"},
+    {"open-max", "N", "kinds whose context memories are held at once (default 24)"},
+    {"pool-max", "SIZE", "what the pool's records may take: then the oldest states are given up"},
     {"cost-repeats", "N", "passes that compare the cost of a byte with generation 0 (default 5)"},
     {"flops", "N", "train until so many FLOPs are spent, such as 1e14; the files begin again"},
     {0},
@@ -111,7 +113,7 @@ typedef struct train {
     json_t *results; // that an earlier run kept; NULL: none did
     uint64_t offsets[OFFSET_COUNT_MAX];
     size_t offset_count;
-    uint64_t commit_steps, cost_repeats;
+    uint64_t commit_steps, cost_repeats, open_max, pool_max;
     uint64_t steps;   // since the last commit
     double committed; // when that was
     bool dirty;       // something was accepted since
@@ -156,6 +158,13 @@ static reef_status read_request(train *t, reef_error *err) {
     if (status == REEF_OK)
         status =
             reef_cli_integer(t->cli, "cost-repeats", 0, COST_REPEATS_MAX, &t->cost_repeats, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(t->cli, "open-max", 1, REEF_OPEN_MAX, &t->open_max, err);
+    const char *pool_max = reef_cli_text(t->cli, "pool-max");
+    if (status == REEF_OK && pool_max != NULL &&
+        reef_memory_parse(pool_max, &t->pool_max, NULL) != REEF_OK)
+        status = reef_fail(err, REEF_ERR_INVALID, "--pool-max %.80s is not a size such as 20G",
+                           pool_max);
     return status == REEF_OK ? read_offsets(t, err) : status;
 }
 
@@ -172,10 +181,13 @@ static reef_status open_pool(train *t, reef_error *err) {
 }
 
 static reef_status open_trainer(train *t, reef_error *err) {
-    reef_status status = reef_trainer_open(
-        &t->trainer, t->pool.store,
-        &(reef_trainer_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
-        err);
+    reef_status status =
+        reef_trainer_open(&t->trainer, t->pool.store,
+                          &(reef_trainer_options){.threads = t->cli->threads,
+                                                  .memory_bytes = t->cli->memory_bytes,
+                                                  .open_max = (uint32_t)t->open_max,
+                                                  .pool_max = t->pool_max},
+                          err);
     if (status == REEF_OK) status = reef_train_stream_seek(&t->stream, t->trainer, err);
     if (status == REEF_OK) reef_train_record_position(&t->record, &t->stream);
     return status;

@@ -106,6 +106,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_tail(reef_txn *txn,
                                                      const reef_generation_memory *m,
                                                      reef_error *err);
 bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *place);
+bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *place);
 /** Nothing where there are none. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tables(reef_txn *txn,
                                                         const reef_key *place,

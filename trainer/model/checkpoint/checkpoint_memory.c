@@ -84,6 +84,11 @@ bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *place) {
     return is_stored(txn, &key);
 }
 
+bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *place) {
+    reef_key key = key_of(place, TAIL_NAME, 0);
+    return is_stored(txn, &key);
+}
+
 static reef_status delete_tail(reef_txn *txn, const reef_key *place, reef_error *err) {
     reef_status status = REEF_OK;
     reef_key key = key_of(place, TAIL_NAME, 0);

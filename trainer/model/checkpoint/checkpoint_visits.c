@@ -15,14 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KINDS_NAME "kinds"
-
 static reef_key place_of(uint32_t holder, uint32_t kind) {
     return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .layer = kind};
 }
 
 static reef_key kinds_key(uint32_t holder) {
-    return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .name = KINDS_NAME};
+    return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .name = REEF_VISIT_LIST};
 }
 
 // Zeros: it learned nothing before it was sealed.
@@ -81,7 +79,8 @@ reef_status reef_checkpoint_put_visits(
 
 static reef_status malformed(uint32_t holder, reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT,
-                     "visits (generation %" PRIu32 ", name " KINDS_NAME ") is malformed", holder);
+                     "visits (generation %" PRIu32 ", name " REEF_VISIT_LIST ") is malformed",
+                     holder);
 }
 
 // Those of kinds that are there as they were: see reef_visit_entry.
@@ -150,6 +149,23 @@ const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind) 
     return NULL;
 }
 
+reef_key reef_visit_place(const reef_heads *heads, uint32_t holder, uint32_t kind) {
+    return place_of(reef_as_of_records(heads->state, holder), kind);
+}
+
+bool reef_heads_span(
+    const reef_heads *heads, reef_txn *txn, uint32_t last, uint32_t kind, uint32_t *base) {
+    bool is_whole = true;
+    // The newest holder that has tables, or else the kind itself.
+    for (*base = last; *base > kind; (*base)--) {
+        if (find_in(&heads->holders[*base], kind) == NULL) continue;
+        const reef_key place = reef_visit_place(heads, *base, kind);
+        if (reef_checkpoint_has_tables(txn, &place)) break;
+        if (!reef_checkpoint_has_tail(txn, &place)) is_whole = false;
+    }
+    return is_whole;
+}
+
 reef_status reef_heads_load(const reef_heads *heads,
                             reef_txn *txn,
                             uint32_t kind,
@@ -157,26 +173,26 @@ reef_status reef_heads_load(const reef_heads *heads,
                             size_t *older_bytes,
                             reef_error *err) {
     const reef_visit_entry *newest = reef_heads_find(heads, kind);
-    uint32_t last = heads->state->last, base = last;
-    reef_key place;
-    // The newest holder that has tables, or else the kind itself.
-    for (; base > kind; base--) {
-        place = place_of(reef_as_of_records(heads->state, base), kind);
-        if (find_in(&heads->holders[base], kind) != NULL && reef_checkpoint_has_tables(txn, &place))
-            break;
-    }
+    uint32_t last = heads->state->last, base;
+    if (!reef_heads_span(heads, txn, last, kind, &base))
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "no state as of generation %" PRIu32 ": what kind %" PRIu32
+                         " had learned by then was given up when the pool was pruned; `reef "
+                         "generations` says which states there are",
+                         last, kind);
     reef_status status;
     if (base == kind) {
         status = reef_checkpoint_read_memory(txn, reef_as_of_records(heads->state, kind), out, err);
         base++;
     } else {
+        const reef_key place = reef_visit_place(heads, base, kind);
         status = reef_checkpoint_read_tables(txn, &place, out, err);
     }
     *older_bytes = out->unlearned_bytes;
     for (uint32_t g = base; status == REEF_OK && g <= last; g++) {
         *older_bytes = out->unlearned_bytes;
         if (find_in(&heads->holders[g], kind) == NULL) continue;
-        place = place_of(reef_as_of_records(heads->state, g), kind);
+        const reef_key place = reef_visit_place(heads, g, kind);
         status = reef_checkpoint_read_tail(txn, &place, out, err);
     }
     if (status != REEF_OK || newest == NULL) return status;

@@ -43,13 +43,24 @@ void reef_heads_release(reef_heads *heads); // accepts zeros
 /** The newest visit of a kind; NULL: it never came back. */
 const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind);
 
+/** Where the visits of a kind lie that a holder has: its records differ in name and block alone. */
+reef_key reef_visit_place(const reef_heads *heads, uint32_t holder, uint32_t kind);
+
+/**
+ * What the memory of a kind is read from, as of generation `last` of this state: from the holder
+ * `base` on, or from the kind's own generation where that is `base`. Is all of it there? It is not
+ * where the pool was pruned since (prune.c).
+ */
+bool reef_heads_span(
+    const reef_heads *heads, reef_txn *txn, uint32_t last, uint32_t kind, uint32_t *base);
+
 /**
  * Read the memory of a kind into one that has none: tables, and the tails to `unlearned`. Nothing
  * where the kind has learned nothing.
  *
  * older_bytes  written; of the tail, what others than the last generation hold
  *
- * Errors: CORRUPT names the record.
+ * Errors: CORRUPT names the record; NOT_FOUND the pool was pruned of it.
  */
 REEF_MUST_CHECK reef_status reef_heads_load(const reef_heads *heads,
                                             reef_txn *txn,

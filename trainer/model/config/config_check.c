@@ -177,6 +177,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         {"growth in_place", c->growth != REEF_GROWTH_GENERATION},
         {"size_new auto", c->size_new != REEF_SIZE_NEW_FIXED},
         {"experts_max", c->experts_max > 0},
+        {"kinds_max", c->kinds_max > 0},
         {"copy_experts", c->copy_experts > 0},
         {"recycle_after", c->recycle_after > 0},
         {"ffw with letters k or m", strpbrk(c->ffw, "km") != NULL},

@@ -87,6 +87,8 @@
       "side of later generations: fixed (side_new) or auto (half to twice, by distance)")          \
     X(experts_max, INTEGER, LATER, "0", 0, INTEGER_MAX,                                            \
       "bound on experts in all generations and layers together; 0 for none")                       \
+    X(kinds_max, INTEGER, LATER, "0", 0, 65536,                                                    \
+      "bound on generations, each of which begins a kind of text; 0 for none")                     \
     X(subkeys_new, CHOICE, LATER, "random", 0, 0,                                                  \
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \

@@ -1,0 +1,161 @@
+// What a pool may take: open_max and pool_max change no bit, kinds_max stops new kinds.
+#include "lifelong_restore.h"
+#include "reef_kinds.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONG = 20000, VISIT = 50000, KINDS = 4 };
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+    choose(&f->config, "net_share", "0");
+    return 0;
+}
+
+// Opens it again with bounds.
+static void bound(lifelong *f, uint32_t open_max, uint64_t pool_max) {
+    reef_error err;
+    const reef_trainer_options options = {.threads = 1,
+                                          .open_max = open_max,
+                                          .pool_max = pool_max,
+                                          .on_event = lifelong_on_event,
+                                          .context = f};
+    reef_trainer_close(f->trainer);
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+}
+
+// All kinds come back while each later one's generation is open. Returns the last commit.
+static reef_commit learn(lifelong *f, const char *name, uint32_t open_max, uint64_t pool_max) {
+    temp_dir_join(f->pool, f->dir, name);
+    f->said[0] = '\0';
+    make_pool(f, 1);
+    bound(f, open_max, pool_max);
+    for (int kind = 0; kind < KINDS; kind++) {
+        feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+        for (int back = 0; back < kind; back++) {
+            feed_kind(f, back, VISIT, (uint32_t)(10 * kind + back));
+            commit(f);
+        }
+    }
+    return commit(f);
+}
+
+static void bounds_change_no_bit(void **state) {
+    lifelong *f = *state;
+    double bits[KINDS];
+    reef_commit free_of_bounds = learn(f, "free", 0, 0);
+    assert_null(strstr(f->said, "\"event\": \"prune\""));
+    for (int kind = 0; kind < KINDS; kind++) bits[kind] = bits_as_of(f, "now", kind);
+    close_pool(f);
+    static const struct {
+        const char *name;
+        uint32_t open_max;
+        uint64_t pool_max;
+    } BOUNDS[] = {{"few", 1, 0}, {"small", 0, 1}, {"both", 2, 4 << 20}};
+    for (size_t i = 0; i < sizeof(BOUNDS) / sizeof(*BOUNDS); i++) {
+        reef_commit bounded = learn(f, BOUNDS[i].name, BOUNDS[i].open_max, BOUNDS[i].pool_max);
+        assert_memory_equal(bounded.root, free_of_bounds.root, sizeof(bounded.root));
+        for (int kind = 0; kind < KINDS; kind++)
+            assert_true(bits_as_of(f, "now", kind) == bits[kind]);
+        bool prunes = BOUNDS[i].pool_max > 0;
+        assert_true((strstr(f->said, "\"event\": \"prune\"") != NULL) == prunes);
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static size_t count_events(const lifelong *f, const char *event) {
+    size_t count = 0;
+    for (const char *at = f->said; (at = strstr(at, event)) != NULL; at++) count++;
+    return count;
+}
+
+// What cannot go is said once, and snapshots are not touched.
+static void what_is_needed_is_more_than_the_bound(void **state) {
+    lifelong *f = *state;
+    learn(f, "over", 0, 0);
+    take(f, "kept");
+    double bits = bits_as_of(f, "kept", 0);
+    bound(f, 0, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        feed_kind(f, 1, LONG, 50 + i);
+        commit(f);
+    }
+    assert_int_equal(count_events(f, "\"event\": \"over\""), 1);
+    assert_true(bits_as_of(f, "kept", 0) == bits);
+    // Said again where the bound is another one.
+    reef_trainer_set_pool_max(f->trainer, 2);
+    commit(f);
+    assert_int_equal(count_events(f, "\"event\": \"over\""), 2);
+    reef_trainer_set_pool_max(f->trainer, 0);
+    feed_kind(f, 1, LONG, 60);
+    commit(f);
+    assert_int_equal(count_events(f, "\"event\": \"over\""), 2);
+    assert_sound(f);
+}
+
+static void more_memories_than_there_is_room_for(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_trainer *second = NULL;
+    make_pool(f, 1);
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    reef_trainer_options options = {.memory_bytes = 64 << 20, .open_max = 17};
+    assert_int_equal(reef_trainer_open(&second, f->store, &options, &err), REEF_ERR_INVALID);
+    assert_string_equal(err.message, "open_max 17: so many memories of 4 MiB do not fit in 64 MiB; "
+                                     "16 do");
+    options.open_max = 16;
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+}
+
+// The last one that began takes what is strange, and the others stay as they are.
+static void beyond_kinds_max_no_kind_begins(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    choose(&f->config, "kinds_max", "3");
+    make_pool(f, 1);
+    for (int kind = 0; kind < 5; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+    feed_kind(f, 0, LONG, 10);
+    feed_kind(f, 3, LONG, 11);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_int_equal(count_events(f, "\"event\": \"full\""), 1);
+    assert_non_null(strstr(f->said, "\"kinds\": 3, \"kinds_max\": 3"));
+    reef_kind_list list;
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(list.count, 3);
+    assert_in_range(list.kinds[0].learned_bytes, 2 * LONG - 4096, 2 * LONG + 4096);
+    assert_in_range(list.kinds[1].learned_bytes, LONG - 4096, LONG + 4096);
+    assert_in_range(list.kinds[2].learned_bytes, 4 * LONG - 8192, 4 * LONG + 4096);
+    reef_kind_list_release(&list);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_FULL);
+    assert_non_null(strstr(err.message, "the pool has 3 kinds and was made for kinds_max 3"));
+    assert_sound(f);
+}
+
+#define LIMIT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LIMIT_TEST(bounds_change_no_bit),
+        LIMIT_TEST(what_is_needed_is_more_than_the_bound),
+        LIMIT_TEST(more_memories_than_there_is_room_for),
+        LIMIT_TEST(beyond_kinds_max_no_kind_begins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+// See pool_bound.h.
+#include "pool_bound.h"
+#include "events.h"
+#include "reef_states.h"
+
+#include <inttypes.h>
+
+#define TARGET_SHARE 10 // pruned until this part of the bound is free, so that it is not done often
+
+void reef_trainer_set_pool_max(reef_trainer *trainer, uint64_t bytes) {
+    trainer->options.pool_max = bytes;
+    trainer->over_said = false;
+}
+
+static reef_status would_free(reef_txn *txn, uint32_t keep_last, uint64_t *bytes, reef_error *err) {
+    reef_pruning would;
+    reef_status status = reef_states_prune(txn, keep_last, true, &would, err);
+    *bytes = would.bytes;
+    return status;
+}
+
+// The most states that can be kept if so many bytes have to go, by halving: more states never free
+// more. 1 where even that is too many, 0 where nothing can go.
+static reef_status choose_keep(reef_txn *txn, uint64_t excess, uint32_t *out, reef_error *err) {
+    uint32_t least = 1, most;
+    uint64_t bytes = 0;
+    reef_status status = reef_generation_count(txn, &most, err);
+    if (status == REEF_OK) status = would_free(txn, least, &bytes, err);
+    *out = bytes > 0;
+    if (bytes < excess) return status;
+    while (status == REEF_OK && least < most) {
+        uint32_t middle = least + (most - least + 1) / 2;
+        status = would_free(txn, middle, &bytes, err);
+        if (bytes >= excess)
+            least = middle;
+        else
+            most = middle - 1;
+    }
+    *out = least;
+    return status;
+}
+
+static reef_status say_over(reef_trainer *trainer, uint64_t bytes, reef_error *err) {
+    if (trainer->over_said) return REEF_OK;
+    trainer->over_said = true;
+    return reef_state_event(trainer, err, "over", "\"bytes\": %" PRIu64 ", \"pool_max\": %" PRIu64,
+                            bytes, trainer->options.pool_max);
+}
+
+// LMDB lets only read transactions look at its list of free pages.
+reef_status reef_pool_over(reef_trainer *trainer, uint64_t *out, reef_error *err) {
+    uint64_t bound = trainer->options.pool_max;
+    reef_txn *txn = NULL;
+    reef_file_stat file = {0};
+    *out = 0;
+    if (bound == 0) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);
+    reef_txn_abort(txn);
+    uint64_t bytes = file.file_bytes - file.free_bytes;
+    if (bytes > bound) *out = bytes;
+    return status;
+}
+
+reef_status reef_pool_bound(reef_trainer *trainer, reef_txn *txn, uint64_t bytes, reef_error *err) {
+    uint64_t bound = trainer->options.pool_max, target = bound - bound / TARGET_SHARE;
+    uint32_t keep_last;
+    reef_pruning done = {0};
+    if (bytes == 0) return REEF_OK;
+    reef_status status = choose_keep(txn, bytes - target, &keep_last, err);
+    if (status == REEF_OK && keep_last > 0)
+        status = reef_states_prune(txn, keep_last, false, &done, err);
+    if (status == REEF_OK && done.visits > 0)
+        status = reef_state_event(trainer, err, "prune",
+                                  "\"keep_last\": %" PRIu32 ", \"states\": %" PRIu32
+                                  ", \"visits\": %" PRIu64 ", \"bytes\": %" PRIu64
+                                  ", \"pool_max\": %" PRIu64,
+                                  keep_last, done.states, done.visits, done.bytes, bound);
+    if (status == REEF_OK && bytes - done.bytes > bound)
+        status = say_over(trainer, bytes - done.bytes, err);
+    return status;
+}
