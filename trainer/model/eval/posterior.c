@@ -5,11 +5,11 @@
 #include <string.h>
 
 #define SHARE (1.0 / 150) // dealt out again with each byte
-#define UNLIKELY 0.01     // a kind of less weight rests
+#define UNLIKELY 0.006    // a kind of less weight rests
 #define AWAKE 24          // bytes that it has to show itself
 #define USUAL_BYTES 64    // over which surprise is averaged
 #define USUAL_MORE 0.5    // bits a byte beyond that are no excess
-#define PATIENCE_MIN 5.0  // bits of excess: less than a change costs by itself
+#define PATIENCE_MIN 2.0  // bits of excess: less than a change costs by itself
 #define PATIENCE_MAX 24.0
 #define PATIENCE_MORE 1.1 // times, where none of the others was it
 

@@ -8,10 +8,10 @@
 #define PIECE 4096        // bytes that one generation answers in one call
 #define LEARNS 0.02       // weight of a kind that adapts to a text
 #define RECENT 16         // bytes before a surprise that vote on who is asked
-#define VOTES_UNTIL 256   // bytes after one, and who runs has been found
+#define VOTES_UNTIL 64    // bytes after one, and who runs has been found
 #define NAMED_MAX 4       // kinds that it adds
 #define LATER_MAX 2       // and each later one
-#define SESSIONS_MAX 64   // at a time; of a megabyte and what they learned
+#define SESSIONS_MAX 256  // at a time; of a megabyte and what they learned
 #define PASSED_MAX 65536u // of what passed a memory by, the last bytes are enough of a context
 
 bool reef_recall_answers(const reef_network *network) {
@@ -89,19 +89,21 @@ void reef_recall_shares(const reef_recall *recall, double *shares) {
         shares[g] = recall->answered[g] / (recall->length > 0 ? (double)recall->length : 1.0);
 }
 
-// Some sessions are enough: where one more is opened, that one ends which has not read for longest.
+// Some sessions are enough. Where one more is opened, that one ends which has answered least of the
+// text, and so has least to forget; not one that reads.
 static void make_room(reef_recall *recall) {
-    size_t open = 0, oldest = recall->generation_count;
+    size_t open = 0, least = recall->generation_count;
     for (size_t g = 0; g < recall->generation_count; g++) {
         if (recall->sessions[g] == NULL) continue;
         open++;
-        if (oldest == recall->generation_count || recall->read[g] < recall->read[oldest])
-            oldest = g;
+        if (recall->read[g] < recall->length &&
+            (least == recall->generation_count || recall->answered[g] < recall->answered[least]))
+            least = g;
     }
-    if (open < SESSIONS_MAX) return;
-    reef_memory_session_close(recall->sessions[oldest]);
-    recall->sessions[oldest] = NULL;
-    recall->read[oldest] = 0;
+    if (open < SESSIONS_MAX || least == recall->generation_count) return;
+    reef_memory_session_close(recall->sessions[least]);
+    recall->sessions[least] = NULL;
+    recall->read[least] = 0;
 }
 
 // The session of a generation, which has met all of the text but the last `again` bytes. NULL: it
