@@ -408,6 +408,66 @@ static void names_that_cannot_be_are_refused(void **state) {
     free(pool);
 }
 
+// Letters come back while each of two generations is open, so long that new tables are stored.
+static void old_states_are_given_up(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, "pruned", &mixed), *more = path_in(w->directory, "more");
+    static const size_t WORDS[] = {14000, 40000};
+    program p;
+    for (size_t i = 0; i < 2; i++) {
+        if (i == 1) json_decref(reef_json("seal", pool, NULL));
+        write_kind(more, false, WORDS[i]);
+        json_decref(reef_json("train", pool, more, "--pool-max", "1G", "--open-max", "2", NULL));
+    }
+    reef(&p, "eval", pool, "--as-of", "1", mixed, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    reef(&p, "prune", pool, "--keep-last", "1", "--dry-run", NULL);
+    assert_non_null(strstr(p.out, "would give up 1 state: 1 visit of kinds, "));
+    program_release(&p);
+    reef(&p, "prune", pool, "--keep-last", "1", "--yes", NULL);
+    assert_non_null(strstr(p.out, "gave up 1 state: 1 visit of kinds, "));
+    program_release(&p);
+    reef(&p, "prune", pool, "--keep-last", "1", NULL);
+    assert_string_equal(p.out, "nothing to give up\n");
+    program_release(&p);
+    reef(&p, "eval", pool, "--as-of", "1", mixed, NULL);
+    assert_int_equal(p.code, 66);
+    assert_non_null(strstr(p.err, "no state as of generation 1: what kind 0 had learned by then"));
+    program_release(&p);
+    json_t *matrix = reef_json("eval", pool, "--matrix", mixed, NULL);
+    const json_t *rows = json_object_get(matrix, "matrix");
+    assert_int_equal(json_array_size(rows), 4);
+    for (size_t row = 0; row < 4; row++)
+        assert_int_equal(json_is_null(json_array_get(json_array_get(rows, row), 0)), row == 1);
+    json_decref(matrix);
+    json_t *list = reef_json("generations", pool, NULL);
+    for (size_t g = 0; g < 3; g++) {
+        const json_t *one = json_array_get(json_object_get(list, "generations"), g);
+        assert_int_equal(json_is_true(json_object_get(one, "pruned")), g == 1);
+    }
+    json_decref(list);
+    static const struct {
+        const char *words[4];
+        const char *said;
+    } REFUSED[] = {
+        {{"prune"}, "how many states should stay? give --keep-last N"},
+        {{"prune", "--keep-last", "0"}, "--keep-last"},
+        {{"train", "missing", "--pool-max", "much"}, "--pool-max much is not a size such as 20G"},
+        {{"train", "missing", "--open-max", "0"}, "--open-max"},
+    };
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
+        const char *const *words = REFUSED[i].words;
+        reef(&p, words[0], pool, words[1], words[2], words[3], NULL);
+        assert_int_equal(p.code, 64);
+        if (strstr(p.err, REFUSED[i].said) == NULL) fail_msg("%s", p.err);
+        program_release(&p);
+    }
+    free(more);
+    free(mixed);
+    free(pool);
+}
+
 static void kinds_are_of_memories(void **state) {
     const world *w = *state;
     static const char *const REFUSED[][3] = {
@@ -436,6 +496,7 @@ int main(void) {
         cmocka_unit_test(kinds_are_drawn_where_they_answered),
         cmocka_unit_test(kinds_are_listed_and_named),
         cmocka_unit_test(names_that_cannot_be_are_refused),
+        cmocka_unit_test(old_states_are_given_up),
         cmocka_unit_test(kinds_are_of_memories),
     };
     return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);

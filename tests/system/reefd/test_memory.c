@@ -138,6 +138,12 @@ static void kinds_are_named_while_it_trains(void **state) {
     assert_string_equal(json_string_value(json_object_get(first, "name")), "words");
     assert_int_equal(json_array_size(json_object_get(kinds, "visits")), 1);
     json_decref(kinds);
+    assert_int_equal(reefd_refuses(&run->box, "{\"command\": \"prune\", \"keep_last\": 0}"),
+                     REEF_ERR_INVALID);
+    json_t *pruned = reefd_ask(&run->box, "{\"command\": \"prune\", \"keep_last\": 1}");
+    assert_int_equal(count_of(pruned, "states"), 0);
+    assert_int_equal(count_of(pruned, "bytes"), 0);
+    json_decref(pruned);
     assert_code(get(run, "/v1/kinds?visits=5000"), 400);
     assert_code(get(run, "/v1/kinds?kind=0"), 400);
     assert_trains_on_and_stops(run);
