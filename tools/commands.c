@@ -86,6 +86,8 @@ static const reef_cli_command COMMANDS[] = {
      reef_cmd_kind_show},
     {"kind name", "KIND [NAME]", 1, 2, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
      "give a kind a name", &reef_kind_name_manual, reef_cmd_kind_name},
+    {"kind merge", "FROM INTO", 2, 2, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,
+     "merge a kind into another one", &reef_kind_merge_manual, reef_cmd_kind_merge},
     {"prune", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS,
      "give up the states as of older generations", &reef_prune_manual, reef_cmd_prune},
     {"generations", "", 0, 0, CLI_POOL, "the generations of a pool", &reef_generations_manual,

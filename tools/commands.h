@@ -46,6 +46,7 @@
     X(generate)                                                                                    \
     X(kind_list)                                                                                   \
     X(kind_show)                                                                                   \
+    X(kind_merge)                                                                                  \
     X(kind_name)                                                                                   \
     X(prune)                                                                                       \
     X(generations)                                                                                 \

@@ -105,6 +105,9 @@ json_t *reef_kind_json(const reef_kind_facts *kind) {
                         kind->name[0] == '\0' ? json_null() : json_string(kind->name));
     json_object_set_new(object, "open", json_boolean(kind->is_open));
     json_object_set_new(object, "learning", json_boolean(kind->is_current));
+    json_object_set_new(object, "merged_into",
+                        kind->merged_into == REEF_KIND_NONE ? json_null()
+                                                            : count_json(kind->merged_into));
     json_object_set_new(object, "began_at", count_json(kind->began_at));
     json_object_set_new(object, "learned_bytes", count_json(kind->learned_bytes));
     json_object_set_new(object, "learned_at", count_json(kind->learned_at));

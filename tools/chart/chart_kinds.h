@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define REEF_KIND_NONE UINT32_MAX // nobody's
 
 typedef struct reef_kinds_text {
     const char *name;

@@ -64,8 +64,14 @@ static void loss_cell(reef_cli_table *table, double loss) {
         reef_cli_table_cell(table, "%.3f", loss);
 }
 
-static const char *state_of(const reef_kind_facts *kind) {
-    return kind->is_current ? "learning" : kind->is_open ? "open" : "";
+static void state_cell(reef_cli_table *table, const reef_kind_facts *kind) {
+    if (kind->merged_into != REEF_KIND_NONE)
+        reef_cli_table_cell(table, "in %" PRIu32, kind->merged_into);
+    else
+        reef_cli_table_cell(table, "%s",
+                            kind->is_current ? "learning"
+                            : kind->is_open  ? "open"
+                                             : "");
 }
 
 static void print_table(const reef_kind_list *list) {
@@ -85,7 +91,7 @@ static void print_table(const reef_kind_list *list) {
         reef_cli_table_cell(table, "%s", reef_cli_count(kind->learned_at, words));
         loss_cell(table, kind->first_loss);
         loss_cell(table, kind->last_loss);
-        reef_cli_table_cell(table, "%s", state_of(kind));
+        state_cell(table, kind);
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
@@ -208,6 +214,8 @@ static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) 
     char words[CLI_WORD_BYTES];
     printf("kind %" PRIu32 "%s%s%s%s\n", kind->kind, kind->name[0] ? ", " : "", kind->name,
            kind->is_current ? ", learning" : "", kind->is_open ? ", its generation is open" : "");
+    if (kind->merged_into != REEF_KIND_NONE)
+        printf("  merged into kind %" PRIu32 "\n", kind->merged_into);
     printf("  since       byte %s\n", reef_cli_count(kind->began_at, words));
     if (!list->has_memories) {
         printf("  learned     not counted without context memories\n");

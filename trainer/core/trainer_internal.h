@@ -44,10 +44,11 @@ typedef struct reef_source {
 /** A kind that came back: see kinds.h. */
 typedef struct reef_head {
     reef_visit visit;
-    bool held;        // by the open generation
-    bool stored;      // all of it
-    bool ended;       // its generation is about to give way
-    uint64_t used_at; // position in the stream
+    bool held;            // by the open generation
+    bool stored;          // all of it
+    bool ended;           // its generation is about to give way
+    uint32_t merged_into; // where visit.merged: the kind that goes on in its place
+    uint64_t used_at;     // position in the stream
 } reef_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */

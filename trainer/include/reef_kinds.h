@@ -13,6 +13,8 @@
 // Single visits that a pool keeps; of older ones each kind has sums.
 #define REEF_VISITS_MAX 4096
 
+#define REEF_KIND_NONE UINT32_MAX
+
 /** Bytes of the stream that one kind learned without another in between. */
 typedef struct reef_kind_visit {
     uint32_t kind;
@@ -31,6 +33,7 @@ typedef struct reef_kind_facts {
     uint32_t kind;                      // the number of the generation that it began with
     char name[REEF_NAME_BYTES_MAX + 1]; // "": none was given
     bool is_open;                       // that generation is open
+    uint32_t merged_into;               // REEF_KIND_NONE: it was not; else it learns no more
     bool is_current;                    // what comes next is its, unless it is another's
     uint64_t began_at;                  // position in the stream
     uint64_t learned_bytes;             // by its memory, in all; 0 without context memories
@@ -92,5 +95,32 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_name(
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_prune(
     reef_trainer *trainer, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err);
+
+/** What merging two kinds does, and what it costs: see reef_trainer_kind_merge. */
+typedef struct reef_kind_merging {
+    uint32_t from, into;
+    uint64_t from_bytes, into_bytes; // that they have learned
+    uint64_t text_bytes;             // that is kept of the first one's text: the end of it
+    // Bits per byte of the end of what is kept of each one's text, a quarter of it and at most 64
+    // KiB: by two memories that learned one's text each, and by one that learned both
+    double from_apart, from_together, into_apart, into_together;
+} reef_kind_merging;
+
+/**
+ * Merge a kind into another one, and commit: what its memory keeps of its text is learned by the
+ * other's. From then on it neither answers nor learns. States before that stay as they are.
+ *
+ * dry_run  only say what it would cost
+ *
+ * Errors: INVALID the pool's boundaries are not `contexts`, or one of the two is open, the other
+ * one, merged already, or has learned nothing; NOT_FOUND there is no such kind; those of a commit:
+ * the trainer is then only good for reef_trainer_close.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_merge(reef_trainer *trainer,
+                                                             uint32_t from,
+                                                             uint32_t into,
+                                                             bool dry_run,
+                                                             reef_kind_merging *out,
+                                                             reef_error *err);
 
 #endif

@@ -29,6 +29,7 @@ static reef_status add_generations(reef_kind_list *list, reef_txn *txn, reef_err
                               .is_open = !info.sealed,
                               .began_at = info.opened_at,
                               .learned_bytes = learned,
+                              .merged_into = REEF_KIND_NONE,
                               .learned_at = info.sealed ? info.sealed_at : info.opened_at,
                               .first_loss = (double)NAN,
                               .last_loss = (double)NAN};
@@ -53,6 +54,7 @@ static void set_learned(reef_kind_facts *kind, const json_t *item, size_t at) {
 static void take_state(reef_kind_list *list, const json_t *state, const reef_kind_names *names) {
     const json_t *memory = json_object_get(state, "memory");
     const json_t *heads = json_object_get(state, "kinds");
+    const json_t *merged = json_object_get(state, "merged_kinds");
     const json_t *current = json_object_get(state, "current_kind");
     reef_kind_facts *open = &list->kinds[list->count - 1];
     if (memory != NULL) set_learned(open, memory, 0);
@@ -61,6 +63,14 @@ static void take_state(reef_kind_list *list, const json_t *state, const reef_kin
         reef_kind_facts *kind =
             kind_of(list, (uint32_t)json_integer_value(json_array_get(item, 0)));
         if (kind != NULL) set_learned(kind, item, 1);
+    }
+    for (size_t i = 0; i < json_array_size(merged); i++) {
+        const json_t *item = json_array_get(merged, i);
+        reef_kind_facts *kind =
+            kind_of(list, (uint32_t)json_integer_value(json_array_get(item, 0)));
+        const reef_kind_facts *into =
+            kind_of(list, (uint32_t)json_integer_value(json_array_get(item, 1)));
+        if (kind != NULL && into != NULL) kind->merged_into = into->kind;
     }
     for (size_t i = 0; i < list->count; i++)
         memcpy(list->kinds[i].name, reef_kind_names_of(names, list->kinds[i].kind),

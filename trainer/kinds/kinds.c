@@ -128,6 +128,10 @@ reef_status reef_kinds_memory(reef_trainer *trainer,
     *out = open->memory.memory;
     if (kind == open->info.generation) return REEF_OK;
     reef_head *head = find_head(trainer, kind);
+    if (head != NULL && head->visit.merged) {
+        *out = NULL;
+        return REEF_OK;
+    }
     if (head == NULL) status = add_head(trainer, kind, &head, err);
     if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
     if (status != REEF_OK) return status;
@@ -146,15 +150,70 @@ uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
 
 // ---- learning -----------------------------------------------------------------------------------
 
+static void note_learned(const reef_trainer *trainer, reef_head *head) {
+    const reef_generation_memory *m = &head->visit.memory;
+    head->held = true;
+    head->stored = false;
+    head->used_at = trainer->stream_bytes;
+    head->visit.learned = reef_memory_learned_bytes(m->memory);
+    head->visit.next = m->next;
+    memcpy(head->visit.chain, m->chain, sizeof(m->chain));
+}
+
+// The head of a kind, read if it must be.
+static reef_status loaded_head(reef_trainer *trainer,
+                               uint32_t kind,
+                               reef_head **out,
+                               reef_error *err) {
+    reef_status status = REEF_OK;
+    *out = find_head(trainer, kind);
+    if (*out == NULL) status = add_head(trainer, kind, out, err);
+    if (status == REEF_OK && !is_loaded(*out)) status = load_head(trainer, *out, err);
+    return status;
+}
+
+reef_status reef_kinds_learn_text(
+    reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
+    uint64_t end = trainer->stream_bytes, begin = end > count ? end - count : 0;
+    reef_head *head;
+    reef_status status = loaded_head(trainer, kind, &head, err);
+    if (status != REEF_OK) return status;
+    status =
+        reef_generation_memory_learn(&head->visit.memory, trainer->network.config.context_memory,
+                                     begin, bytes, count, NULL, NULL, err);
+    if (status != REEF_OK)
+        reef_trainer_break(trainer, status);
+    else
+        note_learned(trainer, head);
+    return status;
+}
+
+reef_status reef_kinds_end(reef_trainer *trainer, uint32_t kind, uint32_t into, reef_error *err) {
+    reef_head *head = find_head(trainer, kind);
+    reef_status status = REEF_OK;
+    if (head == NULL) status = add_head(trainer, kind, &head, err);
+    if (status != REEF_OK) return status;
+    reef_generation_memory_release(&head->visit.memory);
+    head->visit.merged = head->held = true;
+    head->stored = false;
+    head->merged_into = into;
+    return REEF_OK;
+}
+
+bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into) {
+    const reef_head *head = find_head(trainer, kind);
+    if (head == NULL || !head->visit.merged) return false;
+    if (into != NULL) *into = head->merged_into;
+    return true;
+}
+
 reef_status reef_kinds_learn_batch(reef_trainer *trainer,
                                    uint32_t kind,
                                    double *bits,
                                    reef_error *err) {
     size_t count = reef_batch_tokens(&trainer->network.config);
-    reef_head *head = find_head(trainer, kind);
-    reef_status status = REEF_OK;
-    if (head == NULL) status = add_head(trainer, kind, &head, err);
-    if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
+    reef_head *head;
+    reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory *m = &head->visit.memory;
     status =
@@ -163,12 +222,7 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
         reef_trainer_break(trainer, status);
         return status;
     }
-    head->held = true;
-    head->stored = false;
-    head->used_at = trainer->stream_bytes;
-    head->visit.learned = reef_memory_learned_bytes(m->memory);
-    head->visit.next = m->next;
-    memcpy(head->visit.chain, m->chain, sizeof(m->chain));
+    note_learned(trainer, head);
     trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
     double sum = 0.0;
     for (size_t i = 0; i < count; i++)
@@ -183,7 +237,8 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
 
 // What is stored of it from here on: the tail, which leads to where it is now.
 static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_error *err) {
-    *out = (reef_visit){.kind = head->kind, .learned = head->learned, .next = head->next};
+    *out = (reef_visit){
+        .kind = head->kind, .learned = head->learned, .next = head->next, .merged = head->merged};
     memcpy(out->chain, head->chain, sizeof(out->chain));
     out->memory.tail = malloc(head->memory.tail_bytes + 1);
     if (out->memory.tail == NULL)
@@ -245,6 +300,7 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
     const reef_head *head = find_head(trainer, kind);
     reef_status status = REEF_OK;
     if (trainer->network.config.context_memory == 0) return REEF_OK;
+    if (head != NULL && head->visit.merged) return REEF_OK;
     if (head != NULL && is_loaded(head))
         return reef_generation_memory_copy(out, &head->visit.memory, err);
     // Not stored yet: it was sealed since the last commit.
@@ -267,8 +323,7 @@ static bool is_held_among(const reef_heads *heads, uint32_t first, uint32_t last
     return false;
 }
 
-// The pool was pruned of it: that there was a visit stays known, and so does that it is missing.
-static void take_pruned(reef_visit *visit, const reef_visit_entry *newest) {
+static void take_entry(reef_visit *visit, const reef_visit_entry *newest) {
     visit->learned = newest->learned;
     visit->next = newest->next;
     memcpy(visit->chain, newest->chain, sizeof(visit->chain));
@@ -280,11 +335,17 @@ static reef_status take_visit(reef_trainer *trainer,
                               uint32_t kind,
                               reef_generation *fresh,
                               reef_error *err) {
+    const reef_visit_entry *newest = reef_heads_find(heads, kind);
     reef_visit *visit = &fresh->visits[fresh->visit_count++];
-    *visit = (reef_visit){.kind = kind};
+    *visit = (reef_visit){.kind = kind, .merged = newest->merged};
+    if (newest->merged) {
+        take_entry(visit, newest);
+        return REEF_OK;
+    }
     reef_status status = read_head(&visit->memory, trainer, heads->state->last, kind, err);
+    // The pool was pruned of it: that there was a visit stays known, and so does that it is missing.
     if (status == REEF_ERR_NOT_FOUND) {
-        take_pruned(visit, reef_heads_find(heads, kind));
+        take_entry(visit, newest);
         return REEF_OK;
     }
     if (status != REEF_OK) return status;
@@ -335,7 +396,22 @@ void reef_kinds_forget_ended(reef_trainer *trainer) {
 
 // ---- the state ----------------------------------------------------------------------------------
 
+// Left out where there are none.
+static void set_merged(const reef_trainer *trainer, json_t **state) {
+    json_t *list = json_array();
+    for (size_t g = 0; g < trainer->network.generation_count; g++) {
+        const reef_head *head = find_head(trainer, (uint32_t)g);
+        if (head == NULL || head->ended || !head->visit.merged) continue;
+        reef_json_append(&list, json_pack("[I, I]", (json_int_t)g, (json_int_t)head->merged_into));
+    }
+    if (json_array_size(list) > 0)
+        reef_json_set(state, "merged_kinds", list);
+    else
+        json_decref(list);
+}
+
 void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
+    set_merged(trainer, state);
     json_t *list = json_array();
     // By number: in which order they were read depends on restarts.
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
@@ -383,6 +459,21 @@ static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_erro
     return REEF_OK;
 }
 
+static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_error *err) {
+    json_int_t kind = json_integer_value(json_array_get(item, 0));
+    json_int_t into = json_integer_value(json_array_get(item, 1));
+    json_int_t count = (json_int_t)trainer->network.generation_count;
+    if (json_array_size(item) != 2 || kind < 0 || into < 0 || kind >= count || into >= count ||
+        kind == into)
+        return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed merged kind");
+    reef_status status = reef_kinds_end(trainer, (uint32_t)kind, (uint32_t)into, err);
+    if (status != REEF_OK) return status;
+    reef_head *head = find_head(trainer, (uint32_t)kind);
+    head->held = false;
+    head->stored = true;
+    return REEF_OK;
+}
+
 // Which of them the open generation holds: those are written with it.
 static reef_status find_held(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t open = reef_open_generation(trainer)->info.generation;
@@ -403,10 +494,13 @@ reef_status reef_kinds_load(reef_trainer *trainer,
                             const json_t *state,
                             reef_error *err) {
     const json_t *list = json_object_get(state, "kinds");
+    const json_t *merged = json_object_get(state, "merged_kinds");
     reef_status status = REEF_OK;
     trainer->visited_bytes = (uint64_t)json_integer_value(json_object_get(state, "visited_bytes"));
     for (size_t i = 0; status == REEF_OK && i < json_array_size(list); i++)
         status = load_one(trainer, json_array_get(list, i), err);
+    for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
+        status = load_merged(trainer, json_array_get(merged, i), err);
     return status == REEF_OK && trainer->head_count > 0 ? find_held(trainer, txn, err) : status;
 }
 

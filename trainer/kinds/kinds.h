@@ -27,6 +27,22 @@ REEF_MUST_CHECK reef_status reef_kinds_learn_batch(reef_trainer *trainer,
                                                    reef_error *err);
 
 /**
+ * The head of a kind learns a text that is not of the stream. Not that of the open generation.
+ *
+ * Errors: those of reef_kinds_learn_batch.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_learn_text(
+    reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
+
+/** A kind has no memory from here on: `into` goes on in its place. NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_kinds_end(reef_trainer *trainer,
+                                           uint32_t kind,
+                                           uint32_t into,
+                                           reef_error *err);
+/** Was it merged into another one? into  written where it was; may be NULL */
+bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into);
+
+/**
  * The memory of a kind as it is now, read if it must be; the open generation's own is one as well.
  * Good until another call that may read one. NULL: it has learned nothing.
  */

@@ -323,6 +323,20 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
             add_to_level(&trainer->levels[kind], r->scores[i][number]);
 }
 
+reef_status reef_recognition_learn_text(
+    reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
+    reef_status status = reserve(trainer, err);
+    for (size_t at = 0; status == REEF_OK && at < count; at += PIECE_BYTES) {
+        size_t size = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
+        const reef_memory *memory = NULL;
+        status = reef_kinds_memory(trainer, kind, &memory, err);
+        if (status == REEF_OK && at >= count / 2 && size == PIECE_BYTES)
+            add_to_level(&trainer->levels[kind], reef_memory_familiarity(memory, bytes + at, size));
+        if (status == REEF_OK) status = reef_kinds_learn_text(trainer, kind, bytes + at, size, err);
+    }
+    return status;
+}
+
 // ---- the state ----------------------------------------------------------------------------------
 
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {

@@ -55,6 +55,15 @@ REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
  */
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind);
 
+/**
+ * A kind learns a text of another one, which it is from then on as well: what it knew of the second
+ * half before it learned that counts for its level.
+ *
+ * Errors: those of reef_kinds_learn_text.
+ */
+REEF_MUST_CHECK reef_status reef_recognition_learn_text(
+    reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
+
 /** Kinds have become others, otherwise than by learning: what was read of them is read anew. */
 void reef_recognition_forget(reef_trainer *trainer);
 

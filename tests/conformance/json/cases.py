@@ -157,6 +157,7 @@ CHANGING = [
     ("kind-name", ["kind", "name", "memory.pool", "0", "english"]),
     ("kind-list", ["kind", "list", "memory.pool", "--svg", "kinds.svg"]),
     ("kind-name", ["kind", "name", "memory.pool", "english", "--remove"]),
+    ("kind-merge", ["kind", "merge", "memory.pool", "0", "1", "--dry-run"]),
     ("prune", ["prune", "memory.pool", "--keep-last", "1", "--yes"]),
     ("grow", ["grow", "reef.pool", "--side", "12"]),
     ("snapshot-create", ["snapshot", "create", "reef.pool", "wednesday"]),

@@ -468,6 +468,43 @@ static void old_states_are_given_up(void **state) {
     free(pool);
 }
 
+static void kinds_are_merged(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, "merged", &mixed);
+    program p;
+    reef(&p, "kind", "merge", pool, "0", "1", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "the generation of kind 1 is open: seal it first"));
+    program_release(&p);
+    json_decref(reef_json("seal", pool, NULL));
+    json_decref(reef_json("kind", "name", pool, "0", "letters", NULL));
+    json_t *would = reef_json("kind", "merge", pool, "letters", "1", "--dry-run", NULL);
+    assert_true(json_is_false(json_object_get(would, "done")));
+    reef(&p, "kind", "merge", pool, "letters", "1", NULL);
+    assert_non_null(strstr(p.out, " of the text of kind 0, which has ended\n"));
+    program_release(&p);
+    json_t *list = reef_json("kind", "list", pool, NULL);
+    const json_t *kinds = json_object_get(list, "kinds");
+    assert_int_equal(integer(json_array_get(kinds, 0), "merged_into"), 1);
+    assert_true(json_is_null(json_object_get(json_array_get(kinds, 1), "merged_into")));
+    json_decref(list);
+    json_decref(would);
+    reef(&p, "kind", "list", pool, NULL);
+    assert_non_null(strstr(p.out, " in 1\n"));
+    program_release(&p);
+    reef(&p, "kind", "show", pool, "letters", NULL);
+    assert_non_null(strstr(p.out, "merged into kind 1"));
+    program_release(&p);
+    reef(&p, "timeline", pool, NULL);
+    assert_non_null(strstr(p.out, "kind_merge"));
+    program_release(&p);
+    reef(&p, "kind", "merge", pool, "digits", "1", NULL);
+    assert_int_equal(p.code, 66);
+    program_release(&p);
+    free(mixed);
+    free(pool);
+}
+
 static void kinds_are_of_memories(void **state) {
     const world *w = *state;
     static const char *const REFUSED[][3] = {
@@ -497,6 +534,7 @@ int main(void) {
         cmocka_unit_test(kinds_are_listed_and_named),
         cmocka_unit_test(names_that_cannot_be_are_refused),
         cmocka_unit_test(old_states_are_given_up),
+        cmocka_unit_test(kinds_are_merged),
         cmocka_unit_test(kinds_are_of_memories),
     };
     return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);

@@ -39,7 +39,9 @@ static reef_status sealed_chain(reef_txn *txn,
 static reef_status put_visit(reef_txn *txn, uint32_t holder, reef_visit *visit, reef_error *err) {
     reef_generation_memory *m = &visit->memory;
     const reef_key place = place_of(holder, visit->kind);
+    uint64_t gone;
     m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
+    if (visit->merged) return reef_visit_drop(txn, holder, visit->kind, false, &gone, err);
     if (m->memory == NULL || !reef_generation_memory_is_due(m))
         return reef_checkpoint_put_tail(txn, &place, m, err);
     reef_status status = reef_checkpoint_put_tables(txn, &place, m, err);
@@ -62,8 +64,10 @@ reef_status reef_checkpoint_put_visits(
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", count);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         reef_visit *visit = visits[i];
-        entries[i] =
-            (reef_visit_entry){.kind = visit->kind, .learned = visit->learned, .next = visit->next};
+        entries[i] = (reef_visit_entry){.kind = visit->kind,
+                                        .merged = visit->merged,
+                                        .learned = visit->learned,
+                                        .next = visit->next};
         memcpy(entries[i].chain, visit->chain, REEF_HASH_BYTES);
         status = sealed_chain(txn, visit->kind, entries[i].sealed_chain, err);
         if (status == REEF_OK) status = put_visit(txn, holder, visit, err);
@@ -104,7 +108,7 @@ static reef_status read_list(const reef_heads *heads,
         reef_visit_entry entry;
         uint8_t chain[REEF_HASH_BYTES];
         memcpy(&entry, (const uint8_t *)view.data + i * sizeof(entry), sizeof(entry));
-        if (entry.kind >= holder || entry.zero != 0) return malformed(records, err);
+        if (entry.kind >= holder || entry.merged > 1) return malformed(records, err);
         status = sealed_chain(txn, reef_as_of_records(heads->state, entry.kind), chain, err);
         if (status == REEF_OK && memcmp(chain, entry.sealed_chain, sizeof(chain)) == 0)
             out->entries[out->count++] = entry;
@@ -158,7 +162,9 @@ bool reef_heads_span(
     bool is_whole = true;
     // The newest holder that has tables, or else the kind itself.
     for (*base = last; *base > kind; (*base)--) {
-        if (find_in(&heads->holders[*base], kind) == NULL) continue;
+        const reef_visit_entry *visit = find_in(&heads->holders[*base], kind);
+        if (visit == NULL) continue;
+        if (visit->merged) return true;
         const reef_key place = reef_visit_place(heads, *base, kind);
         if (reef_checkpoint_has_tables(txn, &place)) break;
         if (!reef_checkpoint_has_tail(txn, &place)) is_whole = false;
@@ -174,6 +180,8 @@ reef_status reef_heads_load(const reef_heads *heads,
                             reef_error *err) {
     const reef_visit_entry *newest = reef_heads_find(heads, kind);
     uint32_t last = heads->state->last, base;
+    *older_bytes = 0;
+    if (newest != NULL && newest->merged) return REEF_OK;
     if (!reef_heads_span(heads, txn, last, kind, &base))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "no state as of generation %" PRIu32 ": what kind %" PRIu32

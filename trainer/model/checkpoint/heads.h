@@ -11,7 +11,7 @@
 
 /** One line of the record `kinds` of a holder, as it is stored. */
 typedef struct reef_visit_entry {
-    uint32_t kind, zero;
+    uint32_t kind, merged; // 1: the kind ends with this visit, which has no records
     uint64_t learned, next;
     uint8_t chain[REEF_HASH_BYTES];
     // Of the memory that it went on from, as it was sealed: a generation that was consolidated
@@ -40,7 +40,7 @@ REEF_MUST_CHECK reef_status reef_heads_read(reef_heads *out,
                                             reef_error *err);
 void reef_heads_release(reef_heads *heads); // accepts zeros
 
-/** The newest visit of a kind; NULL: it never came back. */
+/** The newest visit of a kind, or its end; NULL: it never came back. */
 const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind);
 
 /** Where the visits of a kind lie that a holder has: its records differ in name and block alone. */
@@ -56,7 +56,7 @@ bool reef_heads_span(
 
 /**
  * Read the memory of a kind into one that has none: tables, and the tails to `unlearned`. Nothing
- * where the kind has learned nothing.
+ * where the kind has learned nothing, or was merged into another.
  *
  * older_bytes  written; of the tail, what others than the last generation hold
  *

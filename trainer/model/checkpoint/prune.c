@@ -69,6 +69,7 @@ static reef_status begin(pruning *p, reef_txn *txn, reef_error *err) {
 static bool has_visit(const pruning *p, uint32_t holder, size_t i, bool pruned, bool *tables) {
     uint32_t kind = p->heads.holders[holder].entries[i].kind;
     const reef_key place = reef_visit_place(&p->heads, holder, kind);
+    if (p->heads.holders[holder].entries[i].merged) return *tables = true;
     if (pruned && !p->needed[p->first[holder] + i]) return *tables = false;
     *tables = reef_checkpoint_has_tables(p->txn, &place);
     return *tables || reef_checkpoint_has_tail(p->txn, &place);

@@ -75,8 +75,15 @@ static bool is_known(const reef_network *known,
 
 // Has its memory learned what the kind's has by now?
 static bool is_at_head(const reef_generation *known, const reef_visit_entry *head) {
+    if (head != NULL && head->merged)
+        return known->memory.chain_is_known && known->memory.memory == NULL;
     return head == NULL ? !known->memory.chain_is_known
                         : memcmp(known->memory.chain, head->chain, REEF_HASH_BYTES) == 0;
+}
+
+static bool is_merged(const reef_heads *heads, uint32_t kind) {
+    const reef_visit_entry *newest = reef_heads_find(heads, kind);
+    return newest != NULL && newest->merged;
 }
 
 // A sealed generation does not change, and no open one has a root. What was merged with it stays
@@ -104,6 +111,7 @@ static reef_status load_generation(reef_model *model,
                                    const reef_as_of *chosen,
                                    const reef_generation_record *expected,
                                    reef_generation_memory *head,
+                                   bool merged,
                                    uint32_t g,
                                    reef_error *err) {
     reef_generation **generation = &model->network.generations[g];
@@ -114,6 +122,10 @@ static reef_status load_generation(reef_model *model,
     if (head->chain_is_known) {
         reef_generation_memory_release(&(*generation)->memory);
         reef_generation_memory_move(&(*generation)->memory, head);
+    }
+    if (merged) {
+        reef_generation_memory_release(&(*generation)->memory);
+        (*generation)->memory = (reef_generation_memory){.chain_is_known = true};
     }
     if (memcmp((*generation)->info.root, expected->root, sizeof(expected->root)) == 0)
         return REEF_OK;
@@ -182,11 +194,13 @@ static reef_status load_all(reef_model *model,
     for (uint32_t g = last + 1; status == REEF_OK && g-- > 0;)
         (void)take_known(model, heads, &expected[0], &expected[g], g);
     if (status == REEF_OK && network->generations[last] == NULL)
-        status = load_generation(model, txn, chosen, &expected[last], &memories[last], last, err);
+        status =
+            load_generation(model, txn, chosen, &expected[last], &memories[last], false, last, err);
     if (status == REEF_OK) status = load_heads(memories, model, txn, heads, err);
     for (uint32_t g = last; status == REEF_OK && g-- > 0;)
         if (network->generations[g] == NULL)
-            status = load_generation(model, txn, chosen, &expected[g], &memories[g], g, err);
+            status = load_generation(model, txn, chosen, &expected[g], &memories[g],
+                                     is_merged(heads, g), g, err);
     return status;
 }
 

@@ -11,6 +11,9 @@
 // As of generation 1 the memory of kind 0 is that of generation 0 and the visit that generation 1
 // holds; now it is both visits more. A visit is stored as what was learned, and as tables once that
 // is long, so that few bytes are learned again when it is read.
+//
+// A kind that was merged into another one has a last visit without either, in the generation that
+// was open then: from there on it has no memory, and before it states are as they were.
 #ifndef REEF_VISIT_H
 #define REEF_VISIT_H
 
@@ -22,6 +25,7 @@ typedef struct reef_visit {
     uint64_t next;                  // position in the stream behind the last of them
     uint8_t chain[REEF_HASH_BYTES]; // of all of them: see generation_memory.h
     reef_generation_memory memory;  // owned; without tables where it is not loaded
+    bool merged;                    // the kind ends here: another one goes on in its place
 } reef_visit;
 
 /** What of them is stored in the record `kinds` of a holder. */

@@ -1,0 +1,260 @@
+// A kind is merged into another one: states before stay, and the other one goes on for both.
+#include "lifelong_restore.h"
+#include "reef_kinds.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONG = 16000, KINDS = 4 };
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+    choose(&f->config, "net_share", "0");
+    return 0;
+}
+
+// Four kinds, of which 1 came back; the generation of the last one is open.
+static void learn(lifelong *f) {
+    make_pool(f, 1);
+    for (int kind = 0; kind < KINDS; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+    feed_kind(f, 1, LONG, 10);
+    feed_kind(f, 3, LONG, 11);
+    commit(f);
+    assert_int_equal(status_of(f).generation, KINDS - 1);
+}
+
+static reef_kind_merging merge(lifelong *f, uint32_t from, uint32_t into, bool dry_run) {
+    reef_error err;
+    reef_kind_merging m;
+    ok(reef_trainer_kind_merge(f->trainer, from, into, dry_run, &m, &err), &err);
+    return m;
+}
+
+static reef_kind_list read_list(const lifelong *f) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    return list;
+}
+
+static void reopen(lifelong *f) {
+    close_pool(f);
+    open_pool(f, 1);
+}
+
+// Who answers a text of a kind now?
+static uint32_t answers(const lifelong *f, int kind) {
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    uint32_t answered[LIFELONG_PROBE_BYTES];
+    reef_score score = {.answered = answered};
+    lifelong_text(probe, sizeof(probe), kind, 99);
+    ok(reef_model_open(&model, f->store, "now", NULL, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    reef_model_close(model);
+    return answered[LIFELONG_PROBE_BYTES - 1];
+}
+
+static void the_other_one_goes_on_for_both(void **state) {
+    lifelong *f = *state;
+    learn(f);
+    take(f, "before");
+    double then = bits_as_of(f, "2", 1), before = bits_as_of(f, "before", 1);
+    assert_int_equal(answers(f, 1), 1);
+    reef_kind_merging m = merge(f, 1, 2, false);
+    assert_in_range(m.from_bytes, 2 * LONG - 4096, 2 * LONG + 4096);
+    assert_in_range(m.text_bytes, LONG, m.from_bytes);
+    assert_true(m.from_apart > 0.0 && m.into_together > 0.0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(answers(f, 1), 2);
+        assert_int_equal(answers(f, 2), 2);
+        assert_true(bits_as_of(f, "2", 1) == then);
+        assert_true(bits_as_of(f, "before", 1) == before);
+        assert_sound(f);
+        reopen(f);
+    }
+    // What comes of either is learned by the one that is left.
+    reef_kind_list list = read_list(f);
+    uint64_t learned = list.kinds[2].learned_bytes;
+    assert_int_equal(list.kinds[1].merged_into, 2);
+    assert_int_equal(list.kinds[2].merged_into, REEF_KIND_NONE);
+    reef_kind_list_release(&list);
+    feed_kind(f, 1, LONG, 20);
+    feed_kind(f, 2, LONG, 21);
+    commit(f);
+    assert_int_equal(status_of(f).generation, KINDS - 1);
+    list = read_list(f);
+    assert_in_range(list.kinds[2].learned_bytes, learned + 2 * LONG - 8192,
+                    learned + 2 * LONG + 4096);
+    reef_kind_list_release(&list);
+    assert_true(bits_as_of(f, "2", 1) == then);
+    // Sealed, the state as of that generation is without it, and the one before with it.
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    double sealed = bits_as_of(f, "3", 1);
+    feed_kind(f, 0, LONG, 22);
+    commit(f);
+    reopen(f);
+    assert_true(bits_as_of(f, "3", 1) == sealed);
+    assert_true(bits_as_of(f, "2", 1) == then);
+    assert_sound(f);
+    // And back to when there were both.
+    go_back(f, "before");
+    assert_true(bits_as_of(f, "now", 1) == before);
+    assert_int_equal(answers(f, 1), 1);
+    list = read_list(f);
+    assert_int_equal(list.kinds[1].merged_into, REEF_KIND_NONE);
+    reef_kind_list_release(&list);
+    assert_sound(f);
+}
+
+// A reader that is reopened gives up the memory, or takes it again for an earlier state.
+static void a_reader_that_is_reopened_hears_of_it(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof(probe), 1, 99);
+    learn(f);
+    for (int i = 0; i < 4; i++) {
+        if (i == 1) merge(f, 1, 2, false);
+        const char *as_of = i == 2 ? "2" : "now";
+        reef_score score = {0};
+        const reef_model_options options = {.threads = 1};
+        ok(reef_model_reopen(&model, f->store, as_of, &options, &err), &err);
+        ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+        assert_true(score.bits == bits_as_of(f, as_of, 1));
+    }
+    reef_model_close(model);
+}
+
+static void the_same_bits_whenever_it_was_committed(void **state) {
+    lifelong *f = *state;
+    reef_commit first = {0};
+    for (int i = 0; i < 2; i++) {
+        temp_dir_join(f->pool, f->dir, i == 0 ? "one" : "two");
+        learn(f);
+        if (i == 1) reopen(f);
+        merge(f, 2, 0, false);
+        if (i == 1) reopen(f);
+        feed_kind(f, 2, LONG, 20);
+        if (i == 1) commit(f);
+        feed_kind(f, 0, LONG, 21);
+        reef_commit end = commit(f);
+        if (i == 0) first = end;
+        assert_memory_equal(end.root, first.root, sizeof(end.root));
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static void a_dry_run_changes_nothing(void **state) {
+    lifelong *f = *state;
+    learn(f);
+    reef_commit before = commit(f);
+    reef_kind_merging would = merge(f, 1, 2, true);
+    reef_commit after = commit(f);
+    assert_memory_equal(after.root, before.root, sizeof(after.root));
+    reef_kind_merging done = merge(f, 1, 2, false);
+    assert_memory_equal(&done, &would, sizeof(done));
+    // Kinds that have no context in common do not help each other.
+    assert_true(would.from_together > would.from_apart - 0.02);
+    assert_true(would.into_together > would.into_apart - 0.02);
+}
+
+static void prune_and_consolidate_after_it(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_pruning pruned;
+    learn(f);
+    merge(f, 1, 0, false);
+    double now = bits_as_of(f, "now", 0);
+    ok(reef_trainer_prune(f->trainer, 1, false, &pruned, &err), &err);
+    assert_true(bits_as_of(f, "now", 0) == now);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 0, LONG, 20);
+    commit(f);
+    // The generation that holds the end of kind 1 becomes part of another one, and so may the kind
+    // itself, or the one that goes on.
+    const reef_consolidation_options options = {.first = 2, .last = 3, .steps = 20};
+    reef_consolidation report;
+    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
+    reef_consolidation_release(&report);
+    assert_int_equal(answers(f, 1), 0);
+    reopen(f);
+    assert_int_equal(answers(f, 1), 0);
+    assert_sound(f);
+    const reef_consolidation_options all = {.first = 1, .last = 3, .steps = 20};
+    ok(reef_trainer_consolidate(f->trainer, &all, &report, &err), &err);
+    reef_consolidation_release(&report);
+    reopen(f);
+    feed_kind(f, 1, LONG, 21);
+    commit(f);
+    assert_sound(f);
+}
+
+static void what_cannot_be_merged(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_merging m;
+    learn(f);
+    merge(f, 1, 2, false);
+    static const struct {
+        uint32_t from, into;
+        reef_status status;
+        const char *said;
+    } REFUSED[] = {
+        {0, 0, REEF_ERR_INVALID, "kind 0 is the same kind"},
+        {0, 3, REEF_ERR_INVALID, "the generation of kind 3 is open: seal it first"},
+        {3, 0, REEF_ERR_INVALID, "the generation of kind 3 is open: seal it first"},
+        {1, 0, REEF_ERR_INVALID, "kind 1 was merged into kind 2 already"},
+        {0, 1, REEF_ERR_INVALID, "kind 1 was merged into kind 2 already"},
+        {9, 0, REEF_ERR_NOT_FOUND, "there is no kind 9"},
+    };
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
+        assert_int_equal(
+            reef_trainer_kind_merge(f->trainer, REFUSED[i].from, REFUSED[i].into, false, &m, &err),
+            REFUSED[i].status);
+        assert_string_equal(err.message, REFUSED[i].said);
+    }
+    assert_sound(f);
+}
+
+static void kinds_that_gates_tell_apart_are_not_merged(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_merging m;
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    assert_int_equal(reef_trainer_kind_merge(f->trainer, 0, 1, false, &m, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "--boundaries contexts"));
+}
+
+#define MERGE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        MERGE_TEST(the_other_one_goes_on_for_both),
+        MERGE_TEST(a_reader_that_is_reopened_hears_of_it),
+        MERGE_TEST(the_same_bits_whenever_it_was_committed),
+        MERGE_TEST(a_dry_run_changes_nothing),
+        MERGE_TEST(prune_and_consolidate_after_it),
+        MERGE_TEST(what_cannot_be_merged),
+        MERGE_TEST(kinds_that_gates_tell_apart_are_not_merged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
