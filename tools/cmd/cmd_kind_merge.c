@@ -17,8 +17,8 @@ const reef_cli_manual reef_kind_merge_manual = {
         "by one that learned both. Kinds are named by number or name. A daemon has to\n"
         "be stopped first; beside one --dry-run tells what it would cost.",
     .options = NULL,
-    .example = "reef kind merge reef.pool 3 1 --dry-run\n"
-               "reef snapshot create reef.pool before-merge && reef kind merge reef.pool 3 1",
+    .example = "reef kind merge kinds.pool 1 0 --dry-run\n"
+               "reef kind merge kinds.pool 1 0",
 };
 
 static reef_status find_kinds(reef_cli_call *cli, uint32_t out[2], reef_error *err) {

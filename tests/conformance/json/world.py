@@ -140,6 +140,10 @@ class World:
         self.run("seal", "memory.pool")
         self.run("train", "memory.pool", "code.c", "--cost-repeats", "0")
         self.run("compress", "memory.pool", "notes.txt", "--as-of", "0")
+        self.run("init", "kinds.pool", "--net-share", "0", "--context-memory", "4M")
+        for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
+            self.run("train", "kinds.pool", *names, "--cost-repeats", "0")
+            self.run("seal", "kinds.pool")
         self.run("init", "iris.pool", "--model", "vector", "--inputs", "4", "--side", "4", "--memory", "50")
         self.run("train", "iris.pool", "csv:iris.csv", "--cost-repeats", "0")
         self.run("init", "ids.pool", "--vocab", "300", *SIZES)

@@ -95,7 +95,9 @@ static void every_setting_can_stand_in_the_file(void **state) {
                     "http-token = t\n"
                     "stay = yes\n"
                     "json-log = on\n"
-                    "quiet = false\n");
+                    "quiet = false\n"
+                    "open-max = 9\n"
+                    "pool-max = 5G\n");
     if (parse(&options, f, NULL, &err) != REEF_OK) fail_msg("%s", err.message);
     assert_string_equal(options.pool, "p");
     assert_int_equal(options.source_count, 2);
@@ -109,6 +111,8 @@ static void every_setting_can_stand_in_the_file(void **state) {
     assert_true(options.patience_seconds == 9);
     assert_int_equal(options.scrub_rate, 4 << 20);
     assert_int_equal(options.journal_bytes, 3 << 20);
+    assert_int_equal(options.open_max, 9);
+    assert_int_equal(options.pool_max, UINT64_C(5) << 30);
     assert_string_equal(options.socket, "s");
     assert_string_equal(options.http, "8080");
     assert_string_equal(options.http_token, "t");
@@ -307,7 +311,7 @@ static void only_what_may_change_is_taken_over(void **state) {
     assert_int_equal(parse(&before, f, NULL, &err), REEF_OK);
     write_config(f, "[reefd]\npool = q\nstay = yes\nthreads = 5\ncommit-steps = 1\n"
                     "commit-seconds = 2\ncommit-retries = 3\nscrub-rate = 0\njson-log = yes\n"
-                    "quiet = yes\n");
+                    "quiet = yes\nopen-max = 3\npool-max = 1G\n");
     assert_int_equal(parse(&after, f, NULL, &err), REEF_OK);
     reef_options_take_live(&before, &after);
     for (size_t i = 0; i < reef_setting_count(); i++) {
@@ -323,6 +327,8 @@ static void only_what_may_change_is_taken_over(void **state) {
     assert_string_equal(before.pool, "p");
     assert_int_equal(before.threads, 0);
     assert_int_equal(before.commit_steps, 1);
+    assert_int_equal(before.open_max, 0);
+    assert_int_equal(before.pool_max, UINT64_C(1) << 30);
     reef_options_release(&after);
     reef_options_release(&before);
 }
