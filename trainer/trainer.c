@@ -47,6 +47,9 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
 static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) {
     uint64_t each = trainer->network.config.context_memory, has = trainer->residency.memory_bytes;
     uint32_t open_max = trainer->options.open_max;
+    if (open_max > 0 && open_max < REEF_OPEN_MIN)
+        return reef_fail(err, REEF_ERR_INVALID, "open_max %" PRIu32 " is less than %u", open_max,
+                         REEF_OPEN_MIN);
     if (open_max == 0 || each == 0 || open_max <= has / each) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "open_max %" PRIu32 ": so many memories of %" PRIu64

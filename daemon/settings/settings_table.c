@@ -20,7 +20,7 @@ const setting reef_settings[] = {
     {"source", SETTING_SOURCE, AT(sources), false, 0, 0},
     {"threads", SETTING_COUNT, AT(threads), false, 1, REEF_THREAD_COUNT_MAX},
     {"memory", SETTING_MEMORY, AT(memory_bytes), false, 0, 0},
-    {"open-max", SETTING_COUNT, AT(open_max), false, 1, REEF_OPEN_MAX},
+    {"open-max", SETTING_COUNT, AT(open_max), false, REEF_OPEN_MIN, REEF_OPEN_MAX},
     {"pool-max", SETTING_RATE, AT(pool_max), true, 0, 0},
     {"commit-steps", SETTING_COUNT, AT(commit_steps), true, 0, COMMIT_STEPS_MAX},
     {"commit-seconds", SETTING_SECONDS, AT(commit_seconds), true, 0, 0},

@@ -201,6 +201,17 @@ static inline void remember(lifelong *f) {
     choose(&f->config, "context_memory", "4194304");
 }
 
+/** A setup: pools of memories alone, which tell kinds apart by contexts. */
+static inline int lifelong_setup_kinds(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    remember(f);
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+    choose(&f->config, "net_share", "0");
+    return 0;
+}
+
 /** What a text of a kind costs as of any state, in bits, its context memories included. */
 static inline double bits_as_of(const lifelong *f, const char *as_of, int kind) {
     reef_error err;

@@ -48,7 +48,7 @@ typedef struct reef_head {
     bool stored;          // all of it
     bool ended;           // its generation is about to give way
     uint32_t merged_into; // where visit.merged: the kind that goes on in its place
-    uint64_t used_at;     // position in the stream
+    uint64_t used_at;     // see head_uses
 } reef_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */
@@ -74,6 +74,7 @@ struct reef_trainer {
     reef_drift memory_drift; // the same of the context memory, where the net learns a share
     reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
     reef_head *heads;        // owned; in the order in which they were first read
+    uint64_t head_uses;      // of heads in memory, one after the other
     size_t head_count;
     reef_kind_names kind_names;
     reef_visit_log visit_log;

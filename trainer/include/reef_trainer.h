@@ -19,6 +19,7 @@ typedef struct reef_trainer reef_trainer;
 /** Something worth telling that happened in training. `json` is also what the timeline holds. */
 typedef void (*reef_trainer_on_event)(void *context, const char *json);
 
+#define REEF_OPEN_MIN 2u // of open_max: where a kind ends and another begins both are needed
 #define REEF_OPEN_MAX 65536u
 
 typedef struct reef_trainer_options {

@@ -33,7 +33,7 @@ static bool is_loaded(const reef_head *head) {
     return head->visit.memory.memory != NULL;
 }
 
-// The one that has rested longest makes room, if the pool has all of it.
+// The one that was used longest ago makes room, if the pool has all of it. So the last two stay.
 static void make_room(reef_trainer *trainer) {
     reef_head *oldest = NULL;
     size_t loaded = 0;
@@ -135,7 +135,7 @@ reef_status reef_kinds_memory(reef_trainer *trainer,
     if (head == NULL) status = add_head(trainer, kind, &head, err);
     if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
     if (status != REEF_OK) return status;
-    head->used_at = trainer->stream_bytes;
+    head->used_at = ++trainer->head_uses;
     *out = head->visit.memory.memory;
     return REEF_OK;
 }
@@ -150,11 +150,11 @@ uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
 
 // ---- learning -----------------------------------------------------------------------------------
 
-static void note_learned(const reef_trainer *trainer, reef_head *head) {
+static void note_learned(reef_trainer *trainer, reef_head *head) {
     const reef_generation_memory *m = &head->visit.memory;
     head->held = true;
     head->stored = false;
-    head->used_at = trainer->stream_bytes;
+    head->used_at = ++trainer->head_uses;
     head->visit.learned = reef_memory_learned_bytes(m->memory);
     head->visit.next = m->next;
     memcpy(head->visit.chain, m->chain, sizeof(m->chain));

@@ -44,7 +44,7 @@ bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *
 
 /**
  * The memory of a kind as it is now, read if it must be; the open generation's own is one as well.
- * Good until another call that may read one. NULL: it has learned nothing.
+ * Good until two more of others were asked for, or one learns. NULL: it has learned nothing.
  */
 REEF_MUST_CHECK reef_status reef_kinds_memory(reef_trainer *trainer,
                                               uint32_t kind,

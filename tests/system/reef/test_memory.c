@@ -454,7 +454,7 @@ static void old_states_are_given_up(void **state) {
         {{"prune"}, "how many states should stay? give --keep-last N"},
         {{"prune", "--keep-last", "0"}, "--keep-last"},
         {{"train", "missing", "--pool-max", "much"}, "--pool-max much is not a size such as 20G"},
-        {{"train", "missing", "--open-max", "0"}, "--open-max"},
+        {{"train", "missing", "--open-max", "1"}, "--open-max"},
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
         const char *const *words = REFUSED[i].words;

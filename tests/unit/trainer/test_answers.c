@@ -16,16 +16,6 @@
 
 enum { KINDS = 20, LEARNED = 16000, TEXT = 1500 };
 
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    remember(f);
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
-    choose(&f->config, "net_share", "0");
-    return 0;
-}
-
 // Words of a kind's own, made of letters that all kinds have.
 static void text_of(uint32_t kind, uint32_t seed, size_t count, uint8_t *out) {
     uint64_t words = 1 + kind, order = 1000 + seed;
@@ -205,7 +195,7 @@ static void a_mixed_kind_does_not_keep_what_comes_back(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
     const struct CMUnitTest tests[] = {
         TEST(however_a_text_is_cut_it_costs_the_same),
         TEST(probabilities_are_those_of_all_bytes),

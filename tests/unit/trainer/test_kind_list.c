@@ -16,16 +16,6 @@
 
 enum { LONG = 16000, SHORT = 8000 };
 
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    remember(f);
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
-    choose(&f->config, "net_share", "0");
-    return 0;
-}
-
 static reef_kind_list read_list(const lifelong *f) {
     reef_error err;
     reef_txn *txn = NULL;
@@ -388,7 +378,7 @@ static void what_lies_behind_is_forgotten(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
     const struct CMUnitTest tests[] = {
         TEST(visits_are_where_kinds_learned),
         TEST(commits_and_restarts_make_no_other_visits),

@@ -13,16 +13,6 @@
 
 enum { LONG = 16000, KINDS = 4 };
 
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    remember(f);
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
-    choose(&f->config, "net_share", "0");
-    return 0;
-}
-
 // Four kinds, of which 1 came back; the generation of the last one is open.
 static void learn(lifelong *f) {
     make_pool(f, 1);
@@ -244,7 +234,8 @@ static void kinds_that_gates_tell_apart_are_not_merged(void **state) {
     assert_non_null(strstr(err.message, "--boundaries contexts"));
 }
 
-#define MERGE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+#define MERGE_TEST(name)                                                                           \
+    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

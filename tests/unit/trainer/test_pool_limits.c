@@ -13,16 +13,6 @@
 
 enum { LONG = 20000, VISIT = 50000, KINDS = 4 };
 
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    remember(f);
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
-    choose(&f->config, "net_share", "0");
-    return 0;
-}
-
 // Opens it again with bounds.
 static void bound(lifelong *f, uint32_t open_max, uint64_t pool_max) {
     reef_error err;
@@ -35,6 +25,17 @@ static void bound(lifelong *f, uint32_t open_max, uint64_t pool_max) {
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
 }
 
+// A commit after each so many bytes: then all that was learned is stored, and may be given up while
+// pieces are held.
+static void feed_and_commit(lifelong *f, int kind, uint32_t seed, size_t each) {
+    uint8_t bytes[VISIT];
+    lifelong_text(bytes, sizeof(bytes), kind, seed);
+    for (size_t at = 0; at < sizeof(bytes); at += each) {
+        feed(f, bytes + at, sizeof(bytes) - at < each ? sizeof(bytes) - at : each);
+        commit(f);
+    }
+}
+
 // All kinds come back while each later one's generation is open. Returns the last commit.
 static reef_commit learn(lifelong *f, const char *name, uint32_t open_max, uint64_t pool_max) {
     temp_dir_join(f->pool, f->dir, name);
@@ -43,10 +44,8 @@ static reef_commit learn(lifelong *f, const char *name, uint32_t open_max, uint6
     bound(f, open_max, pool_max);
     for (int kind = 0; kind < KINDS; kind++) {
         feed_kind(f, kind, LONG, (uint32_t)kind + 1);
-        for (int back = 0; back < kind; back++) {
-            feed_kind(f, back, VISIT, (uint32_t)(10 * kind + back));
-            commit(f);
-        }
+        for (int back = 0; back < kind; back++)
+            feed_and_commit(f, back, (uint32_t)(10 * kind + back), open_max > 0 ? 3000 : VISIT);
     }
     return commit(f);
 }
@@ -62,7 +61,7 @@ static void bounds_change_no_bit(void **state) {
         const char *name;
         uint32_t open_max;
         uint64_t pool_max;
-    } BOUNDS[] = {{"few", 1, 0}, {"small", 0, 1}, {"both", 2, 4 << 20}};
+    } BOUNDS[] = {{"few", 2, 0}, {"small", 0, 1}, {"both", 2, 4 << 20}};
     for (size_t i = 0; i < sizeof(BOUNDS) / sizeof(*BOUNDS); i++) {
         reef_commit bounded = learn(f, BOUNDS[i].name, BOUNDS[i].open_max, BOUNDS[i].pool_max);
         assert_memory_equal(bounded.root, free_of_bounds.root, sizeof(bounded.root));
@@ -116,6 +115,9 @@ static void more_memories_than_there_is_room_for(void **state) {
     assert_int_equal(reef_trainer_open(&second, f->store, &options, &err), REEF_ERR_INVALID);
     assert_string_equal(err.message, "open_max 17: so many memories of 4 MiB do not fit in 64 MiB; "
                                      "16 do");
+    options.open_max = 1;
+    assert_int_equal(reef_trainer_open(&second, f->store, &options, &err), REEF_ERR_INVALID);
+    assert_string_equal(err.message, "open_max 1 is less than 2");
     options.open_max = 16;
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
 }
@@ -148,7 +150,8 @@ static void beyond_kinds_max_no_kind_begins(void **state) {
     assert_sound(f);
 }
 
-#define LIMIT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+#define LIMIT_TEST(name)                                                                           \
+    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

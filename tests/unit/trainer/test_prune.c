@@ -13,16 +13,6 @@
 
 enum { LONG = 20000, VISIT = 70000, KINDS = 4 };
 
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    remember(f);
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
-    choose(&f->config, "net_share", "0");
-    return 0;
-}
-
 // Kind 0 comes back while each later generation is open:
 //
 //   generation   1   2   3 (open)      T: its tables
@@ -192,7 +182,8 @@ static void what_cannot_be_pruned(void **state) {
     assert_int_equal(done.visits, 0);
 }
 
-#define PRUNE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+#define PRUNE_TEST(name)                                                                           \
+    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -159,7 +159,8 @@ static reef_status read_request(train *t, reef_error *err) {
         status =
             reef_cli_integer(t->cli, "cost-repeats", 0, COST_REPEATS_MAX, &t->cost_repeats, err);
     if (status == REEF_OK)
-        status = reef_cli_integer(t->cli, "open-max", 1, REEF_OPEN_MAX, &t->open_max, err);
+        status =
+            reef_cli_integer(t->cli, "open-max", REEF_OPEN_MIN, REEF_OPEN_MAX, &t->open_max, err);
     const char *pool_max = reef_cli_text(t->cli, "pool-max");
     if (status == REEF_OK && pool_max != NULL &&
         reef_memory_parse(pool_max, &t->pool_max, NULL) != REEF_OK)
