@@ -343,7 +343,7 @@ static reef_status take_visit(reef_trainer *trainer,
         return REEF_OK;
     }
     reef_status status = read_head(&visit->memory, trainer, heads->state->last, kind, err);
-    // The pool was pruned of it: that there was a visit stays known, and so does that it is missing.
+    // The pool was pruned of it: the entry stays, so that its records are known to be missing.
     if (status == REEF_ERR_NOT_FOUND) {
         take_entry(visit, newest);
         return REEF_OK;

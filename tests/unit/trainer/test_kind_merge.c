@@ -1,4 +1,4 @@
-// A kind is merged into another one: states before stay, and the other one goes on for both.
+// A kind is merged into another one, which then learns and answers for both. Earlier states stay.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
 
@@ -13,7 +13,7 @@
 
 enum { LONG = 16000, KINDS = 4 };
 
-// Four kinds, of which 1 came back; the generation of the last one is open.
+// Four kinds. Kind 1 came back; the generation of the last one is open.
 static void learn(lifelong *f) {
     make_pool(f, 1);
     for (int kind = 0; kind < KINDS; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
