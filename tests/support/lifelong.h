@@ -18,6 +18,8 @@
 
 enum { LIFELONG_BATCH = 64, LIFELONG_PROBE_BYTES = 400, LIFELONG_SAID_BYTES = 65536 };
 
+#define LIFELONG_LOGIT_BYTES (LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
+
 typedef struct lifelong {
     char dir[TEMP_DIR_BYTES];
     char pool[TEMP_DIR_BYTES];
@@ -90,6 +92,19 @@ static inline int lifelong_setup(void **state) {
     temp_dir_new(f->dir);
     temp_dir_join(f->pool, f->dir, "pool");
     *state = f;
+    return 0;
+}
+
+/** lifelong_config, with gates whose means follow the stream within a few batches. */
+static inline reef_config lifelong_quick_gates(void) {
+    reef_config config = lifelong_config();
+    config.gate_decay = 0.9f;
+    return config;
+}
+
+static inline int lifelong_setup_quick_gates(void **state) {
+    lifelong_setup(state);
+    ((lifelong *)*state)->config = lifelong_quick_gates();
     return 0;
 }
 

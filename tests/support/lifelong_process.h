@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFELONG_LOGIT_BYTES (LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
-
 static const char *program; // this test; main sets it
 
 // Another process: open the pool, write the logits as of a generation to a file.

@@ -1,0 +1,252 @@
+// One generation in training: everything learns, frozen experts stand still, a grown one goes on,
+// and what goes wrong is said and not kept.
+#include "lifelong.h"
+#include "trainer_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void every_kind_and_score_learns(void **state) {
+    (void)state;
+    static const char *const EXPERTS[] = {"gelu", "relu", "glu"};
+    static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
+    for (size_t i = 0; i < 9; i++) {
+        void *own = NULL;
+        lifelong_setup_quick_gates(&own);
+        lifelong *f = own;
+        choose(&f->config, "expert", EXPERTS[i / 3]);
+        choose(&f->config, "score", SCORES[i % 3]);
+        make_pool(f, 1);
+        feed_kind(f, 0, 20 * 64, 3);
+        double early = status_of(f).bits_per_byte;
+        feed_kind(f, 0, 60 * 64, 4);
+        double late = status_of(f).bits_per_byte;
+        assert_true(isfinite(early) && early < 9.0);
+        assert_true(late < early - 0.5);
+        lifelong_teardown(&own);
+    }
+}
+
+static void frozen_experts_do_not_change_by_one_bit(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    uint64_t changed;
+    reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 0};
+    size_t row = 2 * 16, count = 36 * row;
+    float *before = calloc(count, sizeof(*before)), *after = calloc(count, sizeof(*after));
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    reef_freeze freeze = {.layer = 1, .first = 0, .last = 9, .dry_run = true};
+    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    assert_int_equal(changed, 10);
+    freeze.dry_run = false;
+    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    assert_int_equal(changed, 10);
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_read(txn, &key, before, count * sizeof(*before), &err), &err);
+    reef_txn_abort(txn);
+    feed_kind(f, 0, 4000, 4);
+    commit(f);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_read(txn, &key, after, count * sizeof(*after), &err), &err);
+    reef_txn_abort(txn);
+    assert_memory_equal(before, after, 10 * row * sizeof(*before));
+    assert_memory_not_equal(before + 10 * row, after + 10 * row, 26 * row * sizeof(*before));
+    freeze.first = 40;
+    freeze.last = 50;
+    assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), REEF_ERR_INVALID);
+    free(before);
+    free(after);
+}
+
+static void a_grown_generation_goes_on_learning(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 2);
+    feed_kind(f, 0, 6000, 3);
+    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_ERR_INVALID);
+    ok(reef_trainer_grow(f->trainer, 9, &err), &err);
+    assert_int_equal(status_of(f).experts_open, 2 * 81);
+    double before = status_of(f).bits_per_byte;
+    feed_kind(f, 0, 6000, 4);
+    assert_true(status_of(f).bits_per_byte < before);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(status_of(f).experts_open, 2 * 81);
+}
+
+// How far today's output on old data is from the old one, where the new generation's gate must
+// leak: both generations saw the same kind of text, and half of the old tokens may fire.
+static double drift_on_leaking_tokens(float retain_weight) {
+    void *state = NULL;
+    lifelong_setup_quick_gates(&state);
+    lifelong *f = state;
+    reef_error err;
+    f->config.retain_weight = retain_weight;
+    f->config.leak_max = 0.5f;
+    f->config.boundaries = REEF_BOUNDARIES_GIVEN;
+    make_pool(f, 1);
+    feed_kind(f, 0, 8000, 3);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 0, 16000, 4);
+    commit(f);
+    float *before = new_logits(), *now = new_logits();
+    logits_of(f->store, "0", 0, before);
+    logits_of(f->store, "now", 0, now);
+    double sum = 0.0;
+    for (size_t i = 0; i < LIFELONG_PROBE_BYTES * REEF_VOCAB; i++)
+        sum += fabs((double)now[i] - (double)before[i]);
+    free(before);
+    free(now);
+    lifelong_teardown(&state);
+    return sum;
+}
+
+static void the_retain_term_keeps_what_leaks_small(void **state) {
+    (void)state;
+    double without = drift_on_leaking_tokens(0.0f), with = drift_on_leaking_tokens(100.0f);
+    assert_true(without > 0.0);
+    assert_true(with < 0.8 * without);
+}
+
+static void the_running_statistics_of_queries_move(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    float mean[16];
+    reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block1.bn_mean"};
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    commit(f);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_read(txn, &key, mean, sizeof(mean), &err), &err);
+    reef_txn_abort(txn);
+    size_t moved = 0;
+    for (size_t i = 0; i < 16; i++) moved += mean[i] != 0.0f;
+    assert_int_equal(moved, 16);
+}
+
+static void a_name_that_is_not_utf8_is_no_source(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    uint8_t text[200];
+    size_t taken = 1;
+    make_pool(f, 1);
+    feed_kind(f, 0, 500, 1);
+    lifelong_text(text, sizeof(text), 0, 2);
+    assert_int_equal(
+        reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof(text), &taken, NULL, &err),
+        REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "UTF-8"));
+    assert_int_equal(taken, 0);
+    commit(f); // and nothing was spoilt
+    ok(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof(text), &taken, NULL, &err), &err);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(reef_trainer_cursor(f->trainer, "caf\xc3\xa9"), sizeof(text));
+}
+
+// Without a router it is the loss that shows it, with one the queries.
+static void check_divergence(lifelong *f, const char *ffw) {
+    reef_error err;
+    reef_status status = REEF_OK;
+    f->config.layers = 1;
+    choose(&f->config, "ffw", ffw);
+    f->config.learning_rate = 10.0f;
+    f->config.clip = 0.0f;
+    f->config.warmup = 0;
+    f->config.beta2 = 0.0f;
+    f->config.epsilon = 1e-16f;
+    make_pool(f, 1);
+    reef_commit before = commit(f);
+    uint8_t text[LIFELONG_BATCH];
+    for (uint32_t i = 0; status == REEF_OK && i < 3000; i++) {
+        lifelong_text(text, sizeof(text), (int)(i % 5), i);
+        status = reef_trainer_feed(f->trainer, "test", text, sizeof(text), NULL, NULL, &err);
+    }
+    reef_trainer_status now = status_of(f);
+    char step[64];
+    snprintf(step, sizeof(step), "training diverged at step %llu", (unsigned long long)now.step);
+    assert_int_equal(status, REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, step));
+    assert_non_null(strstr(err.message, "learning_rate"));
+    assert_true(isfinite(now.last_bits_per_byte)); // it does not count
+    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, 1, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, step));
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, step));
+    close_pool(f);
+    open_pool(f, 1);
+    assert_memory_equal(f->trainer->last_commit.root, before.root, sizeof(before.root));
+    assert_sound(f);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+}
+
+static void training_that_diverges_is_reported_and_not_kept(void **state) {
+    lifelong *f = *state;
+    check_divergence(f, "d");
+    check_divergence(f, "p");
+}
+
+static void the_reservoir_is_a_uniform_sample(void **state) {
+    (void)state;
+    reef_error err;
+    reef_config config = lifelong_quick_gates();
+    reef_reservoir reservoir;
+    ok(reef_reservoir_init(&reservoir, &config, &err), &err);
+    uint8_t window[64] = {0};
+    enum { OFFERS = 20000 };
+    for (uint64_t i = 0; i < OFFERS; i++)
+        reef_reservoir_offer(&reservoir, i < OFFERS / 2 ? 0 : 1, i, window, 64);
+    size_t old = 0, early = 0;
+    for (size_t slot = 0; slot < reservoir.old_slots; slot++) {
+        assert_int_equal(reservoir.sizes[slot], 64);
+        old += reservoir.generations[slot] == 0;
+        early += reservoir.offsets[slot] < OFFERS / 10;
+    }
+    // Binomial with 256 draws: five standard deviations are 40 and 24.
+    assert_true(old > 88 && old < 168);
+    assert_true(early > 1 && early < 50);
+    reef_reservoir_lists lists;
+    ok(reef_reservoir_lists_init(&lists, &reservoir, 1, &err), &err);
+    assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, old);
+    assert_int_equal(lists.young.count, reservoir.slots - reservoir.old_slots);
+    reef_reservoir_lists_release(&lists);
+    reef_reservoir_clear_sample(&reservoir);
+    ok(reef_reservoir_lists_init(&lists, &reservoir, 2, &err), &err);
+    assert_int_equal(lists.young.count, 0);
+    assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, reservoir.old_slots);
+    reef_reservoir_lists_release(&lists);
+    reef_reservoir_release(&reservoir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_and_score_learns),
+        cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit,
+                                        lifelong_setup_quick_gates, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning,
+                                        lifelong_setup_quick_gates, lifelong_teardown),
+        cmocka_unit_test(the_retain_term_keeps_what_leaks_small),
+        cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move,
+                                        lifelong_setup_quick_gates, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_name_that_is_not_utf8_is_no_source,
+                                        lifelong_setup_quick_gates, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(training_that_diverges_is_reported_and_not_kept,
+                                        lifelong_setup_quick_gates, lifelong_teardown),
+        cmocka_unit_test(the_reservoir_is_a_uniform_sample),
+    };
+    return cmocka_run_group_tests_name("trainer training", tests, NULL, NULL);
+}
