@@ -154,6 +154,29 @@ static void one_that_joins_has_what_it_would_have(void **state) {
     assert_true(fabs(p.weights[1] - weight / (1.0 + weight)) < 1e-6);
 }
 
+// Who reads all of a short text once more has what those have that began with it.
+static void one_that_joins_early_began_with_the_others(void **state) {
+    (void)state;
+    const float bits[][3] = {{3.0f, 2.0f, 4.0f}, {1.0f, 1.5f, 1.0f}, {2.0f, 2.0f, 2.0f}};
+    reef_posterior all = {0}, p = {0};
+    for (uint32_t k = 0; k < 3; k++) {
+        reef_posterior_join(&all, k, NULL, 0);
+        if (k < 2) reef_posterior_join(&p, k, NULL, 0);
+    }
+    reef_posterior_joined(&all);
+    reef_posterior_joined(&p);
+    for (int i = 0; i < 3; i++) {
+        const float each[] = {bits[0][i], bits[1][i], bits[2][i]};
+        (void)reef_posterior_read(&all, each);
+        (void)reef_posterior_read(&p, each);
+    }
+    reef_posterior_join(&p, 2, bits[2], 3);
+    reef_posterior_joined(&p);
+    // But for the shares, which go to two or to three.
+    for (int k = 0; k < 3; k++) assert_true(fabs(p.weights[k] - all.weights[k]) < 0.01);
+    assert_true(p.weights[2] > 0.05);
+}
+
 static void what_was_in_vain_is_tried_less_often(void **state) {
     (void)state;
     reef_posterior p = {0};
@@ -202,6 +225,7 @@ int main(void) {
         cmocka_unit_test(one_alone_answers_as_it_is),
         cmocka_unit_test(surprises_wake_others_who_rest_again),
         cmocka_unit_test(one_that_joins_has_what_it_would_have),
+        cmocka_unit_test(one_that_joins_early_began_with_the_others),
         cmocka_unit_test(what_was_in_vain_is_tried_less_often),
         cmocka_unit_test(one_too_many_takes_the_place_of_the_least_likely),
     };

@@ -230,7 +230,7 @@ static reef_status read_own(kinds_run *run, reef_bench_kind *kind, reef_error *e
 // ---- pieces -------------------------------------------------------------------------------------
 
 // By a kind's own memory, whose session lets pieces of others pass by.
-static reef_status read_piece(reef_bench_kind *kind,
+static reef_status read_among(reef_bench_kind *kind,
                               const uint8_t *text,
                               size_t before,
                               size_t count,
@@ -260,12 +260,31 @@ static reef_bench_kind *next_kind(kinds_run *run, const reef_bench_kind *last) {
     return NULL;
 }
 
-// Pieces of held-out texts in a random order, each once.
+// As a text by itself, by its kind and by the pool; both begin anew with it.
+static reef_status read_alone(
+    kinds_run *run, reef_bench_kind *kind, const uint8_t *piece, float *bits, reef_error *err) {
+    reef_kinds_findings *f = run->found;
+    size_t count = (size_t)run->plan->piece_bytes;
+    reef_score score = {0};
+    reef_status status = reef_model_score(run->model, piece, count, NULL, &score, NULL, NULL, err);
+    f->alone_bits += score.bits;
+    f->alone_bytes += score.bytes;
+    if (status == REEF_OK && kind->alone == NULL)
+        status = reef_memory_session_open(&kind->alone, kind->memory, false, err);
+    if (status != REEF_OK) return status;
+    reef_memory_session_reset(kind->alone);
+    status = reef_memory_session_read(kind->alone, piece, count, NULL, bits, err);
+    f->alone_own += sum_of(bits + 1, count - 1); // the first byte is not scored
+    return status;
+}
+
+// Pieces of held-out texts in a random order, each once: as one text, and each by itself.
 static reef_status read_pieces(kinds_run *run, reef_error *err) {
     reef_kinds_findings *f = run->found;
     size_t piece = (size_t)run->plan->piece_bytes, length = 0, count;
     uint8_t *text = reef_cli_alloc(PIECES_BYTES, 1);
     float *own = reef_cli_alloc(PIECES_BYTES, sizeof(*own));
+    float *bits = reef_cli_alloc(piece, sizeof(*bits));
     reef_score score = {0};
     reef_status status = REEF_OK;
     reef_bench_kind *kind = NULL;
@@ -273,7 +292,8 @@ static reef_status read_pieces(kinds_run *run, reef_error *err) {
            (kind = next_kind(run, kind)) != NULL) {
         memcpy(text + length, last_quarter(kind, &count) + kind->pieces_read, piece);
         kind->pieces_read += piece;
-        status = read_piece(kind, text, length, piece, own + length, err);
+        status = read_among(kind, text, length, piece, own + length, err);
+        if (status == REEF_OK) status = read_alone(run, kind, text + length, bits, err);
         length += piece;
         show(run, piece);
     }
@@ -282,9 +302,12 @@ static reef_status read_pieces(kinds_run *run, reef_error *err) {
         f->pieces_bits = score.bits_per_byte;
         f->pieces_own = sum_of(own + 1, length - 1) / (double)(length - 1);
         f->pieces_bytes = length;
+        f->alone_bits /= (double)f->alone_bytes;
+        f->alone_own /= (double)f->alone_bytes;
     }
     free(text);
     free(own);
+    free(bits);
     return status;
 }
 
@@ -364,6 +387,7 @@ void reef_bench_kinds_release(reef_kinds_findings *found) {
         free(found->kinds[i].train);
         free(found->kinds[i].held);
         reef_memory_session_close(found->kinds[i].session);
+        reef_memory_session_close(found->kinds[i].alone);
         reef_memory_free(found->kinds[i].memory);
     }
     free(found->kinds);

@@ -34,6 +34,7 @@ typedef struct reef_bench_kind {
                              // pool after all kinds came back
     reef_memory *memory;     // its own
     reef_memory_session *session; // of pieces, NULL before the first one
+    reef_memory_session *alone;   // the same, which begins anew with each
     size_t met;                   // of the text of pieces, by that session
     size_t pieces_read;           // bytes of its last quarter
 } reef_bench_kind;
@@ -51,6 +52,8 @@ typedef struct reef_kinds_findings {
     size_t back_generations;                 // generations that were opened among them
     uint64_t pieces_bytes;
     double pieces_own, pieces_bits; // a byte
+    uint64_t alone_bytes;           // scored of pieces that were read each by itself
+    double alone_own, alone_bits;   // a byte
 } reef_kinds_findings;
 
 /**

@@ -25,8 +25,8 @@ const reef_cli_manual reef_bench_kinds_manual = {
         "behind, and how many generations were opened elsewhere.\n\n"
         "back: how much of these quarters was learned by kinds that were there, and how many\n"
         "began among them.\n\n"
-        "pieces: bits per byte of pieces of the last quarters in a random order, as one text;\n"
-        "the memories beside it know where one ends and whose the next one is.\n\n"
+        "pieces: bits per byte of pieces of the last quarters in a random order, as one text and\n"
+        "each by itself; the memories beside it know where one ends and whose the next one is.\n\n"
         "disk: what the pool takes, for each byte of the stream.",
     .options = OPTIONS,
     .example = "reef bench kinds notes.txt held.txt code.c held.c\n"
@@ -101,6 +101,8 @@ static void print_findings(const reef_kinds_plan *plan, const reef_kinds_finding
            reef_cli_bytes(f->back_bytes, words), f->back_generations);
     printf("pieces   of %llu bytes: %.4f bits per byte, %+.4f more than knowing the kind\n",
            (unsigned long long)plan->piece_bytes, f->pieces_bits, f->pieces_bits - f->pieces_own);
+    printf("         each a text by itself: %.4f, %+.4f more\n", f->alone_bits,
+           f->alone_bits - f->alone_own);
     printf("learned  at %.0f kB/s, beside %.0f of one memory after the other\n",
            per_s(f->stream_bytes, f->learn_seconds), per_s(f->stream_bytes, f->own_learn_seconds));
     printf("read     at %.0f kB/s, beside %.0f\n", per_s(f->read_bytes, f->read_seconds),
@@ -135,10 +137,11 @@ static json_t *findings_json(const reef_kinds_plan *plan, const reef_kinds_findi
         json_pack("{s:o, s:o, s:o, s:o}", "own_bits_per_byte", reef_cli_real(f->own),
                   "bits_per_byte", reef_cli_real(f->bits), "later_bits_per_byte",
                   reef_cli_real(f->later), "forgetting_max", reef_cli_real(f->forgetting_max));
-    json_t *pieces =
-        json_pack("{s:I, s:I, s:o, s:o}", "piece_bytes", (json_int_t)plan->piece_bytes, "bytes",
-                  (json_int_t)f->pieces_bytes, "own_bits_per_byte", reef_cli_real(f->pieces_own),
-                  "bits_per_byte", reef_cli_real(f->pieces_bits));
+    json_t *pieces = json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:o}", "piece_bytes", (json_int_t)plan->piece_bytes, "bytes",
+        (json_int_t)f->pieces_bytes, "own_bits_per_byte", reef_cli_real(f->pieces_own),
+        "bits_per_byte", reef_cli_real(f->pieces_bits), "alone_own_bits_per_byte",
+        reef_cli_real(f->alone_own), "alone_bits_per_byte", reef_cli_real(f->alone_bits));
     json_t *seconds = json_pack(
         "{s:o, s:o, s:o, s:o, s:I}", "learn", reef_cli_real(f->learn_seconds), "own_learn",
         reef_cli_real(f->own_learn_seconds), "read", reef_cli_real(f->read_seconds), "own_read",

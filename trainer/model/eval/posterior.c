@@ -67,7 +67,9 @@ size_t reef_posterior_likeliest(const reef_posterior *p) {
 
 void reef_posterior_join(reef_posterior *p, uint32_t kind, const float *bits, size_t count) {
     double share = SHARE / (double)(p->running + 1);
-    double weight = p->length == 0 ? 1.0 : count == 0 ? share : 0.0;
+    // One that reads all of the text has what it would have if it had begun with the others.
+    double weight = count == 0 ? share : 0.0;
+    if (count == p->length) weight = p->length == 0 ? 1.0 : 1.0 / (double)p->began;
     // With each byte it would have got its share, and won or lost against the mean.
     for (size_t i = 0; i < count; i++) {
         double answered = p->bits[(p->length - count + i) % REEF_REPLAY];
@@ -85,6 +87,7 @@ void reef_posterior_join(reef_posterior *p, uint32_t kind, const float *bits, si
 
 void reef_posterior_joined(reef_posterior *p) {
     normalise(p);
+    if (p->length == 0) p->began = p->running;
 }
 
 double reef_posterior_read(reef_posterior *p, const float *bits) {

@@ -24,6 +24,7 @@ typedef struct reef_posterior {
     size_t running;
     uint32_t kinds[REEF_RUNNING_MAX];
     double weights[REEF_RUNNING_MAX]; // before the next byte; their sum is 1
+    size_t began;                     // kinds that ran from the first byte on
     uint64_t length;                  // of the text so far
     float bits[REEF_REPLAY];          // surprise of byte i of the text at i % REEF_REPLAY
     // When others are asked:

@@ -24,6 +24,7 @@ void reef_recall_release(reef_recall *recall) {
     for (size_t g = 0; g < recall->generation_count; g++)
         reef_memory_session_close(recall->sessions[g]);
     free(recall->sessions);
+    free(recall->begun);
     free(recall->read);
     free(recall->answered);
     free(recall->text);
@@ -37,19 +38,20 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
         reef_recall_release(recall);
         size_t count = network->generation_count;
         recall->sessions = calloc(count, sizeof(*recall->sessions));
+        recall->begun = calloc(count, sizeof(*recall->begun));
         recall->read = calloc(count, sizeof(*recall->read));
         recall->answered = calloc(count, sizeof(*recall->answered));
         recall->text = malloc(2 * (size_t)PASSED_MAX);
         recall->bits = calloc(PIECE, sizeof(*recall->bits));
-        if (recall->sessions == NULL || recall->read == NULL || recall->answered == NULL ||
-            recall->text == NULL || recall->bits == NULL) {
+        if (recall->sessions == NULL || recall->begun == NULL || recall->read == NULL ||
+            recall->answered == NULL || recall->text == NULL || recall->bits == NULL) {
             reef_recall_release(recall);
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a text");
         }
         recall->generation_count = count;
     }
     for (size_t g = 0; g < recall->generation_count; g++) {
-        if (recall->sessions[g] != NULL) reef_memory_session_reset(recall->sessions[g]);
+        recall->begun[g] = false;
         recall->read[g] = 0;
         recall->answered[g] = 0.0;
     }
@@ -121,7 +123,11 @@ static reef_status session_before(reef_recall *recall,
     if (recall->sessions[g] == NULL) {
         make_room(recall);
         status = reef_memory_session_open(&recall->sessions[g], memory, recall->frozen, err);
+    } else if (!recall->begun[g]) {
+        // Not all of them when a text begins: most would not be asked.
+        reef_memory_session_reset(recall->sessions[g]);
     }
+    recall->begun[g] = true;
     uint64_t passed = recall->length - again - recall->read[g];
     if (passed > PASSED_MAX - again) passed = PASSED_MAX - again;
     if (status == REEF_OK && passed > 0)

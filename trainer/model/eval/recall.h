@@ -15,6 +15,7 @@ typedef struct reef_recall {
     bool frozen; // memories do not adapt to what they read
     size_t generation_count;
     reef_memory_session **sessions; // (generation_count) NULL: none, or not asked yet
+    bool *begun;                    // (generation_count) the text; else another one was its last
     uint64_t *read;                 // (generation_count) bytes of the text that each has met
     double *answered;               // (generation_count) of these, bytes that it predicted
     uint64_t length;                // of the text so far
