@@ -47,6 +47,7 @@
     X(kind_list)                                                                                   \
     X(kind_show)                                                                                   \
     X(kind_merge)                                                                                  \
+    X(kind_near)                                                                                   \
     X(kind_name)                                                                                   \
     X(prune)                                                                                       \
     X(generations)                                                                                 \

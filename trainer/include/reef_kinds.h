@@ -123,4 +123,24 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_merge(reef_trainer *train
                                                              reef_kind_merging *out,
                                                              reef_error *err);
 
+/** Two kinds of which each one's memory knows the other one's text. */
+typedef struct reef_near_kinds {
+    uint32_t from, into; // the one that has learned less first
+    // How much less of a context's orders each memory knows of the end of the other's text than the
+    // other one did before it learned it (reef_memory_familiarity), the mean of both
+    double distance;
+} reef_near_kinds;
+
+/**
+ * Which kinds are most alike, of those that can be merged; the nearest two first. Contexts of each
+ * kind's text vote on which others may be near; these are then looked at.
+ *
+ * out    (max) written
+ * count  written: how many
+ *
+ * Errors: INVALID the pool's boundaries are not `contexts`; NO_MEMORY; those of reading memories.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_near_kinds(
+    reef_trainer *trainer, reef_near_kinds *out, size_t max, size_t *count, reef_error *err);
+
 #endif

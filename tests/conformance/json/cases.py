@@ -157,6 +157,7 @@ CHANGING = [
     ("kind-name", ["kind", "name", "memory.pool", "0", "english"]),
     ("kind-list", ["kind", "list", "memory.pool", "--svg", "kinds.svg"]),
     ("kind-name", ["kind", "name", "memory.pool", "english", "--remove"]),
+    ("kind-near", ["kind", "near", "kinds.pool", "--limit", "3"]),
     ("kind-merge", ["kind", "merge", "kinds.pool", "0", "1", "--dry-run"]),
     ("kind-merge", ["kind", "merge", "kinds.pool", "0", "1"]),
     ("kind-list", ["kind", "list", "kinds.pool"]),

@@ -478,6 +478,17 @@ static void kinds_are_merged(void **state) {
     program_release(&p);
     json_decref(reef_json("seal", pool, NULL));
     json_decref(reef_json("kind", "name", pool, "0", "letters", NULL));
+    // Letters and digits have no contexts in common.
+    reef(&p, "kind", "near", pool, NULL);
+    assert_string_equal(p.out, "no two kinds are near each other\n");
+    program_release(&p);
+    reef(&p, "kind", "near", pool, "--limit", "0", NULL);
+    assert_int_equal(p.code, 64);
+    program_release(&p);
+    reef(&p, "kind", "near", w->pool, NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "--boundaries contexts"));
+    program_release(&p);
     json_t *would = reef_json("kind", "merge", pool, "letters", "1", "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(would, "done")));
     reef(&p, "kind", "merge", pool, "letters", "1", NULL);

@@ -234,6 +234,43 @@ static void kinds_that_gates_tell_apart_are_not_merged(void **state) {
     assert_non_null(strstr(err.message, "--boundaries contexts"));
 }
 
+// Words of two kinds in turns: every other one is kind `a`'s.
+static void feed_mixed(lifelong *f, int a, int b) {
+    uint8_t bytes[LONG], other[LONG];
+    lifelong_text(bytes, LONG, a, 20);
+    lifelong_text(other, LONG, b, 21);
+    for (size_t at = 0; at + 24 <= LONG; at += 24) memcpy(bytes + at, other + at, 12);
+    feed(f, bytes, LONG);
+}
+
+static size_t find_near(const lifelong *f, reef_near_kinds *near, size_t max) {
+    reef_error err;
+    size_t count;
+    ok(reef_trainer_near_kinds(f->trainer, near, max, &count, &err), &err);
+    return count;
+}
+
+static void those_with_words_in_common_are_near(void **state) {
+    lifelong *f = *state;
+    reef_near_kinds near[8];
+    make_pool(f, 1);
+    for (int kind = 0; kind < 2; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+    feed_mixed(f, 0, 2);
+    feed_kind(f, 3, LONG, 4);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 3);
+    size_t count = find_near(f, near, 8);
+    assert_in_range(count, 1, 2); // the open kind is none of them
+    assert_int_equal(near[0].from + near[0].into, 2);
+    assert_int_equal(near[0].from * near[0].into, 0);
+    assert_true(near[0].distance > 0.0 && near[0].distance < 5.7); // which is that of no context
+    if (count == 2) assert_true(near[0].distance <= near[1].distance);
+    assert_int_equal(find_near(f, near, 0), 0);
+    (void)merge(f, 2, 0, false);
+    count = find_near(f, near, 8);
+    for (size_t i = 0; i < count; i++) assert_true(near[i].from != 2 && near[i].into != 2);
+}
+
 #define MERGE_TEST(name)                                                                           \
     cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
@@ -245,6 +282,7 @@ int main(void) {
         MERGE_TEST(a_dry_run_changes_nothing),
         MERGE_TEST(prune_and_consolidate_after_it),
         MERGE_TEST(what_cannot_be_merged),
+        MERGE_TEST(those_with_words_in_common_are_near),
         MERGE_TEST(kinds_that_gates_tell_apart_are_not_merged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
