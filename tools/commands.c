@@ -89,7 +89,7 @@ static const reef_cli_command COMMANDS[] = {
     {"kind near", "", 0, 0, CLI_POOL | CLI_COMPUTES,
      "kinds that are alike, and what merging them costs", &reef_kind_near_manual,
      reef_cmd_kind_near},
-    {"kind merge", "FROM INTO", 2, 2, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,
+    {"kind merge", "FROM INTO", 2, 2, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
      "merge a kind into another one", &reef_kind_merge_manual, reef_cmd_kind_merge},
     {"prune", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS,
      "give up the states as of older generations", &reef_prune_manual, reef_cmd_prune},

@@ -176,8 +176,8 @@ static reef_status carry_out(reef_trainer *trainer,
                              const text *from,
                              reef_error *err) {
     reef_status status = reef_trainer_commit(trainer, NULL, err); // nothing depends on when
-    if (status == REEF_OK)
-        status = reef_recognition_learn_text(trainer, m->into, from->bytes, from->count, err);
+    if (status != REEF_OK) return status;
+    status = reef_recognition_learn_text(trainer, m->into, from->bytes, from->count, err);
     if (status == REEF_OK) status = reef_kinds_end(trainer, m->from, m->into, err);
     if (status == REEF_OK)
         status = reef_state_event(
@@ -187,7 +187,10 @@ static reef_status carry_out(reef_trainer *trainer,
             "\"into_together\": %.4f",
             m->from, m->into, m->text_bytes, m->from_apart, m->from_together, m->into_apart,
             m->into_together);
-    if (status != REEF_OK) return status;
+    if (status != REEF_OK) {
+        reef_trainer_break(trainer, status); // half of it must not be committed
+        return status;
+    }
     if (trainer->current_kind == m->from) trainer->current_kind = m->into;
     trainer->levels[m->from] = (reef_level){0};
     // What was held is tested again, with the kinds that are left.

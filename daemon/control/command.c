@@ -131,6 +131,22 @@ static reef_status read_kind_name(reef_request *request, json_t *object, reef_er
     return REEF_OK;
 }
 
+static reef_status read_kind_merge(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t from = 0, into = 0;
+    int dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s:I, s?b}", "command", &command,
+                       "from", &from, "into", &into, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    json_int_t odd = from < 0 || from >= REEF_GENERATION_COUNT_MAX ? from : into;
+    if (odd < 0 || odd >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT, odd);
+    request->merging = (reef_kind_merging){.from = (uint32_t)from, .into = (uint32_t)into};
+    request->dry_run = dry_run != 0;
+    return REEF_OK;
+}
+
 static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL;
@@ -233,6 +249,7 @@ static const struct {
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
     {"kind_name", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_NAME, read_kind_name},
+    {"kind_merge", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_MERGE, read_kind_merge},
     {"prune", REEF_COMMAND_TRAINER, REEF_REQUEST_PRUNE, read_prune},
     {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
     {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
@@ -262,8 +279,8 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     return reef_fail(
         err, REEF_ERR_INVALID,
         "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
-        "thaw, kind_name, prune, "
-        "snapshot, snapshot_remove, pause, resume, drain, ingest, verify, reload, stop",
+        "thaw, kind_name, kind_merge, prune, snapshot, snapshot_remove, pause, resume, drain, "
+        "ingest, verify, reload, stop",
         name);
 }
 
@@ -312,6 +329,13 @@ static json_t *kind_name_json(const reef_request *request) {
     json_object_set_new(object, "kind", reef_json_count(request->kind_number));
     json_object_set_new(object, "name",
                         request->name[0] ? json_string(request->name) : json_null());
+    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *kind_merge_json(const reef_request *request) {
+    json_t *object = reef_kind_merging_json(&request->merging);
     json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
     return object;
@@ -379,6 +403,8 @@ static json_t *result_json(const reef_request *request) {
         return freeze_json(request);
     case REEF_REQUEST_KIND_NAME:
         return kind_name_json(request);
+    case REEF_REQUEST_KIND_MERGE:
+        return kind_merge_json(request);
     case REEF_REQUEST_PRUNE:
         return prune_json(request);
     case REEF_REQUEST_RELOAD:

@@ -33,6 +33,8 @@ json_t *reef_kind_list_json(const reef_kind_list *list);
 json_t *reef_kind_visit_json(const reef_kind_visit *visit);
 /** The visits of one kind: an array, oldest first. */
 json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind);
+/** What merging two kinds costs. */
+json_t *reef_kind_merging_json(const reef_kind_merging *merging);
 json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 
 /**

@@ -13,6 +13,7 @@
 #define REEF_TRAINING_H
 
 #include "reef_error.h"
+#include "reef_kinds.h"
 #include "reef_log.h"
 #include "reef_source.h"
 #include "reef_states.h"
@@ -49,6 +50,7 @@ typedef enum reef_request_kind {
     REEF_REQUEST_BRANCH,
     REEF_REQUEST_FREEZE,
     REEF_REQUEST_KIND_NAME,
+    REEF_REQUEST_KIND_MERGE,
     REEF_REQUEST_PRUNE,
     REEF_REQUEST_SNAPSHOT,
     REEF_REQUEST_SNAPSHOT_REMOVE,
@@ -100,13 +102,14 @@ typedef struct reef_request {
     uint64_t *until;    // drain: (queues) where each queue ended when the request was made; set on
                         // request
     reef_request_call call;
-    void *call_context;                     // the caller's, alive until the request is answered
-    reef_branch branch;                     // `from` is asked for, the rest is the reply
-    bool dry_run;                           // branch, kind_name, prune
-    uint32_t kind_number;                   // kind_name
-    uint32_t keep_last;                     // prune
-    reef_freeze freeze;                     // freeze
-    char name[REEF_NAME_BYTES_MAX + 1];     // snapshot, kind_name
+    void *call_context;                 // the caller's, alive until the request is answered
+    reef_branch branch;                 // `from` is asked for, the rest is the reply
+    bool dry_run;                       // branch, kind_name, kind_merge, prune
+    uint32_t kind_number;               // kind_name
+    reef_kind_merging merging;          // `from` and `into` are asked for, the rest is the reply
+    uint32_t keep_last;                 // prune
+    reef_freeze freeze;                 // freeze
+    char name[REEF_NAME_BYTES_MAX + 1]; // snapshot, kind_name
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
     size_t name_count;
     reef_pace pace;           // pace

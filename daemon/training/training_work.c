@@ -48,6 +48,9 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_KIND_NAME:
         return reef_trainer_kind_name(trainer, request->kind_number, request->name,
                                       request->dry_run, err);
+    case REEF_REQUEST_KIND_MERGE:
+        return reef_trainer_kind_merge(trainer, request->merging.from, request->merging.into,
+                                       request->dry_run, &request->merging, err);
     case REEF_REQUEST_PRUNE:
         return reef_trainer_prune(trainer, request->keep_last, request->dry_run, &request->pruning,
                                   err);

@@ -4,13 +4,15 @@
 #include "cli_kinds.h"
 #include "cli_progress.h"
 #include "cli_table.h"
+#include "cli_transport.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 static const reef_cli_option NEAR_OPTIONS[] = {
-    {"limit", "N", "so many pairs of kinds (default: 10)"},
+    {"limit", "N", "so many pairs of kinds (default: 20)"},
     {0},
 };
 
@@ -19,8 +21,8 @@ const reef_cli_manual reef_kind_near_manual = {
         "Pairs of kinds of which each one's memory knows contexts of the other one's text, the\n"
         "nearest ones, and what merging them would cost (reef kind merge --dry-run): bits per\n"
         "byte of both texts more, by how much each kind has learned. Below zero it would be a\n"
-        "gain. Kinds that are open cannot be merged and are left out. Nothing is changed, and\n"
-        "a daemon may run.",
+        "gain. The kind whose generation is open cannot be merged and is left out. Nothing is\n"
+        "changed, and a daemon may run.",
     .options = NEAR_OPTIONS,
     .example = "reef kind near kinds.pool\n"
                "reef kind near kinds.pool --limit 3 --json",
@@ -34,8 +36,8 @@ const reef_cli_manual reef_kind_merge_manual = {
         "\n"
         "What it costs is measured before, and alone with --dry-run: the bits per byte of the end\n"
         "of either text, by two memories that learned one text each and answer as kinds do, and\n"
-        "by one that learned both. Kinds are named by number or name. A daemon has to\n"
-        "be stopped first; beside one --dry-run tells what it would cost.",
+        "by one that learned both. Kinds are named by number or name. A daemon does not train\n"
+        "meanwhile, which takes seconds; a dry run stops none.",
     .options = NULL,
     .example = "reef kind merge kinds.pool 1 0 --dry-run\n"
                "reef kind merge kinds.pool 1 0",
@@ -49,93 +51,100 @@ static reef_status read_kinds(reef_cli_call *cli, reef_kind_list *out, reef_erro
     return status;
 }
 
-typedef struct opened {
-    reef_store *store;
-    reef_trainer *trainer;
-} opened;
-
-static void close_trainer(opened *o) {
-    reef_trainer_close(o->trainer);
-    reef_store_close(o->store);
+static json_int_t integer(const json_t *object, const char *name) {
+    return json_integer_value(json_object_get(object, name));
 }
 
-static reef_status open_trainer(const reef_cli_call *cli, bool write, opened *o, reef_error *err) {
-    const reef_trainer_options options = {.threads = cli->threads,
-                                          .memory_bytes = cli->memory_bytes};
-    const reef_store_options access = {.write = write};
-    reef_error reason;
-    *o = (opened){0};
-    reef_status status = reef_store_open(&o->store, cli->pool, &access, &reason);
-    if (status == REEF_ERR_BUSY)
-        return reef_fail(err, status, "%.180s; stop it first: merging needs the pool to itself",
-                         reason.message);
-    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
-    status = reef_trainer_open(&o->trainer, o->store, &options, err);
-    if (status != REEF_OK) close_trainer(o);
-    return status;
+static double number(const json_t *object, const char *name) {
+    return json_number_value(json_object_get(object, name));
 }
 
 // ---- merge --------------------------------------------------------------------------------------
 
-static void add_row(
-    reef_cli_table *table, const char *role, uint32_t kind, uint64_t learned, double a, double b) {
-    char words[CLI_WORD_BYTES];
-    reef_cli_table_cell(table, "%s", role);
-    reef_cli_table_cell(table, "%" PRIu32, kind);
-    reef_cli_table_cell(table, "%s", reef_cli_bytes(learned, words));
-    reef_cli_table_cell(table, "%.4f", a);
-    reef_cli_table_cell(table, "%.4f", b);
-    reef_cli_table_cell(table, "%+.4f", b - a);
+static reef_status merge(reef_trainer *trainer,
+                         json_t *arguments,
+                         json_t **result,
+                         reef_error *err) {
+    reef_kind_merging m;
+    bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
+    reef_status status =
+        reef_trainer_kind_merge(trainer, (uint32_t)integer(arguments, "from"),
+                                (uint32_t)integer(arguments, "into"), dry_run, &m, err);
+    if (status == REEF_OK) *result = reef_kind_merging_json(&m);
+    return status;
 }
 
-static void print_merging(const reef_cli_call *cli, const reef_kind_merging *m) {
+static void add_row(reef_cli_table *table, const json_t *merging, const char *role) {
+    char words[CLI_WORD_BYTES], name[32];
+    double bits[2];
+    static const char *const HOW[] = {"apart", "together"};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof(name), "%s_%s", role, HOW[i]);
+        bits[i] = number(merging, name);
+    }
+    snprintf(name, sizeof(name), "%s_bytes", role);
+    reef_cli_table_cell(table, "%s", role);
+    reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, integer(merging, role));
+    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)integer(merging, name), words));
+    reef_cli_table_cell(table, "%.4f", bits[0]);
+    reef_cli_table_cell(table, "%.4f", bits[1]);
+    reef_cli_table_cell(table, "%+.4f", bits[1] - bits[0]);
+}
+
+static void print_merging(const reef_cli_call *cli, const json_t *merging) {
     static const char *const HEADING[] = {"", "kind", "learned", "apart", "together", "more"};
     char words[CLI_WORD_BYTES];
     reef_cli_table *table = reef_cli_table_new("<>>>>>", HEADING);
-    add_row(table, "from", m->from, m->from_bytes, m->from_apart, m->from_together);
-    add_row(table, "into", m->into, m->into_bytes, m->into_apart, m->into_together);
+    add_row(table, merging, "from");
+    add_row(table, merging, "into");
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
-    printf("\nkind %" PRIu32 " %s %s of the text of kind %" PRIu32 ", which %s\n", m->into,
-           cli->dry_run ? "would learn" : "has learned", reef_cli_bytes(m->text_bytes, words),
-           m->from, cli->dry_run ? "would end" : "has ended");
+    printf("\nkind %" JSON_INTEGER_FORMAT " %s %s of the text of kind %" JSON_INTEGER_FORMAT
+           ", which %s\n",
+           integer(merging, "into"), cli->dry_run ? "would learn" : "has learned",
+           reef_cli_bytes((uint64_t)integer(merging, "text_bytes"), words),
+           integer(merging, "from"), cli->dry_run ? "would end" : "has ended");
 }
 
-static json_t *merging_json(const reef_cli_call *cli, const reef_kind_merging *m) {
-    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "done", !cli->dry_run,
-                     "from", (json_int_t)m->from, "into", (json_int_t)m->into, "from_bytes",
-                     (json_int_t)m->from_bytes, "into_bytes", (json_int_t)m->into_bytes,
-                     "text_bytes", (json_int_t)m->text_bytes, "from_apart",
-                     reef_cli_real(m->from_apart), "from_together", reef_cli_real(m->from_together),
-                     "into_apart", reef_cli_real(m->into_apart), "into_together",
-                     reef_cli_real(m->into_together));
+// The result, and whether it was done in place of what only a daemon says.
+static json_t *done_json(const reef_cli_call *cli, json_t *merging) {
+    json_object_del(merging, "dry_run");
+    json_object_del(merging, "last_commit");
+    json_object_del(merging, "waited_ms");
+    json_object_set_new(merging, "done", json_boolean(!cli->dry_run));
+    return merging;
 }
 
 reef_status reef_cmd_kind_merge(reef_cli_call *cli, reef_error *err) {
     uint32_t kinds[2] = {0};
     reef_kind_list list = {0};
-    reef_kind_merging m;
-    opened o;
+    json_t *result = NULL;
     reef_status status = read_kinds(cli, &list, err);
     for (size_t i = 0; status == REEF_OK && i < 2; i++)
         status = reef_kind_find(&list, cli->operands[i], &kinds[i], err);
     reef_kind_list_release(&list);
-    if (status == REEF_OK) status = open_trainer(cli, !cli->dry_run, &o, err);
     if (status != REEF_OK) return status;
-    status = reef_trainer_kind_merge(o.trainer, kinds[0], kinds[1], cli->dry_run, &m, err);
-    close_trainer(&o);
+    json_t *request =
+        json_pack("{s:s, s:I, s:I, s:b}", "command", "kind_merge", "from", (json_int_t)kinds[0],
+                  "into", (json_int_t)kinds[1], "dry_run", cli->dry_run);
+    if (cli->dry_run) {
+        status = reef_cli_check(cli, request, merge, &result, err);
+        json_decref(request);
+    } else {
+        status = reef_cli_change(cli, request, merge, &result, err);
+    }
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_reply(cli, merging_json(cli, &m), err);
-    print_merging(cli, &m);
+    if (cli->json) return reef_cli_reply(cli, done_json(cli, result), err);
+    print_merging(cli, result);
+    json_decref(result);
     return REEF_OK;
 }
 
 // ---- near ---------------------------------------------------------------------------------------
 
 typedef struct near_pair {
-    reef_near_kinds kinds;
+    double distance, more; // more: bits per byte of both texts, if they were one kind
     reef_kind_merging merging;
-    double more; // bits per byte of both texts, if they were one kind
 } near_pair;
 
 static double cost_of(const reef_kind_merging *m) {
@@ -149,95 +158,95 @@ static int cheapest_first(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static reef_status measure_pairs(
+static reef_status measure(
     reef_trainer *trainer, near_pair *pairs, size_t limit, size_t *count, reef_error *err) {
     reef_cli_progress progress;
     reef_near_kinds *kinds = reef_cli_alloc(limit, sizeof(*kinds));
     reef_status status = reef_trainer_near_kinds(trainer, kinds, limit, count, err);
-    if (status != REEF_OK) *count = 0;
     reef_cli_progress_start(&progress, "merging", *count, "pairs");
     for (size_t i = 0; status == REEF_OK && i < *count; i++) {
-        pairs[i].kinds = kinds[i];
         status = reef_trainer_kind_merge(trainer, kinds[i].from, kinds[i].into, true,
                                          &pairs[i].merging, err);
+        pairs[i].distance = kinds[i].distance;
         pairs[i].more = cost_of(&pairs[i].merging);
         reef_cli_progress_show(&progress, i + 1);
     }
     reef_cli_progress_end(&progress);
-    qsort(pairs, *count, sizeof(*pairs), cheapest_first);
     free(kinds);
+    return status;
+}
+
+static reef_status find_near(reef_trainer *trainer,
+                             json_t *arguments,
+                             json_t **result,
+                             reef_error *err) {
+    size_t limit = (size_t)integer(arguments, "limit"), count = 0;
+    near_pair *pairs = reef_cli_alloc(limit, sizeof(*pairs));
+    reef_status status = measure(trainer, pairs, limit, &count, err);
+    json_t *list = json_array();
+    qsort(pairs, count, sizeof(*pairs), cheapest_first);
+    for (size_t i = 0; i < count; i++) {
+        json_t *pair = reef_kind_merging_json(&pairs[i].merging);
+        json_object_del(pair, "text_bytes");
+        json_object_set_new(pair, "distance", reef_cli_real(pairs[i].distance));
+        json_object_set_new(pair, "more", reef_cli_real(pairs[i].more));
+        json_array_append_new(list, pair);
+    }
+    *result = json_pack("{s:o}", "pairs", list);
+    free(pairs);
     return status;
 }
 
 static void kind_cells(reef_cli_table *table,
                        const reef_kind_list *list,
-                       uint32_t kind,
-                       uint64_t learned) {
+                       json_int_t kind,
+                       json_int_t learned) {
     char words[CLI_WORD_BYTES];
-    const char *name = kind < list->count ? list->kinds[kind].name : "";
-    reef_cli_table_cell(table, "%" PRIu32, kind);
+    const char *name = (size_t)kind < list->count ? list->kinds[kind].name : "";
+    reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, kind);
     reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
-    reef_cli_table_cell(table, "%s", reef_cli_bytes(learned, words));
+    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)learned, words));
 }
 
-static void print_pairs(const reef_kind_list *list, const near_pair *pairs, size_t count) {
+static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
     static const char *const HEADING[] = {"from",    "name",     "learned",   "into",      "name",
                                           "learned", "distance", "from more", "into more", "more"};
-    if (count == 0) {
+    if (json_array_size(pairs) == 0) {
         printf("no two kinds are near each other\n");
         return;
     }
     reef_cli_table *table = reef_cli_table_new("><>><>>>>>", HEADING);
-    for (size_t i = 0; i < count; i++) {
-        const reef_kind_merging *m = &pairs[i].merging;
-        kind_cells(table, list, m->from, m->from_bytes);
-        kind_cells(table, list, m->into, m->into_bytes);
-        reef_cli_table_cell(table, "%.2f", pairs[i].kinds.distance);
-        reef_cli_table_cell(table, "%+.4f", m->from_together - m->from_apart);
-        reef_cli_table_cell(table, "%+.4f", m->into_together - m->into_apart);
-        reef_cli_table_cell(table, "%+.4f", pairs[i].more);
+    for (size_t i = 0; i < json_array_size(pairs); i++) {
+        const json_t *pair = json_array_get(pairs, i);
+        kind_cells(table, list, integer(pair, "from"), integer(pair, "from_bytes"));
+        kind_cells(table, list, integer(pair, "into"), integer(pair, "into_bytes"));
+        reef_cli_table_cell(table, "%.2f", number(pair, "distance"));
+        reef_cli_table_cell(table, "%+.4f",
+                            number(pair, "from_together") - number(pair, "from_apart"));
+        reef_cli_table_cell(table, "%+.4f",
+                            number(pair, "into_together") - number(pair, "into_apart"));
+        reef_cli_table_cell(table, "%+.4f", number(pair, "more"));
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
 }
 
-static json_t *pairs_json(const near_pair *pairs, size_t count) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const reef_kind_merging *m = &pairs[i].merging;
-        json_array_append_new(
-            list, json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "from",
-                            (json_int_t)m->from, "into", (json_int_t)m->into, "from_bytes",
-                            (json_int_t)m->from_bytes, "into_bytes", (json_int_t)m->into_bytes,
-                            "distance", reef_cli_real(pairs[i].kinds.distance), "from_apart",
-                            reef_cli_real(m->from_apart), "from_together",
-                            reef_cli_real(m->from_together), "into_apart",
-                            reef_cli_real(m->into_apart), "into_together",
-                            reef_cli_real(m->into_together), "more", reef_cli_real(pairs[i].more)));
-    }
-    return json_pack("{s:o}", "pairs", list);
-}
-
 reef_status reef_cmd_kind_near(reef_cli_call *cli, reef_error *err) {
-    uint64_t limit = 10;
-    size_t count = 0;
+    uint64_t limit = 20;
     reef_kind_list list = {0};
-    opened o;
+    json_t *result = NULL;
     reef_status status = reef_cli_integer(cli, "limit", 1, 1000000, &limit, err);
     if (status == REEF_OK) status = read_kinds(cli, &list, err);
-    if (status == REEF_OK) status = open_trainer(cli, false, &o, err);
-    if (status != REEF_OK) {
-        reef_kind_list_release(&list);
-        return status;
+    if (status == REEF_OK) {
+        json_t *request = json_pack("{s:I}", "limit", (json_int_t)limit);
+        status = reef_cli_check(cli, request, find_near, &result, err);
+        json_decref(request);
     }
-    near_pair *pairs = reef_cli_alloc((size_t)limit, sizeof(*pairs));
-    status = measure_pairs(o.trainer, pairs, (size_t)limit, &count, err);
-    close_trainer(&o);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_reply(cli, pairs_json(pairs, count), err);
+        status = reef_cli_reply(cli, json_incref(result), err);
     else if (status == REEF_OK)
-        print_pairs(&list, pairs, count);
-    free(pairs);
+        print_pairs(&list, json_object_get(result, "pairs"));
+    json_decref(result);
     reef_kind_list_release(&list);
     return status;
 }

@@ -113,8 +113,8 @@ typedef struct reef_kind_merging {
  * dry_run  only say what it would cost
  *
  * Errors: INVALID the pool's boundaries are not `contexts`, or one of the two is open, the other
- * one, merged already, or has learned nothing; NOT_FOUND there is no such kind; those of a commit:
- * the trainer is then only good for reef_trainer_close.
+ * one, merged already, or has learned nothing; NOT_FOUND there is no such kind; those of a commit,
+ * which can be made again. Where it failed half way the trainer is only good for reef_trainer_close.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_merge(reef_trainer *trainer,
                                                              uint32_t from,

@@ -1,6 +1,9 @@
 // Context memories as a user of `reef` meets them: settings, what a pool holds, frozen memories.
 #include "tools_world.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MEMORY "--context-memory", "4M", "--net-share", "1", "--rehearse", "0"
@@ -516,6 +519,59 @@ static void kinds_are_merged(void **state) {
     free(pool);
 }
 
+// Until the daemon answers.
+static void wait_for_daemon(const char *pool, pid_t daemon) {
+    for (bool runs = false; !runs; nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL)) {
+        assert_int_equal(waitpid(daemon, NULL, WNOHANG), 0);
+        json_t *status = reef_json("status", pool, NULL);
+        runs = json_is_true(json_object_get(status, "daemon"));
+        json_decref(status);
+    }
+}
+
+static void kinds_are_merged_while_a_daemon_trains(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, "merging", &mixed), source[1024];
+    json_decref(reef_json("seal", pool, NULL));
+    snprintf(source, sizeof(source), "file:%s", mixed);
+    const char *argv[] = {REEFD_BINARY, "--pool", pool, "--source", source, "--stay", NULL};
+    pid_t daemon = fork();
+    assert_true(daemon >= 0);
+    if (daemon == 0) {
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    wait_for_daemon(pool, daemon);
+    // A dry run asks the pool as it lies there, a change the daemon: they cost the same.
+    json_t *would = reef_json("kind", "merge", pool, "0", "1", "--dry-run", NULL);
+    json_t *done = reef_json("kind", "merge", pool, "0", "1", NULL);
+    assert_true(json_is_true(json_object_get(done, "done")));
+    json_object_del(done, "done");
+    json_object_del(would, "done");
+    json_decref(reef_json("drain", pool, NULL));
+    program p;
+    reef(&p, "kind", "merge", pool, "0", "1", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "kind 0 was merged into kind 1 already"));
+    program_release(&p);
+    int status;
+    assert_int_equal(kill(daemon, SIGTERM), 0);
+    assert_int_equal(waitpid(daemon, &status, 0), daemon);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    json_t *list = reef_json("kind", "list", pool, NULL);
+    const json_t *kinds = json_object_get(list, "kinds");
+    assert_int_equal(integer(json_array_get(kinds, 0), "merged_into"), 1);
+    reef(&p, "verify", pool, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    assert_int_equal(integer(would, "from_bytes"), integer(done, "from_bytes"));
+    json_decref(list);
+    json_decref(would);
+    json_decref(done);
+    free(mixed);
+    free(pool);
+}
+
 static void kinds_are_of_memories(void **state) {
     const world *w = *state;
     static const char *const REFUSED[][3] = {
@@ -546,6 +602,7 @@ int main(void) {
         cmocka_unit_test(names_that_cannot_be_are_refused),
         cmocka_unit_test(old_states_are_given_up),
         cmocka_unit_test(kinds_are_merged),
+        cmocka_unit_test(kinds_are_merged_while_a_daemon_trains),
         cmocka_unit_test(kinds_are_of_memories),
     };
     return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);
