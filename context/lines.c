@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_BYTES ((size_t)REEF_PAGE_LINES * REEF_LINE_BYTES)
-
 reef_status reef_lines_init(reef_lines *lines, size_t count, reef_error *err) {
-    assert(count >= REEF_PAGE_LINES && (count & (count - 1)) == 0);
+    assert(count > 0 && (count & (count - 1)) == 0);
     *lines = (reef_lines){.count = count};
     // Lines are read at random: with pages of 4 KiB most reads would miss the TLB as well.
     lines->own = reef_huge_page_new(count, REEF_LINE_BYTES);
@@ -21,18 +19,18 @@ reef_status reef_lines_init(reef_lines *lines, size_t count, reef_error *err) {
 
 reef_status reef_lines_init_view(reef_lines *view, const reef_lines *base, reef_error *err) {
     assert(base->own != NULL);
-    size_t pages = base->count / REEF_PAGE_LINES;
     *view = (reef_lines){.count = base->count, .base = base->own};
-    view->pages = calloc(pages, sizeof(*view->pages));
-    view->written = malloc(pages * sizeof(*view->written));
-    if (view->pages != NULL && view->written != NULL) return REEF_OK;
+    view->copies = calloc(base->count, sizeof(*view->copies));
+    view->written = malloc(base->count * sizeof(*view->written));
+    if (view->copies != NULL && view->written != NULL) return REEF_OK;
     reef_lines_release(view);
-    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's view of %zu pages", pages);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's view of %zu lines",
+                     base->count);
 }
 
 void reef_lines_release(reef_lines *lines) {
     reef_huge_page_free(lines->own, lines->count, REEF_LINE_BYTES);
-    free(lines->pages);
+    free(lines->copies);
     free(lines->written);
     for (size_t i = 0; i < lines->chunk_count; i++) free(lines->chunks[i]);
     free(lines->chunks);
@@ -41,23 +39,24 @@ void reef_lines_release(reef_lines *lines) {
 
 void reef_lines_reset(reef_lines *view) {
     // Only what was written is cleared: a short text over a large table costs little.
-    for (size_t i = 0; i < view->written_count; i++) view->pages[view->written[i]] = NULL;
+    for (size_t i = 0; i < view->written_count; i++) view->copies[view->written[i]] = NULL;
     view->written_count = 0;
     view->chunk = view->carved = 0;
 }
 
-reef_status reef_lines_reserve(reef_lines *lines, size_t pages, reef_error *err) {
-    assert(pages <= REEF_CHUNK_PAGES);
+reef_status reef_lines_reserve(reef_lines *lines, size_t count, reef_error *err) {
+    assert(count <= REEF_CHUNK_LINES);
     if (lines->own != NULL) return REEF_OK;
-    if (lines->chunk < lines->chunk_count && lines->carved + pages <= REEF_CHUNK_PAGES)
+    if (lines->chunk < lines->chunk_count && lines->carved + count <= REEF_CHUNK_LINES)
         return REEF_OK;
-    // The rest of the present chunk is given up: pages of one chunk are carved without a check.
+    // The rest of the present chunk is given up: lines of one chunk are carved without a check.
     size_t next = lines->chunk_count == 0 ? 0 : lines->chunk + 1;
     if (next == lines->chunk_count) {
         uint8_t **chunks = realloc(lines->chunks, (next + 1) * sizeof(*chunks));
         if (chunks != NULL) lines->chunks = chunks;
-        uint8_t *chunk =
-            chunks == NULL ? NULL : aligned_alloc(REEF_LINE_BYTES, REEF_CHUNK_PAGES * PAGE_BYTES);
+        uint8_t *chunk = chunks == NULL ? NULL
+                                        : aligned_alloc(REEF_LINE_BYTES,
+                                                        (size_t)REEF_CHUNK_LINES * REEF_LINE_BYTES);
         if (chunk == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu chunks of a session",
                              next + 1);
@@ -68,11 +67,11 @@ reef_status reef_lines_reserve(reef_lines *lines, size_t pages, reef_error *err)
     return REEF_OK;
 }
 
-uint8_t *reef_lines_copy_page(reef_lines *view, size_t page) {
-    assert(view->carved < REEF_CHUNK_PAGES);
-    uint8_t *copy = view->chunks[view->chunk] + view->carved++ * PAGE_BYTES;
-    memcpy(copy, view->base + page * PAGE_BYTES, PAGE_BYTES);
-    view->pages[page] = copy;
-    view->written[view->written_count++] = (uint32_t)page;
+uint8_t *reef_lines_copy(reef_lines *view, size_t at) {
+    assert(view->carved < REEF_CHUNK_LINES);
+    uint8_t *copy = view->chunks[view->chunk] + view->carved++ * REEF_LINE_BYTES;
+    memcpy(copy, view->base + at * REEF_LINE_BYTES, REEF_LINE_BYTES);
+    view->copies[at] = copy;
+    view->written[view->written_count++] = (uint32_t)at;
     return copy;
 }

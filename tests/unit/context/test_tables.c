@@ -73,12 +73,11 @@ static void assert_lines(const reef_lines *lines, const uint8_t *expected) {
             fail_msg("line %zu of %zu", at, lines->count);
 }
 
-// Writes into `pages` drawn pages, no more than were reserved; some of them were written before.
-static void write_pages(lines_fixture *f, size_t pages) {
-    for (size_t i = 0; i < pages; i++) {
-        size_t page = draw_bits(&f->seed) % (f->view.count / REEF_PAGE_LINES);
+// Writes into `count` drawn lines, no more than were reserved; some of them were written before.
+static void write_lines(lines_fixture *f, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t at = draw_bits(&f->seed) % f->view.count;
         for (int k = draw_int(&f->seed, 1, 3); k > 0; k--) {
-            size_t at = page * REEF_PAGE_LINES + draw_bits(&f->seed) % REEF_PAGE_LINES;
             size_t byte = draw_bits(&f->seed) % REEF_LINE_BYTES;
             reef_lines_at(&f->view, at)[byte] = f->in_view[at * REEF_LINE_BYTES + byte] =
                 (uint8_t)draw_bits(&f->seed);
@@ -93,9 +92,9 @@ static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
     open_lines(&f, LINES);
     assert_lines(&f.view, f.in_view);
     for (int repeat = 0; repeat < 200; repeat++) {
-        size_t pages = (size_t)draw_int(&f.seed, 0, 60);
-        must(reef_lines_reserve(&f.view, pages, &err), &err);
-        write_pages(&f, pages);
+        size_t count = (size_t)draw_int(&f.seed, 0, 60);
+        must(reef_lines_reserve(&f.view, count, &err), &err);
+        write_lines(&f, count);
     }
     assert_lines(&f.view, f.in_view);
     assert_lines(&f.table, f.in_table);
@@ -113,7 +112,7 @@ static void a_reset_view_forgets_what_was_written(void **state) {
         assert_lines(&f.view, f.in_table);
         for (int repeat = draw_int(&f.seed, 0, 40); repeat > 0; repeat--) {
             must(reef_lines_reserve(&f.view, 50, &err), &err);
-            write_pages(&f, 50);
+            write_lines(&f, 50);
         }
         assert_lines(&f.view, f.in_view);
     }
@@ -131,7 +130,7 @@ static void two_views_of_a_table_are_apart(void **state) {
     must(reef_lines_reserve(&other, 1, &err), &err);
     memset(reef_lines_at(&other, 5), 0xEE, REEF_LINE_BYTES);
     must(reef_lines_reserve(&f.view, 100, &err), &err);
-    write_pages(&f, 100);
+    write_lines(&f, 100);
     assert_lines(&f.view, f.in_view);
     memcpy(f.in_view, f.in_table, f.bytes);
     memset(f.in_view + 5 * REEF_LINE_BYTES, 0xEE, REEF_LINE_BYTES);
@@ -140,27 +139,25 @@ static void two_views_of_a_table_are_apart(void **state) {
     close_lines(&f);
 }
 
-// The assert in reef_lines_copy_page and the sanitizers look on: every page of a large view is
+// The assert in reef_lines_copy and the sanitizers look on: every line of a large view is
 // copied, with as many reserved each time as are then written, in one text and in the next.
-static void pages_never_run_out_within_what_was_reserved(void **state) {
+static void lines_never_run_out_within_what_was_reserved(void **state) {
     (void)state;
     lines_fixture f;
     reef_error err;
     open_lines(&f, LINES_LARGE);
-    const size_t pages = LINES_LARGE / REEF_PAGE_LINES;
-    const int most[] = {1, 7, 130, REEF_CHUNK_PAGES};
+    const int most[] = {1, 7, 130, REEF_CHUNK_LINES};
     for (size_t text = 0; text < sizeof(most) / sizeof(*most); text++) {
         reef_lines_reset(&f.view);
-        for (size_t page = 0; page < pages;) {
+        for (size_t at = 0; at < LINES_LARGE;) {
             size_t count = (size_t)draw_int(&f.seed, most[text] / 2 + 1, most[text]);
             must(reef_lines_reserve(&f.view, count, &err), &err);
-            for (; count > 0 && page < pages; count--, page++)
-                reef_lines_at(&f.view, page * REEF_PAGE_LINES + page % 8)[page % 64] ^= 0xFF;
+            for (; count > 0 && at < LINES_LARGE; count--, at++)
+                reef_lines_at(&f.view, at)[at % 64] ^= 0xFF;
         }
-        assert_int_equal(f.view.written_count, pages);
+        assert_int_equal(f.view.written_count, LINES_LARGE);
     }
-    for (size_t page = 0; page < pages; page++)
-        f.in_view[(page * REEF_PAGE_LINES + page % 8) * REEF_LINE_BYTES + page % 64] ^= 0xFF;
+    for (size_t at = 0; at < LINES_LARGE; at++) f.in_view[at * REEF_LINE_BYTES + at % 64] ^= 0xFF;
     assert_lines(&f.view, f.in_view);
     assert_lines(&f.table, f.in_table);
     close_lines(&f);
@@ -174,9 +171,9 @@ static void a_reset_view_takes_no_more_memory(void **state) {
     size_t chunks = 0;
     for (int text = 0; text < 4; text++) {
         reef_lines_reset(&f.view);
-        for (size_t page = 0; page < 3000; page++) {
+        for (size_t at = 0; at < 24000; at++) {
             must(reef_lines_reserve(&f.view, 1, &err), &err);
-            reef_lines_at(&f.view, page * REEF_PAGE_LINES)[0]++;
+            reef_lines_at(&f.view, at)[0]++;
         }
         if (text == 0) chunks = f.view.chunk_count;
         assert_int_equal(f.view.chunk_count, chunks);
@@ -788,7 +785,7 @@ int main(void) {
         cmocka_unit_test(a_view_reads_its_base_and_writes_to_itself_alone),
         cmocka_unit_test(a_reset_view_forgets_what_was_written),
         cmocka_unit_test(two_views_of_a_table_are_apart),
-        cmocka_unit_test(pages_never_run_out_within_what_was_reserved),
+        cmocka_unit_test(lines_never_run_out_within_what_was_reserved),
         cmocka_unit_test(a_reset_view_takes_no_more_memory),
         cmocka_unit_test(a_cell_is_found_as_a_plain_loop_finds_it),
         cmocka_unit_test(a_new_cell_replaces_the_one_that_has_seen_least),
