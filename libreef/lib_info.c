@@ -177,6 +177,7 @@ reef_status reef_pool_read_kind(reef_pool *pool,
         .visits = found->visit_count,
         .first_loss = found->first_loss,
         .last_loss = found->last_loss,
+        .merged_into = found->merged_into == REEF_KIND_NONE ? -1 : (int64_t)found->merged_into,
     };
     snprintf(info.name, sizeof(info.name), "%s", found->name);
     reef_kind_list_release(&list);

@@ -261,6 +261,30 @@ reef_status reef_pool_name_kind(reef_pool *pool, uint32_t kind, const char *name
     return status;
 }
 
+reef_status reef_pool_merge_kind(reef_pool *pool,
+                                 uint32_t from,
+                                 uint32_t into,
+                                 int32_t dry_run,
+                                 reef_merge_info *out,
+                                 reef_error *err) {
+    reef_kind_merging m;
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "merge kinds", err);
+    if (status == REEF_OK)
+        status = reef_trainer_kind_merge(pool->trainer, from, into, dry_run != 0, &m, err);
+    reef_lib_leave(pool);
+    if (status != REEF_OK || out == NULL) return status;
+    const reef_merge_info info = {.from_bytes = m.from_bytes,
+                                  .into_bytes = m.into_bytes,
+                                  .text_bytes = m.text_bytes,
+                                  .from_apart = m.from_apart,
+                                  .from_together = m.from_together,
+                                  .into_apart = m.into_apart,
+                                  .into_together = m.into_together};
+    return reef_lib_give(out, &info, sizeof(info), "reef_merge_info", err);
+}
+
 // ---- single experts -----------------------------------------------------------------------------
 
 reef_status reef_pool_freeze(reef_pool *pool,

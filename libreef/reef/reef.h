@@ -251,8 +251,9 @@ typedef struct reef_kind_info {
     uint64_t learned_bytes; /* by its context memory, in all */
     uint64_t learned_at;    /* position behind the last of them */
     uint64_t visits;        /* how often it learned without another kind in between */
-    double first_loss; /* bits per byte of its first visit, before they were learned; NaN: not */
-    double last_loss;  /* known. And of its last visit */
+    double first_loss;   /* bits per byte of its first visit, before they were learned; NaN: not */
+    double last_loss;    /* known. And of its last visit */
+    int64_t merged_into; /* the kind that it was merged into; -1: it was not */
 } reef_kind_info;
 /**
  * Kind number `index` from 0 on of the last commit, in the order of their numbers; NOT_FOUND after
@@ -273,6 +274,35 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_name_kind(reef_pool *pool,
                                                          uint32_t kind,
                                                          const char *name,
                                                          reef_error *err);
+
+/** What it costs that two kinds are one. */
+typedef struct reef_merge_info {
+    size_t size;         /* sizeof(reef_merge_info), set by the caller */
+    uint64_t from_bytes; /* that each one had learned */
+    uint64_t into_bytes;
+    uint64_t text_bytes;  /* of the text of `from`, which `into` learned */
+    double from_apart;    /* bits per byte of the end of the text of `from`, by two */
+    double from_together; /* memories that learned a text each, and by one */
+    double into_apart;    /* the same of `into` */
+    double into_together;
+} reef_merge_info;
+/**
+ * Commit, and merge a kind into another one: what its memory keeps of its text is learned by the
+ * other's. From then on it neither answers nor learns; earlier states stay as they are. Takes
+ * seconds where texts are long.
+ *
+ * dry_run  1: only measure
+ * out      written, but for its size; may be NULL
+ *
+ * Errors: INVALID the pool's boundaries are not "contexts", or a kind is open, the other one,
+ * merged already, or has learned nothing; NOT_FOUND no such kind; those of a commit.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_merge_kind(reef_pool *pool,
+                                                          uint32_t from,
+                                                          uint32_t into,
+                                                          int32_t dry_run,
+                                                          reef_merge_info *out,
+                                                          reef_error *err);
 
 /**
  * How often each expert was chosen in training, up to the last commit.

@@ -13,11 +13,11 @@ are NumPy's and are read and written in place.
 from ._library import library_version
 from .errors import (BusyError, CorruptError, FullError, InvalidError, MissingError, PoolMemoryError,
                      PoolOSError, ReefError, VersionError)
-from .pool import (Accuracy, Archive, Evaluation, Generation, Info, Kind, Layer, Model, Pool, Prediction, Snapshot, Tape,
-                   Training, VectorModel, archive_facts, create, create_layer, expert_ids, open)
+from .pool import (Accuracy, Archive, Evaluation, Generation, Info, Kind, Layer, Merge, Model, Pool, Prediction, Snapshot,
+                   Tape, Training, VectorModel, archive_facts, create, create_layer, expert_ids, open)
 
 __version__ = "0.1.0"
 __all__ = ["Accuracy", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
-           "Kind", "Layer", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError", "Prediction", "ReefError",
+           "Kind", "Layer", "Merge", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError", "Prediction", "ReefError",
            "Snapshot", "Tape", "Training", "VectorModel", "VersionError", "archive_facts", "create", "create_layer", "expert_ids",
            "library_version", "open"]

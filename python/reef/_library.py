@@ -8,8 +8,8 @@ import ctypes.util
 import operator
 import os
 import threading
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t,
-                    c_uint8, c_uint32, c_uint64, c_void_p, sizeof)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
+                    c_size_t, c_uint8, c_uint32, c_uint64, c_void_p, sizeof)
 
 from .errors import BY_STATUS, InvalidError, ReefError
 
@@ -81,7 +81,13 @@ class SnapshotInfo(Sized):
 class KindInfo(Sized):
     _fields_ = [("size", c_size_t), ("kind", c_uint32), ("name", c_char * 72), ("open", c_int32), ("learning", c_int32),
                 ("began_at", c_uint64), ("learned_bytes", c_uint64), ("learned_at", c_uint64), ("visits", c_uint64),
-                ("first_loss", c_double), ("last_loss", c_double)]
+                ("first_loss", c_double), ("last_loss", c_double), ("merged_into", c_int64)]
+
+
+class MergeInfo(Sized):
+    _fields_ = [("size", c_size_t), ("from_bytes", c_uint64), ("into_bytes", c_uint64), ("text_bytes", c_uint64),
+                ("from_apart", c_double), ("from_together", c_double), ("into_apart", c_double),
+                ("into_together", c_double)]
 
 
 class LayerCall(Sized):
@@ -141,6 +147,7 @@ _CHECKED = {
     "reef_pool_read_snapshot": [c_void_p, c_size_t, POINTER(SnapshotInfo)],
     "reef_pool_read_kind": [c_void_p, c_size_t, POINTER(KindInfo)],
     "reef_pool_name_kind": [c_void_p, ("kind", c_uint32), c_char_p],
+    "reef_pool_merge_kind": [c_void_p, ("kind", c_uint32), ("into", c_uint32), c_int32, POINTER(MergeInfo)],
     "reef_pool_usage": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), c_void_p, c_void_p, c_size_t],
     "reef_pool_usage_between": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), ("since_ms", c_uint64),
                                 ("until_ms", c_uint64), c_void_p, c_void_p, c_size_t],

@@ -64,7 +64,8 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of text, with the number of the generation that it began with. ``name`` is "" where it has none.
+    """A kind of text, with the number of the generation that it began with. ``name`` is "" where it has none, and
+    ``merged_into`` the kind that it was merged into, or None.
 
     Losses are bits per byte of its first and its last visit, before they were learned; NaN where they are not known.
     """
@@ -79,6 +80,22 @@ class Kind:
     visits: int
     first_loss: float
     last_loss: float
+    merged_into: "int | None"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What it costs that a kind is merged into another one: bits per byte of the end of either text, by two memories
+    that learned a text each and by one that learned both; ``text_bytes`` of the first one's text are learned again.
+    """
+
+    from_bytes: int
+    into_bytes: int
+    text_bytes: int
+    from_apart: float
+    from_together: float
+    into_apart: float
+    into_together: float
 
 
 @dataclass(frozen=True)
@@ -292,11 +309,21 @@ class Pool:
                 self._call(_c.lib.reef_pool_read_kind, len(found), ctypes.byref(info))
             except MissingError:
                 return found
-            found.append(_fill(Kind, info, open=bool(info.open), learning=bool(info.learning)))
+            found.append(_fill(Kind, info, open=bool(info.open), learning=bool(info.learning),
+                               merged_into=None if info.merged_into < 0 else info.merged_into))
 
     def name_kind(self, kind, name):
         """Commit, and give a kind, by its number, a name; None: it has none any more."""
         self._call(_c.lib.reef_pool_name_kind, kind, None if name is None else _c.text("name", name))
+
+    def merge_kind(self, kind, into, dry_run=False):
+        """Commit, and merge a kind into another one, both by their numbers: what it keeps of its text is learned by
+        the other one. Earlier states stay as they are. Returns a ``Merge``: what that costs; with ``dry_run`` it only
+        measures it.
+        """
+        info = _c.MergeInfo()
+        self._call(_c.lib.reef_pool_merge_kind, kind, into, int(dry_run), ctypes.byref(info))
+        return _fill(Merge, info)
 
     def commit(self):
         """Everything trained so far onto the disk. Returns the number of the commit."""

@@ -115,6 +115,13 @@ def test_kinds_are_listed_and_named(tmp_path):
             pool.name_kind(2, "more")
         pool.name_kind(1, None)
         assert pool.kinds[1].name == ""
+        with pytest.raises(reef.InvalidError, match="is open: seal it first"):
+            pool.merge_kind(0, 1)
+        pool.seal()
+        would = pool.merge_kind(1, 0, dry_run=True)
+        assert would.from_bytes < would.into_bytes and would.from_apart > 0 and pool.kinds[1].merged_into is None
+        assert pool.merge_kind(1, 0) == would
+        assert [k.merged_into for k in pool.kinds] == [None, 0, None]
 
 
 def test_a_text_goes_on(tmp_path):

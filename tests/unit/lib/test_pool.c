@@ -356,11 +356,17 @@ static void kinds_are_read_and_named(void **state) {
     assert_true(kind.began_at > 0 && isnan(kind.first_loss));
     assert_int_equal(reef_pool_read_kind(pool, 2, &kind, &err), REEF_ERR_NOT_FOUND);
     must(reef_pool_name_kind(pool, 0, NULL, &err), &err);
+    assert_int_equal(kind.merged_into, -1);
+    // Its boundaries are found by the loss.
+    assert_int_equal(reef_pool_merge_kind(pool, 0, 1, 1, NULL, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "--boundaries contexts"));
     reef_pool_close(pool);
     pool = lib_pool_open(path, 0, NULL, 1);
     must(reef_pool_read_kind(pool, 0, &kind, &err), &err);
     assert_string_equal(kind.name, "");
     assert_int_equal(reef_pool_name_kind(pool, 0, "a", &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    assert_int_equal(reef_pool_merge_kind(pool, 0, 1, 1, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);
 }
