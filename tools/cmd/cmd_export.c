@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -207,7 +208,7 @@ void reef_generation_file_print(const reef_generation_file *file, const char *pa
     printf("root        %s\n", root);
 }
 
-static volatile sig_atomic_t stop_signal;
+static atomic_int stop_signal; // a signal may reach any thread
 
 static void on_signal(int number) {
     stop_signal = number;

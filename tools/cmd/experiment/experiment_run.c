@@ -18,6 +18,7 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -31,7 +32,7 @@
 #define PROGRESS_FD 3 // where a child writes how far it is
 #define ARGUMENTS_MAX 32
 
-static volatile sig_atomic_t interrupted;
+static atomic_int interrupted; // a signal may reach any thread
 
 static void on_signal(int number) {
     (void)number;
@@ -39,7 +40,7 @@ static void on_signal(int number) {
 }
 
 static bool was_interrupted(void) {
-    return interrupted;
+    return interrupted != 0;
 }
 
 // The first signal asks for an end, the second one is the system's.

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ typedef struct watch {
     size_t silent;   // lines before the first one that is shown: they establish the usual range
 } watch;
 
-static volatile sig_atomic_t ended;
+static atomic_int ended; // a signal may reach any thread
 
 static void on_signal(int number) {
     (void)number;

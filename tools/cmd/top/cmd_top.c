@@ -15,6 +15,7 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -191,7 +192,7 @@ static void listen_to(top *t) {
 
 // ---- the terminal -------------------------------------------------------------------------------
 
-static volatile sig_atomic_t ended, resized, suspended, continued;
+static atomic_int ended, resized, suspended, continued; // a signal may reach any thread
 
 static void on_end(int number) {
     (void)number;

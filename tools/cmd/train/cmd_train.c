@@ -22,6 +22,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -83,7 +84,7 @@ const reef_cli_manual reef_train_manual = {
         "lm.pool train.txt --flops 1e12",
 };
 
-static volatile sig_atomic_t interrupted;
+static atomic_int interrupted; // a signal may reach any thread
 
 static void on_signal(int number) {
     (void)number;
@@ -91,7 +92,7 @@ static void on_signal(int number) {
 }
 
 static bool was_interrupted(void) {
-    return interrupted;
+    return interrupted != 0;
 }
 
 // The first signal asks for an end, the second one is the system's.
