@@ -141,10 +141,10 @@ reef_status reef_trainer_near_kinds(
                          "kinds are near each other in pools with context memories and "
                          "--boundaries contexts");
     s.samples = calloc(s.kind_count, sizeof(*s.samples));
-    reef_status status = s.samples != NULL
-                             ? reef_kind_vote_new(&s.vote, err)
-                             : reef_fail(err, REEF_ERR_NO_MEMORY,
-                                         "no memory for samples of %zu kinds", s.kind_count);
+    if (s.samples == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for samples of %zu kinds",
+                         s.kind_count);
+    reef_status status = reef_kind_vote_new(&s.vote, err);
     if (status == REEF_OK) status = take_samples(&s, err);
     if (status == REEF_OK) status = find_pairs(&s, err);
     if (status == REEF_OK) status = look(&s, err);

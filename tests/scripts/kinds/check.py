@@ -1,5 +1,6 @@
 """check.py make DIRECTORY: texts of kinds. check.py results OUT, same OUT FILE: what tools/bench/kinds/run wrote."""
 
+import importlib.util
 import json
 import pathlib
 import random
@@ -53,7 +54,10 @@ def check(out):
     page = (out / "results.md").read_text()
     for name in found:
         assert f"## {name}\n" in page, page
-    for name in ("turns", "visits", "drift", "lines"):
+    pieces = found["many"]["counts"]["3"]["pieces"]
+    assert 0 < pieces["alone_own_bits_per_byte"] < 8 and 0 < pieces["alone_bits_per_byte"] < 8, pieces
+    drawn = ("pieces", "many") if importlib.util.find_spec("matplotlib") else ()
+    for name in ("turns", "visits", "drift", "lines", *drawn):
         xml.etree.ElementTree.parse(out / f"{name}.svg")
     left = [path.name for path in out.iterdir() if path.name.startswith("work")]
     assert not left, left
