@@ -23,7 +23,8 @@ static const int status_exit_codes[] = {
 
 #define STATUS_COUNT (sizeof(status_texts) / sizeof(status_texts[0]))
 
-reef_status reef_fail(reef_error *err, reef_status status, const char *format, ...) {
+// In parentheses, since an analyser knows a macro of that name.
+reef_status(reef_fail)(reef_error *err, reef_status status, const char *format, ...) {
     assert(status != REEF_OK);
     if (err == NULL) return status;
     err->status = status;

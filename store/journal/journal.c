@@ -336,7 +336,7 @@ reef_status reef_journal_survey(reef_txn *txn,
     // All is trained: nothing waits, so the beginning is the end.
     if (out->entries == 0) return REEF_OK;
     status = reef_journal_peek(txn, source, all.whole, &whole, err);
-    out->begin = reef_journal_in_source(&all, whole.begin);
+    if (status == REEF_OK) out->begin = reef_journal_in_source(&all, whole.begin);
     return status;
 }
 
