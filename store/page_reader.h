@@ -84,7 +84,7 @@ REEF_MUST_CHECK reef_status reef_pages_pin(reef_pages *pages,
 REEF_MUST_CHECK reef_status
 reef_pages_read(reef_pages *pages, uint64_t first, size_t count, uint8_t *out, reef_error *err);
 /** CORRUPT "the pool is truncated"; `pages` are what its last commit needs. */
-reef_status reef_pages_truncated(const reef_pages *pages, uint64_t needed, reef_error *err);
+reef_status reef_pages_truncated(const reef_pages *file, uint64_t pages, reef_error *err);
 /**
  * Where the value of a NODE_BIG node lies: its run of pages, whose first page is read and checked.
  */
@@ -110,7 +110,7 @@ bool reef_page_node_parse(
     const uint8_t *page, size_t page_bytes, size_t i, bool branch, reef_page_node *out);
 void reef_page_tree_parse(const uint8_t bytes[TREE_BYTES], reef_page_tree *out);
 /** CORRUPT "page N of data.mdb is damaged". */
-reef_status reef_page_damaged(const reef_pages *pages, uint64_t page, reef_error *err);
+reef_status reef_page_damaged(const reef_pages *file, uint64_t page, reef_error *err);
 
 typedef reef_status (*reef_page_visit)(void *context,
                                        reef_pages *pages,

@@ -212,7 +212,7 @@ void reef_training_stop(reef_training *training);
 /** Something waits for the next commit: it is due now. For calls, on the trainer's thread. */
 void reef_training_commit_soon(reef_training *training);
 /** The scrubber has found something. Any thread; for reef_scrubber_start. */
-void reef_training_poke(void *training);
+void reef_training_poke(void *context);
 /**
  * Hand over a request. BUSY when the training has ended, or too many drains wait; it is then still
  * the caller's.
