@@ -11,7 +11,7 @@
 #define VOTES_UNTIL 64    // bytes after one, and who runs has been found
 #define NAMED_MAX 4       // kinds that it adds
 #define LATER_MAX 2       // and each later one
-#define SESSIONS_MAX 256  // at a time; of a megabyte and what they learned
+#define SESSIONS_MAX 256  // at a time; of two megabytes and what they learned
 #define PASSED_MAX 65536u // of what passed a memory by, the last bytes are enough of a context
 
 bool reef_recall_answers(const reef_network *network) {
