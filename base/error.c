@@ -23,7 +23,7 @@ static const int status_exit_codes[] = {
 
 #define STATUS_COUNT (sizeof(status_texts) / sizeof(status_texts[0]))
 
-// In parentheses, since an analyser knows a macro of that name.
+// Parentheses keep the analyser's macro of the same name (reef_error.h) from expanding here.
 reef_status(reef_fail)(reef_error *err, reef_status status, const char *format, ...) {
     assert(status != REEF_OK);
     if (err == NULL) return status;

@@ -1,10 +1,10 @@
-// What the thread sanitizer must not take for a race; only part of builds with it.
+// Suppressions of the thread sanitizer. Only builds with it contain this file.
 //
-// libuv closes descriptors by a system call of its own, which the sanitizer does not see. The number
-// of a connection that was closed is then still the connection's to it, and a file that another
-// thread opens under the same number looks like a race with accept4.
+// libuv closes descriptors with a raw system call that the sanitizer does not intercept. When
+// another thread opens a file and gets the number of a closed connection, the sanitizer reports a
+// race between that open and the connection's accept4.
 //
-// The sanitizer's library looks for it by this name.
+// The sanitizer calls this function by name.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 

@@ -36,7 +36,8 @@ typedef struct reef_error {
 REEF_API reef_status reef_fail(reef_error *err, reef_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #ifdef __clang_analyzer__
-// It sees one file at a time, and takes a failing path for one that goes on.
+// The analyser reads one file at a time: without this it cannot know that reef_fail returns an
+// error, and follows the success path after it.
 #define reef_fail(err, status, ...) ((void)reef_fail(err, status, __VA_ARGS__), (status))
 #endif
 

@@ -139,9 +139,11 @@ static reef_status read_kind_merge(reef_request *request, json_t *object, reef_e
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s:I, s?b}", "command", &command,
                        "from", &from, "into", &into, "dry_run", &dry_run))
         return fail_arguments(&why, object, err);
-    json_int_t odd = from < 0 || from >= REEF_GENERATION_COUNT_MAX ? from : into;
-    if (odd < 0 || odd >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT, odd);
+    const json_int_t kinds[] = {from, into};
+    for (size_t i = 0; i < 2; i++)
+        if (kinds[i] < 0 || kinds[i] >= REEF_GENERATION_COUNT_MAX)
+            return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT,
+                             kinds[i]);
     request->merging = (reef_kind_merging){.from = (uint32_t)from, .into = (uint32_t)into};
     request->dry_run = dry_run != 0;
     return REEF_OK;

@@ -294,8 +294,8 @@ typedef struct reef_merge_info {
  * dry_run  1: only measure
  * out      written, but for its size; may be NULL
  *
- * Errors: INVALID the pool's boundaries are not "contexts", or a kind is open, the other one,
- * merged already, or has learned nothing; NOT_FOUND no such kind; those of a commit.
+ * Errors: INVALID the pool's boundaries are not "contexts", both are the same kind, or a kind
+ * is open, already merged, or has learned nothing; NOT_FOUND no such kind; those of a commit.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_merge_kind(reef_pool *pool,
                                                           uint32_t from,

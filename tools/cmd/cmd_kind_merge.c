@@ -18,11 +18,14 @@ static const reef_cli_option NEAR_OPTIONS[] = {
 
 const reef_cli_manual reef_kind_near_manual = {
     .about =
-        "Pairs of kinds of which each one's memory knows contexts of the other one's text, the\n"
-        "nearest ones, and what merging them would cost (reef kind merge --dry-run): bits per\n"
-        "byte of both texts more, by how much each kind has learned. Below zero it would be a\n"
-        "gain. The kind whose generation is open cannot be merged and is left out. Nothing is\n"
-        "changed, and a daemon may run.",
+        "Lists the pairs of kinds whose texts share the most contexts, and what merging each pair\n"
+        "would cost (reef kind merge --dry-run). `more` is the increase in bits per byte over "
+        "both\n"
+        "texts, weighted by what each kind has learned; a negative value is a gain. The kind of "
+        "the\n"
+        "open generation is left out, since it cannot be merged. The pool is only read, also "
+        "while\n"
+        "a daemon runs.",
     .options = NEAR_OPTIONS,
     .example = "reef kind near kinds.pool\n"
                "reef kind near kinds.pool --limit 3 --json",

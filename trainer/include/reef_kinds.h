@@ -112,9 +112,9 @@ typedef struct reef_kind_merging {
  *
  * dry_run  only say what it would cost
  *
- * Errors: INVALID the pool's boundaries are not `contexts`, or one of the two is open, the other
- * one, merged already, or has learned nothing; NOT_FOUND there is no such kind; those of a commit,
- * which can be made again. Where it failed half way the trainer is only good for reef_trainer_close.
+ * Errors: INVALID the pool's boundaries are not `contexts`, both are the same kind, or a kind is
+ * open, already merged, or has learned nothing; NOT_FOUND no such kind; those of a commit. A failed
+ * commit can be repeated. After any other error while merging, only reef_trainer_close is allowed.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_merge(reef_trainer *trainer,
                                                              uint32_t from,
@@ -123,11 +123,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_merge(reef_trainer *train
                                                              reef_kind_merging *out,
                                                              reef_error *err);
 
-/** Two kinds of which each one's memory knows the other one's text. */
+/** Two kinds with similar text. */
 typedef struct reef_near_kinds {
-    uint32_t from, into; // the one that has learned less first
-    // How much less of a context's orders each memory knows of the end of the other's text than the
-    // other one did before it learned it (reef_memory_familiarity), the mean of both
+    uint32_t from, into; // `from` has learned less
+    // In units of reef_memory_familiarity / 256: a kind's own level, less the familiarity of the
+    // end of its text to the other kind's memory; the mean of both directions
     double distance;
 } reef_near_kinds;
 

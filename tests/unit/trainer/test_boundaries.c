@@ -1,5 +1,5 @@
-// Where generations of a pool without a memory begin: a change is found where it is, an oddity is
-// none, and a domain that comes back is recognised.
+// Boundaries in a pool without a context memory: a change is found at its place, a short oddity
+// opens no generation, and a domain that returns is recognised.
 #include "lifelong.h"
 #include "trainer_internal.h"
 

@@ -1,5 +1,5 @@
-// One generation in training: everything learns, frozen experts stand still, a grown one goes on,
-// and what goes wrong is said and not kept.
+// Training of one generation: all parameters learn, frozen experts do not change, a grown
+// generation continues, and errors are reported without a commit.
 #include "lifelong.h"
 #include "trainer_internal.h"
 

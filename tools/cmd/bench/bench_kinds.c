@@ -260,7 +260,8 @@ static reef_bench_kind *next_kind(kinds_run *run, const reef_bench_kind *last) {
     return NULL;
 }
 
-// As a text by itself, by its kind and by the pool; both begin anew with it.
+// Score one piece as a separate text, with the pool and with its own kind's memory, each in a new
+// session.
 static reef_status read_alone(
     kinds_run *run, reef_bench_kind *kind, const uint8_t *piece, float *bits, reef_error *err) {
     reef_kinds_findings *f = run->found;

@@ -34,7 +34,7 @@ typedef struct reef_bench_kind {
                              // pool after all kinds came back
     reef_memory *memory;     // its own
     reef_memory_session *session; // of pieces, NULL before the first one
-    reef_memory_session *alone;   // the same, which begins anew with each
+    reef_memory_session *alone;   // of separate pieces, reset before each
     size_t met;                   // of the text of pieces, by that session
     size_t pieces_read;           // bytes of its last quarter
 } reef_bench_kind;
