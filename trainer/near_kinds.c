@@ -33,10 +33,10 @@ typedef struct search {
     size_t pair_count;
 } search;
 
-static bool can_be_merged(const reef_trainer *trainer, uint32_t kind) {
+// Merged kinds have no memory any more.
+static bool has_level(const reef_trainer *trainer, uint32_t kind) {
     return kind < trainer->level_count && trainer->levels[kind].pieces > 0 &&
-           !reef_generation_is_empty(&trainer->network.generations[kind]->info) &&
-           !reef_kinds_is_merged(trainer, kind, NULL);
+           !reef_generation_is_empty(&trainer->network.generations[kind]->info);
 }
 
 static reef_status take_samples(search *s, reef_error *err) {
@@ -44,7 +44,7 @@ static reef_status take_samples(search *s, reef_error *err) {
     // The last generation is open.
     for (uint32_t kind = 0; status == REEF_OK && kind + 1 < s->kind_count; kind++) {
         const reef_memory *memory = NULL;
-        if (!can_be_merged(s->trainer, kind)) continue;
+        if (!has_level(s->trainer, kind)) continue;
         status = reef_kinds_memory(s->trainer, kind, &memory, err);
         if (status != REEF_OK || memory == NULL) continue;
         sample *own = &s->samples[kind];

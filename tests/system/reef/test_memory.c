@@ -2,6 +2,7 @@
 #include "tools_world.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -538,6 +539,7 @@ static void kinds_are_merged_while_a_daemon_trains(void **state) {
     pid_t daemon = fork();
     assert_true(daemon >= 0);
     if (daemon == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // it must not outlive a test that fails
         execv(argv[0], (char *const *)argv);
         _exit(127);
     }
