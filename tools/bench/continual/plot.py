@@ -6,21 +6,9 @@ is even in brightness.
 
 import math
 
-import matplotlib
-
-matplotlib.use("svg")
-matplotlib.rcParams.update(
-    {
-        "svg.hashsalt": "reef",  # the same figures give the same file
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 10,
-        "axes.edgecolor": "#6b6b6b",
-        "axes.axisbelow": True,
-    }
-)
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.patches import Rectangle  # noqa: E402
+import plot_style  # noqa: F401
+import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
 
 # Okabe & Ito's colours, told apart with any colour vision, each with a shape.
 LOOKS = [

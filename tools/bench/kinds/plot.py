@@ -1,23 +1,9 @@
 """NAME.svg of a stream that is measured at several numbers of kinds, or sizes of pieces: what grows with them."""
 
-import matplotlib
+import plot_style  # noqa: F401
+import matplotlib.pyplot as plt
 
-matplotlib.use("svg")
-matplotlib.rcParams.update(
-    {
-        "svg.hashsalt": "reef",  # the same figures give the same file
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": "#6b6b6b",
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#e4e4e4",
-    }
-)
-import matplotlib.pyplot as plt  # noqa: E402
+plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4"})
 
 # Told apart with any colour vision, each with a shape.
 LOOKS = [("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^")]
