@@ -145,7 +145,7 @@ typedef struct reef_mix_state {
     int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
     uint16_t met_again[REEF_CONTEXTS]; // how many contexts of a kind are, of 65536
-    uint16_t followers[1 << 16]; // the two bytes that came last after two bytes
+    uint16_t followers[1 << 16];       // the two bytes that came last after two bytes
     reef_expected_state expected;
 } reef_mix_state;
 
@@ -229,13 +229,13 @@ typedef struct reef_predictor {
     int32_t net_odds;
 
     // the byte in hand
-    bool begun;                          // false: what follows is of the byte before
+    bool begun;                              // false: what follows is of the byte before
     uint32_t next_hashes[REEF_CONTEXTS_ALL]; // contexts of the byte after it
     uint32_t hashes[REEF_CONTEXTS_ALL];
     reef_context_kind kinds[REEF_CONTEXTS_ALL];
     reef_cell_line *lines[REEF_CONTEXTS_ALL];
     reef_expected_byte expected_byte;
-    bool open;                          // its trees are
+    bool open;                              // its trees are
     int cells_at[REEF_CONTEXTS_ALL];        // the cell in its line; -1: none
     reef_slot own_slots[REEF_CONTEXTS_ALL]; // histories of contexts without trees
     uint8_t *nodes[REEF_CONTEXTS_ALL];      // histories of the nibble in hand

@@ -98,7 +98,7 @@ void reef_memory_session_reset(reef_memory_session *session) {
     begin(session);
 }
 
-void reef_memory_session_learns(reef_memory_session *session, bool learns) {
+void reef_memory_session_set_learning(reef_memory_session *session, bool learns) {
     assert(!session->predictor.begun);
     session->predictor.frozen = !session->adapts || !learns;
 }

@@ -7,8 +7,8 @@
 // The watchdog is fed only when training has done something since the last time, or has nothing to
 // do: it waits for bytes, or is paused. A step or a seal that hangs, and a commit that fails again
 // and again, feed nothing.
-#ifndef REEF_NOTIFY_H
-#define REEF_NOTIFY_H
+#ifndef REEF_SYSTEMD_H
+#define REEF_SYSTEMD_H
 
 #include "status.h"
 #include "training_thread.h"

@@ -1,7 +1,7 @@
 // What scoring and fitting a gate share: where the weight of an n-gram lies, and one step of the
 // mean.
-#ifndef REEF_GATE_H
-#define REEF_GATE_H
+#ifndef REEF_GATE_INTERNAL_H
+#define REEF_GATE_INTERNAL_H
 
 #include "reef_router.h"
 

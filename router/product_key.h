@@ -1,6 +1,6 @@
 // Choosing the best pairs of two score rows; private to the router and its tests.
-#ifndef PRODUCT_KEY_H
-#define PRODUCT_KEY_H
+#ifndef REEF_PRODUCT_KEY_H
+#define REEF_PRODUCT_KEY_H
 
 #include "reef_router.h"
 

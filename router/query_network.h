@@ -1,6 +1,6 @@
 // The query network as kernels on plain arrays; private to the router.
-#ifndef QUERY_H
-#define QUERY_H
+#ifndef REEF_QUERY_NETWORK_H
+#define REEF_QUERY_NETWORK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // How the tape's scratch is divided; private to the router.
-#ifndef TAPE_H
-#define TAPE_H
+#ifndef REEF_ROUTER_TAPE_H
+#define REEF_ROUTER_TAPE_H
 
 #include "product_key.h"
 #include "reef_router.h"

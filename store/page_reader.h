@@ -4,8 +4,8 @@
 // that fails is one too instead of a signal. What they are for: whether a file may be mapped at all
 // (pool_file.c), whether its trees are whole (page_check.c), and checks beside training (scrub.c).
 // Nobody else knows LMDB's layout.
-#ifndef REEF_POOL_PAGES_H
-#define REEF_POOL_PAGES_H
+#ifndef REEF_PAGE_READER_H
+#define REEF_PAGE_READER_H
 
 #include "reef_store.h"
 

@@ -1,6 +1,6 @@
 // Making a pool's directory as a whole or not at all. Private to the store.
-#ifndef REEF_POOL_MAKE_H
-#define REEF_POOL_MAKE_H
+#ifndef REEF_POOL_CREATE_H
+#define REEF_POOL_CREATE_H
 
 #include "reef_store.h"
 

@@ -1,6 +1,6 @@
 // The format version of a pool: written, and recognised. Private to the store.
-#ifndef REEF_POOL_FORMAT_H
-#define REEF_POOL_FORMAT_H
+#ifndef REEF_SCHEMA_H
+#define REEF_SCHEMA_H
 
 #include "reef_store.h"
 

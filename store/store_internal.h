@@ -1,7 +1,7 @@
 // What the store's files share: the transaction, raw records, the walk over `sums`. Not for other
 // modules.
-#ifndef REEF_STORE_PRIVATE_H
-#define REEF_STORE_PRIVATE_H
+#ifndef REEF_STORE_INTERNAL_H
+#define REEF_STORE_INTERNAL_H
 
 #include "environment.h"
 #include "record.h"

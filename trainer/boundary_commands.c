@@ -61,7 +61,7 @@ reef_status reef_language_seal(reef_trainer *trainer,
     if (status == REEF_OK) status = prepare_seal(trainer, &opening, err);
     if (status != REEF_OK) return status;
     // What was deferred trains the new generation first.
-    status = trainer->kind->reset_lookahead(trainer, err);
+    status = trainer->ops->reset_lookahead(trainer, err);
     if (status == REEF_OK)
         status = reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(&config),
                                       &sealing, err);
@@ -74,7 +74,7 @@ reef_status reef_trainer_seal_check(reef_trainer *trainer,
                                     const char *seal_dtype,
                                     uint32_t *side,
                                     reef_error *err) {
-    return trainer->kind->seal_check(trainer, seal_dtype, side, err);
+    return trainer->ops->seal_check(trainer, seal_dtype, side, err);
 }
 
 reef_status reef_trainer_seal(reef_trainer *trainer,
@@ -82,12 +82,12 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
                               reef_sealing *out,
                               reef_error *err) {
     reef_status status = reef_trainer_check_whole(trainer, err);
-    return status == REEF_OK ? trainer->kind->seal(trainer, seal_dtype, out, err) : status;
+    return status == REEF_OK ? trainer->ops->seal(trainer, seal_dtype, out, err) : status;
 }
 
 reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_status refused = reef_kind_allows(trainer->kind->no_growth, err);
+    reef_status refused = reef_kind_allows(trainer->ops->no_growth, err);
     if (refused != REEF_OK) return refused;
     // Growing means more sub-keys and more experts behind them. A model of dense or mixture layers
     // has neither.
@@ -96,7 +96,7 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
                          "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
                          "only those of kind p and k have experts that grow",
                          side, config->ffw);
-    refused = trainer->kind->grow_check(trainer, err);
+    refused = trainer->ops->grow_check(trainer, err);
     if (refused != REEF_OK) return refused;
     return reef_policy_check_side(trainer, side, err);
 }
@@ -104,10 +104,10 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
 reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
     const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
     reef_status status = reef_trainer_grow_check(trainer, side, err);
-    if (status == REEF_OK) status = trainer->kind->reset_lookahead(trainer, err);
+    if (status == REEF_OK) status = trainer->ops->reset_lookahead(trainer, err);
     if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
     if (status != REEF_OK) return status;
-    trainer->kind->grown(trainer);
+    trainer->ops->grown(trainer);
     return reef_trainer_commit(trainer, NULL, err);
 }
 

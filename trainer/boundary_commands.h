@@ -1,4 +1,4 @@
-// Sealing of a language model by command: functions of trainer_kind.h.
+// Sealing of a language model by command: functions of trainer_ops.h.
 #ifndef REEF_BOUNDARY_COMMANDS_H
 #define REEF_BOUNDARY_COMMANDS_H
 

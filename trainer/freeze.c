@@ -92,7 +92,7 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
                                 reef_error *err) {
     *changed = 0;
     reef_generation *open = reef_open_generation(trainer);
-    reef_status status = reef_kind_allows(trainer->kind->no_freeze, err);
+    reef_status status = reef_kind_allows(trainer->ops->no_freeze, err);
     if (status == REEF_OK) status = check_freeze(trainer, freeze, err);
     for (uint32_t l = 0; status == REEF_OK && l < trainer->network.config.layers; l++) {
         if (open->expert_tables[l].expert_count == 0 ||

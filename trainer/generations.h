@@ -1,4 +1,4 @@
-// The functions of trainer_kind.h that language model and layer share.
+// The functions of trainer_ops.h that language model and layer share.
 #ifndef REEF_GENERATIONS_H
 #define REEF_GENERATIONS_H
 

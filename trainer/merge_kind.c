@@ -6,7 +6,7 @@
 // for it: two that learned a text each, and answer as kinds do, and one that learned both.
 #include "commit.h"
 #include "events.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "posterior.h"
 #include "recognition.h"
 #include "reef_kinds.h"
@@ -94,7 +94,7 @@ static reef_status read_apart(reef_memory_session *sessions[2],
     for (size_t i = 0; status == REEF_OK && i < end->count; i++) {
         float each[2];
         for (size_t k = 0; status == REEF_OK && k < 2; k++) {
-            reef_memory_session_learns(sessions[k], posterior.weights[k] >= ADAPTS);
+            reef_memory_session_set_learning(sessions[k], posterior.weights[k] >= ADAPTS);
             status = reef_memory_session_read(sessions[k], end->bytes + i, 1, NULL, &each[k], err);
         }
         if (status == REEF_OK) *bits += reef_posterior_read(&posterior, each);
@@ -178,7 +178,7 @@ static reef_status carry_out(reef_trainer *trainer,
     reef_status status = reef_trainer_commit(trainer, NULL, err); // nothing depends on when
     if (status != REEF_OK) return status;
     status = reef_recognition_learn_text(trainer, m->into, from->bytes, from->count, err);
-    if (status == REEF_OK) status = reef_kinds_end(trainer, m->from, m->into, err);
+    if (status == REEF_OK) status = reef_kinds_mark_merged(trainer, m->from, m->into, err);
     if (status == REEF_OK)
         status = reef_state_event(
             trainer, err, "kind_merge",
@@ -192,7 +192,7 @@ static reef_status carry_out(reef_trainer *trainer,
         return status;
     }
     if (trainer->current_kind == m->from) trainer->current_kind = m->into;
-    trainer->levels[m->from] = (reef_level){0};
+    trainer->levels[m->from] = (reef_familiarity_level){0};
     // What was held is tested again, with the kinds that are left.
     trainer->deferred_batches = 0;
     reef_recognition_forget(trainer);

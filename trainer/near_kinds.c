@@ -1,6 +1,6 @@
 // Which kinds are so much alike that they may better be one? What is found here is only near by its
 // contexts; what merging costs is measured for two kinds at a time (merge_kind.c).
-#include "kinds.h"
+#include "kind_memories.h"
 #include "recognition.h"
 #include "reef_kind_vote.h"
 #include "reef_kinds.h"
@@ -103,7 +103,7 @@ static reef_status look(search *s, reef_error *err) {
 }
 
 static reef_near_kinds describe(const search *s, const pair *p) {
-    const reef_level *levels = s->trainer->levels;
+    const reef_familiarity_level *levels = s->trainer->levels;
     uint32_t a = p->kinds[0], b = p->kinds[1];
     double less = levels[b].mean - (double)p->known[0] + levels[a].mean - (double)p->known[1];
     bool a_is_less = s->samples[a].learned < s->samples[b].learned;

@@ -10,7 +10,7 @@
 // What a new pool begins with where nothing else does.
 static reef_status first_generation(void *context, reef_trainer *trainer, reef_error *err) {
     (void)context;
-    reef_status status = trainer->kind->first_generation(trainer, err);
+    reef_status status = trainer->ops->first_generation(trainer, err);
     if (status != REEF_OK) return status;
     return reef_state_event(trainer, err, "init", "\"side\": %u", trainer->network.config.side);
 }
@@ -27,7 +27,7 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
     // generation and state.
     if (status == REEF_OK) status = reef_config_put(txn, &trainer->network.config, err);
     if (status == REEF_OK)
-        status = trainer->kind->put_generations(trainer, txn, commit.unix_ms, err);
+        status = trainer->ops->put_generations(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status != REEF_OK) {
@@ -56,7 +56,7 @@ reef_status reef_pool_init_with(const char *path,
     trainer->options.threads = 1;
     status = reef_trainer_allocate(trainer, err);
     if (status == REEF_OK) status = fill(context, trainer, err);
-    if (status == REEF_OK) status = trainer->kind->start_gating(trainer, err);
+    if (status == REEF_OK) status = trainer->ops->start_gating(trainer, err);
     if (status == REEF_OK && path != NULL)
         // A NULL path is a dry run: everything that could be refused has been tried.
         status = reef_store_create(path, write_first_commit, trainer, err);

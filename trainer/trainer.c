@@ -7,16 +7,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const reef_trainer_kind *const KINDS[] = {
-    [REEF_MODEL_LM] = &reef_language_kind,
-    [REEF_MODEL_VECTOR] = &reef_vector_kind,
-    [REEF_MODEL_LAYER] = &reef_layer_kind,
+static const reef_trainer_ops *const KINDS[] = {
+    [REEF_MODEL_LM] = &reef_language_ops,
+    [REEF_MODEL_VECTOR] = &reef_vector_ops,
+    [REEF_MODEL_LAYER] = &reef_layer_ops,
 };
 
 reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
-    trainer->kind = KINDS[trainer->network.config.model];
+    trainer->ops = KINDS[trainer->network.config.model];
     trainer->last_bits = (double)NAN;
-    return trainer->kind->allocate(trainer, err);
+    return trainer->ops->allocate(trainer, err);
 }
 
 static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
@@ -28,10 +28,10 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
     // The order is that of dependence: gates need generations, the state needs gates, the kind's
     // own records need the state.
-    if (status == REEF_OK) status = trainer->kind->load_generations(trainer, txn, err);
-    if (status == REEF_OK) status = trainer->kind->start_gating(trainer, err);
+    if (status == REEF_OK) status = trainer->ops->load_generations(trainer, txn, err);
+    if (status == REEF_OK) status = trainer->ops->start_gating(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
-    if (status == REEF_OK) status = trainer->kind->load_state(trainer, txn, err);
+    if (status == REEF_OK) status = trainer->ops->load_state(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
     // Other kernels give other last bits. That is reported as an event, not refused.
     if (status == REEF_OK) status = reef_kernels_compare(trainer, txn, err);
@@ -83,7 +83,7 @@ void reef_trainer_close(reef_trainer *trainer) {
     if (trainer == NULL) return;
     reef_state_forget_history(trainer);
     // The kind is unknown if the configuration could not be read.
-    if (trainer->kind != NULL) trainer->kind->release(trainer);
+    if (trainer->ops != NULL) trainer->ops->release(trainer);
     reef_residency_release(&trainer->residency);
     reef_network_release(&trainer->network);
     reef_thread_pool_free(trainer->workers);

@@ -46,5 +46,5 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         out->experts_open += open->expert_tables[l].expert_count;
     // NaN prints as unknown; the kind fills in what it measures.
     out->drift = out->drift_limit = (double)NAN;
-    trainer->kind->describe(trainer, out);
+    trainer->ops->describe(trainer, out);
 }

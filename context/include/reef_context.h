@@ -215,7 +215,7 @@ REEF_API void reef_memory_session_reset(reef_memory_session *session);
  * reef_memory_session_open and reef_memory_session_reset; a frozen session never does. Call it
  * between two bytes.
  */
-REEF_API void reef_memory_session_learns(reef_memory_session *session, bool learns);
+REEF_API void reef_memory_session_set_learning(reef_memory_session *session, bool learns);
 
 /**
  * Read `count` bytes more.

@@ -61,7 +61,7 @@ static void write_all(const char *text, size_t bytes) {
     }
 }
 
-static const char *level_text(reef_level level) {
+static const char *level_text(reef_log_level level) {
     static const char *const TEXTS[] = {
 #define LEVEL_TEXT(name, text, priority) text,
         REEF_LEVEL_LIST(LEVEL_TEXT)
@@ -70,7 +70,7 @@ static const char *level_text(reef_level level) {
     return TEXTS[level];
 }
 
-static const char *level_prefix(const reef_report *report, reef_level level) {
+static const char *level_prefix(const reef_report *report, reef_log_level level) {
     static const char *const PREFIXES[] = {
 #define LEVEL_PREFIX(name, text, priority) "<" #priority ">reefd: ",
         REEF_LEVEL_LIST(LEVEL_PREFIX)
@@ -81,7 +81,7 @@ static const char *level_prefix(const reef_report *report, reef_level level) {
 
 // One message, in one line whatever it holds; it replaces a progress line that stands on the
 // terminal.
-static void write_line(reef_report *report, reef_level level, const char *text) {
+static void write_line(reef_report *report, reef_log_level level, const char *text) {
     char line[LINE_BYTES_MAX];
     // A progress line stands on the terminal without a newline: go to its start and erase it first.
     const char *erase = report->line_pending ? "\r\033[K" : "";
@@ -153,14 +153,14 @@ json_t *reef_json_number(double value) {
     return number != NULL ? number : json_null();
 }
 
-static void set_stamp(json_t *object, reef_level level) {
+static void set_stamp(json_t *object, reef_log_level level) {
     if (json_object_get(object, "unix_ms") == NULL)
         json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
     json_object_set_new(object, "level", json_string(level_text(level)));
 }
 
 static void write_log(reef_report *report,
-                      reef_level level,
+                      reef_log_level level,
                       const char *event,
                       const char *status,
                       const char *message) {
@@ -230,7 +230,7 @@ static void format_event(char *out, size_t room, const json_t *event) {
 }
 
 // Damage is not only worth telling.
-static reef_level event_level(const json_t *event) {
+static reef_log_level event_level(const json_t *event) {
     const char *name = json_string_value(json_object_get(event, "event"));
     return name != NULL && strcmp(name, "damage") == 0 ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
 }

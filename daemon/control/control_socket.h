@@ -3,8 +3,8 @@
 // A client's lines are answered one after another, in order. While one is with the trainer the
 // client is not read from, so a client costs bounded memory whatever it sends, and never a step of
 // training.
-#ifndef REEF_CONTROL_H
-#define REEF_CONTROL_H
+#ifndef REEF_CONTROL_SOCKET_H
+#define REEF_CONTROL_SOCKET_H
 
 #include "push.h"
 #include "reef_address.h"

@@ -1,6 +1,6 @@
 // The dashboard's files, which are part of the program.
-#ifndef REEF_HTTP_PAGE_H
-#define REEF_HTTP_PAGE_H
+#ifndef REEF_DASHBOARD_H
+#define REEF_DASHBOARD_H
 
 #include <stddef.h>
 

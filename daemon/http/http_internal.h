@@ -1,7 +1,7 @@
 // Shared by http_server.c, http_auth.c and http_stream.c: one connection, how the loop learns of
 // work, and who may ask.
-#ifndef REEF_HTTP_PRIVATE_H
-#define REEF_HTTP_PRIVATE_H
+#ifndef REEF_HTTP_INTERNAL_H
+#define REEF_HTTP_INTERNAL_H
 
 #include "http_server.h"
 

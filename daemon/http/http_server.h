@@ -7,8 +7,8 @@
 // until a thread has its reply (query_thread.h), or answered bit by bit as a stream. A client
 // costs bounded memory, and a bounded time of not doing its part, whatever it sends or leaves
 // undone.
-#ifndef REEF_HTTP_H
-#define REEF_HTTP_H
+#ifndef REEF_HTTP_SERVER_H
+#define REEF_HTTP_SERVER_H
 
 #include "reef_error.h"
 

@@ -1,7 +1,7 @@
 // Events that the daemon sends by itself: the status, once a second, to every subscribed client;
 // and the pool's stats for metrics, read at intervals by the query thread. On the loop's thread.
-#ifndef REEF_HTTP_EVENTS_H
-#define REEF_HTTP_EVENTS_H
+#ifndef REEF_ROUTE_EVENTS_H
+#define REEF_ROUTE_EVENTS_H
 
 #include "http_server.h"
 #include "query_thread.h"

@@ -1,6 +1,6 @@
 // POST /v1/ingest and /v1/ingest/NAME: from a request to a batch (push.h).
-#ifndef REEF_HTTP_INGEST_H
-#define REEF_HTTP_INGEST_H
+#ifndef REEF_ROUTE_INGEST_H
+#define REEF_ROUTE_INGEST_H
 
 #include "http_server.h"
 #include "push.h"

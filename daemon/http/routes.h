@@ -1,7 +1,7 @@
 // The HTTP requests, who may send them, and who replies: the loop at once, the query thread, or the
 // trainer between two steps. docs/PROTOCOL.md describes every route.
-#ifndef REEF_HTTP_ROUTES_H
-#define REEF_HTTP_ROUTES_H
+#ifndef REEF_ROUTES_H
+#define REEF_ROUTES_H
 
 #include "http_server.h"
 #include "push.h"

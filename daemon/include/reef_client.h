@@ -4,8 +4,8 @@
 // JSON, {"command": "...", ...arguments}; the reply is one line, {"ok": true, "result": {...}} or
 // {"ok": false, "error": {"status": "invalid", "message": "..."}}. docs/PROTOCOL.md has every
 // command.
-#ifndef REEF_DAEMON_H
-#define REEF_DAEMON_H
+#ifndef REEF_CLIENT_H
+#define REEF_CLIENT_H
 
 #include "reef_error.h"
 

@@ -5,8 +5,8 @@
 // the prefix that it knows ("<3>"), otherwise not shown.
 //
 // Any thread may call; a lock keeps lines whole.
-#ifndef REEF_REPORT_H
-#define REEF_REPORT_H
+#ifndef REEF_LOG_H
+#define REEF_LOG_H
 
 #include "reef_error.h"
 
@@ -22,11 +22,11 @@
     X(WARNING, "warning", 4)                                                                       \
     X(INFO, "info", 6)
 
-typedef enum reef_level {
+typedef enum reef_log_level {
 #define REEF_LEVEL_ENUM(name, text, priority) REEF_LEVEL_##name,
     REEF_LEVEL_LIST(REEF_LEVEL_ENUM)
 #undef REEF_LEVEL_ENUM
-} reef_level;
+} reef_log_level;
 
 typedef struct reef_report {
     bool terminal, journal; // what standard error is

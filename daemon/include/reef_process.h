@@ -1,6 +1,6 @@
 // What both programs do before they compute anything.
-#ifndef REEF_PROGRAM_H
-#define REEF_PROGRAM_H
+#ifndef REEF_PROCESS_H
+#define REEF_PROCESS_H
 
 #include "reef_error.h"
 

@@ -4,8 +4,8 @@
 //
 // Every setting is one row of the table in settings_table.c, from which come all three spellings of
 // it.
-#ifndef REEF_OPTIONS_H
-#define REEF_OPTIONS_H
+#ifndef REEF_SETTINGS_H
+#define REEF_SETTINGS_H
 
 #include "reef_config_file.h"
 #include "reef_error.h"
@@ -34,10 +34,10 @@ typedef enum reef_origin_kind {
     REEF_ORIGIN_FLAG
 } reef_origin_kind;
 
-typedef struct reef_origin {
+typedef struct reef_option_origin {
     reef_origin_kind kind;
     unsigned line; // of a file
-} reef_origin;
+} reef_option_origin;
 
 typedef struct reef_options {
     reef_options_action action;
@@ -59,8 +59,8 @@ typedef struct reef_options {
     uint64_t journal_bytes; // of each source that is pushed into
     uint64_t scrub_rate;    // bytes of sealed records a second that are read again; 0: none
     bool stay, json_log, quiet;
-    reef_origin origins[REEF_SETTING_COUNT_MAX]; // by setting
-    struct reef_options_text *texts;             // what was read from the file
+    reef_option_origin origins[REEF_SETTING_COUNT_MAX]; // by setting
+    struct reef_options_text *texts;                    // what was read from the file
 } reef_options;
 
 /**

@@ -7,8 +7,8 @@
 // they share one queue. A live source, which grows while it is read, has a queue of its own. While
 // a queue is full its source is not read, and so its sender waits. stride.h decides which queue is
 // trained next.
-#ifndef REEF_INPUT_H
-#define REEF_INPUT_H
+#ifndef REEF_SOURCE_H
+#define REEF_SOURCE_H
 
 #include "reef_error.h"
 #include "reef_log.h"

@@ -21,7 +21,7 @@ typedef struct reef_query_renewal {
     reef_store *store;
     reef_model_options options;
     const reef_model *older;
-    atomic_bool done; // what follows is the query thread's again
+    atomic_bool done;  // what follows is the query thread's again
     reef_model *newer; // NULL: it failed
     uint64_t began_ns, took_ns;
 } reef_query_renewal;

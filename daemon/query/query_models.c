@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REOPEN_SHARE 10 // of the time at most one part in so many goes to opening models
+#define REOPEN_SHARE 10      // of the time at most one part in so many goes to opening models
 #define WAIT_NS_MAX 20000000 // that a question waits for a newer model
 
 // Rows read in place must not keep the trainer from reusing pages while nobody asks for this model,

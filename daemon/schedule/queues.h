@@ -49,8 +49,7 @@ typedef struct reef_queues {
 
 /**
  * Release also after an error. Only whole records of push sources are lent: training could not
- * continue from a snapshot inside one, because other bytes wait after its restore
- * (trainer/pushed.c).
+ * continue from a snapshot inside one, because other bytes wait after its restore.
  *
  * record_bytes  of a vector's record, 0 for text; inputs stand at their `offset`
  */
@@ -72,8 +71,7 @@ bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t 
  * `count` bytes came. Checkpoint `text` (heap, taken; may be NULL) locates the first of them, byte
  * `begin`.
  */
-void reef_queues_fill(
-    reef_queues *queues, size_t source, size_t count, uint64_t begin, char *text);
+void reef_queues_fill(reef_queues *queues, size_t source, size_t count, uint64_t begin, char *text);
 /** The source has no more; the taker moves on by reef_queue_skip_ended. */
 void reef_queues_end(reef_queues *queues, size_t source);
 /**

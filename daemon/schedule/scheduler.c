@@ -86,7 +86,7 @@ static bool all_applied(const reef_schedule *schedule) {
     return schedule->applied == schedule->after.count;
 }
 
-static void apply_decision(reef_schedule *schedule, const reef_decision *decision) {
+static void apply_decision(reef_schedule *schedule, const reef_schedule_choice *decision) {
     for (size_t i = 0; i < schedule->stride.count; i++)
         if (strcmp(schedule->stride_queues[i].name, decision->queue) == 0)
             reef_stride_set_idle(&schedule->stride, i, decision->idle);
@@ -95,7 +95,7 @@ static void apply_decision(reef_schedule *schedule, const reef_decision *decisio
 
 // Its queue was trained alone meanwhile, and is inside a vector's record where it was at the start
 // of one before.
-static bool would_cut(const reef_schedule *schedule, const reef_decision *decision) {
+static bool would_cut(const reef_schedule *schedule, const reef_schedule_choice *decision) {
     size_t current = schedule->stride.current;
     return schedule->stride.record_bytes && decision->idle && current != REEF_STRIDE_NONE &&
            schedule->stride_queues[current].partial &&
@@ -105,25 +105,25 @@ static bool would_cut(const reef_schedule *schedule, const reef_decision *decisi
 // Decisions made at this position of the stream are repeated, except those that are to be skipped.
 static void apply_due(reef_schedule *schedule) {
     while (!all_applied(schedule)) {
-        const reef_decision *decision = &schedule->after.items[schedule->applied];
+        const reef_schedule_choice *decision = &schedule->after.items[schedule->applied];
         if (decision->at != schedule->stride.total || would_cut(schedule, decision)) return;
         apply_decision(schedule, decision);
         schedule->applied++;
     }
 }
 
-reef_decision reef_schedule_decision(const reef_schedule *schedule,
-                                     const reef_schedule_next *next) {
-    return (reef_decision){.number = schedule->stride.decided + 1,
-                           .at = schedule->stride.total,
-                           .idle = next->idle,
-                           .queue = (char *)schedule->stride_queues[next->queue].name};
+reef_schedule_choice reef_schedule_decision(const reef_schedule *schedule,
+                                            const reef_schedule_next *next) {
+    return (reef_schedule_choice){.number = schedule->stride.decided + 1,
+                                  .at = schedule->stride.total,
+                                  .idle = next->idle,
+                                  .queue = (char *)schedule->stride_queues[next->queue].name};
 }
 
 void reef_schedule_decided(reef_schedule *schedule,
                            const reef_schedule_next *next,
                            uint64_t now_ns) {
-    reef_decision decision = reef_schedule_decision(schedule, next);
+    reef_schedule_choice decision = reef_schedule_decision(schedule, next);
     apply_decision(schedule, &decision);
     if (next->idle) schedule->idle_since[next->queue] = now_ns;
 }

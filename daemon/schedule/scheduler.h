@@ -57,7 +57,8 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
  */
 bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count);
 /** For a REEF_SCHEDULE_DECIDE: what has to be written; the queue's name is borrowed. */
-reef_decision reef_schedule_decision(const reef_schedule *schedule, const reef_schedule_next *next);
+reef_schedule_choice reef_schedule_decision(const reef_schedule *schedule,
+                                            const reef_schedule_next *next);
 /** It was written and takes effect. */
 void reef_schedule_decided(reef_schedule *schedule,
                            const reef_schedule_next *next,

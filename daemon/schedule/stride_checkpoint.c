@@ -54,11 +54,11 @@ static reef_status add_decision(reef_decisions *after,
         return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about the next queue makes no sense",
                          (unsigned long long)number);
     // One by one: decisions after the last commit are few.
-    reef_decision *items = realloc(after->items, (after->count + 1) * sizeof(*items));
+    reef_schedule_choice *items = realloc(after->items, (after->count + 1) * sizeof(*items));
     if (items == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
     after->items = items;
-    items[after->count++] =
-        (reef_decision){.number = number, .at = (uint64_t)at, .idle = out, .queue = strdup(queue)};
+    items[after->count++] = (reef_schedule_choice){
+        .number = number, .at = (uint64_t)at, .idle = out, .queue = strdup(queue)};
     return items[after->count - 1].queue != NULL
                ? REEF_OK
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
@@ -113,7 +113,9 @@ reef_status reef_stride_write(reef_txn *txn, const reef_stride *stride, reef_err
     return status;
 }
 
-reef_status reef_decision_write(reef_txn *txn, const reef_decision *decision, reef_error *err) {
+reef_status reef_decision_write(reef_txn *txn,
+                                const reef_schedule_choice *decision,
+                                reef_error *err) {
     reef_key key = journal_key(REEF_STRIDE_NAME, decision->number);
     return put_json(txn, &key,
                     json_pack("{s:I, s:s, s:b}", "at", (json_int_t)decision->at, "lane",

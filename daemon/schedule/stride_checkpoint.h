@@ -13,15 +13,15 @@
     "turns" // of its journal records; no live source has a name without a colon
 
 /** A queue becomes idle, or active again, from a position of the stream on. */
-typedef struct reef_decision {
+typedef struct reef_schedule_choice {
     uint64_t number; // one more than the one before
     uint64_t at;     // `total` of the stride when it was made
     bool idle;
     char *queue; // its name, on the heap
-} reef_decision;
+} reef_schedule_choice;
 
 typedef struct reef_decisions {
-    reef_decision *items; // (count) by number
+    reef_schedule_choice *items; // (count) by number
     size_t count;
 } reef_decisions;
 
@@ -42,7 +42,7 @@ REEF_MUST_CHECK reef_status reef_stride_write(reef_txn *txn,
                                               const reef_stride *stride,
                                               reef_error *err);
 REEF_MUST_CHECK reef_status reef_decision_write(reef_txn *txn,
-                                                const reef_decision *decision,
+                                                const reef_schedule_choice *decision,
                                                 reef_error *err);
 /** Remove all decisions after the commit's. */
 REEF_MUST_CHECK reef_status reef_decisions_drop(reef_txn *txn,

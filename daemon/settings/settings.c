@@ -70,7 +70,8 @@ static reef_status on_entry(
     // Strings live as long as the options; inih's buffers do not.
     const char *kept = reef_option_keep(options, value);
     if (kept == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
-    return reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
+    return reef_option_take(options, i, (reef_option_origin){REEF_ORIGIN_FILE, line}, label, kept,
+                            err);
 }
 
 // For a file that is only checked: the target of its settings, and the receiver of mistakes.
@@ -114,7 +115,7 @@ static reef_status take_environment(reef_options *options, reef_error *err) {
         char label[OPTION_NAME_BYTES_MAX];
         if (text != NULL)
             status =
-                reef_option_take(options, i, (reef_origin){REEF_ORIGIN_ENVIRONMENT, 0},
+                reef_option_take(options, i, (reef_option_origin){REEF_ORIGIN_ENVIRONMENT, 0},
                                  reef_option_variable(reef_settings[i].name, label), text, err);
     }
     return status;

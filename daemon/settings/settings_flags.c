@@ -110,7 +110,7 @@ reef_status reef_option_flags_take(
         size_t i = (size_t)(which - (opposite ? OPT_OPPOSITE : OPT_SETTING));
         char label[OPTION_NAME_BYTES_MAX];
         snprintf(label, sizeof(label), "--%s", reef_settings[i].name);
-        status = reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FLAG, 0}, label,
+        status = reef_option_take(options, i, (reef_option_origin){REEF_ORIGIN_FLAG, 0}, label,
                                   optarg != NULL ? optarg
                                   : opposite     ? "no"
                                                  : "yes",

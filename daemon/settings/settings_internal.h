@@ -6,8 +6,8 @@
 //   settings_sources.c  the sources, and what a pattern stands for
 //   settings_flags.c   the command line
 //   settings_help.c   --help, and what the manual and a new configuration say
-#ifndef REEF_OPTIONS_PRIVATE_H
-#define REEF_OPTIONS_PRIVATE_H
+#ifndef REEF_SETTINGS_INTERNAL_H
+#define REEF_SETTINGS_INTERNAL_H
 
 #include "reef_settings.h"
 
@@ -87,7 +87,7 @@ REEF_MUST_CHECK reef_status reef_option_flags_take(
 /** Set setting number `index` from a layer; `label` is how the layer calls it, for messages. */
 REEF_MUST_CHECK reef_status reef_option_take(reef_options *options,
                                              size_t index,
-                                             reef_origin origin,
+                                             reef_option_origin origin,
                                              const char *label,
                                              const char *text,
                                              reef_error *err);

@@ -122,7 +122,7 @@ reef_status reef_option_value_parse(
 
 // A mistake in a file is reported with its line.
 static reef_status take_source(reef_options *options,
-                               const reef_origin *origin,
+                               const reef_option_origin *origin,
                                const char *text,
                                bool first,
                                reef_error *err) {
@@ -135,7 +135,7 @@ static reef_status take_source(reef_options *options,
 
 reef_status reef_option_take(reef_options *options,
                              size_t index,
-                             reef_origin origin,
+                             reef_option_origin origin,
                              const char *label,
                              const char *text,
                              reef_error *err) {

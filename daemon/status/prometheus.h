@@ -1,6 +1,6 @@
 // Where training stands, in the text format of Prometheus (version 0.0.4). On the loop's thread.
-#ifndef REEF_METRICS_H
-#define REEF_METRICS_H
+#ifndef REEF_PROMETHEUS_H
+#define REEF_PROMETHEUS_H
 
 #include "status.h"
 

@@ -1,6 +1,6 @@
 // Where training stands, for the socket's `status` and for the progress line. On the loop's thread.
-#ifndef REEF_MONITOR_H
-#define REEF_MONITOR_H
+#ifndef REEF_STATUS_H
+#define REEF_STATUS_H
 
 #include "reef_settings.h"
 #include "reef_source.h"

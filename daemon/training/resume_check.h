@@ -1,6 +1,6 @@
 // Whether a pool can continue with the given sources, checked before anything is trained.
-#ifndef REEF_SOURCE_FIT_H
-#define REEF_SOURCE_FIT_H
+#ifndef REEF_RESUME_CHECK_H
+#define REEF_RESUME_CHECK_H
 
 #include "reef_source.h"
 #include "reef_trainer.h"

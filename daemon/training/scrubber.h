@@ -8,8 +8,8 @@
 // It reads the file and writes nothing: how far it has come goes into the trainer's commits, so a
 // pool keeps its one writer. Training never waits for it and never reads what it reports: no bit
 // of the result depends on it.
-#ifndef REEF_DAEMON_SCRUB_H
-#define REEF_DAEMON_SCRUB_H
+#ifndef REEF_SCRUBBER_H
+#define REEF_SCRUBBER_H
 
 #include "reef_log.h"
 #include "reef_store.h"

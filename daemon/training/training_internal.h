@@ -3,8 +3,8 @@
 //   training_thread.c         the loop's side, what to do next, the thread
 //   training_commit.c  commits, and what is written between two of them
 //   training_work.c    requests, bytes, scheduling decisions, the end of the sources
-#ifndef REEF_TRAINING_PRIVATE_H
-#define REEF_TRAINING_PRIVATE_H
+#ifndef REEF_TRAINING_INTERNAL_H
+#define REEF_TRAINING_INTERNAL_H
 
 #include "scheduler.h"
 #include "training_thread.h"

@@ -9,8 +9,8 @@
 //
 // No call on the loop's side waits for a step or for the disk: the lock is only ever held for
 // copies.
-#ifndef REEF_TRAINING_H
-#define REEF_TRAINING_H
+#ifndef REEF_TRAINING_THREAD_H
+#define REEF_TRAINING_THREAD_H
 
 #include "reef_error.h"
 #include "reef_kinds.h"

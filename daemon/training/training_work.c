@@ -155,7 +155,7 @@ static reef_status write_decision(void *context, reef_txn *txn, reef_error *err)
     const decision_writer *writer = context;
     if (writer->next->kind == REEF_SCHEDULE_FORGET)
         return reef_decisions_drop(txn, &writer->schedule->after, err);
-    reef_decision decision = reef_schedule_decision(writer->schedule, writer->next);
+    reef_schedule_choice decision = reef_schedule_decision(writer->schedule, writer->next);
     return reef_decision_write(txn, &decision, err);
 }
 

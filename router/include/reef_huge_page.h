@@ -1,7 +1,7 @@
 // Memory for arrays that are reached at random: a small page would cost a walk of the page tables
 // per row.
-#ifndef REEF_HUGE_H
-#define REEF_HUGE_H
+#ifndef REEF_HUGE_PAGE_H
+#define REEF_HUGE_PAGE_H
 
 #include "reef_kernels.h"
 

@@ -1,6 +1,6 @@
 // One table of kernels per instruction set, and the constants that all of them share. Private.
-#ifndef KERNELS_H
-#define KERNELS_H
+#ifndef REEF_KERNELS_INTERNAL_H
+#define REEF_KERNELS_INTERNAL_H
 
 #include "reef_kernels.h"
 

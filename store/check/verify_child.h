@@ -1,6 +1,6 @@
 // Running something dangerous in a child process. Private to the store and its tests.
-#ifndef REEF_VERIFY_H
-#define REEF_VERIFY_H
+#ifndef REEF_VERIFY_CHILD_H
+#define REEF_VERIFY_CHILD_H
 
 #include "reef_store.h"
 

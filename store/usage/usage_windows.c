@@ -136,8 +136,9 @@ void reef_usage_segment_clear(reef_usage_segment *segment) {
     segment->extent = NO_EXTENT;
 }
 
-reef_status
-reef_usage_segment_reserve(reef_usage_segment *segment, size_t experts, reef_error *err) {
+reef_status reef_usage_segment_reserve(reef_usage_segment *segment,
+                                       size_t experts,
+                                       reef_error *err) {
     size_t before = segment->experts, room = before > 0 ? before : SEGMENT_ROOM_MIN;
     // Growing: in a small pool the room for a full segment would be most of a commit's time.
     while (room < experts) room *= 2;
@@ -161,8 +162,7 @@ reef_status reef_usage_segment_add(reef_usage_segment *segment,
     reef_usage_extent extent;
     reef_status status = get_extent(key, &at, end, &extent, err);
     size_t needed = 0;
-    if (status == REEF_OK)
-        status = add_uses(key, at, end, REEF_USAGE_SEGMENT, NULL, &needed, err);
+    if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_SEGMENT, NULL, &needed, err);
     if (status == REEF_OK) status = reef_usage_segment_reserve(segment, needed, err);
     if (status == REEF_OK)
         status = add_uses(key, at, end, segment->experts, segment->sums, NULL, err);

@@ -2,8 +2,8 @@
 // databases, no `memory` and no `visits`; format 2 lacks `visits`.
 //
 // Include after <cmocka.h>; needs LMDB and the store's private headers.
-#ifndef REEF_TEST_FIRST_FORMAT_H
-#define REEF_TEST_FIRST_FORMAT_H
+#ifndef FIRST_FORMAT_H
+#define FIRST_FORMAT_H
 
 #include "reef_store.h"
 #include "schema.h"

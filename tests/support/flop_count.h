@@ -1,7 +1,7 @@
 // Counts the FLOPs that the kernels are asked for. The linker puts these between the model and the
 // router (--wrap, see tests/CMakeLists.txt), so nothing of it is in what is shipped.
-#ifndef REEF_TEST_FLOP_COUNT_H
-#define REEF_TEST_FLOP_COUNT_H
+#ifndef FLOP_COUNT_H
+#define FLOP_COUNT_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 // A plain HTTP client for tests: one request, one connection. It can also send what no client
 // should.
-#ifndef REEF_TEST_HTTP_CLIENT_H
-#define REEF_TEST_HTTP_CLIENT_H
+#ifndef HTTP_CLIENT_H
+#define HTTP_CLIENT_H
 
 #include <stddef.h>
 

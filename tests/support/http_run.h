@@ -1,6 +1,6 @@
 // A reefd that trains and answers HTTP: what the tests of HTTP begin with, and how they ask.
-#ifndef REEF_TEST_HTTP_RUN_H
-#define REEF_TEST_HTTP_RUN_H
+#ifndef HTTP_RUN_H
+#define HTTP_RUN_H
 
 #include "http_client.h"
 #include "reefd_run.h"

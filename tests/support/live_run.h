@@ -1,7 +1,7 @@
 // One life after the other of a reefd on a source that never ends: started, killed, and at last
 // ended when it has accepted all that was written. Include cmocka.h before.
-#ifndef REEF_TEST_LIVE_RUN_H
-#define REEF_TEST_LIVE_RUN_H
+#ifndef LIVE_RUN_H
+#define LIVE_RUN_H
 
 #include "reefd_run.h"
 

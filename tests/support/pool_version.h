@@ -1,12 +1,12 @@
 // Writing another format version into a pool, behind the store's back.
 //
 // Include after <cmocka.h>; needs LMDB and the store's private headers.
-#ifndef REEF_TEST_POOL_VERSION_H
-#define REEF_TEST_POOL_VERSION_H
+#ifndef POOL_VERSION_H
+#define POOL_VERSION_H
 
 #include "record.h"
-#include "reef_store.h"
 #include "reef_byte_order.h"
+#include "reef_store.h"
 
 #include <lmdb.h>
 

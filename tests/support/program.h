@@ -1,6 +1,6 @@
 // Running a program as a user would, with everything it says captured.
-#ifndef REEF_TEST_PROGRAM_H
-#define REEF_TEST_PROGRAM_H
+#ifndef PROGRAM_H
+#define PROGRAM_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 // A real Redis server of a test's own, on a Unix socket, and a relay before it on a port, which
 // cuts connections on order. A helper that cannot do its work fails the test.
-#ifndef REEF_TEST_REDIS_SERVER_H
-#define REEF_TEST_REDIS_SERVER_H
+#ifndef REDIS_SERVER_H
+#define REDIS_SERVER_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,7 +1,7 @@
 // Running the real reefd in tests: a directory with a tiny pool and generated text, the process,
 // its messages, and questions over its socket. A helper that cannot do its work fails the test.
-#ifndef REEF_TEST_REEFD_RUN_H
-#define REEF_TEST_REEFD_RUN_H
+#ifndef REEFD_RUN_H
+#define REEFD_RUN_H
 
 #include "reef_store.h"
 

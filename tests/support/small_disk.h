@@ -2,8 +2,8 @@
 // so.
 //
 // Include after <cmocka.h>.
-#ifndef REEF_TEST_SMALL_DISK_H
-#define REEF_TEST_SMALL_DISK_H
+#ifndef SMALL_DISK_H
+#define SMALL_DISK_H
 
 #include <errno.h>
 #include <fcntl.h>

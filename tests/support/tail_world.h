@@ -1,7 +1,7 @@
 // A folder in which logs are written and rotated, and its reader: all bytes given, each checkpoint
 // on the way, and the events. A helper that cannot do its work fails the test.
-#ifndef REEF_TEST_TAIL_WORLD_H
-#define REEF_TEST_TAIL_WORLD_H
+#ifndef TAIL_WORLD_H
+#define TAIL_WORLD_H
 
 #include "tail.h"
 #include "tail_file.h"

@@ -1,6 +1,6 @@
 // A pool small enough to train in milliseconds, with two generations, a snapshot and some history.
-#ifndef REEF_TEST_TINY_POOL_H
-#define REEF_TEST_TINY_POOL_H
+#ifndef TINY_POOL_H
+#define TINY_POOL_H
 
 #include <stddef.h>
 

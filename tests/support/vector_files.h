@@ -1,8 +1,8 @@
 // Made-up images of a few classes that are easy to tell apart, as files of several formats.
 //
 // Include after <cmocka.h>; needs zlib.
-#ifndef REEF_TEST_VECTOR_FILES_H
-#define REEF_TEST_VECTOR_FILES_H
+#ifndef VECTOR_FILES_H
+#define VECTOR_FILES_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -62,10 +62,11 @@ static double percent_of(const reef_kinds_text *text, const reef_kinds_row *row)
 static const char *label_of(const reef_kinds_text *text,
                             uint32_t kind,
                             char out[REEF_NAME_BYTES_MAX + 1]) {
-    snprintf(out, REEF_NAME_BYTES_MAX + 1, "kind %u", kind);
-    for (size_t i = 0; i < text->kinds->count; i++)
-        if (text->kinds->kinds[i].kind == kind && text->kinds->kinds[i].name[0] != '\0')
-            snprintf(out, REEF_NAME_BYTES_MAX + 1, "%s", text->kinds->kinds[i].name);
+    const char *name = reef_kind_list_name(text->kinds, kind);
+    if (name[0] != '\0')
+        snprintf(out, REEF_NAME_BYTES_MAX + 1, "%s", name);
+    else
+        snprintf(out, REEF_NAME_BYTES_MAX + 1, "kind %u", kind);
     return out;
 }
 

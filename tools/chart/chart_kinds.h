@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-
 typedef struct reef_kinds_text {
     const char *name;
     const uint32_t *answered; // (count) whose each byte is, or each of so many equal parts

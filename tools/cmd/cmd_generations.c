@@ -104,13 +104,6 @@ static reef_status read_memory(const reef_cli_pool *pool,
     return status;
 }
 
-// Of the kind that began with it.
-static const char *name_of(const reef_kind_list *kinds, uint32_t generation) {
-    for (size_t i = 0; i < kinds->count; i++)
-        if (kinds->kinds[i].kind == generation) return kinds->kinds[i].name;
-    return "";
-}
-
 static reef_status collect_generations(reef_cli_pool *pool,
                                        const reef_kind_list *kinds,
                                        const bool *kept,
@@ -125,7 +118,7 @@ static reef_status collect_generations(reef_cli_pool *pool,
         if (status == REEF_OK) status = read_memory(pool, g, &memory, err);
         if (status != REEF_OK) return status;
         // Table and document are filled together: both outputs show the same rows.
-        const char *name = name_of(kinds, g);
+        const char *name = reef_kind_list_name(kinds, g);
         add_row(table, pool, &pool->generations[g], &usage, &memory, kept[g], name);
         json_array_append_new(
             array, row_json(pool, &pool->generations[g], &usage, &memory, kept[g], name));

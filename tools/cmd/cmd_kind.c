@@ -178,12 +178,6 @@ reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
 
 // ---- show ---------------------------------------------------------------------------------------
 
-static const reef_kind_facts *info_of(const reef_kind_list *list, uint32_t kind) {
-    size_t i = 0;
-    while (list->kinds[i].kind != kind) i++;
-    return &list->kinds[i];
-}
-
 static void print_visits(const reef_kind_list *list, uint32_t kind) {
     static const char *const HEADINGS[] = {"visit", "from byte", "to byte", "learned",
                                            "bits per byte"};
@@ -242,7 +236,7 @@ static reef_status find_kind(reef_cli_call *cli,
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_kinds_read(&pool, list, err);
     if (status == REEF_OK) status = reef_kind_find(list, cli->operands[0], &kind, err);
-    if (status == REEF_OK) *out = info_of(list, kind);
+    if (status == REEF_OK) *out = reef_kind_list_find(list, kind);
     reef_cli_pool_close(&pool);
     return status;
 }

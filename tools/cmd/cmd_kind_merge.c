@@ -205,7 +205,7 @@ static void kind_cells(reef_cli_table *table,
                        json_int_t kind,
                        json_int_t learned) {
     char words[CLI_WORD_BYTES];
-    const char *name = (size_t)kind < list->count ? list->kinds[kind].name : "";
+    const char *name = reef_kind_list_name(list, (uint32_t)kind);
     reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, kind);
     reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
     reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)learned, words));

@@ -1,6 +1,6 @@
 // A configuration file for reefd with every setting explained.
-#ifndef REEF_CONFIG_TEXT_H
-#define REEF_CONFIG_TEXT_H
+#ifndef REEF_CONFIG_TEMPLATE_H
+#define REEF_CONFIG_TEMPLATE_H
 
 #include "reef_error.h"
 

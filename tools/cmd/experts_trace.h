@@ -1,6 +1,6 @@
 // What one expert answers to in a text.
-#ifndef REEF_EXPERTS_TEXT_H
-#define REEF_EXPERTS_TEXT_H
+#ifndef REEF_EXPERTS_TRACE_H
+#define REEF_EXPERTS_TRACE_H
 
 #include "cli_pool.h"
 #include "experts_list.h"

@@ -1,6 +1,6 @@
 // Lines of a file or of standard input, a batch at a time.
-#ifndef REEF_INGEST_FEED_H
-#define REEF_INGEST_FEED_H
+#ifndef REEF_INGEST_BATCHES_H
+#define REEF_INGEST_BATCHES_H
 
 #include "reef_error.h"
 

@@ -1,6 +1,6 @@
 // What to do about damage, in words and commands; reef verify --repair-plan.
-#ifndef REEF_VERIFY_PLAN_H
-#define REEF_VERIFY_PLAN_H
+#ifndef REEF_REPAIR_ADVICE_H
+#define REEF_REPAIR_ADVICE_H
 
 #include "cli.h"
 

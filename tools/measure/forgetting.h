@@ -4,8 +4,8 @@
 // (bits per byte) or, with `rising`, an accuracy. Every figure is written so that "forgetting" is
 // bad when positive and "transfer" and "gain" are good when positive, for losses and accuracies
 // alike. NaN stands for what was not measured and makes only the figures unknown that need it.
-#ifndef REEF_METRICS_H
-#define REEF_METRICS_H
+#ifndef REEF_FORGETTING_H
+#define REEF_FORGETTING_H
 
 #include <stdbool.h>
 #include <stddef.h>

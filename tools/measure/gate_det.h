@@ -1,7 +1,7 @@
 // How well the gates of a model tell texts apart: where they fire, where they begin to, and what
 // another threshold would do.
-#ifndef REEF_GATE_CURVES_H
-#define REEF_GATE_CURVES_H
+#ifndef REEF_GATE_DET_H
+#define REEF_GATE_DET_H
 
 #include "cli.h"
 #include "cli_pool.h"

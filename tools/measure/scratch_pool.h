@@ -1,7 +1,7 @@
 // What the benchmarks share: text to train on, and a directory for a pool that lives as long as
 // they.
-#ifndef REEF_BENCH_H
-#define REEF_BENCH_H
+#ifndef REEF_SCRATCH_POOL_H
+#define REEF_SCRATCH_POOL_H
 
 #include "reef_error.h"
 #include "reef_trainer.h"

@@ -15,8 +15,8 @@ static reef_status write_all(reef_trainer *trainer,
                              reef_error *err) {
     // The order is that of the reader's trust: generations first, then what refers to them. Within
     // one transaction it matters only to the fail points, where tests kill the process.
-    reef_status status = trainer->kind->put_generations(trainer, txn, unix_ms, err);
-    if (status == REEF_OK) status = trainer->kind->put_state(trainer, txn, err);
+    reef_status status = trainer->ops->put_generations(trainer, txn, unix_ms, err);
+    if (status == REEF_OK) status = trainer->ops->put_state(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_MODEL);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_STATE);
@@ -31,7 +31,7 @@ static reef_status write_all(reef_trainer *trainer,
 
 // Nothing is dirty any more.
 static void settle(reef_trainer *trainer, const reef_commit *commit) {
-    trainer->kind->committed(trainer);
+    trainer->ops->committed(trainer);
     reef_state_forget_history(trainer);
     trainer->committed_step = trainer->step;
     trainer->last_commit = *commit;

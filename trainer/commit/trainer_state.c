@@ -26,7 +26,7 @@
 //                                             reads losses
 #include "trainer_state.h"
 #include "events.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "loss_history.h"
 #include "recognition.h"
 #include "reef_json_build.h"

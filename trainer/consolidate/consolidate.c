@@ -12,7 +12,7 @@
 #include "commit.h"
 #include "distil.h"
 #include "events.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "recognition.h"
 #include "sealed_memory.h"
 
@@ -514,19 +514,19 @@ static reef_status commit_swapped(consolidation *c, swap_slots *p, reef_error *e
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     swap_generations(trainer, p);
-    reef_kinds_set_ended(trainer, first, last, true);
+    reef_kinds_set_consolidating(trainer, first, last, true);
     // The event is part of the commit: who reads the timeline sees the merge and its figures
     // together.
     status = add_event(c, err);
     size_t reported = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) {
-        reef_kinds_forget_ended(trainer);
+        reef_kinds_drop_consolidated(trainer);
         reef_recognition_forget(trainer);
         reef_kind_names_release(&names);
         return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     }
-    reef_kinds_set_ended(trainer, first, last, false);
+    reef_kinds_set_consolidating(trainer, first, last, false);
     reef_kind_names_release(&trainer->kind_names);
     trainer->kind_names = names;
     trainer->current_kind = current;
@@ -588,7 +588,7 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     // replaced.
     status = swap_slots_init(&p, c, fresh, err);
     if (status == REEF_OK)
-        status = reef_kinds_merge(c->trainer, report->first, report->last, fresh, err);
+        status = reef_kinds_consolidate(c->trainer, report->first, report->last, fresh, err);
     if (status == REEF_OK) status = commit_swapped(c, &p, err);
     swap_slots_release(&p); // the old ones, or after a failure the new one
     return status;
@@ -599,7 +599,7 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
                                      reef_consolidation *report,
                                      reef_error *err) {
     *report = (reef_consolidation){0};
-    reef_status status = reef_kind_allows(trainer->kind->no_consolidation, err);
+    reef_status status = reef_kind_allows(trainer->ops->no_consolidation, err);
     if (status != REEF_OK) return status;
     consolidation c = {.trainer = trainer, .options = options, .report = report};
     status = reef_trainer_pin(trainer, err);

@@ -6,7 +6,7 @@
 // of the reservoir besides.
 #include "distil.h"
 
-#include "kinds.h"
+#include "kind_memories.h"
 
 #include <stdlib.h>
 

@@ -14,7 +14,7 @@ size_t reef_step_windows(const reef_config *config);
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
 
 /**
- * Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `firing`
+ * Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `gating`
  * moves on.
  */
 REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
@@ -27,7 +27,7 @@ REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
  * Let the model's gates decide about a text of `size` tokens (at most a batch), read from its
  * start, beside the batch that is being assembled: into `reading` and `margins`. `out` is that
  * text, for a forward pass that adds its losses where it is not `answered` (see
- * reef_firing_decide); the last token has none, as nothing follows it.
+ * reef_gating_decide); the last token has none, as nothing follows it.
  */
 REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
                                            const reef_network *network,

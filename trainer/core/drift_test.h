@@ -2,8 +2,8 @@
 //
 // A robust z-score over a window of batches: median and 1.4826 * median absolute deviation, so that
 // one odd batch neither raises an alarm later nor hides one.
-#ifndef REEF_DRIFT_H
-#define REEF_DRIFT_H
+#ifndef REEF_DRIFT_TEST_H
+#define REEF_DRIFT_TEST_H
 
 #include "reef_trainer.h"
 

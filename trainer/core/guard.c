@@ -3,7 +3,7 @@
 #include "trainer_internal.h"
 
 reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err) {
-    return trainer->kind->pin(trainer, err);
+    return trainer->ops->pin(trainer, err);
 }
 
 reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err) {

@@ -30,7 +30,7 @@ typedef struct reef_strategy {
         *background[REEF_LAYER_COUNT_MAX]; // sparse-memory: windows of old data that used a row
     uint32_t background_windows;           // sparse-memory: of this many
     uint8_t *kept[REEF_LAYER_COUNT_MAX];   // sparse-memory, scratch: 1: not changed by this step
-    struct reef_slot *slots;               // sparse-memory, scratch: (N) to be sorted
+    struct reef_scored_expert *slots;      // sparse-memory, scratch: (N) to be sorted
 
     uint32_t grid_side; // grid: side before the last boundary; what it had is frozen
 } reef_strategy;

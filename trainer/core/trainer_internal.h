@@ -1,6 +1,6 @@
 // The inside of a reef_trainer. What works on it stands in the trainer's folders:
 //
-//   core         batches of windows, losses, drift test, optimiser, events; trainer_kind.h
+//   core         batches of windows, losses, drift test, optimiser, events; trainer_ops.h
 //   step         one batch: forward, backward, optimiser
 //   stream       accepted bytes: deferred, recognised or trained
 //   growth       boundaries: seal, open, branch, grow; gates
@@ -24,7 +24,7 @@
 #include "reservoir.h"
 #include "residency.h"
 #include "strategy_state.h"
-#include "trainer_kind.h"
+#include "trainer_ops.h"
 #include "visit_log.h"
 
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
@@ -41,7 +41,7 @@ typedef struct reef_source {
     double recent_sum, recent_count;
 } reef_source;
 
-/** A kind that came back: see kinds.h. */
+/** A kind that came back: see kind_memories.h. */
 typedef struct reef_head {
     reef_visit visit;
     bool held;            // by the open generation
@@ -52,16 +52,16 @@ typedef struct reef_head {
 } reef_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */
-typedef struct reef_level {
+typedef struct reef_familiarity_level {
     uint64_t pieces;        // that were counted
     double mean, deviation; // and the mean of how far they were from it
-} reef_level;
+} reef_familiarity_level;
 
 struct reef_trainer {
-    reef_store *store;             // not owned
-    const reef_trainer_kind *kind; // set by reef_trainer_allocate
-    struct reef_vector *vector;    // of the vector kind alone, else NULL
-    struct reef_layer *layer;      // of the layer kind alone, else NULL
+    reef_store *store;           // not owned
+    const reef_trainer_ops *ops; // set by reef_trainer_allocate
+    struct reef_vector *vector;  // of the vector kind alone, else NULL
+    struct reef_layer *layer;    // of the layer kind alone, else NULL
     reef_trainer_options options;
     reef_trainer_writer on_commit; // NULL, or what writes along with every commit
     void *commit_context;
@@ -79,7 +79,7 @@ struct reef_trainer {
     reef_kind_names kind_names;
     reef_visit_log visit_log;
     uint32_t current_kind; // where contexts decide: the generation whose kind is being learned
-    reef_level *levels;    // owned; (level_count) by generation
+    reef_familiarity_level *levels; // owned; (level_count) by generation
     size_t level_count;
     struct reef_recognition *recognition; // owned; of what is held
     bool suspects; // its last batch was anomalous: the net looks at the next one

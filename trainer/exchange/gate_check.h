@@ -1,6 +1,6 @@
 // The gate of an imported generation against what the pool that takes it in remembers.
-#ifndef REEF_IMPORT_GATE_H
-#define REEF_IMPORT_GATE_H
+#ifndef REEF_GATE_CHECK_H
+#define REEF_GATE_CHECK_H
 
 #include "generation.h"
 #include "reservoir.h"

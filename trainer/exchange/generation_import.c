@@ -34,7 +34,7 @@ typedef struct importing {
     double leak_max; // 0: the gate stays as it is
     double leak, leak_now;
     reef_safetensors file;
-    reef_origin origin;
+    reef_generation_origin origin;
     reef_generation_tensors parts;
     reef_generation *generation;  // the imported one; owned until the model has it
     reef_generation *next;        // the new open one; the same
@@ -147,7 +147,7 @@ static reef_status check_memory(const importing *i, reef_error *err) {
 
 // Generations 0 .. base_count - 1 must be those that it was trained on top of.
 static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err) {
-    const reef_origin *origin = &i->origin;
+    const reef_generation_origin *origin = &i->origin;
     uint32_t number = reef_open_generation(i->trainer)->info.generation;
     for (uint32_t g = 0; g < origin->base_count; g++) {
         reef_generation_record ours = {0};
@@ -494,7 +494,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     // fd -1: reef_safetensors_close accepts it when opening failed.
     importing i = {.trainer = trainer, .leak_max = options->leak_max, .file.fd = -1};
     reef_import unused;
-    reef_status status = reef_kind_allows(trainer->kind->no_import, err);
+    reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status == REEF_OK) status = check_trainer(trainer, i.leak_max, err);
     // The network must match the pool before n + 1 is committed next to it.
     if (status == REEF_OK && !options->dry_run && is_unstored(trainer))

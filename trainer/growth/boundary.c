@@ -4,7 +4,7 @@
 #include "enlarge.h"
 #include "events.h"
 #include "gate_refit.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 #include "warm_start.h"

@@ -15,7 +15,7 @@
 #include "batch.h"
 #include "generation.h"
 #include "growth_policy.h"
-#include "kinds.h"
+#include "kind_memories.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -59,7 +59,7 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
 }
 
 reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
-    reef_status status = reef_kind_allows(trainer->kind->no_branch, err);
+    reef_status status = reef_kind_allows(trainer->ops->no_branch, err);
     if (status != REEF_OK) return status;
     if (reef_strategy_is_baseline(&trainer->strategy))
         return reef_fail(err, REEF_ERR_INVALID,

@@ -10,8 +10,8 @@
 //
 // What it forgets was used by nothing in all that time; sealed generations and frozen experts are
 // not touched. Decided by steps of the generation and by counts that are part of every commit.
-#ifndef REEF_RECYCLE_H
-#define REEF_RECYCLE_H
+#ifndef REEF_EXPERT_RECYCLING_H
+#define REEF_EXPERT_RECYCLING_H
 
 #include "trainer_internal.h"
 

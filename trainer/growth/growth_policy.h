@@ -13,8 +13,8 @@
 //   experts_max what all of it together may not exceed: then the smallest side is tried, and if
 //               that is too much as well, the open generation continues to train.
 //   kinds_max   how many generations there may be: the last one continues to train.
-#ifndef REEF_POLICY_H
-#define REEF_POLICY_H
+#ifndef REEF_GROWTH_POLICY_H
+#define REEF_GROWTH_POLICY_H
 
 #include "enlarge.h"
 #include "trainer_internal.h"

@@ -6,8 +6,8 @@
 // where that learns the first data better (branch_trial.h). weigh_older: where the sum of older
 // experts makes the loss on that data worse, it begins without it; all else changes no bit of any
 // output.
-#ifndef REEF_START_H
-#define REEF_START_H
+#ifndef REEF_WARM_START_H
+#define REEF_WARM_START_H
 
 #include "trainer_internal.h"
 

@@ -2,8 +2,8 @@
 //
 // A kind begins with a generation and has its number. Where it comes back it is visited: its
 // context memory goes on learning (docs/LEARNING.md, "A kind that comes back").
-#ifndef REEF_KINDS_PUBLIC_H
-#define REEF_KINDS_PUBLIC_H
+#ifndef REEF_KINDS_H
+#define REEF_KINDS_H
 
 #include "reef_states.h"
 #include "reef_trainer.h"
@@ -62,6 +62,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read(reef_txn *txn,
                                                          reef_kind_list *out,
                                                          reef_error *err);
 REEF_API void reef_kind_list_release(reef_kind_list *list); // accepts zeros
+
+/** The kind of that number, which is not its place in the list; NULL if there is none. */
+REEF_API const reef_kind_facts *reef_kind_list_find(const reef_kind_list *list, uint32_t kind);
+/** Its name; "" if it has none, or there is no such kind. */
+REEF_API const char *reef_kind_list_name(const reef_kind_list *list, uint32_t kind);
 
 /**
  * The kind that a word names, by its name or its number. Errors: NOT_FOUND says which there are.

@@ -1,6 +1,6 @@
 // See candidates.h.
 #include "candidates.h"
-#include "kinds.h"
+#include "kind_memories.h"
 
 #include <stdlib.h>
 #include <string.h>

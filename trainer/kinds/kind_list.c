@@ -135,6 +135,17 @@ void reef_kind_list_release(reef_kind_list *list) {
     *list = (reef_kind_list){0};
 }
 
+const reef_kind_facts *reef_kind_list_find(const reef_kind_list *list, uint32_t kind) {
+    for (size_t i = 0; i < list->count; i++)
+        if (list->kinds[i].kind == kind) return &list->kinds[i];
+    return NULL;
+}
+
+const char *reef_kind_list_name(const reef_kind_list *list, uint32_t kind) {
+    const reef_kind_facts *found = reef_kind_list_find(list, kind);
+    return found != NULL ? found->name : "";
+}
+
 reef_status reef_kind_find(const reef_kind_list *list,
                            const char *word,
                            uint32_t *out,
@@ -148,5 +159,5 @@ reef_status reef_kind_find(const reef_kind_list *list,
         if (is_number ? kind->kind == number : strcmp(kind->name, word) == 0) return REEF_OK;
     }
     if (is_number) return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %.20s", word);
-    return reef_fail(err, REEF_ERR_NOT_FOUND, "no kind is called %.64s; see reef kinds", word);
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "no kind is called %.64s; see reef kind list", word);
 }

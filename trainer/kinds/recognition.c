@@ -1,7 +1,7 @@
 // See recognition.h. Chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
 #include "recognition.h"
 #include "candidates.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "reef_json_build.h"
 
 #include <assert.h>
@@ -68,7 +68,7 @@ static reef_status reserve(reef_trainer *trainer, reef_error *err) {
     if (trainer->recognition == NULL)
         trainer->recognition = calloc(1, sizeof(*trainer->recognition));
     if (count > trainer->level_count) {
-        reef_level *levels = realloc(trainer->levels, count * sizeof(*levels));
+        reef_familiarity_level *levels = realloc(trainer->levels, count * sizeof(*levels));
         if (levels != NULL) {
             memset(levels + trainer->level_count, 0,
                    (count - trainer->level_count) * sizeof(*levels));
@@ -82,7 +82,7 @@ static reef_status reserve(reef_trainer *trainer, reef_error *err) {
 }
 
 // From its level, in units of its spread: below 0 where it knows less than of its own text.
-static double deviation_of(const reef_level *level, double familiarity) {
+static double deviation_of(const reef_familiarity_level *level, double familiarity) {
     if (level->pieces == 0) return (familiarity - UNKNOWN_LEVEL) / UNKNOWN_SPREAD;
     double spread = 1.25 * level->deviation; // of a normal distribution
     if (spread < SPREAD_MIN) spread = SPREAD_MIN;
@@ -90,7 +90,7 @@ static double deviation_of(const reef_level *level, double familiarity) {
     return (familiarity - level->mean) / sqrt(spread * spread + young);
 }
 
-static void add_to_level(reef_level *level, double familiarity) {
+static void add_to_level(reef_familiarity_level *level, double familiarity) {
     level->pieces++;
     if (level->pieces == 1) {
         level->mean = familiarity;
@@ -194,7 +194,7 @@ static double lead_of(const reef_recognition *r, size_t i, size_t number) {
 }
 
 // Is what is held, from some piece on, of a kind that was there before?
-static bool has_come_back(const reef_recognition *r, size_t held, reef_decision *out) {
+static bool has_come_back(const reef_recognition *r, size_t held, reef_kind_decision *out) {
     double best = LEAD;
     for (size_t i = 0; i < r->candidates.count; i++) {
         double lead = 0.0, least = 0.0, sum = 0.0;
@@ -209,15 +209,15 @@ static bool has_come_back(const reef_recognition *r, size_t held, reef_decision 
         if (from == held || sum <= -STRANGE * (double)(held - from) || lead - least <= best)
             continue;
         best = lead - least;
-        *out = (reef_decision){REEF_VERDICT_SWITCH, from, r->candidates.kinds[i]};
+        *out = (reef_kind_decision){REEF_VERDICT_SWITCH, from, r->candidates.kinds[i]};
     }
     return best > LEAD;
 }
 
 // A new kind, an oddity, or not clear yet.
-static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
+static reef_kind_decision judge_strange(const reef_trainer *trainer, size_t held) {
     const reef_recognition *r = trainer->recognition;
-    const reef_level *level = &trainer->levels[trainer->current_kind];
+    const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
     double proved = 0.0, share = NEW_SHARE * (double)level->pieces;
     double needed = fmin(fmax(share, NEW_PIECES_MIN), NEW_PIECES_MAX) * NEW_MEAN;
     size_t from = 0;
@@ -235,9 +235,9 @@ static reef_decision judge_strange(const reef_trainer *trainer, size_t held) {
     }
     if (level->pieces >= LEVEL_WARMUP && proved >= needed && held - from >= NEW_PIECES_MIN &&
         !known)
-        return (reef_decision){.verdict = REEF_VERDICT_NEW, .from = from};
+        return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from = from};
     bool clear = (proved <= 0.0 && !better) || held == HELD_MAX;
-    return (reef_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};
+    return (reef_kind_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};
 }
 
 // Where in the piece it changes: the batches up to there are those that the current kind knows
@@ -271,7 +271,7 @@ static reef_status change_in_piece(reef_trainer *trainer,
 // From pieces to batches.
 static reef_status find_change(reef_trainer *trainer,
                                size_t held,
-                               reef_decision *decision,
+                               reef_kind_decision *decision,
                                reef_error *err) {
     const reef_memory *other = NULL;
     reef_status status = REEF_OK;
@@ -285,14 +285,14 @@ static reef_status find_change(reef_trainer *trainer,
 
 reef_status reef_recognise_piece(reef_trainer *trainer,
                                  size_t held,
-                                 reef_decision *out,
+                                 reef_kind_decision *out,
                                  reef_error *err) {
     assert(held < HELD_MAX);
-    *out = (reef_decision){.verdict = REEF_VERDICT_CURRENT};
+    *out = (reef_kind_decision){.verdict = REEF_VERDICT_CURRENT};
     reef_status status = reserve(trainer, err);
     if (status != REEF_OK) return status;
     reef_recognition *r = trainer->recognition;
-    const reef_level *level = &trainer->levels[trainer->current_kind];
+    const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
     double *score = &r->current_score[held];
     status = look_whether_empty(trainer, err);
     if (status == REEF_OK)
@@ -343,7 +343,7 @@ void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
     if (!reef_recognises_by_contexts(trainer)) return;
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->level_count; g++) {
-        const reef_level *level = &trainer->levels[g];
+        const reef_familiarity_level *level = &trainer->levels[g];
         if (level->pieces == 0) continue;
         reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
                                           level->mean, level->deviation));
@@ -364,10 +364,10 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
         json_int_t kind = json_integer_value(json_array_get(item, 0));
         if (kind < 0 || (size_t)kind >= trainer->level_count)
             return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed level");
-        trainer->levels[kind] =
-            (reef_level){.pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
-                         .mean = json_real_value(json_array_get(item, 2)),
-                         .deviation = json_real_value(json_array_get(item, 3))};
+        trainer->levels[kind] = (reef_familiarity_level){
+            .pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
+            .mean = json_real_value(json_array_get(item, 2)),
+            .deviation = json_real_value(json_array_get(item, 3))};
     }
     json_int_t kind = current != NULL ? json_integer_value(current) : trainer->current_kind;
     if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||

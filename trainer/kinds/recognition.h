@@ -27,11 +27,11 @@ typedef enum reef_verdict {
     REEF_VERDICT_NEW,     // from `from` on it is of a new one
 } reef_verdict;
 
-typedef struct reef_decision {
+typedef struct reef_kind_decision {
     reef_verdict verdict;
     size_t from; // batches of those held that are of the current kind still
     uint32_t kind;
-} reef_decision;
+} reef_kind_decision;
 
 /** Do contexts decide in this pool? */
 bool reef_recognises_by_contexts(const reef_trainer *trainer);
@@ -46,7 +46,7 @@ size_t reef_piece_batches(const reef_config *config);
  */
 REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
                                                  size_t held,
-                                                 reef_decision *out,
+                                                 reef_kind_decision *out,
                                                  reef_error *err);
 
 /**

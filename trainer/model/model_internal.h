@@ -1,7 +1,7 @@
 // The inside of a reef_model, shared by the files that ask it something:
 //
 //   open.c          the copy: how it is read from a pool, and taken over by a later one
-//   model_kind.c    what differs between language model, vector model and layer
+//   model_ops.c    what differs between language model, vector model and layer
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   expert_uses.c   which experts a text uses, and where it uses one
 //   gate_margins.c  the gate of one generation along a text
@@ -21,7 +21,7 @@
 
 struct reef_as_of;
 
-/** What a copy does differently for each kind of model (model_kind.c); every function is set. */
+/** What a copy does differently for each kind of model (model_ops.c); every function is set. */
 typedef struct reef_eval_kind {
     /** Read the chosen state into the model. BUSY: a generation vanished meanwhile; try again. */
     reef_status (*load)(reef_model *model,
@@ -66,9 +66,9 @@ struct reef_model {
     reef_recall recall;
 };
 
-// model_kind.c
+// model_ops.c
 
-extern const reef_eval_kind reef_eval_kinds[]; // by reef_model_type
+extern const reef_eval_kind reef_eval_kinds[]; // by reef_model_kind
 
 // evaluate.c
 
@@ -81,7 +81,7 @@ REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
  * The gates' decisions, those of the model, about `count` tokens from `bytes` on (at most a pass).
  * `next` is the token after the last; NULL without one, and `gating` is then not valid any more.
  *
- * out, answered  written: see reef_firing_decide
+ * out, answered  written: see reef_gating_decide
  */
 REEF_MUST_CHECK reef_status reef_model_decide(reef_model *model,
                                               const reef_network *network,

@@ -23,7 +23,7 @@ REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
 /** Backward and optimiser for the batch that reef_step_forward has just seen. */
 void reef_step_backward(reef_trainer *trainer);
 
-/** Bits per byte of the same batch with every gate deciding for itself. `firing` is not moved. */
+/** Bits per byte of the same batch with every gate deciding for itself. `gating` is not moved. */
 REEF_MUST_CHECK reef_status reef_step_task_free(reef_trainer *trainer,
                                                 const uint8_t *bytes,
                                                 const reef_gating *gating,

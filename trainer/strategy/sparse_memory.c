@@ -81,7 +81,7 @@ reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err) {
 // ---- in a step ----------------------------------------------------------------------------------
 
 static int best_first(const void *a, const void *b) {
-    const reef_slot *x = a, *y = b;
+    const reef_scored_expert *x = a, *y = b;
     if (x->score != y->score) return x->score > y->score ? -1 : 1;
     return (x->expert > y->expert) - (x->expert < y->expert);
 }
@@ -93,7 +93,7 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
                           size_t slots,
                           const uint8_t *flags,
                           uint8_t *kept,
-                          reef_slot *scratch) {
+                          reef_scored_expert *scratch) {
     size_t count = 0;
     // 1 means frozen. Everything is frozen except what is chosen below.
     memset(kept, 1, expert_count);
@@ -104,7 +104,8 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
         if (flags != NULL && flags[expert]) continue;
         // TF-IDF (Sparck Jones 1972): much used now, rarely used in the background.
         double rarity = log(((double)windows + 1.0) / ((double)background[expert] + 1.0));
-        scratch[count++] = (reef_slot){.score = (double)(end - at) * rarity, .expert = expert};
+        scratch[count++] =
+            (reef_scored_expert){.score = (double)(end - at) * rarity, .expert = expert};
     }
     // Equal scores are ordered by expert, so the choice does not depend on the sort.
     qsort(scratch, count, sizeof(*scratch), best_first);

@@ -45,10 +45,10 @@ double reef_distill(size_t V,
 // ---- sparse memory finetuning -------------------------------------------------------------------
 
 /** One expert that a step chose, and what TF-IDF thinks of it. */
-typedef struct reef_slot {
+typedef struct reef_scored_expert {
     double score;
     reef_expert_id expert;
-} reef_slot;
+} reef_scored_expert;
 
 /**
  * The `slots` best of the experts that `pairs` have, of those that `flags` (N, or NULL) do not
@@ -66,7 +66,7 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
                           size_t slots,
                           const uint8_t *flags,
                           uint8_t *kept,
-                          reef_slot *scratch);
+                          reef_scored_expert *scratch);
 
 // ---- grid ---------------------------------------------------------------------------------------
 

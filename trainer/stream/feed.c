@@ -80,7 +80,7 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
                               size_t *steps,
                               reef_error *err) {
     size_t accepted = 0, done = 0;
-    reef_status status = reef_kind_allows(trainer->kind->no_stream, err);
+    reef_status status = reef_kind_allows(trainer->ops->no_stream, err);
     if (status == REEF_OK) status = reef_trainer_check_whole(trainer, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     reef_source *from = find_source(trainer, source);
@@ -99,8 +99,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // back after every batch, to answer requests in between.
     while (status == REEF_OK) {
         size_t took, ran;
-        status = trainer->kind->push(trainer, from, bytes + accepted, count - accepted, &took, &ran,
-                                     err);
+        status =
+            trainer->ops->push(trainer, from, bytes + accepted, count - accepted, &took, &ran, err);
         accepted += took;
         from->cursor += took;
         done += ran;

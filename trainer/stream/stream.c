@@ -12,7 +12,7 @@
 //
 // A batch that is anomalous to the open generation may be of a kind that came back. If the older
 // generations, under their own gates, score it in the range of their own data, the memory of that
-// kind learns it (kinds.h); without context memories it is skipped. That condition matters where a
+// kind learns it (kind_memories.h); without context memories it is skipped. That condition matters where a
 // gate claims what it has never seen: English, to a gate that knows it from comments in source code
 // only. A batch in range is tested in the same way where the open generation's gate would leave
 // most of it to the older ones: to a generation whose batches vary much hardly anything is
@@ -28,7 +28,7 @@
 #include "expert_recycling.h"
 #include "gate_refit.h"
 #include "growth_policy.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "loss_history.h"
 #include "memory_step.h"
 #include "recognition.h"
@@ -535,7 +535,7 @@ static reef_status next_piece(reef_trainer *trainer, size_t *steps, reef_error *
     size_t batches = reef_piece_batches(&trainer->network.config);
     size_t held = trainer->deferred_batches / batches;
     uint32_t current = trainer->current_kind;
-    reef_decision decision;
+    reef_kind_decision decision;
     reef_status status = reef_recognise_piece(trainer, held, &decision, err);
     if (status != REEF_OK) return status;
     held++;

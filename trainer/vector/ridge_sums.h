@@ -1,6 +1,6 @@
 // The sums that a generation of a vector model learns by, and what is solved from them.
-#ifndef REEF_VECTOR_SUMS_H
-#define REEF_VECTOR_SUMS_H
+#ifndef REEF_RIDGE_SUMS_H
+#define REEF_RIDGE_SUMS_H
 
 #include "vector.h"
 

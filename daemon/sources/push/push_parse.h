@@ -3,8 +3,8 @@
 //
 // A language model gets lines of text, every one with its end; a vector model gets records as in
 // docs/PROTOCOL.md, "Vectors". A batch is taken as a whole or refused as a whole.
-#ifndef REEF_INGEST_H
-#define REEF_INGEST_H
+#ifndef REEF_PUSH_PARSE_H
+#define REEF_PUSH_PARSE_H
 
 #include "reef_error.h"
 

@@ -5,8 +5,8 @@
 //                '------------------------------------------------------------------------------'
 //
 // One warning says that the server went, or why it refuses, and one that it is back.
-#ifndef REEF_REDIS_LINK_H
-#define REEF_REDIS_LINK_H
+#ifndef REEF_REDIS_CONNECTION_H
+#define REEF_REDIS_CONNECTION_H
 
 #include "redis_url.h"
 

@@ -5,8 +5,8 @@
 //   redis_entry.c  from an entry to bytes of the stream
 //   redis_lag.c   how far ahead the stream is, and what was lost of it
 //   redis_ack.c  telling a consumer group what is committed
-#ifndef REEF_REDIS_PRIVATE_H
-#define REEF_REDIS_PRIVATE_H
+#ifndef REEF_REDIS_INTERNAL_H
+#define REEF_REDIS_INTERNAL_H
 
 #include "redis_connection.h"
 #include "redis_source.h"

@@ -8,8 +8,8 @@
 // The byte that a checkpoint describes is byte `skip` of the first of `entries`, which come after
 // entry `after`. That one was entry number `ordinal` that was ever added to the stream, or -1 where
 // that is not known.
-#ifndef REEF_REDIS_H
-#define REEF_REDIS_H
+#ifndef REEF_REDIS_SOURCE_H
+#define REEF_REDIS_SOURCE_H
 
 #include "reef_source.h"
 

@@ -1,6 +1,6 @@
 // The bytes of one regular file, at any offset; those of a gzip file as if it were unpacked.
-#ifndef REEF_VECTOR_FILE_H
-#define REEF_VECTOR_FILE_H
+#ifndef REEF_GZIP_FILE_H
+#define REEF_GZIP_FILE_H
 
 #include "reef_error.h"
 

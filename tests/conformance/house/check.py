@@ -42,6 +42,58 @@ def read_sources():
     return included
 
 
+def read_texts(included):
+    texts = {}
+    for path in included:
+        with open(f"{SOURCES}/{path}", encoding="utf-8") as file:
+            texts[path] = file.read()
+    return texts
+
+
+def check_guards(texts):
+    """A header's include guard is its name, with REEF_ before it."""
+    seen = {}
+    for path, text in texts.items():
+        guard = re.search(r"^#ifndef (\w+_H)$", text, re.M)
+        if not path.endswith(".h") or not guard:
+            continue  # those without are included for each instruction set
+        name = os.path.basename(path).removesuffix(".h").upper()
+        wanted = f"{name}_H" if name.startswith("REEF") else f"REEF_{name}_H"
+        if guard[1] != wanted:
+            failures.append(f"{path} is guarded by {guard[1]}, not by {wanted}")
+        if seen.setdefault(guard[1], path) != path:
+            failures.append(f"{path} and {seen[guard[1]]} are both guarded by {guard[1]}")
+
+
+def check_types(texts):
+    """No name stands for two types, one in each of two headers. libreef's header repeats those that it gives away."""
+    seen = {}
+    for path, text in texts.items():
+        inside = path.endswith(".h") and not path.startswith("libreef/")
+        for name in re.findall(r"^} (reef_\w+);", text, re.M) if inside else []:
+            if seen.setdefault(name, path) != path:
+                failures.append(f"{path} and {seen[name]} both define {name}")
+
+
+def check_names_in_comments(texts):
+    """Names and files that comments mention are there."""
+    code, comments = set(), {}
+    for path, text in texts.items():
+        found = re.findall(r"/\*.*?\*/|//[^\n]*", text, re.S)
+        comments[path] = " ".join(found)
+        code.update(re.findall(r"\breef_\w+", re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)))
+    files = {os.path.basename(path) for path in texts}
+    folders = [f"{SOURCES}/{folder}" for folder in ("tests", "tools", "package")]
+    files.update(name for folder in folders for _, _, names in os.walk(folder) for name in names)
+    for path, comment in comments.items():
+        for name in sorted(set(re.findall(r"\breef_\w*\w\b(?!\*|[.]\w)", comment))):
+            if name not in code and not any(known.startswith(name) for known in code if name.endswith("_")):
+                failures.append(f"{path}: a comment mentions {name}, which is not there")
+        for name in sorted(set(re.findall(r"\b[\w-]+\.[ch]\b", comment))):
+            if name not in files:
+                failures.append(f"{path}: a comment mentions {name}, which is no file")
+
+
 def check_public_folders(included):
     """include/ holds reef_*.h and nothing else; a reef_*.h lies nowhere but there (libreef's is reef/reef.h)."""
     for room in ROOMS:
@@ -130,6 +182,10 @@ def check_call_circles():
 
 def main():
     included = read_sources()
+    texts = read_texts(included)
+    check_guards(texts)
+    check_types(texts)
+    check_names_in_comments(texts)
     check_public_folders(included)
     check_walls(included)
     check_include_circles(included)

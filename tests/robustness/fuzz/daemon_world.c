@@ -91,6 +91,11 @@ static void make_pool(char *pool) {
         &err);
 }
 
+static void join_training(void) {
+    reef_training_join(world.training);
+}
+
+// The world lasts as long as the process, and commands find that training has ended.
 static void start_training(void) {
     reef_error err;
     reef_training_view view = {0};
@@ -102,6 +107,8 @@ static void start_training(void) {
     fuzz_must(reef_scrubber_new(&world.scrubber, world.store, 0, &world.report, &err), &err);
     options.scrubber = world.monitor.scrubber = world.scrubber;
     fuzz_must(reef_training_start(&world.training, &options, &err), &err);
+    int code = atexit(join_training);
+    assert(code == 0);
     reef_training_stop(world.training);
     while (!view.ended) {
         (void)uv_run(&world.loop, UV_RUN_ONCE);

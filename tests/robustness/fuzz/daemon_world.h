@@ -1,8 +1,8 @@
 // The loop's side of reefd without its process: control socket, HTTP, routes and the serving thread
 // on a golden pool, driven by one client at a time. Its trainer's thread has ended: commands that
 // want it are refused as busy, so that no input changes what the next one meets.
-#ifndef REEF_DAEMON_WORLD_H
-#define REEF_DAEMON_WORLD_H
+#ifndef DAEMON_WORLD_H
+#define DAEMON_WORLD_H
 
 #include "fuzz.h"
 

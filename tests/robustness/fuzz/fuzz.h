@@ -1,8 +1,8 @@
 // What harnesses share. A harness is one file with LLVMFuzzerTestOneInput: it hands bytes to the
 // code that is to bear them, and asserts what must hold whatever they are. It links with libFuzzer
 // (preset fuzz) or, in all other builds, with replay.c, which runs it over the files of its corpus.
-#ifndef REEF_FUZZ_H
-#define REEF_FUZZ_H
+#ifndef FUZZ_H
+#define FUZZ_H
 
 #include "reef_error.h"
 

@@ -115,7 +115,7 @@ static size_t change(uint8_t how, fuzz_input *input) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reef_error err;
     reef_safetensors opened;
-    reef_origin origin = {0};
+    reef_generation_origin origin = {0};
     reef_import import;
     fuzz_input input = {data, size};
     uint8_t how = fuzz_u8(&input);

@@ -1,7 +1,7 @@
 // What a watched program did to pools' data files, one event after the other in one file: watch.c
 // writes them, history.c reads them. An event is this header and `payload_bytes` bytes.
-#ifndef POWER_LOSS_EVENT_H
-#define POWER_LOSS_EVENT_H
+#ifndef EVENT_H
+#define EVENT_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 // What happened to one data file, read from the events of watched programs, and what of it the disk
 // could hold after a power loss.
-#ifndef POWER_LOSS_HISTORY_H
-#define POWER_LOSS_HISTORY_H
+#ifndef HISTORY_H
+#define HISTORY_H
 
 #include "event.h"
 

@@ -360,7 +360,8 @@ static void a_second_signal_ends_at_once(void **state) {
 }
 
 // The same with context memories; its name says which. Kills at any moment: tests/stress/run kill.
-#define MEMORY_TEST(test, setup) {#test ", " #setup, test, setup, teardown, NULL}
+#define MEMORY_TEST(test, setup)                                                                   \
+    { #test ", " #setup, test, setup, teardown, NULL }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -83,7 +83,7 @@ static void train(world *w, size_t queue) {
     (void)reef_schedule_took(&w->schedule, &w->next, w->next.count);
 }
 
-static void write_in_pool(world *w, bool commit, const reef_decision *decision) {
+static void write_in_pool(world *w, bool commit, const reef_schedule_choice *decision) {
     reef_txn *txn = pool_begin(w->store, REEF_TXN_WRITE);
     reef_error err;
     if (decision != NULL) assert_int_equal(reef_decision_write(txn, decision, &err), REEF_OK);
@@ -95,7 +95,7 @@ static void decide(world *w, size_t queue, bool out) {
     assert_int_equal(find(w), REEF_SCHEDULE_DECIDE);
     assert_int_equal(w->next.queue, queue);
     assert_int_equal(w->next.idle, out);
-    reef_decision decision = reef_schedule_decision(&w->schedule, &w->next);
+    reef_schedule_choice decision = reef_schedule_decision(&w->schedule, &w->next);
     write_in_pool(w, false, &decision);
     reef_schedule_decided(&w->schedule, &w->next, w->now);
 }
@@ -260,8 +260,9 @@ static void a_record_that_was_finished_on_one_queue_is_not_waited_for(void **sta
 static void no_queue_becomes_idle_within_a_record(void **state) {
     world w = {0};
     set_up(&w, state, 2, NULL);
-    write_in_pool(&w, true,
-                  &(reef_decision){.number = 1, .at = 0, .idle = true, .queue = w.inputs[1].name});
+    write_in_pool(
+        &w, true,
+        &(reef_schedule_choice){.number = 1, .at = 0, .idle = true, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     w.record_bytes = 100;
     w.inputs[1].offset = 730;
@@ -349,9 +350,9 @@ static void a_stream_that_cannot_continue_is_decided_again(void **state) {
     train(&w, 0);
     reef_stride_set_idle(&w.schedule.stride, 0, true);
     reef_stride_set_idle(&w.schedule.stride, 1, true);
-    write_in_pool(
-        &w, true,
-        &(reef_decision){.number = 1, .at = 1000000, .idle = false, .queue = w.inputs[1].name});
+    write_in_pool(&w, true,
+                  &(reef_schedule_choice){
+                      .number = 1, .at = 1000000, .idle = false, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
@@ -468,7 +469,7 @@ static void a_decision_that_was_passed_by_is_forgotten(void **state) {
     train(&w, 0);
     write_in_pool(
         &w, true,
-        &(reef_decision){
+        &(reef_schedule_choice){
             .number = 2, .at = REEF_SLICE_BYTES, .idle = false, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     open_schedule(&w);

@@ -99,7 +99,7 @@ static void one_alone_answers_as_it_is(void **state) {
 // Five bits a byte after half a bit: others are asked within some bytes, and not again at once.
 static uint64_t surprise(reef_posterior *p, float bits) {
     uint64_t bytes = 0;
-    while (!reef_posterior_wakes(p)) {
+    while (!reef_posterior_begin_byte(p)) {
         assert_in_range(bytes, 0, 60);
         float all[REEF_RUNNING_MAX];
         for (size_t k = 0; k < REEF_RUNNING_MAX; k++) all[k] = bits;
@@ -107,7 +107,7 @@ static uint64_t surprise(reef_posterior *p, float bits) {
         bytes++;
     }
     assert_int_equal(reef_posterior_awake(p), 0);
-    assert_false(reef_posterior_wakes(p));
+    assert_false(reef_posterior_begin_byte(p));
     return bytes;
 }
 
@@ -115,7 +115,7 @@ static void calm(reef_posterior *p, int bytes) {
     for (int t = 0; t < bytes; t++) {
         float all[REEF_RUNNING_MAX];
         for (size_t k = 0; k < REEF_RUNNING_MAX; k++) all[k] = k == 0 ? 0.5f : 9.0f;
-        assert_false(reef_posterior_wakes(p));
+        assert_false(reef_posterior_begin_byte(p));
         (void)reef_posterior_read(p, all);
     }
 }
@@ -196,7 +196,7 @@ static void what_was_in_vain_is_tried_less_often(void **state) {
     assert_int_equal(p.kinds[reef_posterior_likeliest(&p)], 4);
     for (int t = 0; t < 60; t++) {
         const float all[] = {9.0f, 0.5f};
-        (void)reef_posterior_wakes(&p);
+        (void)reef_posterior_begin_byte(&p);
         (void)reef_posterior_read(&p, p.running == 2 ? all : &all[1]);
     }
     assert_int_equal(p.running, 1);

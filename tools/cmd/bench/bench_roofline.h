@@ -2,8 +2,8 @@
 // is read in order and at random. `reef bench peer` measures these beside the layer, in the same
 // moments, and prints the layer's share of them. Each is the best of some ways to do the same, so
 // that the layer stays below it.
-#ifndef REEF_BENCH_LIMITS_H
-#define REEF_BENCH_LIMITS_H
+#ifndef REEF_BENCH_ROOFLINE_H
+#define REEF_BENCH_ROOFLINE_H
 
 #include "reef_error.h"
 #include "reef_kernels.h"

@@ -1,7 +1,7 @@
 // Lines of a text that is still being written: standard input, or a file as it grows, is cut or
 // gives way to another one of its name.
-#ifndef REEF_SCORE_LINE_READER_H
-#define REEF_SCORE_LINE_READER_H
+#ifndef REEF_LINE_READER_H
+#define REEF_LINE_READER_H
 
 #include "reef_error.h"
 

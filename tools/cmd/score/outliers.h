@@ -1,7 +1,7 @@
 // How surprising each line of a stream is, in the context of what came before it, and which lines
 // stand out.
-#ifndef REEF_SCORE_OUTLIERS_H
-#define REEF_SCORE_OUTLIERS_H
+#ifndef REEF_OUTLIERS_H
+#define REEF_OUTLIERS_H
 
 #include "cli.h"
 

@@ -174,7 +174,7 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-static void be_snapshot(reef_as_of *out, const reef_snapshot *snapshot) {
+static void as_of_snapshot(reef_as_of *out, const reef_snapshot *snapshot) {
     *out = (reef_as_of){.last = snapshot->open_generation,
                         .own = snapshot->shared_count,
                         .of_snapshot = true,
@@ -200,7 +200,7 @@ static reef_status find_newest(reef_txn *txn, reef_as_of *out, reef_error *err) 
             "the pool keeps no state for ever yet, and what is open changes with every "
             "commit: keep it with reef snapshot create, or seal it with reef seal");
     if (n.found && (!found || n.snapshot.stream_bytes > sealed.sealed_at))
-        be_snapshot(out, &n.snapshot);
+        as_of_snapshot(out, &n.snapshot);
     else
         *out = (reef_as_of){.last = sealed.generation, .own = sealed.generation};
     return REEF_OK;
@@ -321,7 +321,7 @@ static reef_status look_at_snapshot(void *context, const reef_snapshot *snapshot
     reef_as_of as_of;
     (void)err;
     if (snapshot->damaged) return REEF_OK;
-    be_snapshot(&as_of, snapshot);
+    as_of_snapshot(&as_of, snapshot);
     look_at_state(context, &as_of);
     return REEF_OK;
 }
@@ -350,10 +350,10 @@ static void format_pool(const reef_archive_header *header, char out[40]) {
              header->pool[2], header->pool[3], day);
 }
 
-static reef_status is_gone(reef_txn *txn,
-                           const reef_archive_header *header,
-                           const reef_archive_memory *wanted,
-                           reef_error *err) {
+static reef_status fail_gone(reef_txn *txn,
+                             const reef_archive_header *header,
+                             const reef_archive_memory *wanted,
+                             reef_error *err) {
     uint32_t count = 0, g = wanted->generation;
     reef_generation_record info = {0};
     if (!wanted->sealed)
@@ -394,7 +394,7 @@ static reef_status not_found(reef_txn *txn,
         return s->first.status;
     }
     if (memcmp(header->pool, pool->pool, REEF_HASH_BYTES) == 0)
-        return is_gone(txn, header, s->wanted, err);
+        return fail_gone(txn, header, s->wanted, err);
     format_pool(header, theirs);
     format_pool(pool, ours);
     return reef_fail(err, REEF_ERR_INVALID,

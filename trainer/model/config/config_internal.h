@@ -6,8 +6,8 @@
 //                   and a field by its name, or the one that was probably meant
 //   config_check.c  values that must fit together
 //   config_json.c   the text of a configuration, and its record in a pool
-#ifndef REEF_CONFIG_INSIDE_H
-#define REEF_CONFIG_INSIDE_H
+#ifndef REEF_CONFIG_INTERNAL_H
+#define REEF_CONFIG_INTERNAL_H
 
 #include "reef_config.h"
 

@@ -38,7 +38,7 @@ static void learn_patience(reef_posterior *p) {
     p->patience = in_vain ? excess - PATIENCE_MIN : 0.0;
 }
 
-bool reef_posterior_wakes(reef_posterior *p) {
+bool reef_posterior_begin_byte(reef_posterior *p) {
     if (p->running == 0) return false;
     if (reef_posterior_awake(p) == AWAKE && p->woken > 0) learn_patience(p);
     for (size_t i = p->running; i-- > 0 && reef_posterior_awake(p) >= AWAKE;)

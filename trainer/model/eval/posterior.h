@@ -37,10 +37,10 @@ typedef struct reef_posterior {
 } reef_posterior;
 
 /**
- * Before the next byte: kinds rest that could have taken over by now and have not. Returns whether
+ * Begin the next byte: kinds end that could have taken over by now and have not. Returns whether
  * the last bytes were so surprising that others are to be asked, from now on for some time.
  */
-bool reef_posterior_wakes(reef_posterior *posterior);
+bool reef_posterior_begin_byte(reef_posterior *posterior);
 
 /** Bytes since that time, or since the text began. */
 uint64_t reef_posterior_awake(const reef_posterior *posterior);

@@ -267,7 +267,7 @@ static reef_status join(reef_recall *recall,
     for (size_t i = 0; i < again; i++)
         net[i] = recall->net[(recall->length - again + i) % REEF_REPLAY];
     if (status == REEF_OK) {
-        reef_memory_session_learns(session, false);
+        reef_memory_session_set_learning(session, false);
         status = reef_memory_session_read(session, recall->text + recall->kept - again, again, net,
                                           bits, err);
     }
@@ -284,7 +284,7 @@ static reef_status choose_running(reef_recall *recall,
     reef_posterior *p = &recall->posterior;
     if (recall->chosen_for == recall->length + 1) return REEF_OK;
     recall->chosen_for = recall->length + 1;
-    (void)reef_posterior_wakes(p);
+    (void)reef_posterior_begin_byte(p); // others are asked by how long it is awake
     uint32_t kinds[REEF_RUNNING_MAX];
     size_t count = REEF_RUNNING_MAX;
     reef_status status = choose_candidates(recall, network, kinds, &count, err);
@@ -304,7 +304,7 @@ static reef_status running_session(reef_recall *recall,
     const reef_posterior *p = &recall->posterior;
     reef_status status = session_of(recall, network, p->kinds[k], out, err);
     bool learns = k == reef_posterior_likeliest(p) || p->weights[k] >= LEARNS;
-    if (status == REEF_OK) reef_memory_session_learns(*out, learns);
+    if (status == REEF_OK) reef_memory_session_set_learning(*out, learns);
     return status;
 }
 

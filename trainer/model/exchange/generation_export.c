@@ -13,7 +13,7 @@
 typedef struct exporting {
     reef_store *store;
     reef_export_options options;
-    reef_origin origin;
+    reef_generation_origin origin;
     double reference[2]; // median and spread
     size_t gate_values;
     reef_generation_tensors parts;
@@ -70,7 +70,7 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
 }
 
 static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
-    reef_origin *origin = &e->origin;
+    reef_generation_origin *origin = &e->origin;
     // One more than needed, since calloc(0) may be NULL.
     origin->base_roots = calloc(origin->base_count + 1, sizeof(*origin->base_roots));
     if (origin->base_roots == NULL)

@@ -316,7 +316,7 @@ static void set_owned(json_t *metadata, const char *name, char *text) {
     free(text);
 }
 
-json_t *reef_origin_metadata(const reef_origin *origin,
+json_t *reef_origin_metadata(const reef_generation_origin *origin,
                              // The metadata of a safetensors file is strings; numbers are written
                              // as text.
                              double reference_median,
@@ -440,7 +440,9 @@ static reef_status info_parse(reef_generation_record *info,
     return REEF_OK;
 }
 
-static reef_status base_parse(reef_origin *origin, const reef_safetensors *file, reef_error *err) {
+static reef_status base_parse(reef_generation_origin *origin,
+                              const reef_safetensors *file,
+                              reef_error *err) {
     const char *text = text_of(file, "builds_on");
     json_t *roots = text == NULL ? NULL : json_loads(text, 0, NULL);
     size_t count = json_array_size(roots), most = origin->info.generation;
@@ -458,9 +460,11 @@ static reef_status base_parse(reef_origin *origin, const reef_safetensors *file,
     return REEF_OK;
 }
 
-reef_status reef_origin_parse(reef_origin *origin, const reef_safetensors *file, reef_error *err) {
+reef_status reef_origin_parse(reef_generation_origin *origin,
+                              const reef_safetensors *file,
+                              reef_error *err) {
     reef_error reason;
-    *origin = (reef_origin){0};
+    *origin = (reef_generation_origin){0};
     reef_status status = kind_check(file, err);
     if (status == REEF_OK) status = info_parse(&origin->info, file, err);
     if (status == REEF_OK) status = base_parse(origin, file, err);
@@ -474,7 +478,7 @@ reef_status reef_origin_parse(reef_origin *origin, const reef_safetensors *file,
                            "%.80s: %.160s", file->path, reason.message);
 }
 
-void reef_origin_release(reef_origin *origin) {
+void reef_origin_release(reef_generation_origin *origin) {
     free(origin->base_roots);
-    *origin = (reef_origin){0};
+    *origin = (reef_generation_origin){0};
 }

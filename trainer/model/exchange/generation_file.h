@@ -77,7 +77,7 @@ REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *gen
                                                             reef_error *err);
 
 /** Where a generation comes from. */
-typedef struct reef_origin {
+typedef struct reef_generation_origin {
     reef_generation_record info; // in its pool, the root included
     reef_config config;          // of its pool
     // The generations below it that it was trained on top of: 0 .. base_count - 1. Only generation
@@ -85,20 +85,20 @@ typedef struct reef_origin {
     // before it.
     uint32_t base_count;
     uint8_t (*base_roots)[REEF_HASH_BYTES]; // (base_count) owned
-} reef_origin;
+} reef_generation_origin;
 
 /** The file's metadata, with what its pool expected of the generation; NULL when out of memory. */
-json_t *reef_origin_metadata(const reef_origin *origin,
+json_t *reef_origin_metadata(const reef_generation_origin *origin,
                              double reference_median,
                              double reference_spread);
 /**
  * Read it back. Errors: INVALID no file of a generation; VERSION a newer one; CORRUPT a text that
  * is missing or none of what it may be. Release the origin, after an error too.
  */
-REEF_MUST_CHECK reef_status reef_origin_parse(reef_origin *origin,
+REEF_MUST_CHECK reef_status reef_origin_parse(reef_generation_origin *origin,
                                               const reef_safetensors *file,
                                               reef_error *err);
-void reef_origin_release(reef_origin *origin); // accepts the zeroed origin
+void reef_origin_release(reef_generation_origin *origin); // accepts the zeroed origin
 
 /** Does a generation of this configuration, with such a gate, need all older ones as they were? */
 bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight);

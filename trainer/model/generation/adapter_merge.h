@@ -1,8 +1,8 @@
 // A generation's corrections of the backbone, added up with it once: what evaluation multiplies
 // with on tokens that one generation answers. So corrections cost nothing per token, whatever their
 // rank.
-#ifndef REEF_MERGED_H
-#define REEF_MERGED_H
+#ifndef REEF_ADAPTER_MERGE_H
+#define REEF_ADAPTER_MERGE_H
 
 #include "reef_model.h"
 

@@ -1,13 +1,12 @@
 // The inside of a generation in memory (generation.h), shared by the files that make it up:
 //
-//   shapes.c         shapes of its parts, by the configuration
-//   generation_layout.c     the one list of every tensor
-//   generation.c            memory
+//   generation_layout.c  the one list of every tensor
+//   generation.c         memory, and what one generation takes over from another
 //   generation_init.c    initial values
-//   generation.c       what one generation takes over from another
-//   generation_seal.c  an open one as it is evaluated: averages, folded queries
-//   generation_seal.c       the sealed twin of an open one
-//   generation_grow.c       an open one with a larger side
+//   generation_seal.c    averages and folded queries; the sealed twin of an open one
+//   generation_grow.c    an open one with a larger side
+//   expert_row.c         a row of an expert's values
+//   adapter_merge.c      matrices with a generation's delta added
 //
 // What they compute is for forward.c and backward.c, and bytes on disk for checkpoint.c.
 #ifndef REEF_GENERATION_INTERNAL_H

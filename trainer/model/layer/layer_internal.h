@@ -5,8 +5,8 @@
 //   layer_train.c   what backward collects, the step, the boundary
 //   layer_tensor.c  parameters by name
 //   layer_model.c   a read-only copy
-#ifndef REEF_LAYER_INSIDE_H
-#define REEF_LAYER_INSIDE_H
+#ifndef REEF_LAYER_INTERNAL_H
+#define REEF_LAYER_INTERNAL_H
 
 #include "experts.h"
 #include "generation.h"

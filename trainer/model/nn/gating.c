@@ -52,7 +52,7 @@ void reef_gating_limit(
 }
 
 // Losses of the model of the first `generation_count` generations, which have decided.
-static reef_status older_losses(const reef_gating_means *means,
+static reef_status older_losses(const reef_gating_pass *means,
                                 const reef_batch *batch,
                                 size_t generation_count,
                                 const uint8_t *fire,
@@ -70,7 +70,7 @@ static reef_status older_losses(const reef_gating_means *means,
 }
 
 reef_status reef_gating_decide(reef_gating *gating,
-                               const reef_gating_means *means,
+                               const reef_gating_pass *means,
                                const reef_batch *batch,
                                size_t count,
                                uint8_t *fire,

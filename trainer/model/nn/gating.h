@@ -1,7 +1,7 @@
 // Which generations take part in which token: gates read along a stream, at most fire_max of them
 // fire.
-#ifndef REEF_FIRING_H
-#define REEF_FIRING_H
+#ifndef REEF_GATING_H
+#define REEF_GATING_H
 
 #include "activations.h"
 
@@ -25,11 +25,11 @@ REEF_MUST_CHECK reef_status reef_gating_copy(reef_gating *to,
                                              reef_error *err);
 
 /** What computes the losses. The pass's activations are overwritten. */
-typedef struct reef_gating_means {
+typedef struct reef_gating_pass {
     const reef_network *network;
     reef_activations *acts; // has room for the windows
     reef_thread_pool *workers;
-} reef_gating_means;
+} reef_gating_pass;
 
 /**
  * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is
@@ -47,7 +47,7 @@ typedef struct reef_gating_means {
  * batch     windows, tokens and targets of the next part of the stream, from the beginning of a
  *           window on; of the last window anything may follow `count`. `fire` is ignored
  * count     tokens of the batch that belong to the stream; `targets` of the last one is the one
- *           after it, or the stream ends here and `firing` is good for nothing afterwards
+ *           after it, or the stream ends here and `gating` is good for nothing afterwards
  * fire      (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the
  *           batch cleared
  * margins   (generation_count, stride) row g >= 1 written: before fire_max
@@ -55,10 +55,10 @@ typedef struct reef_gating_means {
  *           pass with these decisions would give. False where no loss was needed, or the last to
  *           decide fires
  *
- * Errors: NO_MEMORY, or what the pass says. `firing` is then unspecified.
+ * Errors: NO_MEMORY, or what the pass says. `gating` is then unspecified.
  */
 REEF_MUST_CHECK reef_status reef_gating_decide(reef_gating *gating,
-                                               const reef_gating_means *means,
+                                               const reef_gating_pass *means,
                                                const reef_batch *batch,
                                                size_t count,
                                                uint8_t *fire,

@@ -1,8 +1,8 @@
 // Rows of sealed generations that stay in the store's map, for pools larger than memory: a thread
 // of its own asks the system for the pages of the chosen rows while the others compute, and
 // releases all pages when the process holds more than it may.
-#ifndef REEF_PAGER_H
-#define REEF_PAGER_H
+#ifndef REEF_ROW_PREFETCH_H
+#define REEF_ROW_PREFETCH_H
 
 #include "experts.h"
 

@@ -4,8 +4,8 @@
 // generation's memory, the kind's *head*. Heads are read when they are needed and given up again
 // while others learn; what they learned stands in the pool by then. So what a kind knows depends on
 // the order of bytes alone, and not on which heads were in memory.
-#ifndef REEF_KINDS_H
-#define REEF_KINDS_H
+#ifndef REEF_KIND_MEMORIES_H
+#define REEF_KIND_MEMORIES_H
 
 #include "trainer_internal.h"
 
@@ -35,10 +35,10 @@ REEF_MUST_CHECK reef_status reef_kinds_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
 
 /** A kind has no memory from here on: `into` goes on in its place. NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_kinds_end(reef_trainer *trainer,
-                                           uint32_t kind,
-                                           uint32_t into,
-                                           reef_error *err);
+REEF_MUST_CHECK reef_status reef_kinds_mark_merged(reef_trainer *trainer,
+                                                   uint32_t kind,
+                                                   uint32_t into,
+                                                   reef_error *err);
 /** Was it merged into another one? into  written where it was; may be NULL */
 bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into);
 
@@ -72,12 +72,12 @@ REEF_MUST_CHECK reef_status reef_kinds_copy(reef_generation_memory *out,
  * Generations first .. last give way to `fresh`, which holds from then on what they held of kinds
  * before them.
  */
-REEF_MUST_CHECK reef_status reef_kinds_merge(
+REEF_MUST_CHECK reef_status reef_kinds_consolidate(
     reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err);
 /** These kinds end with the commit to come, or after all do not. */
-void reef_kinds_set_ended(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended);
+void reef_kinds_set_consolidating(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended);
 /** That commit succeeded. */
-void reef_kinds_forget_ended(reef_trainer *trainer);
+void reef_kinds_drop_consolidated(reef_trainer *trainer);
 
 /** The member "kinds" of the trainer's state: all heads. Left out where there are none. */
 void reef_kinds_set_state(const reef_trainer *trainer, json_t **state);

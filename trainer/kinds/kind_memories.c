@@ -1,5 +1,5 @@
-// See kinds.h.
-#include "kinds.h"
+// See kind_memories.h.
+#include "kind_memories.h"
 #include "heads.h"
 #include "memory_batch.h"
 #include "prequential.h"
@@ -188,7 +188,10 @@ reef_status reef_kinds_learn_text(
     return status;
 }
 
-reef_status reef_kinds_end(reef_trainer *trainer, uint32_t kind, uint32_t into, reef_error *err) {
+reef_status reef_kinds_mark_merged(reef_trainer *trainer,
+                                   uint32_t kind,
+                                   uint32_t into,
+                                   reef_error *err) {
     reef_head *head = find_head(trainer, kind);
     reef_status status = REEF_OK;
     if (head == NULL) status = add_head(trainer, kind, &head, err);
@@ -356,7 +359,7 @@ static reef_status take_visit(reef_trainer *trainer,
     return REEF_OK;
 }
 
-reef_status reef_kinds_merge(
+reef_status reef_kinds_consolidate(
     reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err) {
     const reef_as_of state = {.last = last, .own = last};
     reef_txn *txn = NULL;
@@ -376,14 +379,17 @@ reef_status reef_kinds_merge(
     return status;
 }
 
-void reef_kinds_set_ended(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended) {
+void reef_kinds_set_consolidating(reef_trainer *trainer,
+                                  uint32_t first,
+                                  uint32_t last,
+                                  bool ended) {
     for (size_t i = 0; i < trainer->head_count; i++) {
         uint32_t kind = trainer->heads[i].visit.kind;
         if (kind >= first && kind <= last) trainer->heads[i].ended = ended;
     }
 }
 
-void reef_kinds_forget_ended(reef_trainer *trainer) {
+void reef_kinds_drop_consolidated(reef_trainer *trainer) {
     size_t kept = 0;
     for (size_t i = 0; i < trainer->head_count; i++) {
         if (trainer->heads[i].ended)
@@ -466,7 +472,7 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     if (json_array_size(item) != 2 || kind < 0 || into < 0 || kind >= count || into >= count ||
         kind == into)
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed merged kind");
-    reef_status status = reef_kinds_end(trainer, (uint32_t)kind, (uint32_t)into, err);
+    reef_status status = reef_kinds_mark_merged(trainer, (uint32_t)kind, (uint32_t)into, err);
     if (status != REEF_OK) return status;
     reef_head *head = find_head(trainer, (uint32_t)kind);
     head->held = false;

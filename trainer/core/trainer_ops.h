@@ -1,13 +1,13 @@
 // What a trainer does differently for each kind of model: language model, vector model, layer.
 //
-//   language_kind.c        a stream of tokens, gates, a reservoir, a strategy
-//   vector/vector_kind.c   a stream of records, solved in closed form
-//   layer/layer_kind.c     no stream: a program calls forward, backward and step
+//   language_ops.c       a stream of tokens, gates, a reservoir, a strategy
+//   vector/vector_ops.c  a stream of records, solved in closed form
+//   layer/layer_ops.c    no stream: a program calls forward, backward and step
 //
 // The kind is chosen once, when memory is allocated (trainer.c). All other code calls through
-// `trainer->kind` and never asks which model it has.
-#ifndef REEF_TRAINER_KIND_H
-#define REEF_TRAINER_KIND_H
+// `trainer->ops` and never asks which model it has.
+#ifndef REEF_TRAINER_OPS_H
+#define REEF_TRAINER_OPS_H
 
 #include "reef_trainer.h"
 
@@ -17,7 +17,7 @@
 struct reef_source;
 
 /** Every function is set; every refusal is a message, or NULL where the kind can do it. */
-typedef struct reef_trainer_kind {
+typedef struct reef_trainer_ops {
     // Opening, in this order. Functions that have nothing to do return REEF_OK.
 
     /** Memory whose size the configuration decides. */
@@ -87,11 +87,11 @@ typedef struct reef_trainer_kind {
     const char *no_consolidation;
     const char *no_freeze;
     const char *no_growth;
-} reef_trainer_kind;
+} reef_trainer_ops;
 
-extern const reef_trainer_kind reef_language_kind;
-extern const reef_trainer_kind reef_vector_kind;
-extern const reef_trainer_kind reef_layer_kind;
+extern const reef_trainer_ops reef_language_ops;
+extern const reef_trainer_ops reef_vector_ops;
+extern const reef_trainer_ops reef_layer_ops;
 
 /** REEF_OK, or REEF_ERR_INVALID with one of the kind's refusals, such as `kind->no_branch`. */
 static inline reef_status reef_kind_allows(const char *refusal, reef_error *err) {

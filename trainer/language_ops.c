@@ -3,7 +3,7 @@
 #include "batch.h"
 #include "boundary_commands.h"
 #include "generations.h"
-#include "kinds.h"
+#include "kind_memories.h"
 #include "memory_step.h"
 #include "recognition.h"
 #include "strategy.h"
@@ -139,7 +139,7 @@ static void describe_language(const reef_trainer *trainer, reef_trainer_status *
     if (trainer->network.config.context_memory > 0) describe_memory(trainer, out);
 }
 
-const reef_trainer_kind reef_language_kind = {
+const reef_trainer_ops reef_language_ops = {
     .allocate = allocate_language,
     .first_generation = reef_generations_first,
     .load_generations = reef_generations_load,

@@ -1,6 +1,6 @@
-// A trainer of a vector model: what trainer_kind.h asks of it.
+// A trainer of a vector model: what trainer_ops.h asks of it.
 #include "trainer_internal.h"
-#include "trainer_kind.h"
+#include "trainer_ops.h"
 #include "vector.h"
 
 #include <math.h>
@@ -104,7 +104,7 @@ static void describe_vector(const reef_trainer *trainer, reef_trainer_status *ou
     out->experts = out->experts_open * vector->network.generation_count;
 }
 
-const reef_trainer_kind reef_vector_kind = {
+const reef_trainer_ops reef_vector_ops = {
     .allocate = reef_vector_start,
     .first_generation = reef_vector_open_generation,
     .load_generations = reef_vector_load,

@@ -1,8 +1,8 @@
-// A trainer of a layer by itself: what trainer_kind.h asks of it. Its generations are those of a
+// A trainer of a layer by itself: what trainer_ops.h asks of it. Its generations are those of a
 // language model with nothing around the experts, so opening and committing are shared.
 #include "generations.h"
 #include "layer_trainer_internal.h"
-#include "trainer_kind.h"
+#include "trainer_ops.h"
 
 static reef_status allocate_layer(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
@@ -34,7 +34,7 @@ static reef_status push_nothing(reef_trainer *trainer,
                                 reef_error *err) {
     (void)trainer, (void)source, (void)bytes, (void)count;
     *taken = *steps = 0;
-    return reef_kind_allows(reef_layer_kind.no_stream, err);
+    return reef_kind_allows(reef_layer_ops.no_stream, err);
 }
 
 static reef_status reset_layer_lookahead(reef_trainer *trainer, reef_error *err) {
@@ -80,7 +80,7 @@ static void describe_layer(const reef_trainer *trainer, reef_trainer_status *out
     (void)trainer, (void)out; // it has no loss of its own
 }
 
-const reef_trainer_kind reef_layer_kind = {
+const reef_trainer_ops reef_layer_ops = {
     .allocate = allocate_layer,
     .first_generation = reef_generations_first,
     .load_generations = reef_generations_load,
