@@ -1,7 +1,8 @@
 """Scoring clients, scrapes and a dashboard beside training: what training keeps of its pace, and how long scores take.
 
-8 clients ask 20 times a second each, on a clock: one that is late asks at once and its lateness counts. Texts are 1 KB,
-each another one. With --rate 0 they ask as fast as they are answered. Rounds of quiet and load in turns; training has
+8 clients ask 20 times a second each at random times (a Poisson process by a seed, as independent clients do): one that
+is late asks at once and its lateness counts. Texts are 1 KB, each another one. With --rate 0 they ask as fast as they
+are answered. Rounds of quiet and load in turns; training has
 one thread less than there are cores, unless --threads says otherwise. What a score costs is the model's forward pass:
 --model chooses another one.
 """
@@ -9,12 +10,13 @@ one thread less than there are cores, unless --threads says otherwise. What a sc
 import http.client
 import multiprocessing
 import os
+import random
 import time
 
 import harness
 from harness import ONE_GENERATION, Pace, median, percentile, share_of_idle
 
-HELP = "8 scoring clients at 20 requests a second each, 10 scrapes a second and a dashboard"
+HELP = "8 scoring clients at 20 requests a second each at random times, 10 scrapes a second and a dashboard"
 SECONDS, SECONDS_QUICK = 100, 9
 ROUNDS, ROUNDS_QUICK = 3, 1
 CLIENTS = 8
@@ -31,9 +33,17 @@ def add_arguments(parser):
 # ---- clients, each a process -------------------------------------------------------------------------
 
 
-def on_clock(rate, stop, act):
-    """Call act `rate` times a second; latencies count from when it should have begun. By code: how often."""
+def on_clock(rate, stop, act, seed=None):
+    """Call act `rate` times a second, with a seed at random; latencies count from when it should have begun. By code:
+    how often."""
+    draw = random.Random(seed)
+
+    def pause():
+        return 1 / rate if seed is None else draw.expovariate(rate)
+
     latencies, codes, due = [], {}, time.monotonic()
+    if rate and seed is not None:
+        due += pause()
     while not stop.is_set():
         now = time.monotonic()
         if rate and now < due:
@@ -44,7 +54,7 @@ def on_clock(rate, stop, act):
         codes[code] = codes.get(code, 0) + 1
         if code == 200:
             latencies.append(done - (due if rate else now))
-        due = due + 1 / rate if rate else done
+        due = due + pause() if rate else done
     return latencies, codes
 
 
@@ -70,7 +80,7 @@ def score(address, seed, rate, stop, out):
         at = (at + TEXT_BYTES) % len(text)
         return ask(connection, "POST", "/v1/score", text[at : at + TEXT_BYTES])
 
-    out.put(("score", *on_clock(rate, stop, act)))
+    out.put(("score", *on_clock(rate, stop, act, seed)))
 
 
 def scrape(address, stop, out):
