@@ -174,13 +174,6 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-static void as_of_snapshot(reef_as_of *out, const reef_snapshot *snapshot) {
-    *out = (reef_as_of){.last = snapshot->open_generation,
-                        .own = snapshot->shared_count,
-                        .of_snapshot = true,
-                        .snapshot = *snapshot};
-}
-
 // Of all states that stay as they are the one that has seen most.
 static reef_status find_newest(reef_txn *txn, reef_as_of *out, reef_error *err) {
     uint32_t count;
@@ -200,7 +193,7 @@ static reef_status find_newest(reef_txn *txn, reef_as_of *out, reef_error *err) 
             "the pool keeps no state for ever yet, and what is open changes with every "
             "commit: keep it with reef snapshot create, or seal it with reef seal");
     if (n.found && (!found || n.snapshot.stream_bytes > sealed.sealed_at))
-        as_of_snapshot(out, &n.snapshot);
+        *out = reef_as_of_snapshot(&n.snapshot);
     else
         *out = (reef_as_of){.last = sealed.generation, .own = sealed.generation};
     return REEF_OK;
@@ -321,7 +314,7 @@ static reef_status look_at_snapshot(void *context, const reef_snapshot *snapshot
     reef_as_of as_of;
     (void)err;
     if (snapshot->damaged) return REEF_OK;
-    as_of_snapshot(&as_of, snapshot);
+    as_of = reef_as_of_snapshot(snapshot);
     look_at_state(context, &as_of);
     return REEF_OK;
 }

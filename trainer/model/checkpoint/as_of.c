@@ -1,7 +1,12 @@
 // See as_of.h.
 #include "as_of.h"
 
+#include "reef_clock.h"
+#include "reef_moment.h"
+#include "reef_states.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +16,6 @@ static bool parse_generation(const char *text, unsigned long *out) {
     errno = 0;
     *out = strtoul(text, &end, 10);
     return errno == 0 && *end == '\0';
-}
-
-uint32_t reef_as_of_records(const reef_as_of *as_of, uint32_t generation) {
-    return as_of->of_snapshot ? reef_snapshot_records(&as_of->snapshot, generation) : generation;
 }
 
 // A consolidated generation names no state any more; the message names the later one.
@@ -39,22 +40,47 @@ static reef_status check_present(reef_txn *txn,
                      generation);
 }
 
+// A snapshot, or else the state at a moment. A snapshot's name may look like a moment, but not the
+// other way round: people who gave the name mean the snapshot.
+static reef_status find_named(char name[REEF_NAME_BYTES_MAX + 1],
+                              reef_txn *txn,
+                              const char *as_of,
+                              reef_error *err) {
+    reef_snapshot snapshot;
+    reef_moment moment;
+    reef_status status = reef_snapshot_find(txn, as_of, &snapshot, err);
+    if (status == REEF_OK) snprintf(name, REEF_NAME_BYTES_MAX + 1, "%s", snapshot.name);
+    if (status == REEF_OK || status == REEF_ERR_CORRUPT) return status;
+    if (!reef_moment_parse(as_of, reef_unix_ms(), &moment)) return status;
+    return reef_state_at(txn, moment.last, name, err);
+}
+
+reef_status reef_state_name(char name[REEF_NAME_BYTES_MAX + 1],
+                            reef_txn *txn,
+                            const char *as_of,
+                            reef_error *err) {
+    unsigned long generation;
+    snprintf(name, REEF_NAME_BYTES_MAX + 1, "%s", as_of);
+    if (strcmp(as_of, "now") == 0 || parse_generation(as_of, &generation)) return REEF_OK;
+    return find_named(name, txn, as_of, err);
+}
+
 reef_status reef_as_of_find(reef_as_of *out, reef_txn *txn, const char *as_of, reef_error *err) {
     uint32_t count;
+    char name[REEF_NAME_BYTES_MAX + 1];
     *out = (reef_as_of){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
     // Even a new pool has generation 0.
     if (count == 0) return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
+    status = reef_state_name(name, txn, as_of != NULL ? as_of : "now", err);
+    if (status != REEF_OK) return status;
+    // "now" is the open generation, whichever that is. What is no number either is a snapshot.
     unsigned long generation = count - 1;
-    // A name that is not a number is a snapshot. "now" is the open generation, whichever that is.
-    if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
-        status = reef_snapshot_find(txn, as_of, &out->snapshot, err);
-        out->of_snapshot = true;
-        out->last = out->snapshot.open_generation;
-        // Generations below shared_count lie under their own numbers; the snapshot's copies lie
-        // elsewhere.
-        out->own = out->snapshot.shared_count;
+    if (strcmp(name, "now") != 0 && !parse_generation(name, &generation)) {
+        reef_snapshot snapshot;
+        status = reef_snapshot_read(txn, name, &snapshot, err);
+        if (status == REEF_OK) *out = reef_as_of_snapshot(&snapshot);
         return status;
     }
     if (generation >= count)

@@ -14,16 +14,28 @@ typedef struct reef_as_of {
     reef_snapshot snapshot;
 } reef_as_of;
 
+/** The state of a snapshot, which is not damaged. */
+static inline reef_as_of reef_as_of_snapshot(const reef_snapshot *snapshot) {
+    // Generations below shared_count lie under their own numbers; its copies lie elsewhere.
+    return (reef_as_of){.last = snapshot->open_generation,
+                        .own = snapshot->shared_count,
+                        .of_snapshot = true,
+                        .snapshot = *snapshot};
+}
+
+/** Under which number the records of generation 0 .. last lie. */
+static inline uint32_t reef_as_of_records(const reef_as_of *as_of, uint32_t generation) {
+    return as_of->of_snapshot ? reef_snapshot_records(&as_of->snapshot, generation) : generation;
+}
+
 /**
- * Find a state: NULL or "now", the number of a generation, or a snapshot or the beginning of its
- * name. Errors: NOT_FOUND none of them, or a generation that was consolidated into a later one.
+ * Find a state: NULL or "now", the number of a generation, a snapshot or the beginning of its name,
+ * or a moment (reef_state_at). Errors: NOT_FOUND none of them, or a generation that was consolidated
+ * into a later one.
  */
 REEF_MUST_CHECK reef_status reef_as_of_find(reef_as_of *out,
                                             reef_txn *txn,
                                             const char *as_of,
                                             reef_error *err);
-
-/** Under which number the records of generation 0 .. last lie. */
-uint32_t reef_as_of_records(const reef_as_of *as_of, uint32_t generation);
 
 #endif

@@ -132,14 +132,13 @@ static void need_states(pruning *p, const reef_heads *heads, uint32_t last, uint
 
 static reef_status need_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     pruning *p = context;
-    reef_as_of state;
+    const reef_as_of state = reef_as_of_snapshot(snapshot);
     reef_heads heads;
     if (snapshot->damaged)
         return reef_fail(err, REEF_ERR_INVALID,
                          "snapshot %s is damaged and may need any state: remove it first",
                          snapshot->name);
-    reef_status status = reef_as_of_find(&state, p->txn, snapshot->name, err);
-    if (status == REEF_OK) status = reef_heads_read(&heads, p->txn, &state, err);
+    reef_status status = reef_heads_read(&heads, p->txn, &state, err);
     if (status != REEF_OK) return status;
     // The first `own` generations of its state are the pool's; the rest are copies of its own.
     need_states(p, &heads, state.last, state.own);

@@ -35,8 +35,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
  * read transaction is kept as long as the model, and checksums of rows are not verified.
  *
  * as_of    NULL or "now": the last commit, every generation under its gate (task-free). A number g:
- *          generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the
- *          name of a snapshot, or the beginning of only one.
+ *          generations 0 .. g, exactly the function the model was when g was sealed. The name of a
+ *          snapshot, or the beginning of only one. A moment such as "yesterday": reef_state_at
  * options  NULL for the defaults
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,

@@ -39,4 +39,30 @@ REEF_API REEF_MUST_CHECK reef_status reef_states_kept(reef_txn *txn,
                                                       uint32_t *count,
                                                       reef_error *err);
 
+/**
+ * The newest state that was there at a moment: the last commit's ("now"), that of a sealed
+ * generation (its number) or a snapshot's. Of states of the same millisecond the snapshot's.
+ *
+ * unix_ms  of commits and snapshots by the wall clock of the machine that made them
+ * name     written: what reef_as_of_find takes for it
+ *
+ * Errors: NOT_FOUND there was none yet, or it is gone: says which is the oldest; CORRUPT names the
+ * record; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_state_at(reef_txn *txn,
+                                                   uint64_t unix_ms,
+                                                   char name[REEF_NAME_BYTES_MAX + 1],
+                                                   reef_error *err);
+
+/**
+ * The name of the state that people mean: of a moment (reef_moment.h) that of the newest state at
+ * its end, of the beginning of a snapshot's name all of it. "now" and numbers are as they are.
+ *
+ * Errors: those of reef_state_at and reef_snapshot_find.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_state_name(char name[REEF_NAME_BYTES_MAX + 1],
+                                                     reef_txn *txn,
+                                                     const char *as_of,
+                                                     reef_error *err);
+
 #endif

@@ -1,0 +1,123 @@
+// Which state a pool had at a moment, among snapshots, sealed generations and the present.
+#include "lifelong_restore.h"
+#include "reef_clock.h"
+#include "reef_states.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <time.h>
+
+enum { LONG = 20000 };
+
+// A moment that no commit has, nor any other moment.
+static uint64_t moment(void) {
+    const struct timespec pause = {.tv_nsec = 5000000};
+    uint64_t now;
+    assert_int_equal(nanosleep(&pause, NULL), 0);
+    now = reef_unix_ms();
+    assert_int_equal(nanosleep(&pause, NULL), 0);
+    return now;
+}
+
+static void state_at_is(lifelong *f, uint64_t unix_ms, const char *expected) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_state_at(txn, unix_ms, name, &err), &err);
+    reef_txn_abort(txn);
+    assert_string_equal(name, expected);
+}
+
+static reef_status find_name(lifelong *f, const char *as_of, char *name, reef_error *err) {
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, err), err);
+    reef_status status = reef_state_name(name, txn, as_of, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static void name_is(lifelong *f, const char *as_of, const char *expected) {
+    reef_error err;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    ok(find_name(f, as_of, name, &err), &err);
+    assert_string_equal(name, expected);
+}
+
+static void the_newest_state_that_was_there(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    uint64_t at[5], before = moment();
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    take(f, "first");
+    at[0] = moment();
+    feed_kind(f, 1, LONG, 2);
+    commit(f);
+    at[1] = moment();
+    take(f, "second");
+    at[2] = moment();
+    feed_kind(f, 1, LONG, 3);
+    commit(f);
+    at[3] = moment();
+    state_at_is(f, at[0], "first");
+    state_at_is(f, at[1], "0"); // sealed when the second kind began
+    state_at_is(f, at[2], "second");
+    state_at_is(f, at[3], "now");
+    state_at_is(f, UINT64_MAX, "now");
+    // What was sealed after a restore is another generation.
+    char second[1][REEF_NAME_BYTES_MAX + 1] = {"second"};
+    ok(reef_trainer_snapshots_remove(f->trainer, second, 1, &err), &err);
+    go_back(f, "first");
+    feed_kind(f, 2, LONG, 4);
+    commit(f);
+    at[4] = moment();
+    take(f, "third");
+    state_at_is(f, at[1], "first");
+    state_at_is(f, at[3], "first");
+    state_at_is(f, at[4], "0");
+    assert_int_equal(find_name(f, "999999999w ago", name, &err), REEF_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "no state is so old: the oldest is 'first', of "));
+    assert_true(before > 0);
+}
+
+static void people_name_states(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    take(f, "before");
+    take(f, "2020-01-01"); // a snapshot may be called as a moment is
+    feed_kind(f, 0, LONG, 2);
+    commit(f);
+    double now = bits_as_of(f, "now", 0);
+    name_is(f, "now", "now");
+    name_is(f, "0", "0");
+    name_is(f, "bef", "before");
+    name_is(f, "2020-01-01", "2020-01-01");
+    name_is(f, "0s ago", "now");
+    name_is(f, "today", "now");
+    assert_true(bits_as_of(f, "today", 0) == now);
+    assert_true(bits_as_of(f, "2020-01-01", 0) != now);
+    assert_int_equal(find_name(f, "2020-01-02", name, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(find_name(f, "another", name, &err), REEF_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "no snapshot"));
+}
+
+#define STATE_TEST(name)                                                                           \
+    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        STATE_TEST(the_newest_state_that_was_there),
+        STATE_TEST(people_name_states),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
