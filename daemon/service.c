@@ -162,32 +162,32 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
     reef_notify_reloaded(&service->notify);
 }
 
-static void on_pace(reef_request *pace) {
-    reef_service *service = pace->owner;
+static void on_policy_set(reef_request *change) {
+    reef_service *service = change->owner;
     reef_request *request = service->reload.request;
-    if (request != NULL) request->waited_ms = pace->waited_ms;
-    if (pace->error.status == REEF_OK) {
+    if (request != NULL) request->waited_ms = change->waited_ms;
+    if (change->error.status == REEF_OK) {
         apply_reload(service, &service->reload);
         report_reload(service, &service->reload);
     }
-    end_reload(service, request, &pace->error);
+    end_reload(service, request, &change->error);
 }
 
 static reef_status request_trainer(reef_service *service, reef_error *err) {
     const reef_options *options = &service->reload.options;
-    reef_request *pace = calloc(1, sizeof(*pace));
-    if (pace == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
-    // The pace belongs to the training thread, so it is sent as a request and takes effect between
-    // two steps.
-    pace->kind = REEF_REQUEST_PACE;
-    pace->pace = (reef_pace){.commit_steps = options->commit_steps,
-                             .commit_seconds = options->commit_seconds,
-                             .commit_retries = (uint32_t)options->commit_retries,
-                             .pool_max = options->pool_max};
-    pace->owner = service;
-    pace->on_reply = on_pace;
-    reef_status status = reef_training_request(service->training, pace, err);
-    if (status != REEF_OK) free(pace);
+    reef_request *change = calloc(1, sizeof(*change));
+    if (change == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
+    // The policy belongs to the training thread, so it is sent as a request and takes effect
+    // between two steps.
+    change->kind = REEF_REQUEST_COMMIT_POLICY;
+    change->commits = (reef_commit_policy){.steps = options->commit_steps,
+                                           .seconds = options->commit_seconds,
+                                           .retries = (uint32_t)options->commit_retries,
+                                           .pool_bytes_max = options->pool_max};
+    change->owner = service;
+    change->on_reply = on_policy_set;
+    reef_status status = reef_training_request(service->training, change, err);
+    if (status != REEF_OK) free(change);
     return status;
 }
 

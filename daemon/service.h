@@ -1,8 +1,7 @@
 // reefd as a service: reloading its configuration, status on request, commands that do not involve
 // the trainer, and messages to the service manager. On the loop's thread.
 //
-//   SIGHUP, reload -> read and check everything -> the trainer, between two steps: the pace of
-//   commits
+//   SIGHUP, reload -> read and check everything -> the trainer, between two steps: commit policy
 //                                               -> here: log, scrubbing, token; then the reply
 //
 // A reload takes place as a whole or not at all: whatever can be wrong is checked before anything

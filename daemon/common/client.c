@@ -35,10 +35,9 @@ static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_
     // A daemon that hangs must not hang its clients: sending has a deadline.
     if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
         status = fail_io(address, "cannot set a deadline for", err);
+    // These four mean that nobody listens, which the caller handles by opening the pool itself.
     else if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
         status =
-            // These four mean that nobody listens, which the caller handles by opening the pool
-            // itself.
             errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK
                 ? reef_fail(err, REEF_ERR_NOT_FOUND,
                             "no daemon listens at '%s'; reef run starts one", address->sun_path)
@@ -193,9 +192,9 @@ static reef_status read_reply(char **result,
         if (*result == NULL)
             status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
     } else if (json_is_false(ok) && message != NULL) {
+        // The status travels by name. An unknown name, from a newer daemon, becomes a general
+        // failure.
         status =
-            // The status travels by name. An unknown name, from a newer daemon, becomes a general
-            // failure.
             reef_fail(err, status_from_text(json_string_value(json_object_get(error, "status"))),
                       "%s", message);
         // A hint how long to wait before trying again, sent with BUSY.

@@ -43,8 +43,8 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     json_object_set_new(object, "generation", count_json(generation->generation));
     json_object_set_new(object, "parent", count_json(generation->parent));
     json_object_set_new(object, "side", count_json(generation->side));
+    // "experts" counts those of all PEER layers; each has its own side * side.
     json_object_set_new(object, "experts",
-                        // Of all PEER layers; each has its own side * side.
                         count_json(reef_generation_experts(generation, peer_layers)));
     json_object_set_new(object, "first_id", count_json(generation->first_id));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(generation->dtype)));
@@ -61,9 +61,9 @@ json_t *reef_generation_json(const reef_generation_record *generations,
         set_root(object, generation->root);
     else
         json_object_set_new(object, "root", json_null());
+    // "consolidated_into": an empty generation was consolidated, and its content is under the later
+    // number.
     json_object_set_new(object, "consolidated_into",
-                        // Empty generations were consolidated; their content is under the later
-                        // number.
                         reef_generation_is_empty(generation)
                             ? count_json(reef_generation_merged_into(generations, count, index))
                             : json_null());

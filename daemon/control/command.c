@@ -38,9 +38,9 @@ static reef_status read_seal(reef_request *request, json_t *object, reef_error *
     reef_config config; // only to learn whether it is a value of the field
     reef_config_default(&config);
     reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
+    // The request keeps the canonical form of the word.
     if (status == REEF_OK)
         snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s",
-                 // The request keeps the canonical form of the word.
                  reef_config_word(&config, "seal_dtype"));
     return status;
 }
@@ -264,6 +264,16 @@ static const struct {
     {"stop", REEF_COMMAND_STOP, 0, read_nothing},
 };
 
+static reef_status fail_unknown(const char *name, reef_error *err) {
+    char known[sizeof(err->message)];
+    size_t used = 0;
+    // The message is cut where it does not fit an error; the list of today does.
+    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS) && used < sizeof(known); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
+                                 COMMANDS[i].name);
+    return reef_fail(err, REEF_ERR_INVALID, "unknown command '%.40s': known are %s", name, known);
+}
+
 static reef_status parse_object(reef_command *command, json_t *object, reef_error *err) {
     const char *name = json_string_value(json_object_get(object, "command"));
     if (name == NULL)
@@ -278,12 +288,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
         if (COMMANDS[i].read == NULL) return reef_push_batch_parse(&command->batch, object, err);
         return COMMANDS[i].read(&command->request, object, err);
     }
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
-        "thaw, kind_name, kind_merge, prune, snapshot, snapshot_remove, pause, resume, drain, "
-        "ingest, verify, reload, stop",
-        name);
+    return fail_unknown(name, err);
 }
 
 reef_status reef_command_parse(reef_command *command,

@@ -156,9 +156,9 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 // ---- the process --------------------------------------------------------------------------------
 
 static int spawn_reefd(reef_verify_job *job, const reef_verify_scope *scope) {
-    char quick[2], percent[40], seed[24],
-        // The running program itself: its file may have been replaced by an upgrade.
-        path[] = "/proc/self/exe"; // this version, also after an upgrade
+    char quick[2], percent[40], seed[24];
+    // The running program itself: its file may have been replaced by an upgrade.
+    char path[] = "/proc/self/exe";
     snprintf(quick, sizeof(quick), "%d", scope->quick);
     snprintf(percent, sizeof(percent), "%.17g", scope->percent);
     snprintf(seed, sizeof(seed), "%" PRIu64, scope->seed);

@@ -447,8 +447,8 @@ static void bound_sending(const reef_http *http) {
 
 static reef_status join_loop(reef_http *http, reef_error *err) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    // The loop watches MHD's epoll descriptor as one handle.
     int code =
-        // The loop watches MHD's epoll descriptor as one handle.
         info != NULL ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
     bound_sending(http);
     if (!code) {

@@ -23,7 +23,6 @@
 #define REEF_INPUT_NAME_BYTES_MAX 255 // what a trainer keeps of a source's name
 #define REEF_INPUT_WEIGHT_MAX 1000
 
-typedef struct reef_training reef_training;
 typedef struct reef_input reef_input;
 
 /** Where reading begins. */
@@ -170,7 +169,5 @@ REEF_MUST_CHECK reef_status reef_input_check_text(const reef_input *input,
 extern const reef_input_kind reef_input_file, reef_input_vectors; // file_source.c
 extern const reef_input_kind reef_input_stream;                   // stdin_source.c
 bool reef_input_vectors_is_spec(const char *spec);
-
-/** Called once on the loop's thread when reading had to end; the reader is stopped then. */
 
 #endif

@@ -93,9 +93,9 @@ static reef_status add_usage(reef_txn *txn,
         // One layer, or all that retrieve.
         if (!reef_layer_retrieves(&pool->config, l) || (asked->one_layer && l != asked->layer))
             continue;
+        // Without a range the totals are read, which is one record per block instead of one per
+        // window.
         status =
-            // Without a range the totals are read, which is one record per block instead of one per
-            // window.
             reef_usage_layer_read(txn, generation, l, asked->ranged ? &range : NULL, &layer, err);
         if (status == REEF_OK)
             json_array_append_new(list, reef_usage_layer_json(l, &layer, asked->ranged));

@@ -94,8 +94,8 @@ static void write_text(reef_query *query) {
 static void query_thread_main(void *argument) {
     reef_query_thread *queries = argument;
     for (reef_query *query; (query = next_query(queries)) != NULL;) {
+        // A query whose client left while it waited is not computed.
         query->error.status =
-            // A query whose client left while it waited is not computed.
             atomic_load(&query->unwanted)
                 ? reef_fail(&query->error, REEF_ERR_BUSY,
                             "the client closed the connection before its query began; leave it "

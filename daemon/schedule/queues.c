@@ -34,9 +34,9 @@ static reef_status put_in_queue(reef_queues *queues,
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a queue");
         // Records of a pushed vector source are never cut by a view.
         size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
+        // The ring starts at the source's offset, so that record boundaries stay aligned after a
+        // restart.
         reef_status status =
-            // The ring starts at the source's offset, so that record boundaries stay aligned after
-            // a restart.
             reef_ring_init(&queue->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
                            input->offset % unit, err);
         if (status != REEF_OK) return status;

@@ -179,8 +179,8 @@ static json_t *scrub_json(const reef_status_view *monitor) {
     SET_COUNT(damaged);
 #undef SET_COUNT
     json_object_set_new(object, "damage_count", json_integer((json_int_t)view.damage_count));
+    // "damage" is null where nothing is damaged or failing.
     json_object_set_new(object, "damage",
-                        // null where nothing is damaged or failing.
                         view.damage[0] ? reef_json_text(view.damage) : json_null());
     json_object_set_new(object, "error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());

@@ -127,8 +127,8 @@ reef_status reef_training_commit(reef_training *training, reef_error *err) {
             return REEF_OK;
         }
         note_failure(training, err);
-        uint32_t retries =
-            training->options.commit_retries; // a reload in the pause may have changed it
+        // Read again each time: a reload in the pause may have changed it.
+        uint32_t retries = training->options.commits.retries;
         if (!reef_training_worth_retrying(status) || attempt >= retries || !waited) return status;
         uint64_t seconds = 1u << attempt;
         reef_report_warning(

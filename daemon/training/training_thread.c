@@ -172,14 +172,14 @@ void reef_training_view_read(reef_training *training,
 // ---- what to do next ----------------------------------------------------------------------------
 
 static uint64_t commit_deadline(const reef_training *training) {
-    double seconds = training->options.commit_seconds;
+    double seconds = training->options.commits.seconds;
     if (!training->dirty || seconds <= 0) return UINT64_MAX;
     return training->committed_ns + (uint64_t)(seconds * NS_PER_SECOND);
 }
 
 static bool commit_is_due(const reef_training *training) {
     if (training->commit_soon) return true;
-    uint64_t steps = training->options.commit_steps;
+    uint64_t steps = training->options.commits.steps;
     if (steps && training->commit_steps >= steps) return true;
     return uv_hrtime() >= commit_deadline(training);
 }

@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+typedef struct reef_training reef_training;
+
 #define REEF_DRAINS_MAX 1024 // that wait; their clients may have gone
 
 // name on the wire
@@ -56,9 +58,9 @@ typedef enum reef_request_kind {
     REEF_REQUEST_SNAPSHOT_REMOVE,
     REEF_REQUEST_PAUSE, // commit, and train no more until it is resumed
     REEF_REQUEST_RESUME,
-    REEF_REQUEST_DRAIN, // train what has been read by now, and commit
-    REEF_REQUEST_CALL,  // something of the caller's own
-    REEF_REQUEST_PACE,  // commit in another rhythm
+    REEF_REQUEST_DRAIN,         // train what has been read by now, and commit
+    REEF_REQUEST_CALL,          // something of the caller's own
+    REEF_REQUEST_COMMIT_POLICY, // when commits are made from now on, and what they keep
     // Not the trainer's: see service.h.
     REEF_REQUEST_RELOAD,
     REEF_REQUEST_VERIFY,
@@ -71,12 +73,12 @@ typedef reef_status (*reef_request_call)(void *context,
                                          reef_error *err);
 
 /** When commits are made, how often a failed one is tried again, and what they keep. */
-typedef struct reef_pace {
-    uint64_t commit_steps; // 0: not by steps
-    double commit_seconds; // 0: not by time
-    uint32_t commit_retries;
-    uint64_t pool_max; // what the pool may take; 0: no bound
-} reef_pace;
+typedef struct reef_commit_policy {
+    uint64_t steps; // 0: not by steps
+    double seconds; // 0: not by time
+    uint32_t retries;
+    uint64_t pool_bytes_max; // what the pool may take; 0: no bound
+} reef_commit_policy;
 
 /** How a pool is checked. */
 typedef struct reef_verify_scope {
@@ -112,9 +114,9 @@ typedef struct reef_request {
     char name[REEF_NAME_BYTES_MAX + 1]; // snapshot, kind_name
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
     size_t name_count;
-    reef_pace pace;           // pace
-    reef_verify_scope verify; // verify
-    uint64_t asked_ns;        // when it was handed over
+    reef_commit_policy commits; // commit policy
+    reef_verify_scope verify;   // verify
+    uint64_t asked_ns;          // when it was handed over
     // the reply
     reef_error error; // status REEF_OK when it worked
     double waited_ms; // until it was begun: for the step before it
@@ -142,9 +144,9 @@ typedef struct reef_training_options {
     size_t source_count;
     size_t record_bytes; // of a vector's record; 0: text
     double patience_s;   // how long others wait for a live source that has nothing
-    uint64_t commit_steps;
-    double commit_seconds;
-    uint32_t commit_retries;
+    // Requests may replace it. The bound of the pool is also an option of the trainer, which has it
+    // from the start.
+    reef_commit_policy commits;
     bool stay;
     reef_report *report;
     reef_scrubber *scrubber; // outlives the training; NULL for none

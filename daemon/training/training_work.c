@@ -10,12 +10,10 @@
 
 #define DECISION_RETRY_SECONDS 1
 
-// Only this thread reads them.
-static void set_pace(reef_training *training, const reef_pace *pace) {
-    training->options.commit_steps = pace->commit_steps;
-    training->options.commit_seconds = pace->commit_seconds;
-    training->options.commit_retries = pace->commit_retries;
-    reef_trainer_set_pool_max(training->options.trainer, pace->pool_max);
+// Without a lock: only this thread reads the policy.
+static void set_commit_policy(reef_training *training, const reef_commit_policy *policy) {
+    training->options.commits = *policy;
+    reef_trainer_set_pool_max(training->options.trainer, policy->pool_bytes_max);
 }
 
 static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
@@ -73,8 +71,8 @@ static reef_status run_request(reef_training *training, reef_request *request, r
                              "training is %s, so what was read is not trained now",
                              training->paused ? "paused" : "ending");
         return commit_if_dirty(training, err);
-    case REEF_REQUEST_PACE:
-        set_pace(training, &request->pace);
+    case REEF_REQUEST_COMMIT_POLICY:
+        set_commit_policy(training, &request->commits);
         return REEF_OK;
     case REEF_REQUEST_RELOAD:
     case REEF_REQUEST_VERIFY:
@@ -106,8 +104,7 @@ void reef_training_handle_request(reef_training *training, reef_request *request
     if (reef_training_worth_retrying(status) && !aside) training->dirty = true;
     reef_training_refresh(training);
     uv_mutex_lock(&training->lock);
-    // While commits fail only one that goes through is progress: whoever asks then is answered, and
-    // no more.
+    // While commits fail, only a successful request counts as progress for the watchdog.
     training->view.advances += status == REEF_OK && !training->view.failing[0];
     request->trainer = training->view.trainer;
     request->last = training->view.last;

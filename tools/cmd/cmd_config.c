@@ -98,8 +98,8 @@ reef_status reef_cmd_config_show(reef_cli_call *cli, reef_error *err) {
     json_t *settings = reef_settings_json(&options);
     json_t *file = options.config != NULL ? reef_cli_path(options.config) : json_null();
     if (cli->json) {
+        // reef_cli_reply() takes over both objects; the table only borrows them.
         status =
-            // reef_cli_reply() takes over both objects; the table only borrows them.
             reef_cli_reply(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings), err);
     } else {
         print_settings(settings);

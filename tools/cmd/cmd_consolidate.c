@@ -94,8 +94,8 @@ static json_t *snapshots_json(const reef_consolidation *report) {
 }
 
 static json_t *report_json(const reef_consolidation *report, bool done, double seconds) {
+    // The plan and the result share these members, so a dry run can be compared with the run.
     json_t *object = json_pack(
-        // The plan and the result share these members, so a dry run can be compared with the run.
         "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done", done, "first",
         (json_int_t)report->first, "last", (json_int_t)report->last, "merged",
         (json_int_t)report->merged, "later", (json_int_t)report->later, "side",
@@ -202,8 +202,8 @@ static reef_status open_pool(const reef_cli_call *cli,
                              reef_trainer **trainer,
                              reef_error *err) {
     reef_error reason;
+    // Consolidation rewrites generations, so it needs the pool to itself.
     reef_status status =
-        // Consolidation rewrites generations, so it needs the pool to itself.
         reef_store_open(store, cli->pool, &(reef_store_options){.write = write}, &reason);
     if (status == REEF_ERR_BUSY)
         // The lock's own message does not name the remedy.

@@ -162,9 +162,9 @@ static json_t *row_json(const reef_cli_pool *pool, const reef_expert_row *row) {
     uint32_t i, j;
     // Row and column are the halves of the product key: id = row * side + column.
     reef_expert_pair_of(row->id, &i, &j);
+    // `id` counts within the generation's layer, `pool_id` over the whole pool.
     json_t *object =
         json_pack("{s:I, s:I, s:I, s:I, s:s}", "generation", (json_int_t)row->generation, "layer",
-                  // `id` counts within the generation's layer, `pool_id` over the whole pool.
                   (json_int_t)row->layer, "id", (json_int_t)row->id, "pool_id",
                   (json_int_t)row->pool_id, "state", reef_expert_row_state(row));
     // Null and absent differ for readers: the members are there for both model kinds.
@@ -181,8 +181,8 @@ static json_t *row_json(const reef_cli_pool *pool, const reef_expert_row *row) {
     // Only GLU experts have a gate; others show null.
     json_object_set_new(object, "norm_gate", reef_cli_real(row->stats.gate));
     json_object_set_new(object, "bias", reef_cli_real(row->stats.bias));
+    // The class with the largest output weight. Language models have none: their label is -1.
     json_object_set_new(object, "class",
-                        // The class with the largest output weight; -1 for language models.
                         row->stats.label >= 0 ? json_integer(row->stats.label) : json_null());
     return object;
 }
@@ -203,11 +203,10 @@ static void add_uses(reef_cli_table *table, const reef_expert_row *row) {
 }
 
 static void print_rows(const reef_cli_pool *pool, const reef_experts_list *list) {
-    static const char *const HEADING[] = {"generation", "layer", "id", "state",
-                                          // Sizes of w_down and w_up stand last, where both
-                                          // headings meet the same columns.
-                                          "key", "uses", "share %", "weight", "last used", "w_down",
-                                          "w_up"};
+    // Sizes of w_down and w_up stand last, where both headings meet the same columns.
+    static const char *const HEADING[] = {"generation", "layer",  "id",      "state",
+                                          "key",        "uses",   "share %", "weight",
+                                          "last used",  "w_down", "w_up"};
     static const char *const VECTOR_HEADING[] = {"generation", "layer", "id",   "state",
                                                  "w_down",     "w_up",  "bias", "class"};
     bool vectors = reef_config_is_vector(&pool->config);
@@ -244,15 +243,15 @@ static json_t *list_json(const reef_cli_pool *pool,
     json_t *array = json_array();
     for (size_t i = 0; i < list->count; i++)
         json_array_append_new(array, row_json(pool, &list->rows[i]));
+    // `total` counts matches before --top cut the list.
     json_t *document =
-        // `total` counts matches before --top cut the list.
         json_pack("{s:I, s:s, s:b, s:o}", "total", (json_int_t)list->total, "sort",
                   reef_experts_sort_text(asked->sort), "reverse", asked->reverse, "experts", array);
     // The window is in the document only if one was asked for.
     if (!asked->ranged) return document;
     json_object_set_new(document, "since_ms", json_integer((json_int_t)asked->since_ms));
+    // An open end of the range is null: UINT64_MAX would be lost in a JSON number.
     json_object_set_new(document, "until_ms",
-                        // An open end is null: UINT64_MAX would be lost in a JSON number.
                         count_or_null(asked->until_ms != UINT64_MAX, asked->until_ms));
     return document;
 }

@@ -143,13 +143,12 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
         print_copy(cli, &report);
         return REEF_OK;
     }
+    // "records" is null where nothing was verified, so that 0 records cannot be read as a result.
     json_t *records =
-        // Null where nothing was verified, so that 0 records cannot be read as a result.
         report.verified ? json_integer((json_int_t)report.check.records) : json_null();
     json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
+    // One document for plan and copy; members that a plan cannot know are null.
     return reef_cli_reply(cli,
-                          // One document for plan and copy; members that a plan cannot know are
-                          // null.
                           json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
                                     !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
                                     reef_cli_path(cli->operands[0]), "commit",

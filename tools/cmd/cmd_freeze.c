@@ -70,8 +70,8 @@ static reef_status build_request(const reef_cli_call *cli,
     if (last < first)
         return reef_fail(err, REEF_ERR_INVALID, "--last %" PRIu64 " is before --first %" PRIu64,
                          last, first);
+    // Layer -1 stands for all layers with experts.
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
-                         // -1 stands for all layers with experts.
                          reef_cli_text(cli, "layer") != NULL ? (json_int_t)layer : (json_int_t)-1,
                          "first", (json_int_t)first, "last", (json_int_t)last, "usage_quantile",
                          quantile, "dry_run", cli->dry_run);

@@ -125,9 +125,9 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     // Options are checked before the pool is opened: a typing mistake costs nothing.
     reef_status status = read_request(cli, &r, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
+    // Only models of bytes can print what they generate.
     if (status == REEF_OK)
         status =
-            // Only models of bytes can print what they generate.
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK)
         // Its own read transaction: a commit of the daemon does not change the model while it runs.

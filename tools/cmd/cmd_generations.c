@@ -48,9 +48,9 @@ static void add_row(reef_cli_table *table,
     // In examples or tokens where the model has them, else in bytes.
     reef_cli_table_cell(table, "%s",
                         reef_cli_count(reef_cli_stream_units(config, g->opened_at), words));
+    // The open generation has no end yet.
     reef_cli_table_cell(
         table, "%s",
-        // The open generation has no end yet.
         g->sealed ? reef_cli_count(reef_cli_stream_units(config, g->sealed_at), words) : "");
     // Vector generations keep no usage; their table has no such columns.
     if (reef_config_is_vector(config)) return;

@@ -86,8 +86,8 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
+    // The hidden units of a vector generation are fixed when it is opened.
     status =
-        // The hidden units of a vector generation are fixed when it is opened.
         reef_cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
     // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;

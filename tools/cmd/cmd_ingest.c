@@ -115,8 +115,8 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
 static reef_status make_request(const ingestion *in, char **text, reef_error *err) {
     // The id names the position, so a batch sent twice is recognised by the daemon.
     char *id = reef_cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
+    // jansson leaves the member out if no source is given.
     json_t *request =
-        // jansson leaves the member out if no source is given.
         json_pack("{s:s, s:s, s:s*}", "command", "ingest", "id", id, "source", in->source);
     reef_status status = REEF_OK;
     free(id);
@@ -160,9 +160,9 @@ static void show_progress(ingestion *in, const char *state) {
     in->drawn = now;
     // So that the end of the program clears the line.
     in->progress.visible = true;
+    // The state says why the numbers stand still.
     fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", reef_cli_bytes(in->feed.offset, bytes),
             reef_cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate),
-            // The state says why the numbers stand still.
             state);
     fflush(stderr);
 }
@@ -300,6 +300,7 @@ static reef_status choose_format(ingestion *in, reef_error *err) {
 
 static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
     // `end` is the offset to pass to --skip in a later run.
+    // "position" is that in the pool's stream, after the daemon accepted the last batch.
     if (in->cli->json)
         return reef_cli_reply(
             in->cli,
@@ -308,7 +309,6 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
                       (json_int_t)in->records, "batches", (json_int_t)in->batches, "duplicates",
                       (json_int_t)in->duplicates, "waits", (json_int_t)in->waits, "end",
                       (json_int_t)in->feed.offset, "position",
-                      // Position in the pool's stream, after the daemon accepted the last batch.
                       in->batches && !in->cli->dry_run ? json_integer((json_int_t)in->position)
                                                        : json_null(),
                       "seconds", reef_cli_real(seconds)),

@@ -34,17 +34,16 @@ static json_t *chart_json(const reef_loss_chart *chart) {
     for (size_t i = 0; i < chart->count; i++) {
         const reef_point *point = &chart->points[i];
         // One object for each point: programs read names and not columns.
+        // The member's name carries the unit, so that no reader mistakes one for another.
+        // Points are means: "batches" says of how many.
         json_array_append_new(
             points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step", (json_int_t)point->step,
                               "stream_bytes", (json_int_t)point->stream_bytes,
-                              // The name carries the unit, so that no reader mistakes one for
-                              // another.
                               chart->vectors ? "error_share"
                               : chart->ids   ? "bits_per_token"
                                              : "bits_per_byte",
                               reef_cli_real((double)point->bits_per_byte), "generation",
                               (json_int_t)point->generation, "batches",
-                              // Points are means: how many batches each stands for.
                               (json_int_t)reef_cli_point_batches(point)));
     }
     // Boundaries as positions of the stream, for a second layer of a plot.

@@ -201,8 +201,8 @@ static json_t *chart_json(const plot *p, const reef_metrics_matrix *matrix) {
     for (size_t j = 0; j < p->columns; j++)
         // The largest loss of each column since its best row (Chaudhry et al. 2018, eq. 3).
         json_array_append_new(forgetting, reef_cli_real(reef_metrics_forgetting_max(matrix, j)));
+    // The name of the measure carries the unit, as in `reef plot loss`.
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "measure",
-                     // The name carries the unit, as in `reef plot loss`.
                      p->rising ? "accuracy"
                      : p->ids  ? "bits_per_token"
                                : "bits_per_byte",

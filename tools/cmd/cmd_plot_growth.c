@@ -104,9 +104,9 @@ static void collect_steps(growth *g, const reef_cli_pool *pool, const json_t *ev
         // Consolidated generations are empty, and their experts stand in the merged one.
         if (reef_generation_is_empty(one)) continue;
         uint64_t grown = add_grown(g, pool, events, one);
+        // What it had when it was opened: today's size less what growing added. Clamped, as the log
+        // may have been cut.
         g->steps[g->count++] =
-            // What it had when it was opened: today's size less what growing added. Clamped, as the
-            // log may have been cut.
             (growth_step){one->opened_at, experts > grown ? experts - grown : 0, i, .grew = false};
     }
     // Growth comes between openings, so the steps are sorted before they are added up.

@@ -90,7 +90,8 @@ typedef struct report {
 
 // ---- what was given -----------------------------------------------------------------------------
 
-// NAME=VALUE: the name, printable, and where the value begins.
+// NAME=VALUE: the name, printable, and where the value begins. The first "=" separates them, since
+// a path may hold that sign too.
 static reef_status split(
     const char *option, const char *text, char **name, const char **value, reef_error *err) {
     const char *equals = strchr(text, '=');
@@ -120,7 +121,6 @@ static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error 
         char *name;
         const char *path;
         reef_status status = split("domain", text, &name, &path, err);
-        // A name is the first part up to "=", since paths may hold that sign too.
         if (status != REEF_OK) return status;
         // Looked up before the slot is used, or the name would find itself.
         bool taken = find_domain(r, name) != NULL;
@@ -221,7 +221,6 @@ static reef_status read_sealed_name(
     // The message repeats what was typed.
     if (d == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--sealed-bits %.64s names no --domain", text);
-    // An index and not a pointer: the array of domains may still grow.
     sealed->domain = (size_t)(d - r->domains);
     return REEF_OK;
 }
@@ -506,8 +505,8 @@ static json_t *report_json(const report *r,
         json_array_append_new(shares, reef_cli_real(r->learned_share[j]));
     for (size_t g = 0; g < r->sample_count; g++)
         json_array_append_new(samples, json_string(r->samples[g]));
+    // The names of these members are fixed: scripts that read reports depend on them.
     json_t *document =
-        // The names of these members are fixed: scripts that read reports depend on them.
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool), "names",
                   names, "rows", rows, "matrix", reef_matrix_json(&r->matrix),
                   "asof_forgetting_bits", reef_cli_real(r->asof_forgetting),

@@ -69,9 +69,9 @@ static reef_status reply_json(reef_cli_call *cli,
         cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
     // How much text was used to compare the two precisions.
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
+    // Losses before and after show what the smaller type costs.
     return reef_cli_reply(
         cli,
-        // Losses before and after show what the smaller type costs.
         json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
                   "sealed", reef_cli_generation_json(pool, &pool->generations[sealed]), "opened",
                   opened, "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
@@ -110,9 +110,9 @@ static void print_reply(const reef_cli_call *cli,
            reef_cli_stream_unit(config), reef_cli_stream_units(config, old->opened_at), dtype);
     // Without text in the reservoir no loss can be compared, and vectors are not rounded.
     if (!cli->dry_run && !vectors) print_loss(config, result);
+    // The side of a language model is that of one layer.
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side,
-           // The side of a language model is that of one layer.
            vectors ? "" : " in each PEER layer");
 }
 

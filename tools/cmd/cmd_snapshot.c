@@ -94,8 +94,8 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     status = check_free(&pool, name, err);
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
+        // Through the daemon where one runs: the snapshot is then of its last commit.
         status = request != NULL
-                     // Through the daemon where one runs: the snapshot is then of its last commit.
                      ? reef_cli_change(cli, request, create, &result, err)
                      // json_pack fails only where a name is not UTF-8.
                      : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
@@ -106,10 +106,10 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     json_decref(result);
     reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
+    // A dry run has no snapshot to show.
     if (cli->json)
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
-                                        // A dry run has no snapshot to show.
                                         cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
                               err);
     if (cli->dry_run)
@@ -153,9 +153,9 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     json_array_append_new(list->array, reef_snapshot_json(snapshot));
     reef_cli_table_cell(list->table, "%s", snapshot->name);
     reef_cli_table_cell(list->table, "%" PRIu64, snapshot->step);
+    // In the unit of the pool, so that positions compare with those of `reef status`.
     reef_cli_table_cell(
         list->table, "%s",
-        // In the unit of the pool, so that positions compare with those of `reef status`.
         reef_cli_count(reef_cli_stream_units(list->config, snapshot->stream_bytes), words));
     reef_cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
     reef_cli_table_cell(list->table, "%s", reef_cli_time(snapshot->unix_ms, words));

@@ -47,14 +47,14 @@ static json_t *experts_json(const reef_state_change *change) {
     for (size_t i = 0; i < change->layer_count; i++) {
         const reef_layer_change *one = &change->layers[i];
         // One object per layer that has experts.
+        // "added" may be negative, if the second state is the older one.
+        // "usage_drift" is null where a state has no usage.
         json_array_append_new(
             array,
             json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "layer", (json_int_t)one->layer,
                       "before", (json_int_t)one->before, "after", (json_int_t)one->after, "changed",
                       (json_int_t)one->changed, "added",
-                      // May be negative, if the second state is the older one.
                       (json_int_t)one->after - (json_int_t)one->before, "uses",
-                      // Not a number where a state has no usage: null.
                       (json_int_t)one->uses, "usage_drift", reef_cli_real(one->usage_drift)));
     }
     return array;

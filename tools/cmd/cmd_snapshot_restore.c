@@ -110,8 +110,8 @@ static void print_restoration(const reef_cli_call *cli,
     else
         // Snapshots that need generations sealed later cannot be in the new pool.
         printf("%-25s%zu\n", "snapshots gone", plan->needy_count);
+    // Older snapshots have no moments: training would continue a little differently.
     printf("%-25s%s\n", "training continues",
-           // Older snapshots have no moments: training would continue a little differently.
            snapshot->exact ? "exactly as it did from there"
                            : "without moments and usage, which the snapshot does not hold");
 }

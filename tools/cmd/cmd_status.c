@@ -105,14 +105,14 @@ static json_t *pool_json(const reef_cli_call *cli,
     // The newest is the open one: there is always exactly one.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     bool vectors = reef_config_is_vector(&pool->config);
+    // "idle": this is the document of a pool without a daemon.
+    // The name of the last loss carries the unit, so that no reader mistakes one for another.
     json_t *object = json_pack(
-        // "idle": this is the document of a pool without a daemon.
         "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
         reef_cli_path(cli->pool), "state", "idle", "strategy",
         reef_config_word(&pool->config, "strategy"), "task", (json_int_t)pool->tasks.task, "step",
         (json_int_t)pool->commit.step, "stream_bytes", (json_int_t)pool->commit.stream_bytes,
         "generation", (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-        // The name carries the unit, so that no reader mistakes one for another.
         vectors                           ? "last_error_share"
         : reef_cli_has_ids(&pool->config) ? "last_bits_per_token"
                                           : "last_bits_per_byte",
@@ -271,8 +271,8 @@ static void print_daemon(const json_t *status) {
         // Names come from the configuration and may hold anything: made printable.
         char *shown =
             reef_cli_printable((const uint8_t *)name, name != NULL ? strlen(name) : 0, false);
+        // One line per source, with the label on the first.
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
-               // One line per source, with the label on the first.
                reef_cli_bytes(status_integer(source, "cursor"), cursor));
         free(shown);
         // Only a file has a size; a pipe or a socket is endless.
@@ -353,7 +353,6 @@ static void print_scrub(const json_t *scrub) {
                reef_cli_time(status_integer(scrub, "last_scrub"), when));
         printf("%s sealed records, ", reef_cli_count(status_integer(scrub, "last_records"), words));
         printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), words),
-               // Names the command that shows more.
                damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
     }
     // A pass under way; nothing while it rests.

@@ -110,11 +110,11 @@ static void print_span(const reef_usage_layer *layer) {
         printf("  nothing was recorded in this range\n");
     // Counts from before records by time existed, or from after their compaction to totals.
     if (layer->before == 0) return;
+    // The line says before which time the older uses happened, if that is known, and that they are
+    // not counted if the range is not open to the past.
     printf("  %s selections%s%s are known in total only and are %s\n",
            reef_cli_count(layer->before, words), range->known_ms > 0 ? " before " : "",
-           // Known before which time they happened, if anything is.
            range->known_ms > 0 ? reef_cli_time(range->known_ms, from) : "",
-           // Counted only if the range is open to the past.
            range->since_ms > 0 ? "not counted" : "counted");
 }
 
@@ -136,8 +136,8 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     // Dead experts are what growing and recycling act on, so both figures are shown.
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
     printf("%s experts used, ", reef_cli_count(s->expert_count, words));
+    // Unevenness is the divergence of the shares from even use, in nats (He 2024): 0 is even use.
     printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, words),
-           // Divergence of the shares from even use, in nats (He 2024): 0 is even use.
            s->unevenness);
     printf("%s selections\n", reef_cli_count(s->selections, words));
     // The most used ones, with their share of all selections.

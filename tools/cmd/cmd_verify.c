@@ -166,8 +166,8 @@ static json_t *report_json(const reef_cli_call *cli,
                            const findings *found,
                            double percent,
                            double seconds) {
+    // The reply takes one reference to the lines.
     json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
-                                     // The reply takes one reference to the lines.
                                      json_incref(found->lines), percent, seconds);
     // Without --repair-plan these members are absent.
     if (options->on_repair == NULL) return object;

@@ -110,9 +110,9 @@ static void estimate(const reef_config *config, reef_init_size *size) {
         uint64_t experts = (uint64_t)config->side * config->side, examples = config->memory;
         size->generation_bytes = experts * (config->inputs + 2) * sizeof(float);
         // The pair term is the matrix that the experts are solved with.
+        // Examples are kept with their activations.
         size->memory_bytes =
             VECTOR_BASE_BYTES + 2 * size->generation_bytes + experts * experts * PAIR_BYTES +
-            // Examples are kept with their activations.
             examples * (reef_vector_record_bytes(config) + experts * sizeof(float));
         return;
     }
@@ -120,8 +120,8 @@ static void estimate(const reef_config *config, reef_init_size *size) {
     uint64_t rows = rows_bytes(config, config->side);
     // Rehearsal windows are part of each step.
     uint64_t tokens = (uint64_t)(config->batch + config->rehearse) * config->context;
+    // Attention and the dense parts, a little above what they need.
     uint64_t dense =
-        // Attention and the dense parts, a little above what they need.
         (uint64_t)config->layers * 6 * config->d_model * config->d_model * sizeof(float);
     // Tables of a vocabulary beyond bytes. Those of bytes are part of BASE_BYTES.
     uint64_t more = config->vocab > REEF_VOCAB ? config->vocab - REEF_VOCAB : 0;

@@ -194,12 +194,11 @@ static char *kept_text(const reef_repair *r) {
 // The state that a command restores, or other advice without such a command.
 static char *remedy_text(const reef_repair *r) {
     // A snapshot from which a whole pool can be made is the best remedy.
+    // If the snapshot has moments, the training is repeated bit by bit.
     if (r->restore[0])
         return reef_cli_format("a new pool as of snapshot %s (commit %" PRIu64
                                "); training continues from byte %" PRIu64 " of the stream%s",
                                r->restore, r->restore_commit, r->restore_stream_bytes,
-                               // Exact if the snapshot has moments: the training is then repeated
-                               // bit by bit.
                                r->restore_exact ? ", to the same bits" : "");
     if (r->snapshot[0]) return reef_cli_format("removes the snapshot, and what is damaged in it");
     if (r->key.db == REEF_DB_SNAPSHOTS)

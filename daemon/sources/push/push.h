@@ -61,7 +61,7 @@ void reef_push_batch_free(reef_push_batch *batch); // accepts NULL
 typedef struct reef_pusher {
     // set by the caller before reef_pusher_init
     uv_loop_t *loop;
-    reef_training *training; // may be set later, before the loop runs
+    struct reef_training *training; // may be set later, before the loop runs
     reef_input *inputs;
     size_t input_count;
     uint32_t vector_inputs; // of the pool's model; 0: a language model

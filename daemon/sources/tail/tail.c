@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,8 +48,8 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
     reef_tail *tail = calloc(1, sizeof(*tail));
     if (tail == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     tail->is_directory = folder;
-    // Until a checkpoint is loaded, this is a first start: present files are read from the
-    // beginning.
+    // No pass has returned bytes in this process yet: the first plan is not refreshed when it gets
+    // old, and candidates whose order is unknown block it (has_unordered_candidate).
     tail->first_pass = true;
     reef_status status = split_path(tail, path, err);
     // A folder that does not exist is refused: it is most likely a typo.
@@ -89,26 +87,29 @@ void reef_tail_close(reef_tail *tail) {
 static void skip_accepted(reef_tail *tail, uint64_t bytes) {
     reef_tail_file *last = NULL;
     for (size_t i = 0; i < tail->count; i++) {
-        reef_tail_file *file_entry = &tail->files[i];
-        uint64_t range = file_entry->pass_end - file_entry->offset;
+        reef_tail_file *entry = &tail->files[i];
+        uint64_t range = entry->pass_end - entry->offset;
         // Files that the read pass returned nothing of are not part of the accepted bytes.
-        if (!range && !file_entry->add_newline) continue;
-        last = file_entry;
+        if (!range && !entry->add_newline) continue;
+        last = entry;
         uint64_t count = bytes < range ? bytes : range;
-        file_entry->offset += count;
+        entry->offset += count;
         bytes -= count;
         // A newline that was added to an unfinished last line counts as one accepted byte.
-        if (count == range && bytes && file_entry->add_newline) {
-            file_entry->newline_added = true;
+        if (count == range && bytes && entry->add_newline) {
+            entry->newline_added = true;
             bytes--;
         }
     }
-    // What is left was accepted from the last file after the pass was planned.
+    // The rest was accepted from the last file, after the pass of the checkpoint: bytes that
+    // continue the same file need no checkpoint of their own.
     if (last != NULL) last->offset += bytes;
 }
 
 reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, reef_error *err) {
     if (!offset->cursor) return REEF_OK;
+    // The pool stores our checkpoints in the same commit as the bytes, so its absence is damage, or
+    // the source's name was that of another kind of source before.
     if (offset->checkpoint == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
@@ -124,49 +125,49 @@ reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, ree
 
 // No checkpoint is needed for bytes that continue the same file: their offset follows from the
 // bytes before.
-static bool continues_last_file(const reef_tail *tail, const reef_tail_file *file_entry) {
+static bool continues_last_file(const reef_tail *tail, const reef_tail_file *entry) {
     bool only = true;
     for (size_t i = 0; i < tail->count; i++)
-        only &= &tail->files[i] == file_entry || !reef_tail_file_has_range(&tail->files[i]);
-    return tail->checkpoint_current && only && file_entry->file_id.device == tail->last_device &&
-           file_entry->file_id.inode == tail->last_inode;
+        only &= &tail->files[i] == entry || !reef_tail_file_has_range(&tail->files[i]);
+    return tail->checkpoint_current && only && entry->file_id.device == tail->last_device &&
+           entry->file_id.inode == tail->last_inode;
 }
 
 // False when the file has changed since the pass began; the caller then scans again.
 static bool read_file(
-    reef_tail *tail, reef_tail_file *file_entry, uint8_t *buffer, size_t room, size_t *count) {
-    uint64_t range = file_entry->pass_end - file_entry->offset;
-    // The planned range is exhausted and the line has no end: one is added, so that the next file
-    // does not continue the line.
+    reef_tail *tail, reef_tail_file *entry, uint8_t *buffer, size_t room, size_t *count) {
+    uint64_t range = entry->pass_end - entry->offset;
+    // The planned range is exhausted and the last line has no newline: add one, so that the next
+    // file does not continue the line.
     if (!range) {
         *buffer = '\n';
         *count = 1;
-        file_entry->add_newline = false;
-        file_entry->newline_added = true;
+        entry->add_newline = false;
+        entry->newline_added = true;
         return true;
     }
-    if (file_entry->fd < 0 &&
-        reef_tail_file_open(file_entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD))
+    if (entry->fd < 0 &&
+        reef_tail_file_open(entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD))
         return false;
     // Exactly the planned bytes: a shorter read means that the file changed.
     size_t wanted = range < room ? (size_t)range : room;
     errno = 0;
-    ssize_t got = reef_tail_file_read(file_entry, buffer, wanted, file_entry->offset);
-    if (got < 0) reef_tail_failed(tail, file_entry, errno);
+    ssize_t got = reef_tail_file_read(entry, buffer, wanted, entry->offset);
+    if (got < 0) reef_tail_report_failed(tail, entry, errno);
     if (got != (ssize_t)wanted) return false;
-    // The bytes were read before the head was checked. A head that still matches proves that they
-    // belong to this file and not to a replacement.
-    int code = file_entry->is_gzip ? 0 : reef_tail_file_check_head(file_entry);
-    if (code && code != ENODATA) reef_tail_failed(tail, file_entry, code);
+    // The prefix is checked after the bytes were read. If it still matches, they belong to this
+    // file and not to a replacement.
+    int code = entry->is_gzip ? 0 : reef_tail_file_check_prefix(entry);
+    if (code && code != ENODATA) reef_tail_report_failed(tail, entry, code);
     if (code) return false;
-    file_entry->offset += wanted;
-    file_entry->newline_added = false;
+    entry->offset += wanted;
+    entry->newline_added = false;
     *count = wanted;
     return true;
 }
 
 static reef_status read_next(reef_tail *tail,
-                             reef_tail_file *file_entry,
+                             reef_tail_file *entry,
                              bool first,
                              uint8_t *buffer,
                              size_t room,
@@ -175,12 +176,12 @@ static reef_status read_next(reef_tail *tail,
                              reef_error *err) {
     // The first bytes of a read pass need a checkpoint, unless they continue the file that was read
     // last.
-    bool due = first && !continues_last_file(tail, file_entry);
+    bool due = first && !continues_last_file(tail, entry);
     char *text = due ? reef_tail_checkpoint(tail) : NULL;
     if (due && text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the checkpoint of '%s'",
                          tail->folder);
-    if (!read_file(tail, file_entry, buffer, room, count)) {
+    if (!read_file(tail, entry, buffer, room, count)) {
         free(text);
         // The plan is void: it was made for a file that has changed since.
         reef_tail_drop_read_pass(tail);
@@ -191,7 +192,7 @@ static reef_status read_next(reef_tail *tail,
     if (due) tail->checkpoint_current = true;
     // The last file of the pass: continues_last_file compares the next one with it.
     for (size_t i = 0; due && i < tail->count; i++)
-        if (reef_tail_file_has_range(&tail->files[i]) || &tail->files[i] == file_entry) {
+        if (reef_tail_file_has_range(&tail->files[i]) || &tail->files[i] == entry) {
             tail->last_device = tail->files[i].file_id.device;
             tail->last_inode = tail->files[i].file_id.inode;
         }
@@ -207,34 +208,29 @@ reef_status reef_tail_read(reef_tail *tail,
     assert(room > 0);
     *count = 0;
     *checkpoint = NULL;
-    reef_tail_file *file_entry = reef_tail_next_file(tail);
+    reef_tail_file *entry = reef_tail_next_file(tail);
     reef_status status = REEF_OK;
     // A plan that is seconds old may miss a rotation.
-    if (file_entry != NULL && !tail->first_pass && reef_tail_scan_is_old(tail)) {
+    if (entry != NULL && !tail->first_pass && reef_tail_scan_is_old(tail)) {
         status = reef_tail_rescan(tail, err);
-        file_entry = reef_tail_next_file(tail);
+        entry = reef_tail_next_file(tail);
     }
     // Twice: when a file has changed under an older pass, scan and read again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
-        bool first = file_entry == NULL || tail->first_pass || i > 0;
+        bool first = entry == NULL || tail->first_pass || i > 0;
         if (first) {
             status = reef_tail_begin_read_pass(tail, err);
-            file_entry = reef_tail_next_file(tail);
+            entry = reef_tail_next_file(tail);
         }
-        if (status != REEF_OK || file_entry == NULL) break;
-        status = read_next(tail, file_entry, first, buffer, room, count, checkpoint, err);
+        if (status != REEF_OK || entry == NULL) break;
+        status = read_next(tail, entry, first, buffer, room, count, checkpoint, err);
     }
     return status;
 }
 
 uint64_t reef_tail_unread(const reef_tail *tail) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < tail->count; i++) {
-        const reef_tail_file *file_entry = &tail->files[i];
-        uint64_t end =
-            file_entry->size > file_entry->pass_end ? file_entry->size : file_entry->pass_end;
-        bytes += end > file_entry->offset ? end - file_entry->offset : 0;
-    }
+    for (size_t i = 0; i < tail->count; i++) bytes += reef_tail_unread_of(&tail->files[i]);
     return bytes;
 }
 

@@ -23,7 +23,7 @@
 
 #define REEF_DIR_FILES_MAX 4096
 #define REEF_FOLDER_NAMES_MAX 65536 // a folder with more is too large to scan every second
-// A file without a write for this time is not being written, copied or compressed.
+// A file without a write for this time is settled: it is not written, copied or compressed now.
 #define REEF_SETTLE_MS 2000
 
 // A scan is stale after this time, also in the middle of a long read pass.
@@ -38,14 +38,23 @@ typedef struct reef_tail_event {
 } reef_tail_event;
 
 /**
- * `path` may be absent by now. INVALID when it can never be followed, such as a folder for a file.
+ * Follow one path, or with `folder` all files of a folder. A followed path may be absent.
+ *
+ * Errors: INVALID a path that can never be followed, such as a folder where one file is followed;
+ * NOT_FOUND with `folder`: it does not exist, or a name without a pattern is no folder; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            const char *path,
                                            bool folder,
                                            reef_error *err);
 void reef_tail_close(reef_tail *tail); // accepts NULL
-/** Start at `offset`. INVALID when its checkpoint is not one of ours. */
+/**
+ * Continue where an earlier process stopped. The pool holds the first `cursor` bytes of the stream.
+ * `checkpoint` is one that reef_tail_read returned, for byte `begin`; so the first cursor - begin
+ * bytes of its read pass are skipped. A `cursor` of 0 is a first start.
+ *
+ * Errors: CORRUPT `checkpoint` is NULL or not one of ours; NO_MEMORY.
+ */
 REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *tail,
                                            const reef_input_offset *offset,
                                            reef_error *err);

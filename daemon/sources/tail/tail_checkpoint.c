@@ -1,9 +1,9 @@
 // Checkpoints of followed files: the table as JSON.
 //
-//   {"files": [[device, inode, offset, pass_end, head bytes, "head, 16 digits", flags, name], ...]}
+//   {"files": [[device, inode, offset, pass_end, prefix_bytes, "prefix_hash", flags, name], ...]}
 //
-// The head is in hexadecimal. flags is a string with n (add_newline), e (newline_added), p
-// (is_gzip) and o (drained). Bytes of the read pass are those from `offset` to `pass_end` of each
+// prefix_hash: 16 hexadecimal digits. flags is a string with n (add_newline), e (newline_added),
+// p (is_gzip) and o (drained). Bytes of the read pass are those from `offset` to `pass_end` of each
 // file, one file after another. Bytes after the pass continue in the last file that has such a
 // range.
 #include "tail_internal.h"
@@ -14,22 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *encode_file(const reef_tail_file *file_entry) {
-    char head[17], flags[5];
+static json_t *encode_file(const reef_tail_file *entry) {
+    char hash[17], flags[5];
     size_t count = 0;
     // The hash of the file's first bytes, as 16 hex digits: JSON integers are signed.
-    snprintf(head, sizeof(head), "%016" PRIx64, file_entry->head);
+    snprintf(hash, sizeof(hash), "%016" PRIx64, entry->prefix_hash);
     // One letter per flag keeps the record short; a folder may hold thousands of files.
-    if (file_entry->add_newline) flags[count++] = 'n';
-    if (file_entry->newline_added) flags[count++] = 'e';
-    if (file_entry->is_gzip) flags[count++] = 'p';
-    if (file_entry->drained) flags[count++] = 'o';
+    if (entry->add_newline) flags[count++] = 'n';
+    if (entry->newline_added) flags[count++] = 'e';
+    if (entry->is_gzip) flags[count++] = 'p';
+    if (entry->drained) flags[count++] = 'o';
     flags[count] = 0;
-    // An empty name is found again by inode and head.
-    json_t *name = json_string(file_entry->file_id.name); // NULL when it is not UTF-8
-    return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)file_entry->file_id.device,
-                     (json_int_t)file_entry->file_id.inode, (json_int_t)file_entry->offset,
-                     (json_int_t)file_entry->pass_end, (int)file_entry->head_bytes, head, flags,
+    // An empty name is found again by inode and prefix.
+    json_t *name = json_string(entry->file_id.name); // NULL when it is not UTF-8
+    return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)entry->file_id.device,
+                     (json_int_t)entry->file_id.inode, (json_int_t)entry->offset,
+                     (json_int_t)entry->pass_end, (int)entry->prefix_bytes, hash, flags,
                      name != NULL ? name : json_string(""));
 }
 
@@ -46,34 +46,34 @@ char *reef_tail_checkpoint(const reef_tail *tail) {
     return text;
 }
 
-static bool decode_file(reef_tail_file *file_entry, json_t *item) {
+static bool decode_file(reef_tail_file *entry, json_t *item) {
     json_int_t device = 0, inode = 0, offset = 0, pass_end = 0;
-    int head_bytes = 0;
-    const char *head = NULL, *flags = NULL, *name = NULL;
-    reef_tail_file_init(file_entry);
+    int prefix_bytes = 0;
+    const char *hash = NULL, *flags = NULL, *name = NULL;
+    reef_tail_file_init(entry);
     // "s!" ends the list: a record with more members is of a later version.
     if (json_unpack(item, "[I, I, I, I, i, s, s, s!]", &device, &inode, &offset, &pass_end,
-                    &head_bytes, &head, &flags, &name))
+                    &prefix_bytes, &hash, &flags, &name))
         return false;
     // Numbers are checked before they are used as offsets.
-    if (offset < 0 || pass_end < offset || head_bytes < 0 || head_bytes > REEF_HEAD_BYTES_MAX)
+    if (offset < 0 || pass_end < offset || prefix_bytes < 0 || prefix_bytes > REEF_PREFIX_BYTES_MAX)
         return false;
     char *end = NULL;
     // All 16 digits, or the checkpoint is damaged.
-    file_entry->head = strtoull(head, &end, 16);
-    if (*end || end != head + 16) return false;
-    file_entry->file_id.device = (uint64_t)device;
-    file_entry->file_id.inode = (uint64_t)inode;
-    file_entry->offset = (uint64_t)offset;
-    file_entry->pass_end = (uint64_t)pass_end;
+    entry->prefix_hash = strtoull(hash, &end, 16);
+    if (*end || end != hash + 16) return false;
+    entry->file_id.device = (uint64_t)device;
+    entry->file_id.inode = (uint64_t)inode;
+    entry->offset = (uint64_t)offset;
+    entry->pass_end = (uint64_t)pass_end;
     // The size is that of the moment when the checkpoint was made, until the next scan.
-    file_entry->size = file_entry->pass_end;
-    file_entry->head_bytes = (uint32_t)head_bytes;
-    strncpy(file_entry->file_id.name, name, NAME_MAX); // the last byte stays zero
-    file_entry->newline_added = strchr(flags, 'e');
-    file_entry->add_newline = strchr(flags, 'n');
-    file_entry->is_gzip = strchr(flags, 'p');
-    file_entry->drained = strchr(flags, 'o');
+    entry->size = entry->pass_end;
+    entry->prefix_bytes = (uint32_t)prefix_bytes;
+    strncpy(entry->file_id.name, name, NAME_MAX); // the last byte stays zero
+    entry->newline_added = strchr(flags, 'e');
+    entry->add_newline = strchr(flags, 'n');
+    entry->is_gzip = strchr(flags, 'p');
+    entry->drained = strchr(flags, 'o');
     return true;
 }
 
@@ -85,9 +85,9 @@ reef_status reef_tail_checkpoint_load(reef_tail *tail, const char *checkpoint, r
     bool good = count > 0 && count <= REEF_DIR_FILES_MAX;
     bool memory = true;
     for (size_t i = 0; good && memory && i < count; i++) {
-        reef_tail_file file_entry;
-        good = decode_file(&file_entry, json_array_get(files, i));
-        memory = !good || reef_tail_insert(tail, i, &file_entry);
+        reef_tail_file entry;
+        good = decode_file(&entry, json_array_get(files, i));
+        memory = !good || reef_tail_insert(tail, i, &entry);
     }
     json_decref(object);
     if (!memory)

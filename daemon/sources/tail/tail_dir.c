@@ -62,7 +62,7 @@ static bool is_dot(const char *name) {
 
 // For a followed path only names that begin with its name are examined: its folder may hold much
 // else.
-static bool has_prefix(const reef_tail *tail, const char *name) {
+static bool begins_like_path(const reef_tail *tail, const char *name) {
     return tail->is_directory || strncmp(name, tail->name, strlen(tail->name)) == 0;
 }
 
@@ -82,7 +82,7 @@ static bool grow_listing(reef_listing *list) {
     return true;
 }
 
-static size_t find_inode(const reef_listing *list, const reef_file_id *file_id) {
+size_t reef_listing_find(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
         if (reef_file_id_same(&list->items[i], file_id)) return i;
     return SIZE_MAX;
@@ -94,7 +94,7 @@ static bool add_name(reef_listing *list, const reef_tail *tail, const reef_file_
     bool active = !tail->is_directory && strcmp(file_id->name, tail->name) == 0;
     bool matches = name_matches(tail, file_id->name);
     // Hard links and renames during the scan show one inode twice.
-    size_t at = find_inode(list, file_id);
+    size_t at = reef_listing_find(list, file_id);
     if (at == SIZE_MAX) {
         if (!grow_listing(list)) return false;
         at = list->count++;
@@ -121,28 +121,30 @@ static bool is_known(const reef_tail *tail, const char *name) {
 }
 
 // For a name that stat fails for: 0 to skip it and scan the others, or the errno that ends the
-// scan. A link into an unreadable directory is skipped, unless it is a known file: that is not
-// gone.
+// scan. A link into an unreadable directory is skipped, unless it is a file of the table: that is
+// not missing.
 static int skip_unreadable(reef_tail *tail, const char *name, int code) {
-    if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
+    if (code == ENOENT || code == ELOOP || code == ENOTDIR)
+        return 0; // deleted, or a link to nothing
     if (is_known(tail, name) || !is_link(dirfd(tail->dir), name)) return code;
-    if (name_matches(tail, name)) reef_tail_denied(tail, name, code);
+    if (name_matches(tail, name)) reef_tail_report_denied(tail, name, code);
     return 0;
 }
 
 // A checksum of names and inodes, independent of their order.
-static void add_to_name_sum(const reef_tail *tail, const struct dirent *entry, uint64_t *sum) {
-    if (name_matches(tail, entry->d_name))
-        *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
+static void add_to_name_sum(const reef_tail *tail, const struct dirent *dir_entry, uint64_t *sum) {
+    if (name_matches(tail, dir_entry->d_name))
+        *sum +=
+            XXH3_64bits_withSeed(dir_entry->d_name, strlen(dir_entry->d_name), dir_entry->d_ino);
 }
 
 // List the names a second time: a file that was renamed during the first may be missing from it.
 static int check_names(reef_listing *list, const reef_tail *tail, uint64_t sum) {
-    struct dirent *entry = NULL;
+    struct dirent *dir_entry = NULL;
     uint64_t now = 0;
     rewinddir(tail->dir);
     errno = 0;
-    while ((entry = readdir(tail->dir))) add_to_name_sum(tail, entry, &now);
+    while ((dir_entry = readdir(tail->dir))) add_to_name_sum(tail, dir_entry, &now);
     list->moved = now != sum;
     return errno;
 }
@@ -154,7 +156,7 @@ int reef_listing_make(reef_listing *list, reef_tail *tail) {
     if (tail->dir != NULL) closedir(tail->dir);
     tail->dir = opendir(tail->folder);
     if (tail->dir == NULL) return errno;
-    struct dirent *entry = NULL;
+    struct dirent *dir_entry = NULL;
     uint64_t sum = 0;
     int code = 0;
     for (size_t names = 0; !code;) {
@@ -162,23 +164,23 @@ int reef_listing_make(reef_listing *list, reef_tail *tail) {
         reef_file_id file_id;
         // readdir reports an error only through errno.
         errno = 0;
-        entry = readdir(tail->dir);
-        if (entry == NULL && errno) return errno;
+        dir_entry = readdir(tail->dir);
+        if (dir_entry == NULL && errno) return errno;
         // A single file may have been renamed between two readdir calls; the checksum of the names
         // shows it.
-        if (entry == NULL) return tail->is_directory ? 0 : check_names(list, tail, sum);
-        if (is_dot(entry->d_name)) continue;
+        if (dir_entry == NULL) return tail->is_directory ? 0 : check_names(list, tail, sum);
+        if (is_dot(dir_entry->d_name)) continue;
         // Bounded: a folder of millions of files would block the scan for minutes.
         if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
-        if (!has_prefix(tail, entry->d_name)) continue;
-        add_to_name_sum(tail, entry, &sum);
+        if (!begins_like_path(tail, dir_entry->d_name)) continue;
+        add_to_name_sum(tail, dir_entry, &sum);
         // Deleted since readdir, or without permission: neither ends the scan.
-        if (fstatat(dirfd(tail->dir), entry->d_name, &state, 0)) {
-            code = skip_unreadable(tail, entry->d_name, errno);
+        if (fstatat(dirfd(tail->dir), dir_entry->d_name, &state, 0)) {
+            code = skip_unreadable(tail, dir_entry->d_name, errno);
             continue;
         }
         if (!S_ISREG(state.st_mode)) continue;
-        reef_file_id_of(&file_id, entry->d_name, &state);
+        reef_file_id_of(&file_id, dir_entry->d_name, &state);
         if (!add_name(list, tail, &file_id)) code = ENOMEM;
     }
     return code;
@@ -211,7 +213,7 @@ static unsigned long rotation_number(const char *name) {
 int reef_tail_file_compare_age(const void *a, const void *b) {
     const reef_file_id *x = &((const reef_tail_file *)a)->file_id,
                        *y = &((const reef_tail_file *)b)->file_id;
-    if (x->written_ns != y->written_ns) return x->written_ns < y->written_ns ? -1 : 1;
+    if (x->mtime_ns != y->mtime_ns) return x->mtime_ns < y->mtime_ns ? -1 : 1;
     unsigned long m = rotation_number(x->name), n = rotation_number(y->name);
     if (m != n) return m > n ? -1 : 1;
     return strcmp(x->name, y->name);

@@ -39,15 +39,15 @@ bool reef_tail_event_take(reef_tail *tail, reef_tail_event *out) {
     return true;
 }
 
-void reef_tail_denied(reef_tail *tail, const char *name, int code) {
+void reef_tail_report_denied(reef_tail *tail, const char *name, int code) {
     if (!tail->reported_denied)
         reef_tail_report(tail, "source_denied", "cannot read '%.120s/%.120s': %s; retrying",
                          tail->folder, name, strerror(code));
     tail->reported_denied = tail->denied_now = true;
 }
 
-void reef_tail_failed(reef_tail *tail, const reef_tail_file *file_entry, int code) {
+void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int code) {
     if (!code || code == EINTR) return; // there was less to read
-    reef_tail_denied(tail, file_entry->file_id.name, code);
+    reef_tail_report_denied(tail, entry->file_id.name, code);
     tail->failed = true;
 }

@@ -1,4 +1,23 @@
 // Shared by the files of this folder: the table of followed files, and what each file offers.
+//
+// Parameters: `entry` is a file of the table, `found` one that this scan has opened.
+//
+// Words for a file's state:
+//
+//   active    written now: the file at the followed path; with dir: every listed file
+//   settled   no write for REEF_SETTLE_MS
+//   finished  settled and not active: nobody writes it any more; a gzip file needs not be settled
+//   drained   finished and read to its end; it stays in the table, so that copies are recognised
+//   listed    the last scan found it in its folder; missing: it did not, perhaps during a rename
+//   lost      truncated or replaced: no known inode has its bytes (device and inode are 0)
+//   broken    a gzip file that does not decompress to its end
+//
+//   listed --> missing --(REEF_SETTLE_MS, and no open descriptor with unread bytes)--> removed
+//     |           |
+//     '-> lost ---'--(an unknown file has its bytes: the entry continues in that)--> listed
+//
+//   unknown: listed, and not in the table
+//     '--(it may be a partial copy)--> candidate --(settled)--> NEW | COPY | NEVER (tail_scan.c)
 #ifndef REEF_TAIL_INTERNAL_H
 #define REEF_TAIL_INTERNAL_H
 
@@ -10,13 +29,13 @@
 #define REEF_TAIL_EVENTS_MAX 16
 #define REEF_TAIL_OPEN_MAX 256 // descriptors kept open between scans
 
-/** An unknown file that may be a partial copy; it is classified once it is quiet. */
+/** An unknown file that may be a partial copy; it is classified once it is settled. */
 typedef struct reef_tail_candidate {
     reef_file_id file_id;
     uint64_t unchanged_since_ms; // when its size last changed
     bool seen;                   // by this scan
-    bool no_known_head;          // no known file begins like it: a new file, once it is quiet
-    bool broken;                 // compressed, and damaged
+    bool no_known_prefix;        // no entry begins like it: a new file, once it is settled
+    bool broken;                 // it was reported, and is not read
 } reef_tail_candidate;
 
 /** The names and inodes of one scan. */
@@ -25,7 +44,7 @@ typedef struct reef_listing {
     bool *known;   // (count) it is a file of the table
     bool *matches; // (count) its name belongs to this source
     size_t count, capacity;
-    size_t active; // index of the file at the followed path, or SIZE_MAX
+    size_t active; // index of the active file, or SIZE_MAX; SIZE_MAX for dir:
     bool moved;    // follow: a rename ran during the scan, so a file may be missing
 } reef_listing;
 
@@ -35,7 +54,7 @@ struct reef_tail {
     DIR *dir;              // of the last scan
     reef_tail_file *files; // (count) the table, in reading order; follow: the active one last
     size_t count, capacity;
-    bool active;                      // follow: the last file is the one at the path
+    bool active;                      // follow: the last file is the active one
     bool checkpoint_current;          // a checkpoint of the present table was returned
     bool first_pass;                  // no read pass with bytes has begun in this process
     uint64_t last_device, last_inode; // of the file whose bytes were returned last
@@ -43,7 +62,7 @@ struct reef_tail {
     size_t candidate_count, candidate_capacity;
     bool reported_waiting, reported_denied, reported_full;
     bool denied_now;  // by this scan
-    bool failed;      // a read of this pass failed, which a scan alone does not see
+    bool failed;      // a read failed since the last plan, which a scan alone does not see
     int folder_errno; // that was reported for the folder, or 0
     uint64_t waiting_since_ms;
     uint64_t now_ms;  // of this scan, on a clock that only moves forward
@@ -59,32 +78,38 @@ struct reef_tail {
 void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** Report that a file could not be opened, once until all can be; `code` is the errno. */
-void reef_tail_denied(reef_tail *tail, const char *name, int code);
+void reef_tail_report_denied(reef_tail *tail, const char *name, int code);
 /** Report that an open file could not be read; `code` is the errno, or 0 for a short read. */
-void reef_tail_failed(reef_tail *tail, const reef_tail_file *file_entry, int code);
+void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int code);
 
 // ---- tail_table.c -------------------------------------------------------------------------------
 
-/** Is the file quiet (no write for REEF_SETTLE_MS), by its ctime or by `unchanged_since_ms`? */
+/** Is a file settled, by its ctime or by `unchanged_since_ms`? */
 bool reef_tail_settled(const reef_tail *tail,
                        uint64_t unchanged_since_ms,
                        const reef_file_id *file_id);
-/** Insert a copy of `file_entry` at index `at`; the table owns it. False: out of memory. */
-bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *file_entry);
+/** Insert a copy of `entry` at index `at`; the table owns it. False: out of memory. */
+bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *entry);
 void reef_tail_remove(reef_tail *tail, size_t at);
-/** Extend the head of a file that has grown to `size` bytes. */
-void reef_tail_grow_head(reef_tail *tail, reef_tail_file *file_entry, uint64_t size);
+/** Hash more of the first bytes of a file that has grown to `size` bytes. */
+void reef_tail_extend_prefix(reef_tail *tail, reef_tail_file *entry, uint64_t size);
 /**
  * Close the file if REEF_TAIL_OPEN_MAX others are open and it can be opened again. `open` counts
  * the open files of this loop.
  */
-void reef_tail_limit_open(reef_tail_file *file_entry, size_t *open);
+void reef_tail_limit_open(reef_tail_file *entry, size_t *open);
+/** Were all bytes that the last scan saw returned? */
+bool reef_tail_is_read(const reef_tail_file *entry);
+/** Bytes that exist and were not returned yet. */
+uint64_t reef_tail_unread_of(const reef_tail_file *entry);
 
 // ---- tail_dir.c -----------------------------------------------------------------------------
 
 /** 0, or the errno for which the folder cannot be read. */
 int reef_listing_make(reef_listing *list, reef_tail *tail);
 void reef_listing_release(reef_listing *list);
+/** The index of the file with this device and inode, or SIZE_MAX. */
+size_t reef_listing_find(const reef_listing *list, const reef_file_id *file_id);
 bool reef_name_is_gzip(const char *name);
 /** Does `name` begin with the stem of `of`? app.log.2.gz does for app.log.1 and for app.log. */
 bool reef_name_shares_stem(const char *name, const char *of);
@@ -112,7 +137,7 @@ bool reef_tail_scan_is_old(const reef_tail *tail);
 void reef_tail_drop_read_pass(reef_tail *tail);
 /** The next file of this read pass, or NULL at its end. */
 reef_tail_file *reef_tail_next_file(reef_tail *tail);
-bool reef_tail_file_has_range(const reef_tail_file *file_entry);
+bool reef_tail_file_has_range(const reef_tail_file *entry);
 
 // ---- tail_checkpoint.c --------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 static uint64_t clock_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    // Never 0, which means "not set" in missing_since_ms and waiting_since_ms.
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
@@ -22,96 +23,94 @@ static int64_t clock_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool is_active(const reef_tail *tail, size_t at) {
+// Is the file active? Then its last line may still get its end.
+static bool may_still_grow(const reef_tail *tail, size_t at) {
     return tail->is_directory ? tail->files[at].listed : tail->active && at == tail->count - 1;
 }
 
 // 0, or an errno for which the sizes cannot be known now.
-static int stat_file(reef_tail *tail, reef_tail_file *file_entry) {
+static int stat_file(reef_tail *tail, reef_tail_file *entry) {
     struct stat state;
     // Gzip files do not grow, and drained ones were read to their end.
-    if (file_entry->is_gzip || file_entry->drained) return 0;
+    if (entry->is_gzip || entry->drained) return 0;
     // The size in the listing equals the read position, so the file need not be opened to learn
     // that nothing was added.
-    if (file_entry->fd < 0 && file_entry->listed && file_entry->opened_once &&
-        file_entry->file_id.size == file_entry->offset) {
-        file_entry->size = file_entry->offset;
+    if (entry->fd < 0 && entry->listed && entry->opened_once &&
+        entry->file_id.size == entry->offset) {
+        entry->size = entry->offset;
         return 0;
     }
-    int code = reef_tail_file_open(file_entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD);
+    int code = reef_tail_file_open(entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD);
     if (code) return code;
-    if (fstat(file_entry->fd, &state) != 0) return errno;
-    // A file that still grows is being written; it is not finished yet.
-    if ((uint64_t)state.st_size != file_entry->size) file_entry->unchanged_since_ms = tail->now_ms;
-    file_entry->size = (uint64_t)state.st_size;
-    int64_t changed_ns = file_entry->file_id.changed_ns;
+    if (fstat(entry->fd, &state) != 0) return errno;
+    // A file that has grown is not settled.
+    if ((uint64_t)state.st_size != entry->size) entry->unchanged_since_ms = tail->now_ms;
+    entry->size = (uint64_t)state.st_size;
+    int64_t ctime_ns = entry->file_id.ctime_ns;
     reef_file_id now;
-    reef_file_id_of(&now, file_entry->file_id.name, &state);
-    // Never back: some file systems report a modification time with less precision through fstat.
-    file_entry->file_id.changed_ns = now.changed_ns > changed_ns ? now.changed_ns : changed_ns;
+    reef_file_id_of(&now, entry->file_id.name, &state);
+    // Never back: some file systems report a coarser ctime through fstat.
+    entry->file_id.ctime_ns = now.ctime_ns > ctime_ns ? now.ctime_ns : ctime_ns;
     return 0;
 }
 
 // Does a finished file end within a line, and was no newline added yet?
-static bool lacks_newline(reef_tail_file *file_entry) {
+static bool lacks_newline(reef_tail_file *entry) {
     uint8_t last = '\n';
-    if (!file_entry->pass_end ||
-        (file_entry->newline_added && file_entry->pass_end == file_entry->offset))
+    if (!entry->pass_end || (entry->newline_added && entry->pass_end == entry->offset))
         return false;
-    return reef_tail_file_read(file_entry, &last, 1, file_entry->pass_end - 1) == 1 && last != '\n';
+    return reef_tail_file_read(entry, &last, 1, entry->pass_end - 1) == 1 && last != '\n';
+}
+
+static bool is_finished(const reef_tail *tail, size_t at) {
+    const reef_tail_file *entry = &tail->files[at];
+    return !may_still_grow(tail, at) &&
+           (entry->is_gzip || reef_tail_settled(tail, entry->unchanged_since_ms, &entry->file_id));
 }
 
 // How much of a file this pass returns. A last line without its end waits, unless the line is too
-// long or nobody writes the file any more.
+// long or the file is finished.
 static void plan_file_read(reef_tail *tail, size_t at) {
-    // Finished: nobody writes it any more, so even an unfinished last line may be read.
-    reef_tail_file *file_entry = &tail->files[at];
-    bool finished = !is_active(tail, at) &&
-                    (file_entry->is_gzip ||
-                     reef_tail_settled(tail, file_entry->unchanged_since_ms, &file_entry->file_id));
-    file_entry->pass_end = file_entry->offset;
-    file_entry->add_newline = false;
+    reef_tail_file *entry = &tail->files[at];
+    bool finished = is_finished(tail, at);
+    entry->pass_end = entry->offset;
+    entry->add_newline = false;
     // Nothing to read.
-    if (file_entry->drained || (file_entry->size <= file_entry->offset && !finished)) return;
-    if (reef_tail_file_open(file_entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD)) return;
+    if (entry->drained || (entry->size <= entry->offset && !finished)) return;
+    if (reef_tail_file_open(entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD)) return;
     errno = 0;
-    int64_t end = reef_tail_file_line_end(file_entry, file_entry->offset, file_entry->size);
+    int64_t end = reef_tail_file_line_end(entry, entry->offset, entry->size);
     if (end < 0) { // truncated by now, or its disk fails
-        reef_tail_failed(tail, file_entry, errno);
+        reef_tail_report_failed(tail, entry, errno);
         return;
     }
     // A line longer than the bound is delivered in pieces.
-    bool all = finished || file_entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
-    if (file_entry->size > file_entry->offset)
-        file_entry->pass_end = all ? file_entry->size : (uint64_t)end;
-    file_entry->add_newline = finished && lacks_newline(file_entry);
-    if (file_entry->add_newline) tail->checkpoint_current = false;
+    bool all = finished || entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
+    if (entry->size > entry->offset) entry->pass_end = all ? entry->size : (uint64_t)end;
+    entry->add_newline = finished && lacks_newline(entry);
+    if (entry->add_newline) tail->checkpoint_current = false;
 }
 
-bool reef_tail_file_has_range(const reef_tail_file *file_entry) {
-    return file_entry->pass_end > file_entry->offset || file_entry->add_newline;
+bool reef_tail_file_has_range(const reef_tail_file *entry) {
+    return entry->pass_end > entry->offset || entry->add_newline;
 }
 
 static void mark_drained(reef_tail *tail, size_t at) {
-    reef_tail_file *file_entry = &tail->files[at];
-    bool finished = !tail->is_directory && !is_active(tail, at) &&
-                    file_entry->size <= file_entry->offset && !file_entry->add_newline &&
-                    !file_entry->drained;
-    bool settled = file_entry->is_gzip ||
-                   reef_tail_settled(tail, file_entry->unchanged_since_ms, &file_entry->file_id);
-    if (!finished || !settled || !file_entry->listed) return;
-    file_entry->drained = true;
+    reef_tail_file *entry = &tail->files[at];
+    // Files of a folder may be written again at any time, so they are never drained.
+    if (tail->is_directory || entry->drained || !entry->listed) return;
+    if (!is_finished(tail, at) || !reef_tail_is_read(entry)) return;
+    entry->drained = true;
     tail->checkpoint_current = false;
 }
 
+// An idle file is drained or, in a folder, had nothing new for OPEN_IDLE_MS.
 static void close_idle(reef_tail *tail) {
     for (size_t i = 0; i < tail->count; i++) {
-        reef_tail_file *file_entry = &tail->files[i];
-        bool idle =
-            file_entry->drained ||
-            (tail->is_directory && tail->now_ms - file_entry->unchanged_since_ms > OPEN_IDLE_MS);
-        if (idle && file_entry->listed && !reef_tail_file_has_range(file_entry))
-            reef_tail_file_close(file_entry);
+        reef_tail_file *entry = &tail->files[i];
+        bool idle = entry->drained ||
+                    (tail->is_directory && tail->now_ms - entry->unchanged_since_ms > OPEN_IDLE_MS);
+        if (idle && entry->listed && !reef_tail_file_has_range(entry)) reef_tail_file_close(entry);
     }
 }
 
@@ -124,11 +123,11 @@ static int stat_all(reef_tail *tail) {
         reef_tail_limit_open(&tail->files[i], &open);
         // One file without permission must not stop the others.
         if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
-            reef_tail_denied(tail, tail->files[i].file_id.name, code);
+            reef_tail_report_denied(tail, tail->files[i].file_id.name, code);
             tail->files[i].size = tail->files[i].offset;
             code = 0;
-            // A file that is missing, or whose folder cannot be read, keeps its last known size.
         } else if (code && (tail->folder_errno || !tail->files[i].listed)) {
+            // A missing file, or one whose folder cannot be read, keeps its last known size.
             code = 0;
         }
     }
@@ -140,8 +139,8 @@ static int stat_all(reef_tail *tail) {
 static bool has_unordered_candidate(const reef_tail *tail) {
     bool found = false;
     for (size_t i = 0; !tail->is_directory && i < tail->candidate_count; i++)
-        found |=
-            !tail->candidates[i].broken && (tail->first_pass || tail->candidates[i].no_known_head);
+        found |= !tail->candidates[i].broken &&
+                 (tail->first_pass || tail->candidates[i].no_known_prefix);
     return found;
 }
 
@@ -153,26 +152,22 @@ static void plan_read_pass(reef_tail *tail) {
     size_t open = 0;
     tail->failed = false;
     for (size_t i = 0; i < tail->count; i++) {
-        reef_tail_file *file_entry = &tail->files[i];
+        reef_tail_file *entry = &tail->files[i];
         // The size of a gzip file is not known until it was decompressed once.
-        bool unknown = file_entry->is_gzip && file_entry->listed && !file_entry->opened_once &&
-                       !file_entry->drained;
+        bool unmeasured = entry->is_gzip && entry->listed && !entry->opened_once && !entry->drained;
         plan_file_read(tail, i);
-        reef_tail_grow_head(tail, file_entry, file_entry->size);
-        // A finished file that was read to its end stays in the table, so that a copy is
-        // recognised.
-        if (!unknown) mark_drained(tail, i);
-        reef_tail_limit_open(file_entry, &open);
-        // Without a head, a replacement of the file would go unnoticed.
-        if (blocked || unknown || !file_entry->head_bytes) {
-            file_entry->pass_end = file_entry->offset;
-            file_entry->add_newline = false;
+        reef_tail_extend_prefix(tail, entry, entry->size);
+        if (!unmeasured) mark_drained(tail, i);
+        reef_tail_limit_open(entry, &open);
+        // Without a prefix, a replacement of the file would go unnoticed.
+        if (blocked || unmeasured || !entry->prefix_bytes) {
+            entry->pass_end = entry->offset;
+            entry->add_newline = false;
         }
-        bool missed = file_entry->fd < 0 && file_entry->missing_since_ms;
+        bool unreachable = entry->fd < 0 && entry->missing_since_ms;
         // All files after one with unread bytes wait for it; the files of `dir:` are independent.
         blocked |= !tail->is_directory &&
-                   (file_entry->pass_end < file_entry->size || missed || unknown) &&
-                   !file_entry->drained;
+                   (entry->pass_end < entry->size || unreachable || unmeasured) && !entry->drained;
     }
 }
 

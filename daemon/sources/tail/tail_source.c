@@ -1,5 +1,11 @@
 // Followed files on the loop; see tail_source.h.
 //
+// The reader (training/source_reader.c) fills the trainer's queue. It asks for bytes with `read`,
+// lends `buffer` until reef_input_took, and keeps input->offset, the bytes that it was given. The
+// pool stores our checkpoint with each commit; on restart `seek` gets it back (reef_tail_seek).
+// input->bytes is the size of the stream as far as it is known, for the reported lag.
+// reef_input_check_text refuses pools that do not learn from text.
+//
 //   read --> worker thread: reef_tail_read --> bytes: took --> no read for a second: rescan, repeat
 //     ^                                       '--> none: wait for a change, or for a second
 //     |                                                             |
@@ -28,7 +34,7 @@ typedef struct tail_source {
     reef_tail *tail;
     bool handles_open;
     bool watched;      // inotify reports changes of the folder
-    bool changed;      // it did, since the last scan
+    bool changed;      // one was reported since the last scan began
     bool working;      // a worker runs
     bool read_pending; // the reader waits for bytes
     bool reads;        // the worker reads; otherwise it rescans
@@ -218,7 +224,8 @@ static json_t *on_status(const reef_input *input) {
     return json_pack("{s: I}", "files", (json_int_t)source->files);
 }
 
-// .again: the same bytes can be read once more from a stored checkpoint.
+// .live: the source has no end, so it has a queue of its own. .again: the same bytes can be read
+// once more from a stored checkpoint.
 const reef_input_kind reef_follow_kind = {.scheme = "follow",
                                           .live = true,
                                           .again = true,

@@ -1,5 +1,5 @@
-// The table of followed files, oldest first: insert and remove entries, extend heads, limit open
-// descriptors.
+// The table of followed files, oldest first: insert and remove entries, extend prefixes, limit
+// open descriptors.
 #include "tail.h"
 
 #include "tail_internal.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *file_entry) {
+bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *entry) {
     if (tail->count == tail->capacity) {
         // Doubling; files come and go with every rotation.
         size_t capacity = tail->capacity ? 2 * tail->capacity : 8;
@@ -16,8 +16,8 @@ bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *file_ent
         tail->files = larger;
         tail->capacity = capacity;
     }
-    memmove(&tail->files[at + 1], &tail->files[at], (tail->count - at) * sizeof(*file_entry));
-    tail->files[at] = *file_entry;
+    memmove(&tail->files[at + 1], &tail->files[at], (tail->count - at) * sizeof(*entry));
+    tail->files[at] = *entry;
     tail->count++;
     // The table changed, so the next bytes need a new checkpoint.
     tail->checkpoint_current = false;
@@ -31,21 +31,21 @@ void reef_tail_remove(reef_tail *tail, size_t at) {
     tail->checkpoint_current = false;
 }
 
-// Each head is twice as long as the one before: every change needs a new checkpoint.
-void reef_tail_grow_head(reef_tail *tail, reef_tail_file *file_entry, uint64_t size) {
-    uint64_t bytes = size < REEF_HEAD_BYTES_MAX ? size : REEF_HEAD_BYTES_MAX;
-    bool due = bytes > file_entry->head_bytes &&
-               (bytes == REEF_HEAD_BYTES_MAX || bytes >= 2 * (uint64_t)file_entry->head_bytes);
-    if (due && file_entry->fd >= 0 && reef_tail_file_head_grow(file_entry, (uint32_t)bytes))
+// At least twice as long as before: every change needs a new checkpoint.
+void reef_tail_extend_prefix(reef_tail *tail, reef_tail_file *entry, uint64_t size) {
+    uint64_t bytes = size < REEF_PREFIX_BYTES_MAX ? size : REEF_PREFIX_BYTES_MAX;
+    bool due = bytes > entry->prefix_bytes &&
+               (bytes == REEF_PREFIX_BYTES_MAX || bytes >= 2 * (uint64_t)entry->prefix_bytes);
+    if (due && entry->fd >= 0 && reef_tail_file_extend_prefix(entry, (uint32_t)bytes))
         tail->checkpoint_current = false;
 }
 
-void reef_tail_limit_open(reef_tail_file *file_entry, size_t *open) {
-    if (file_entry->fd < 0) return;
-    if (*open < REEF_TAIL_OPEN_MAX || !file_entry->listed)
+void reef_tail_limit_open(reef_tail_file *entry, size_t *open) {
+    if (entry->fd < 0) return;
+    if (*open < REEF_TAIL_OPEN_MAX || !entry->listed)
         ++*open;
     else
-        reef_tail_file_close(file_entry);
+        reef_tail_file_close(entry);
 }
 
 // ctime also changes on a rename. A clock set back leaves ctime in the future; so also use our
@@ -53,6 +53,16 @@ void reef_tail_limit_open(reef_tail_file *file_entry, size_t *open) {
 bool reef_tail_settled(const reef_tail *tail,
                        uint64_t unchanged_since_ms,
                        const reef_file_id *file_id) {
-    return tail->clock_ns - file_id->changed_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
+    return tail->clock_ns - file_id->ctime_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
            tail->now_ms - unchanged_since_ms >= REEF_SETTLE_MS;
+}
+
+bool reef_tail_is_read(const reef_tail_file *entry) {
+    return entry->offset >= entry->size && !entry->add_newline;
+}
+
+uint64_t reef_tail_unread_of(const reef_tail_file *entry) {
+    // A rescan that may not open the file sets `size` to `offset`; the plan keeps its range.
+    uint64_t end = entry->size > entry->pass_end ? entry->size : entry->pass_end;
+    return end > entry->offset ? end - entry->offset : 0;
 }

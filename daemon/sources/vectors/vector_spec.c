@@ -137,13 +137,9 @@ static const unsigned OPTION_KINDS[] = {
 #undef OPTION_OF
 };
 
+// Read the value of an option. The table of options has said which kinds know it.
 static reef_status take_value(
-    // The table of options has said which kinds know it; here only the value is read.
-    reef_vector_spec *spec,
-    int option,
-    const char *name,
-    const char *value,
-    reef_error *err) {
+    reef_vector_spec *spec, int option, const char *name, const char *value, reef_error *err) {
     switch (option) {
     case OPTION_label:
         spec->label = value;

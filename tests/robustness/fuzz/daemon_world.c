@@ -101,7 +101,7 @@ static void start_training(void) {
     reef_training_view view = {0};
     reef_training_options options = {.store = world.store,
                                      .trainer = world.trainer,
-                                     .commit_steps = 1000,
+                                     .commits = {.steps = 1000},
                                      .report = &world.report,
                                      .wake = &world.wake};
     fuzz_must(reef_scrubber_new(&world.scrubber, world.store, 0, &world.report, &err), &err);

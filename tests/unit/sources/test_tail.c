@@ -267,7 +267,7 @@ static void a_file_that_was_cut_in_its_middle_is_read_from_its_start(void **stat
     write_lines(w, "app.log", 100);
     follow(w);
     pull_all(w);
-    size_t kept = REEF_HEAD_BYTES_MAX + 200; // its first bytes are as before
+    size_t kept = REEF_PREFIX_BYTES_MAX + 200; // its first bytes are as before
     while (w->given.bytes[kept - 1] != '\n') kept++;
     assert_int_equal(truncate(w->path, (off_t)kept), 0);
     char *again = strndup(w->given.bytes, kept);

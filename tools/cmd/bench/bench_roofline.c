@@ -115,8 +115,8 @@ reef_status reef_bench_limits_new(reef_bench_limits **out,
                                   .gather_count = tokens * shape->head_count * shape->topk};
     // Random input, because zeros let some processors finish early and save power.
     limits->x = floats_new(tokens * shape->d_model, 1, 1);
+    // Scaled by the root of the width, so that the scores have the size that real ones have.
     limits->w_query =
-        // Scaled by the root of the width, so that the scores have the size that real ones have.
         floats_new(shape->d_model * limits->width, 1 / sqrtf((float)shape->d_model), 2);
     limits->query_bias = reef_cli_alloc(limits->width, sizeof(float));
     limits->sub_keys =

@@ -142,9 +142,9 @@ static void measure_search(const reef_scale_plan *plan,
     // An exhaustive search takes long, so it gets fewer tokens than the product keys.
     size_t threads = reef_thread_pool_count(workers), tokens = search_tokens(plan, threads);
     double *seconds = reef_cli_alloc((size_t)plan->repeat + 1, sizeof(*seconds));
+    // The exhaustive search uses the queries of the layer's own pass, and compares its choice with
+    // the layer's.
     reef_bench_exhaustive *search =
-        // It searches with the queries of the layer's own pass and compares its choice with the
-        // layer's.
         reef_bench_exhaustive_new(shape, reef_layer_bench_router(layer),
                                   reef_layer_bench_tape(layer), tokens, out->keys, threads);
     for (uint64_t i = 0; i <= plan->repeat; i++)

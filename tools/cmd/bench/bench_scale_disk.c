@@ -134,8 +134,8 @@ static reef_status read_pool(const char *path,
                              reef_error *err) {
     passes p = {.workers = workers, .repeat = plan->repeat};
     uint32_t block_shift = 0;
+    // Opened as a reader with limited memory would open it.
     reef_status status =
-        // Opened as a reader with limited memory would open it.
         reef_layer_pool_open(&p.pool, path, shape, (uint64_t)point->limit_bytes, err);
     if (status != REEF_OK) return status;
     reef_layer_bench_options options = {.shape = *shape,

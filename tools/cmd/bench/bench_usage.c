@@ -310,8 +310,8 @@ reef_status reef_bench_usage_run(const reef_usage_plan *p,
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) goto cleanup;
     path = reef_cli_format("%s/pool", directory.path);
+    // Without fsync: this measures the records and their compaction, not the disk.
     status = reef_store_open(
-        // Without fsync: this measures the records and their compaction, not the disk.
         &s.store, path, &(reef_store_options){.create = true, .write = true, .no_sync = true}, err);
     if (status == REEF_OK) status = simulate(&s, err);
     if (status == REEF_OK) status = examine(&s, err);

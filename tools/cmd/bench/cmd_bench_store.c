@@ -56,8 +56,8 @@ static reef_status read_plan(const reef_cli_call *cli,
                               .sealed_side = 1024,
                               .commits = 10000,
                               .readers = 16};
+    // Sizes are written as 64M or 1G.
     reef_status status =
-        // Sizes are written as 64M or 1G.
         bytes != NULL ? reef_memory_parse(bytes, &plan->commit_bytes, err) : REEF_OK;
     // The blocks are filled with numbers of 8 bytes.
     if (status == REEF_OK &&

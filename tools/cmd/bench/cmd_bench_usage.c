@@ -101,10 +101,11 @@ static void print_findings(const reef_usage_plan *p, const reef_usage_findings *
 
 static json_t *findings_json(const reef_usage_plan *p, const reef_usage_findings *f) {
     const reef_usage_level_stat *levels = f->stat.levels;
+    // The plan is repeated in the reply, so that a stored document can be repeated.
+    // Windows left at each level show whether compaction kept to its schedule.
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, "
         "s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
-        // The plan is repeated in the reply, so that a stored document can be repeated.
         "days", (json_int_t)p->days, "commits", (json_int_t)p->commits, "experts",
         (json_int_t)p->experts, "used", (json_int_t)p->used, "interval_seconds",
         (json_int_t)(p->interval_ms / 1000), "usage_bytes_per_expert",
@@ -112,7 +113,6 @@ static json_t *findings_json(const reef_usage_plan *p, const reef_usage_findings
         "usage_bytes_fixed", (json_int_t)f->bytes_fixed, "page_bytes", (json_int_t)f->used_bytes,
         "totals_exact", f->wrong == 0, "days_checked", (json_int_t)f->days_checked, "hours_checked",
         (json_int_t)f->hours_checked, "commits_checked", (json_int_t)f->commits_checked,
-        // Windows left at each level show whether compaction kept to its schedule.
         "windows_commits", (json_int_t)levels[REEF_USAGE_DELTAS].windows, "windows_hours",
         (json_int_t)levels[REEF_USAGE_HOURS].windows, "windows_days",
         (json_int_t)levels[REEF_USAGE_DAYS].windows, "steps", (json_int_t)f->steps,

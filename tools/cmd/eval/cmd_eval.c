@@ -235,13 +235,13 @@ static json_t *score_json(const reef_cli_file *file,
                          reef_cli_real(score->score.bits), "bits_per_token",
                          reef_cli_real(score->score.bits_per_byte), "perplexity_per_token",
                          reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
+    // "perplexity_per_word" is null for a file without words.
     json_t *object =
         json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
                   "bytes", (json_int_t)score->score.bytes, "words", (json_int_t)score->words,
                   "bits", reef_cli_real(score->score.bits), "bits_per_byte",
                   reef_cli_real(score->score.bits_per_byte), "perplexity_per_byte",
                   reef_cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
-                  // Null for a file without words.
                   reef_cli_real(reef_eval_word_perplexity(score->score.bits, score->words)),
                   "fire_share", shares);
     // Only with --last-word.

@@ -240,8 +240,9 @@ static json_t *curve_json(const reef_gate_curve *curve, const reef_gate_texts *t
         json_array_append_new(first, curve->first[j] == GATE_NEVER
                                          ? json_null()
                                          : json_integer((json_int_t)curve->first[j]));
+    // Everything that the trainer stored about the gate, beside what was measured here.
+    // "fired" is in the order of the files above.
     return json_pack(
-        // Everything that the trainer stored about the gate, beside what was measured here.
         "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
         (json_int_t)curve->generation, "decay", reef_cli_real((double)curve->stats.decay),
         "threshold", reef_cli_real((double)curve->stats.threshold), "loss_weight",
@@ -249,7 +250,6 @@ static json_t *curve_json(const reef_gate_curve *curve, const reef_gate_texts *t
         reef_cli_real((double)curve->stats.loss_reference), "passes", reef_cli_real(curve->passes),
         "gate_leak", reef_cli_real((double)curve->stats.leak), "gate_detect",
         reef_cli_real((double)curve->stats.detect), "fired",
-        // In the order of the files above.
         shares_json(curve->fired, texts->count), "first_fired", first, "curve",
         levels_json(curve, texts->count));
 }
@@ -262,12 +262,12 @@ static json_t *all_json(const reef_gate_curve *curves,
     json_t *files = json_array(), *gates = json_array();
     for (size_t j = 0; j < texts->count; j++)
         // One entry per text, then one per gate.
+        // "learned" is null where --learned was not given for this text.
         json_array_append_new(files,
                               json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "name",
                                         reef_cli_path(texts->names[j]), "file",
                                         reef_cli_path(texts->files[j].path), "bytes",
                                         (json_int_t)texts->files[j].count, "learned",
-                                        // Null where --learned was not given for this text.
                                         texts->learned[j] == METRICS_UNKNOWN
                                             ? json_null()
                                             : json_integer((json_int_t)texts->learned[j]),

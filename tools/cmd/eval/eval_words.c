@@ -99,8 +99,8 @@ reef_status reef_eval_last_words_measure(reef_model *model,
                                          reef_cli_progress *progress,
                                          reef_eval_last_words *out,
                                          reef_error *err) {
+    // One window of logits is used again for each passage.
     float *logits =
-        // One window of logits is used again for each passage.
         reef_cli_alloc((size_t)reef_model_config(model)->context * REEF_VOCAB, sizeof(*logits));
     reef_status status = REEF_OK;
     *out = (reef_eval_last_words){0};

@@ -151,9 +151,9 @@ static reef_status measure_cell(const experiment *e,
                                 reef_error *err) {
     reef_model *model = NULL;
     json_t *valid = NULL;
+    // The state after the last step, read back from the pool like any user would.
     reef_status status = reef_model_open(
         &model, store, "now",
-        // The state after the last step, read back from the pool like any user would.
         &(reef_model_options){.threads = work->threads, .memory_bytes = work->memory_bytes}, err);
     if (status == REEF_OK) status = score_text(model, &e->valid_file, &valid, err);
     // Figures of the held-out text are members of the row itself.
@@ -176,11 +176,11 @@ static json_t *row_json(const reef_experiment_cell *cell, const reef_train_spent
     json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL;
     free(text);
     // The whole configuration is stored: a row explains itself years later.
+    // `spent` is what was measured, `budget` what was asked for.
     return json_pack(
         "{s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "id", cell->id,
         "system", cell->system, "size", cell->size, "budget", reef_cli_real(cell->budget),
         "parameters", (json_int_t)flops.parameters, "parameters_active",
-        // `spent` is what was measured, `budget` what was asked for.
         (json_int_t)flops.parameters_active, "flops_per_token", reef_cli_real(flops.token), "spent",
         reef_cli_real(spent->flops), "steps", (json_int_t)spent->steps, "trained_tokens",
         (json_int_t)spent->trained_tokens, "epochs", reef_cli_real(spent->epochs), "seconds",

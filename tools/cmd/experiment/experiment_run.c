@@ -334,11 +334,12 @@ static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_er
         json_int_t kind = json_integer_value(json_object_get(row, "status"));
         char *pool = reef_experiment_pool_path(r->work, cell);
         // The cell's own status is passed on, so that the exit code tells what happened.
+        // A cell without a message was most likely killed by the kernel: memory is the usual
+        // reason.
         status =
             reef_fail(err, message != NULL ? (reef_status)kind : REEF_ERR_IO,
                       "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
                       cell->size, cell->budget, pool,
-                      // Killed by the kernel, most likely: memory is the usual reason.
                       message != NULL ? message : "its process ended without a word; run it again");
         free(pool);
     }
@@ -463,8 +464,8 @@ reef_status reef_experiment_run(const experiment *e,
     reef_status status = REEF_OK;
     // From here on an interrupt stops the children, and then this process.
     catch_signals();
+    // In millions, because a total may exceed 2^64 FLOPs.
     reef_cli_progress_start(&r.progress, "experiment",
-                            // In millions, because a total may exceed 2^64 FLOPs.
                             (uint64_t)(wanted_flops(cells, results) / 1e6), "MFLOP");
     const reef_experiment_cell *cell = next_cell(&r, &next);
     bool stopping = false;

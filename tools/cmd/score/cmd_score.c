@@ -172,9 +172,9 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
     status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
+    // Bits a byte need a model of bytes.
     if (status == REEF_OK)
         status =
-            // Bits a byte need a model of bytes.
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK)

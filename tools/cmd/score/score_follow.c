@@ -80,9 +80,9 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
         all ? REEF_OK : reef_cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
     // No bound: reading begins at the top.
     if (all) out->last = UINT64_MAX;
+    // A window too small has no meaningful spread.
     if (status == REEF_OK)
         status =
-            // A window too small has no meaningful spread.
             reef_cli_integer(cli, "window", FOLLOW_LINES_MIN, FOLLOW_WINDOW_MAX, &out->window, err);
     if (status == REEF_OK)
         status = reef_cli_number(cli, "threshold", 0.1, 1000, &out->threshold, err);
@@ -97,11 +97,11 @@ static json_t *line_json(
     size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
     char *text = reef_cli_printable(line, shown, false);
     // One object per line, so that the output can be followed itself.
+    // "commit" tells which model judged the line.
     json_t *object =
         json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
                   (json_int_t)w->lines, "bytes", (json_int_t)bytes, "bits", reef_cli_real(bits),
                   "bits_per_byte", reef_cli_real(bits / (double)bytes), "distance",
-                  // The commit tells which model judged the line.
                   reef_cli_real(distance), "outlier", outlier, "commit",
                   (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
     free(text);

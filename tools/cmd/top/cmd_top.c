@@ -424,9 +424,9 @@ reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         // The socket's name is checked even if no daemon runs.
         status = reef_top_link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
+    // JSON is printed once: it has no live view.
     if (status == REEF_OK)
         status =
-            // JSON has no live view.
             cli->json || reef_cli_text(cli, "once") != NULL ? show_once(t, err) : show_live(t, err);
     reef_top_link_close(&t->link);
     release_pool(&t->data);

@@ -95,8 +95,8 @@ bool reef_top_link_read(reef_top_link *link, json_t **status) {
         link->used = 0;
         link->asked = false;
     }
+    // Too long or not JSON: this is not a reefd, or not of this version.
     bool gone =
-        // Too long or not JSON: this is not a reefd, or not of this version.
         count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end != NULL && *status == NULL);
     if (gone) reef_top_link_close(link);
     return !gone;

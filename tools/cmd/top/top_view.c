@@ -94,9 +94,9 @@ static double *resample(const reef_point *points, size_t count, size_t parts) {
     for (size_t i = 0; i < count; i++) all += reef_cli_point_batches(&points[i]);
     for (size_t i = 0; i < count; i++) {
         uint64_t batches = reef_cli_point_batches(&points[i]), end = before + batches;
-        double loss = (double)points[i].bits_per_byte,
-               // A batch without a loss has no weight, but keeps its position.
-            weight = isfinite(loss) ? (double)batches : 0;
+        double loss = (double)points[i].bits_per_byte;
+        // A batch without a loss has no weight, but keeps its position.
+        double weight = isfinite(loss) ? (double)batches : 0;
         // Every part that the point reaches into.
         for (uint64_t p = before * parts / all; weight > 0 && p <= (end - 1) * parts / all; p++) {
             means[p] += weight * loss;
@@ -183,7 +183,6 @@ static void put_loss(view *v) {
     char *value = !json_is_number(now) ? reef_cli_format("nothing yet")
                   : vectors ? reef_cli_format("%.1f %% error rate", 100 * json_number_value(now))
                             : reef_cli_format("%.3f %s", json_number_value(now),
-                                              // The unit follows the model.
                                               reef_cli_bits_words(&d->config));
     put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
@@ -232,10 +231,10 @@ static void put_commit(view *v) {
         json_is_number(json_object_get(commit, "ms"))
             ? reef_cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
             : reef_cli_format("%s", "");
+    // The clock may have been set back: a commit of the future is 0 seconds old.
     put_line(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
              reef_cli_count(top_view_integer(commit, "number"), number),
              reef_cli_count(top_view_integer(commit, "step"), step),
-             // The clock may have been set back.
              reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
     free(took);
 }

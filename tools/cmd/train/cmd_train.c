@@ -257,9 +257,9 @@ static reef_status restore_results(train *t, reef_error *err) {
                            "%.160s is of other files, domains or --eval-at than these; choose "
                            "another --results, or remove it",
                            path);
+    // After an interruption: what was measured is not measured again.
     else
         status =
-            // What was measured is not measured again.
             reef_train_record_restore(&t->record, json_object_get(t->results, "measured"), err);
     json_decref(plan);
     return status;

@@ -216,8 +216,8 @@ json_t *reef_train_flops_json(const reef_flops *flops) {
                             json_pack("{s:o, s:o}", "forward",
                                       reef_cli_real((double)flops->forward[part] / T), "backward",
                                       reef_cli_real((double)flops->backward[part] / T)));
+    // "per_step" is a forward and a backward pass, as defined in docs/PAPER.md.
     return json_pack("{s:o, s:o, s:o, s:I, s:I}", "per_token", reef_cli_real(flops->token),
-                     // Forward and backward pass, as defined in docs/PAPER.md.
                      "per_step", reef_cli_real(flops->step), "parts_per_token", parts, "parameters",
                      (json_int_t)flops->parameters, "parameters_active",
                      (json_int_t)flops->parameters_active);

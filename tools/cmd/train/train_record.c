@@ -18,8 +18,8 @@ void reef_train_record_init(reef_train_record *record,
                             const uint64_t *offsets,
                             size_t offset_count) {
     *record = (reef_train_record){.domain_count = domain_count};
+    // At most one point before, one after each file, and the offsets of each.
     record->points =
-        // At most one point before, one after each file, and the offsets of each.
         reef_cli_alloc(1 + stream->count * (1 + offset_count), sizeof(*record->points));
     // The first row is the model before any training.
     add_point(record, (reef_train_point){.row = true});
@@ -196,9 +196,9 @@ json_t *reef_train_plan_json(const reef_train_stream *stream,
                              const reef_eval_set *set,
                              const reef_train_record *record) {
     json_t *files = json_array(), *domains = json_array(), *at = json_array();
+    // Sizes are part of it: a file that grew is another stream.
     for (size_t i = 0; i < stream->count; i++)
         json_array_append_new(
-            // Sizes are part of it: a file that grew is another stream.
             files, json_pack("{s:o, s:I, s:I}", "file", reef_cli_path(stream->files[i].name),
                              "bytes", (json_int_t)(stream->starts[i + 1] - stream->starts[i]),
                              "starts_at", (json_int_t)stream->starts[i]));
