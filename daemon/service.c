@@ -173,17 +173,25 @@ static void on_policy_set(reef_request *change) {
     end_reload(service, request, &change->error);
 }
 
+reef_commit_policy reef_service_commit_policy(const reef_options *options) {
+    reef_error unused;
+    reef_commit_policy policy = {.steps = options->commit_steps,
+                                 .seconds = options->commit_seconds,
+                                 .retries = (uint32_t)options->commit_retries,
+                                 .pool_bytes_max = options->pool_max,
+                                 .state_every_ms = options->snapshot_every_ms};
+    // It was checked when the options were read.
+    (void)!reef_keep_parse(&policy.keep, options->keep, &unused);
+    return policy;
+}
+
 static reef_status request_trainer(reef_service *service, reef_error *err) {
-    const reef_options *options = &service->reload.options;
     reef_request *change = calloc(1, sizeof(*change));
     if (change == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     // The policy belongs to the training thread, so it is sent as a request and takes effect
     // between two steps.
     change->kind = REEF_REQUEST_COMMIT_POLICY;
-    change->commits = (reef_commit_policy){.steps = options->commit_steps,
-                                           .seconds = options->commit_seconds,
-                                           .retries = (uint32_t)options->commit_retries,
-                                           .pool_bytes_max = options->pool_max};
+    change->commits = reef_service_commit_policy(&service->reload.options);
     change->owner = service;
     change->on_reply = on_policy_set;
     reef_status status = reef_training_request(service->training, change, err);

@@ -58,6 +58,8 @@ void reef_service_prepare(void);
  * `reefd --check`: prints every setting after all checks that need no training.
  */
 REEF_MUST_CHECK reef_status reef_service_check(const reef_options *options, reef_error *err);
+/** When training commits, and which states it keeps, by the options. */
+reef_commit_policy reef_service_commit_policy(const reef_options *options);
 /** Training runs: take signals, and say so. */
 void reef_service_start(reef_service *service);
 /**

@@ -1,6 +1,7 @@
 // The models that queries are answered by: of now and of one earlier state, opened when they are
 // asked for.
 #include "query_internal.h"
+#include "reef_states.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,10 +25,16 @@ reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries) {
     return &queries->forgetting;
 }
 
-static reef_status newest_commit(reef_query_thread *queries, reef_commit *out, reef_error *err) {
+// The last commit, and which state is meant: another one with time, where people named a moment.
+static reef_status find_state(reef_query_thread *queries,
+                              const char *as_of,
+                              char name[REEF_NAME_BYTES_MAX + 1],
+                              reef_commit *newest,
+                              reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, queries->options.store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, newest, err);
+    if (status == REEF_OK) status = reef_state_name(name, txn, as_of, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -118,22 +125,23 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
                                     const char *as_of,
                                     reef_model **out,
                                     reef_error *err) {
+    reef_commit newest;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_status status = find_state(queries, as_of, name, &newest, err);
+    if (status != REEF_OK) return status;
     // Two models are kept: one of the present and one as of an older state, so that asking for both
     // in turn does not reload either.
-    reef_query_model *kept = &queries->models[strcmp(as_of, "now") != 0];
+    reef_query_model *kept = &queries->models[strcmp(name, "now") != 0];
     queries->used = kept;
     // The other model releases the map while this one is used.
     reef_query_thread_unpin(queries, kept);
-    reef_commit newest;
-    reef_status status = newest_commit(queries, &newest, err);
-    if (status != REEF_OK) return status;
     take_renewed(queries);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
-    if (!is_fresh(kept, as_of, &newest) && !is_renewed(queries, kept)) {
+    if (!is_fresh(kept, name, &newest) && !is_renewed(queries, kept)) {
         reef_model *model = kept->model;
         *kept = (reef_query_model){.opened_ns = uv_hrtime()};
-        snprintf(kept->as_of, sizeof(kept->as_of), "%s", as_of);
-        status = reef_query_thread_open(queries, as_of, &model, err);
+        snprintf(kept->as_of, sizeof(kept->as_of), "%s", name);
+        status = reef_query_thread_open(queries, name, &model, err);
         kept->model = model;
         // How long loading took decides how soon it may be repeated.
         kept->took_ns = uv_hrtime() - kept->opened_ns;

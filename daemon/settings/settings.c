@@ -5,6 +5,7 @@
 // even where a stronger layer would hide it.
 #include "settings_internal.h"
 
+#include "kept_states.h"
 #include "push.h"
 #include "reef_config_file.h"
 #include "reef_edit_distance.h"
@@ -183,6 +184,7 @@ static void set_defaults(reef_options *options) {
                               .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
                               .patience_seconds = PATIENCE_SECONDS_DEFAULT,
                               .commit_retries = COMMIT_RETRIES_DEFAULT,
+                              .keep = REEF_KEEP_DEFAULT,
                               .scrub_rate = REEF_SCRUB_RATE_DEFAULT};
 }
 

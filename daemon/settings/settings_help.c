@@ -73,6 +73,14 @@ static const reef_option_text TEXTS[] = {
      "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "
      "states are given up, as by 'reef prune'; the present one and snapshots never are",
      "20G"},
+    {"snapshot-every", "PERIOD",
+     "keep a state so often, such as 1h or 1d (default 0: not), as the snapshot auto-...; "
+     "'--as-of yesterday' of other commands finds it",
+     "1h"},
+    {"keep", "RULES",
+     "which of these states stay: the last one of so many hours, days and weeks that have one "
+     "(default hourly=24,daily=30,weekly=52)",
+     "hourly=24,daily=30,weekly=52"},
     {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)", "50"},
     {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)", "10"},
     {"patience", "S",

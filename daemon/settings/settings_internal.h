@@ -23,6 +23,8 @@ typedef enum setting_kind {
     SETTING_SECONDS, // double
     SETTING_MEMORY,  // uint64_t, bytes
     SETTING_RATE,    // uint64_t, bytes a second, or 0
+    SETTING_PERIOD,  // uint64_t, ms, or 0
+    SETTING_KEEP,    // const char *, as reef_keep_parse reads it
     SETTING_SWITCH   // bool
 } setting_kind;
 

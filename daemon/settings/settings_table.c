@@ -22,6 +22,8 @@ const setting reef_settings[] = {
     {"memory", SETTING_MEMORY, AT(memory_bytes), false, 0, 0},
     {"open-max", SETTING_COUNT, AT(open_max), false, REEF_OPEN_MIN, REEF_OPEN_MAX},
     {"pool-max", SETTING_RATE, AT(pool_max), true, 0, 0},
+    {"snapshot-every", SETTING_PERIOD, AT(snapshot_every_ms), true, 0, 0},
+    {"keep", SETTING_KEEP, AT(keep), true, 0, 0},
     {"commit-steps", SETTING_COUNT, AT(commit_steps), true, 0, COMMIT_STEPS_MAX},
     {"commit-seconds", SETTING_SECONDS, AT(commit_seconds), true, 0, 0},
     {"patience", SETTING_SECONDS, AT(patience_seconds), false, 0, 0},
@@ -80,12 +82,15 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
     switch (one->kind) {
     case SETTING_TEXT:
     case SETTING_ADDRESS:
+    case SETTING_KEEP:
         return *(const char *const *)value != NULL ? reef_json_text(*(const char *const *)value)
                                                    : json_null();
     case SETTING_SOURCE:
         return sources_json(options);
     case SETTING_SECONDS:
         return reef_json_number(*(const double *)value);
+    case SETTING_PERIOD: // in seconds as well
+        return json_integer((json_int_t)(*(const uint64_t *)value / 1000u));
     case SETTING_SWITCH:
         return json_boolean(*(const bool *)value);
     default:

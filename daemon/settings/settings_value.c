@@ -1,6 +1,7 @@
 // One value of a setting from its text; see settings_internal.h. Pure functions.
 #include "settings_internal.h"
 
+#include "kept_states.h"
 #include "push.h"
 #include "reef_address.h"
 #include "reef_config_file.h"
@@ -68,6 +69,38 @@ static reef_status parse_rate(const char *label, const char *text, uint64_t *out
                      label, text);
 }
 
+static reef_status parse_period(const char *label,
+                                const char *text,
+                                uint64_t *out,
+                                reef_error *err) {
+    static const char UNITS[] = "smhdw";
+    static const uint32_t SECONDS[] = {1, 60, 3600, 86400, 604800};
+    size_t digits = strspn(text, "0123456789");
+    const char *unit = text[digits] != '\0' ? strchr(UNITS, text[digits]) : NULL;
+    *out = 0;
+    if (strcmp(text, "0") == 0) return REEF_OK;
+    if (digits > 0 && digits <= 6 && unit != NULL && text[digits + 1] == '\0')
+        *out = 1000u * strtoull(text, NULL, 10) * SECONDS[unit - UNITS];
+    if (*out > 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%s '%.40s' is not a period: 0, or a whole number with s, m, h, d or w, such "
+                     "as 1h",
+                     label, text);
+}
+
+static reef_status parse_keep(const char *label,
+                              const char *text,
+                              const char **out,
+                              reef_error *err) {
+    // Parsed for the check alone: whoever starts training reads it again.
+    reef_keep_policy policy;
+    reef_error why;
+    if (reef_keep_parse(&policy, text, &why) != REEF_OK)
+        return reef_fail(err, REEF_ERR_INVALID, "%s %s", label, why.message);
+    *out = text;
+    return REEF_OK;
+}
+
 static reef_status parse_switch(const char *label, const char *text, bool *out, reef_error *err) {
     // The words of systemd's unit files, so that an operator need not learn others.
     static const char *const WORDS[][2] = {
@@ -106,6 +139,10 @@ reef_status reef_option_value_parse(
         return parse_memory(label, text, to, err);
     case SETTING_RATE:
         return parse_rate(label, text, to, err);
+    case SETTING_PERIOD:
+        return parse_period(label, text, to, err);
+    case SETTING_KEEP:
+        return parse_keep(label, text, to, err);
     case SETTING_SWITCH:
         return parse_switch(label, text, to, err);
     case SETTING_ADDRESS:

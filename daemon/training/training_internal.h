@@ -3,6 +3,7 @@
 //   training_thread.c         the loop's side, what to do next, the thread
 //   training_commit.c  commits, and what is written between two of them
 //   training_work.c    requests, bytes, scheduling decisions, the end of the sources
+//   training_keep.c    states that are kept by the clock
 #ifndef REEF_TRAINING_INTERNAL_H
 #define REEF_TRAINING_INTERNAL_H
 
@@ -29,6 +30,7 @@ struct reef_training {
     uint64_t commit_steps;            // steps since
     bool dirty;                       // something was accepted since
     bool commit_soon;                 // and the loop waits for the next one
+    uint64_t state_due_ms;            // when the next state is kept by the clock, unix time
     bool served;                      // the last piece of work was a request
     bool compacting;                  // since the last commit usage may have windows to merge
     bool compacted;                   // the last piece of work merged some
@@ -54,6 +56,7 @@ typedef enum work_kind {
     WORK_REQUEST,
     WORK_DAMAGE,
     WORK_COMMIT,
+    WORK_KEEP,
     WORK_COMPACT,
     WORK_DECIDE,
     WORK_FEED,
@@ -96,6 +99,17 @@ REEF_MUST_CHECK reef_status reef_training_note_own_commit(reef_training *trainin
 REEF_MUST_CHECK reef_status reef_training_note_aside(reef_training *training, reef_error *err);
 void reef_training_compact(reef_training *training);
 void reef_training_note_damage(reef_training *training);
+
+// ---- training_keep.c ----------------------------------------------------------------------------
+
+bool reef_training_state_is_due(const reef_training *training);
+/** When that will be, by uv_hrtime(); UINT64_MAX: never. */
+uint64_t reef_training_state_deadline(const reef_training *training);
+/**
+ * Keep the present state, unless the last kept one is the same, and remove those that do not stay.
+ * A failure is logged, and tried again when the next state is due.
+ */
+void reef_training_keep_state(reef_training *training);
 
 // ---- training_work.c ----------------------------------------------------------------------------
 

@@ -213,6 +213,11 @@ static bool find_work(reef_training *training, work *found) {
         found->kind = WORK_COMMIT;
         return true;
     }
+    // Before new bytes as well: the state of the full hour is the one before what came after it.
+    if (!training->stopping && reef_training_state_is_due(training)) {
+        found->kind = WORK_KEEP;
+        return true;
+    }
     // One small step at a time with training in between; what is left at the end is for the next
     // run.
     if (training->compacting && !training->stopping && !(training->compacted && stream)) {
@@ -235,7 +240,9 @@ static bool find_work(reef_training *training, work *found) {
 
 static void wait_for_change(reef_training *training, uint64_t deadline) {
     uint64_t commit = commit_deadline(training), now = uv_hrtime();
+    uint64_t keep = reef_training_state_deadline(training);
     if (commit < deadline) deadline = commit;
+    if (keep < deadline) deadline = keep;
     if (deadline == UINT64_MAX)
         uv_cond_wait(&training->changed, &training->lock);
     else if (deadline > now)
@@ -276,6 +283,9 @@ static reef_status run_thread(reef_training *training, reef_error *err) {
             break;
         case WORK_COMMIT:
             status = reef_training_commit(training, err);
+            break;
+        case WORK_KEEP:
+            reef_training_keep_state(training);
             break;
         case WORK_COMPACT:
             reef_training_compact(training);

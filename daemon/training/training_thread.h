@@ -12,6 +12,7 @@
 #ifndef REEF_TRAINING_THREAD_H
 #define REEF_TRAINING_THREAD_H
 
+#include "kept_states.h"
 #include "reef_error.h"
 #include "reef_kinds.h"
 #include "reef_log.h"
@@ -78,6 +79,8 @@ typedef struct reef_commit_policy {
     double seconds; // 0: not by time
     uint32_t retries;
     uint64_t pool_bytes_max; // what the pool may take; 0: no bound
+    uint64_t state_every_ms; // a state is kept by the clock so often; 0: none
+    reef_keep_policy keep;   // which of these stay
 } reef_commit_policy;
 
 /** How a pool is checked. */

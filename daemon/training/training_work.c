@@ -12,6 +12,9 @@
 
 // Without a lock: only this thread reads the policy.
 static void set_commit_policy(reef_training *training, const reef_commit_policy *policy) {
+    // A new period begins at once; the same one goes on.
+    if (training->options.commits.state_every_ms != policy->state_every_ms)
+        training->state_due_ms = 0;
     training->options.commits = *policy;
     reef_trainer_set_pool_max(training->options.trainer, policy->pool_bytes_max);
 }

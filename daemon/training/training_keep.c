@@ -1,0 +1,120 @@
+// States that are kept by the clock; see training_thread.h.
+//
+// A state is due at every full period of UTC, and when the daemon starts. The pool then has the
+// state of that moment, also where nothing is trained: whoever asks for the state of noon gets what
+// was learned by noon, and not what came after a pause.
+#include "reef_clock.h"
+#include "training_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool reef_training_state_is_due(const reef_training *training) {
+    return training->options.commits.state_every_ms > 0 && reef_unix_ms() >= training->state_due_ms;
+}
+
+uint64_t reef_training_state_deadline(const reef_training *training) {
+    if (training->options.commits.state_every_ms == 0) return UINT64_MAX;
+    uint64_t now_ms = reef_unix_ms();
+    uint64_t left_ms = training->state_due_ms > now_ms ? training->state_due_ms - now_ms : 0;
+    return uv_hrtime() + left_ms * (NS_PER_SECOND / 1000u);
+}
+
+// ---- the states that there are ------------------------------------------------------------------
+
+typedef struct kept_states {
+    reef_snapshot *all; // owned; oldest first
+    size_t count;
+} kept_states;
+
+static reef_status add(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    kept_states *kept = context;
+    if (snapshot->damaged || !reef_keep_has_name(snapshot->name)) return REEF_OK;
+    reef_snapshot *all = realloc(kept->all, (kept->count + 1) * sizeof(*all));
+    if (all == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the kept states");
+    kept->all = all;
+    kept->all[kept->count++] = *snapshot;
+    return REEF_OK;
+}
+
+// Names are times, so their order is that of time.
+static reef_status list_kept(const reef_training *training,
+                             kept_states *out,
+                             reef_commit *commit,
+                             reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (kept_states){0};
+    reef_status status = reef_txn_begin(&txn, training->options.store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, add, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// Has nothing been learned since the newest one, or nothing at all?
+static bool is_kept(const kept_states *kept, const reef_commit *commit) {
+    if (commit->stream_bytes == 0) return true;
+    return kept->count > 0 &&
+           memcmp(kept->all[kept->count - 1].root, commit->root, sizeof(commit->root)) == 0;
+}
+
+// ---- keeping one more ---------------------------------------------------------------------------
+
+static reef_status remove_old(reef_training *training, const kept_states *kept, reef_error *err) {
+    uint64_t *made = calloc(kept->count + 1, sizeof(*made));
+    bool *stays = calloc(kept->count + 1, sizeof(*stays));
+    char(*names)[REEF_NAME_BYTES_MAX + 1] = calloc(kept->count + 1, sizeof(*names));
+    reef_status status = REEF_OK;
+    size_t count = 0;
+    if (made == NULL || stays == NULL || names == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the kept states");
+    for (size_t i = 0; status == REEF_OK && i < kept->count; i++) made[i] = kept->all[i].unix_ms;
+    if (status == REEF_OK)
+        reef_keep_choose(&training->options.commits.keep, made, kept->count, stays);
+    for (size_t i = 0; status == REEF_OK && i < kept->count; i++)
+        if (!stays[i]) memcpy(names[count++], kept->all[i].name, sizeof(*names));
+    if (status == REEF_OK && count > 0)
+        status = reef_trainer_snapshots_remove(training->options.trainer, names, count, err);
+    free(made);
+    free(stays);
+    free(names);
+    return status;
+}
+
+// The pool has the present state first: what was accepted since the last commit belongs to it.
+static reef_status keep_state(reef_training *training, reef_error *err) {
+    kept_states kept;
+    reef_commit commit;
+    reef_snapshot snapshot;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_status status = training->dirty ? reef_training_commit_once(training, err) : REEF_OK;
+    if (status != REEF_OK) return status;
+    status = list_kept(training, &kept, &commit, err);
+    bool is_new = status == REEF_OK && !is_kept(&kept, &commit);
+    if (is_new) {
+        reef_keep_name(name, reef_unix_ms());
+        status = reef_trainer_snapshot(training->options.trainer, name, &snapshot, err);
+        free(kept.all);
+        kept = (kept_states){0};
+        if (status == REEF_OK) status = list_kept(training, &kept, &commit, err);
+    }
+    if (status == REEF_OK) status = remove_old(training, &kept, err);
+    free(kept.all);
+    return status;
+}
+
+void reef_training_keep_state(reef_training *training) {
+    reef_error err = {.status = REEF_OK};
+    uint64_t every = training->options.commits.state_every_ms, begin = uv_hrtime();
+    training->state_due_ms = (reef_unix_ms() / every + 1) * every;
+    reef_status status = keep_state(training, &err);
+    if (status == REEF_OK)
+        status = reef_training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, &err);
+    if (status != REEF_OK)
+        reef_report_warning(training->options.report, "state_not_kept",
+                            "the state of now could not be kept: %s; the next one is tried when it "
+                            "is due",
+                            err.message);
+    if (reef_training_worth_retrying(status)) training->dirty = true;
+    reef_training_refresh(training);
+}
