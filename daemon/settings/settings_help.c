@@ -44,8 +44,8 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
     .signals =
         "SIGTERM and SIGINT finish what was read, commit and end with 0; a second one ends at "
         "once. SIGHUP "
-        "reads the configuration and the token again: commit-*, scrub-rate, json-log and quiet "
-        "change "
+        "reads the configuration and the token again: commit-*, pool-max, scrub-rate, json-log and "
+        "quiet change "
         "between two steps, the rest with a restart. SIGUSR1 prints the status on standard error.",
     .codes = "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such "
              "pool or source, or "
