@@ -149,3 +149,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     *out = kept->model;
     return status;
 }
+
+const char *reef_query_thread_state(const reef_query_thread *queries) {
+    return queries->used->as_of;
+}

@@ -46,13 +46,16 @@ reef_status reef_query_count(const reef_query *query,
     return REEF_OK;
 }
 
-// The model for a query that needs one of texts, or one of vectors.
+// The model for a query that needs one of texts, or one of vectors. The reply says which state it
+// is, also where a moment was asked for.
 static reef_status model_of(reef_query_thread *queries,
-                            const reef_query *query,
+                            reef_query *query,
                             bool vectors,
                             reef_model **model,
                             reef_error *err) {
     reef_status status = reef_query_thread_model(queries, query->as_of, model, err);
+    if (status == REEF_OK)
+        snprintf(query->as_of, sizeof(query->as_of), "%s", reef_query_thread_state(queries));
     if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
         return status;
     return reef_fail(err, REEF_ERR_INVALID, "%s",

@@ -96,6 +96,8 @@ bool reef_query_thread_emit(reef_query_thread *queries,
                             size_t count);
 /** What the thread remembers about forgetting from one query to the next. */
 reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries);
+/** The name of the state that the last model is of. */
+const char *reef_query_thread_state(const reef_query_thread *queries);
 /** The model of a state, the thread's own until the next call. */
 REEF_MUST_CHECK reef_status reef_query_thread_model(reef_query_thread *queries,
                                                     const char *as_of,
