@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"as-of", "STATE",
+     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     {"force", NULL, "replace FILE where it exists"},
     {0},
 };

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"as-of", "STATE",
+     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     {0},
 };
 

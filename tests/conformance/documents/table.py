@@ -22,6 +22,7 @@ REPLACED = [
     (None, r"systemctl stop reefd@(\w+)", r"reef stop var/lib/reef/\1", "what the unit does, and it waits for the end"),
     (None, r"(?<!\w)/srv/backup/", "backup/", "another disk"),
     (None, r"(?<=var/lib/reef/)news(?= --gates| --matrix)", "../../../two.pool", "it has two generations"),
+    (OPERATING, r"--as-of (?:yesterday|'[^']*')", "--as-of today", "the pool was made a moment ago"),
     (None, r"journalctl -f ", "tail -n +1 -f log/web.log ", "a log that grows"),
     (None, r"\b8080\b", "@PORT@", "a port that is free"),
     (None, r"redis-cli ", "redis-cli -p @REDIS@ ", "the Redis server of this test"),

@@ -97,7 +97,9 @@ static void every_setting_can_stand_in_the_file(void **state) {
                     "json-log = on\n"
                     "quiet = false\n"
                     "open-max = 9\n"
-                    "pool-max = 5G\n");
+                    "pool-max = 5G\n"
+                    "snapshot-every = 30m\n"
+                    "keep = hourly=3,weekly=2\n");
     if (parse(&options, f, NULL, &err) != REEF_OK) fail_msg("%s", err.message);
     assert_string_equal(options.pool, "p");
     assert_int_equal(options.source_count, 2);
@@ -113,6 +115,8 @@ static void every_setting_can_stand_in_the_file(void **state) {
     assert_int_equal(options.journal_bytes, 3 << 20);
     assert_int_equal(options.open_max, 9);
     assert_int_equal(options.pool_max, UINT64_C(5) << 30);
+    assert_int_equal(options.snapshot_every_ms, 1800000);
+    assert_string_equal(options.keep, "hourly=3,weekly=2");
     assert_string_equal(options.socket, "s");
     assert_string_equal(options.http, "8080");
     assert_string_equal(options.http_token, "t");
@@ -231,6 +235,10 @@ static void a_mistake_in_the_file_is_reported_with_its_line(void **state) {
         {"[reefd]\npool\n", ":2: neither [SECTION] nor KEY = VALUE"},
         {"[reefd]\nthreads = 0\n", ":2: threads '0' is not a whole number from 1 to 1024"},
         {"[reefd]\nstay = maybe\n", ":2: stay 'maybe' is neither yes nor no"},
+        {"[reefd]\nsnapshot-every = 1\n", ":2: snapshot-every '1' is not a period: 0, or a "},
+        {"[reefd]\nsnapshot-every = 1h30m\n", ":2: snapshot-every '1h30m' is not a period"},
+        {"[reefd]\nsnapshot-every = 0s\n", ":2: snapshot-every '0s' is not a period"},
+        {"[reefd]\nkeep = hour=1\n", ":2: keep 'hour=1' is not what to keep: rules such as "},
         {"[reefd]\ncommit_seconds = -1\n", ":2: commit-seconds '-1' is not"},
         {"[reefd]\nmemory = all\n", ":2: memory 'all' is not an amount"},
         {long_line, ":2: the line is too long"},
@@ -309,9 +317,10 @@ static void only_what_may_change_is_taken_over(void **state) {
     reef_error err = {0};
     write_config(f, "[reefd]\npool = p\nstay = yes\n");
     assert_int_equal(parse(&before, f, NULL, &err), REEF_OK);
-    write_config(f, "[reefd]\npool = q\nstay = yes\nthreads = 5\ncommit-steps = 1\n"
-                    "commit-seconds = 2\ncommit-retries = 3\nscrub-rate = 0\njson-log = yes\n"
-                    "quiet = yes\nopen-max = 3\npool-max = 1G\n");
+    write_config(f,
+                 "[reefd]\npool = q\nstay = yes\nthreads = 5\ncommit-steps = 1\n"
+                 "commit-seconds = 2\ncommit-retries = 3\nscrub-rate = 0\njson-log = yes\n"
+                 "quiet = yes\nopen-max = 3\npool-max = 1G\nsnapshot-every = 1d\nkeep = daily=1\n");
     assert_int_equal(parse(&after, f, NULL, &err), REEF_OK);
     reef_options_take_live(&before, &after);
     for (size_t i = 0; i < reef_setting_count(); i++) {

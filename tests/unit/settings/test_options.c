@@ -36,6 +36,8 @@ static void options_have_their_documented_defaults(void **state) {
     assert_true(options.commit_seconds == 10.0);
     assert_int_equal(options.commit_retries, 5);
     assert_int_equal(options.scrub_rate, 1 << 20);
+    assert_int_equal(options.snapshot_every_ms, 0);
+    assert_string_equal(options.keep, "hourly=24,daily=30,weekly=52");
     assert_null(options.socket);
     assert_false(options.stay || options.json_log || options.quiet);
 }
@@ -47,7 +49,8 @@ static void every_option_is_taken(void **state) {
     assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
                            "3", "--open-max", "5", "--pool-max", "2G", "--commit-steps", "7",
                            "--commit-seconds", "0.5", "--commit-retries", "0", "--scrub-rate", "4M",
-                           "--socket", "s", "--stay", "--json-log", "--quiet"),
+                           "--snapshot-every", "2h", "--keep", "daily=7", "--socket", "s", "--stay",
+                           "--json-log", "--quiet"),
                      REEF_OK);
     assert_int_equal(options.source_count, 2);
     assert_string_equal(options.sources[1], "-");
@@ -58,6 +61,8 @@ static void every_option_is_taken(void **state) {
     assert_true(options.commit_seconds == 0.5);
     assert_int_equal(options.commit_retries, 0);
     assert_int_equal(options.scrub_rate, 4 << 20);
+    assert_int_equal(options.snapshot_every_ms, 7200000);
+    assert_string_equal(options.keep, "daily=7");
     assert_string_equal(options.socket, "s");
     assert_true(options.stay && options.json_log && options.quiet);
 }

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE", "a sealed generation or a snapshot (default: the newest of them)"},
+    {"as-of", "STATE",
+     "a sealed generation, a snapshot, or a moment such as yesterday (default: the newest state)"},
     {"out", "PATH", "where to write; - is standard output (default: FILE.reef, or -)"},
     {"piece", "SIZE", "bytes that are coded together, 4K to 64M (default: 1M)"},
     {"force", NULL, "replace PATH where it exists"},

@@ -22,7 +22,8 @@
 #include <string.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"as-of", "STATE",
+     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
     CLI_OPTION_FROZEN,
     {"gates", NULL,

@@ -16,7 +16,8 @@
 #define TEXT_COLUMNS 60 // of a line that is shown
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"as-of", "STATE",
+     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     CLI_OPTION_FROZEN,
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
     {"follow", NULL,
