@@ -1,16 +1,11 @@
 // One value of a setting from its text; see settings_internal.h. Pure functions.
 #include "settings_internal.h"
 
-#include "push.h"
 #include "reef_address.h"
-#include "reef_config_file.h"
-#include "reef_edit_distance.h"
 #include "reef_trainer.h"
-#include "scrubber.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
