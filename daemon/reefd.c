@@ -21,7 +21,6 @@
 #include "stride_checkpoint.h"
 #include "training_thread.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

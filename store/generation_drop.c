@@ -4,7 +4,6 @@
 
 #include "reef_byte_order.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 

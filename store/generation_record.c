@@ -8,7 +8,6 @@
 
 #include "reef_byte_order.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -14,11 +14,7 @@
 #include "reef_fail_point.h"
 #include "schema.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 static reef_status make_in_staging(const char *path,
                                    reef_pool_fill fill,

@@ -20,7 +20,6 @@
 #include "reef_fail_point.h"
 #include "reef_store.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

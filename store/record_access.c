@@ -8,14 +8,12 @@
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
-#include "reef_fail_point.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // ---- sums ---------------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@
 
 #include <xxhash.h>
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 // Making the databases of a pool, recognising one, and turning LMDB's codes into ours.
 #include "schema.h"
 
-#include "pool_create.h"
 #include "pool_file.h"
 #include "record.h"
 #include "reef_byte_order.h"

@@ -2,11 +2,7 @@
 // record.
 #include "store_internal.h"
 
-#include "reef_byte_order.h"
-
-#include <assert.h>
 #include <inttypes.h>
-#include <string.h>
 
 reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err) {

@@ -1,15 +1,8 @@
 // Opening and closing a pool. The work is in environment.c, which a process's stores of one pool
 // share.
 #include "pool_create.h"
-#include "pool_file.h"
-#include "record.h"
-#include "reef_byte_order.h"
-#include "reef_fail_point.h"
-#include "schema.h"
 #include "store_internal.h"
 
-#include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,14 +6,8 @@
 // After a write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
 #include "store_internal.h"
 
-#include "reef_byte_order.h"
-#include "reef_fail_point.h"
-
-#include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 // ---- begin and end ------------------------------------------------------------------------------

@@ -4,15 +4,9 @@
 // a transaction is visible to readers, or survives a crash, before LMDB's commit has returned.
 #include "store_internal.h"
 
-#include "reef_byte_order.h"
 #include "reef_fail_point.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
     // What LMDB writes besides payloads: pages of the trees, the free list. A tenth is generous.

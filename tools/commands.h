@@ -114,14 +114,6 @@ void reef_generation_file_print(const reef_generation_file *file, const char *pa
 json_t *reef_model_file_json(const reef_model_file *file, const char *path);
 void reef_model_file_print(const reef_model_file *file, const char *path);
 
-/**
- * An export, and the probe of init, end without a trace after the first signal; for who waits for
- * the process it ended as by that.
- */
-void reef_export_catch_signals(void);
-bool reef_export_is_stopped(void);
-void reef_export_end_as_signalled(void);
-
 /** Install the table of commands: the first thing that the program does. */
 void reef_cmd_install(void);
 

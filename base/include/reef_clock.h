@@ -6,7 +6,9 @@
 
 /** Seconds of a monotonic clock. */
 double reef_seconds(void);
-/** Milliseconds since 1970. */
+/** Seconds of a processor that the calling thread has used. */
+double reef_cpu_seconds(void);
+/** Milliseconds since 1970, by the wall clock. A signal handler may call it. */
 uint64_t reef_unix_ms(void);
 
 #endif

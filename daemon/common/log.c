@@ -1,6 +1,7 @@
 // Messages of reefd; see reef_log.h. A line is put together in memory and written at once, so that
 // lines of two processes on one terminal do not mix. That standard error is closed or full is
 // nobody's concern here: training matters more than talking about it.
+#include "reef_clock.h"
 #include "reef_log.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LINE_BYTES_MAX 2048 // a longer message is cut
@@ -112,10 +112,10 @@ static void write_json(reef_report *report, const json_t *object) {
     free(text);
 }
 
-static uint64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+bool reef_line_is_blank(const char *line, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
 }
 
 size_t reef_character_bytes(const uint8_t *bytes, size_t count) {
@@ -155,7 +155,7 @@ json_t *reef_json_number(double value) {
 
 static void set_stamp(json_t *object, reef_log_level level) {
     if (json_object_get(object, "unix_ms") == NULL)
-        json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
+        json_object_set_new(object, "unix_ms", json_integer((json_int_t)reef_unix_ms()));
     json_object_set_new(object, "level", json_string(level_text(level)));
 }
 

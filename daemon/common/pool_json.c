@@ -2,6 +2,7 @@
 #include "reef_pool_json.h"
 
 #include "reef_log.h"
+#include "reply_json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,16 +23,6 @@ uint32_t reef_generation_merged_into(const reef_generation_record *generations,
     return index;
 }
 
-static json_t *count_json(uint64_t value) {
-    return json_integer((json_int_t)value);
-}
-
-static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
-    char text[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(root, text);
-    json_object_set_new(object, "root", json_string(text));
-}
-
 json_t *reef_generation_json(const reef_generation_record *generations,
                              uint32_t count,
                              uint32_t index,
@@ -40,33 +31,34 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     // The same object for the daemon, for reef and for HTTP: the members are part of the protocol
     // and keep their names.
     json_t *object = json_object();
-    json_object_set_new(object, "generation", count_json(generation->generation));
-    json_object_set_new(object, "parent", count_json(generation->parent));
-    json_object_set_new(object, "side", count_json(generation->side));
+    json_object_set_new(object, "generation", reef_json_count(generation->generation));
+    json_object_set_new(object, "parent", reef_json_count(generation->parent));
+    json_object_set_new(object, "side", reef_json_count(generation->side));
     // "experts" counts those of all PEER layers; each has its own side * side.
     json_object_set_new(object, "experts",
-                        count_json(reef_generation_experts(generation, peer_layers)));
-    json_object_set_new(object, "first_id", count_json(generation->first_id));
+                        reef_json_count(reef_generation_experts(generation, peer_layers)));
+    json_object_set_new(object, "first_id", reef_json_count(generation->first_id));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(generation->dtype)));
     json_object_set_new(object, "sealed", json_boolean(generation->sealed));
-    json_object_set_new(object, "opened_step", count_json(generation->opened_step));
-    json_object_set_new(object, "opened_at", count_json(generation->opened_at));
+    json_object_set_new(object, "opened_step", reef_json_count(generation->opened_step));
+    json_object_set_new(object, "opened_at", reef_json_count(generation->opened_at));
     // An open generation has no end and no root yet.
     bool sealed = generation->sealed;
     json_object_set_new(object, "sealed_step",
-                        sealed ? count_json(generation->sealed_step) : json_null());
+                        sealed ? reef_json_count(generation->sealed_step) : json_null());
     json_object_set_new(object, "sealed_at",
-                        sealed ? count_json(generation->sealed_at) : json_null());
+                        sealed ? reef_json_count(generation->sealed_at) : json_null());
     if (sealed)
-        set_root(object, generation->root);
+        reef_json_set_root(object, generation->root);
     else
         json_object_set_new(object, "root", json_null());
     // "consolidated_into": an empty generation was consolidated, and its content is under the later
     // number.
-    json_object_set_new(object, "consolidated_into",
-                        reef_generation_is_empty(generation)
-                            ? count_json(reef_generation_merged_into(generations, count, index))
-                            : json_null());
+    json_object_set_new(
+        object, "consolidated_into",
+        reef_generation_is_empty(generation)
+            ? reef_json_count(reef_generation_merged_into(generations, count, index))
+            : json_null());
     return object;
 }
 
@@ -74,7 +66,7 @@ json_t *reef_memory_stats_json(const reef_memory_stats *stats) {
     uint64_t slots = stats->cells + stats->trees, used = stats->cells_used + stats->trees_used;
     json_t *object = json_object();
 // Member and field have the same name, so one macro writes both.
-#define SET_COUNT(field) json_object_set_new(object, #field, count_json(stats->field))
+#define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(stats->field))
     SET_COUNT(learned_bytes);
     SET_COUNT(bytes);
     SET_COUNT(bytes_max);
@@ -100,19 +92,19 @@ json_t *reef_memory_inputs_json(const double *shares, const double *hits) {
 
 json_t *reef_kind_json(const reef_kind_facts *kind) {
     json_t *object = json_object();
-    json_object_set_new(object, "kind", count_json(kind->kind));
+    json_object_set_new(object, "kind", reef_json_count(kind->kind));
     json_object_set_new(object, "name",
                         kind->name[0] == '\0' ? json_null() : json_string(kind->name));
     json_object_set_new(object, "open", json_boolean(kind->is_open));
     json_object_set_new(object, "learning", json_boolean(kind->is_current));
     json_object_set_new(object, "merged_into",
                         kind->merged_into == REEF_KIND_NONE ? json_null()
-                                                            : count_json(kind->merged_into));
-    json_object_set_new(object, "began_at", count_json(kind->began_at));
-    json_object_set_new(object, "learned_bytes", count_json(kind->learned_bytes));
-    json_object_set_new(object, "learned_at", count_json(kind->learned_at));
-    json_object_set_new(object, "visits", count_json(kind->visit_count));
-    json_object_set_new(object, "visited_bytes", count_json(kind->visited_bytes));
+                                                            : reef_json_count(kind->merged_into));
+    json_object_set_new(object, "began_at", reef_json_count(kind->began_at));
+    json_object_set_new(object, "learned_bytes", reef_json_count(kind->learned_bytes));
+    json_object_set_new(object, "learned_at", reef_json_count(kind->learned_at));
+    json_object_set_new(object, "visits", reef_json_count(kind->visit_count));
+    json_object_set_new(object, "visited_bytes", reef_json_count(kind->visited_bytes));
     json_object_set_new(object, "first_bits_per_byte", reef_json_number(kind->first_loss));
     json_object_set_new(object, "last_bits_per_byte", reef_json_number(kind->last_loss));
     return object;
@@ -127,11 +119,11 @@ json_t *reef_kind_list_json(const reef_kind_list *list) {
 
 json_t *reef_kind_visit_json(const reef_kind_visit *visit) {
     json_t *object = json_object();
-    json_object_set_new(object, "kind", count_json(visit->kind));
-    json_object_set_new(object, "from", count_json(visit->from));
-    json_object_set_new(object, "to", count_json(visit->to));
-    json_object_set_new(object, "learned_bytes", count_json(visit->learned));
-    json_object_set_new(object, "visits", count_json(visit->count));
+    json_object_set_new(object, "kind", reef_json_count(visit->kind));
+    json_object_set_new(object, "from", reef_json_count(visit->from));
+    json_object_set_new(object, "to", reef_json_count(visit->to));
+    json_object_set_new(object, "learned_bytes", reef_json_count(visit->learned));
+    json_object_set_new(object, "visits", reef_json_count(visit->count));
     json_object_set_new(object, "bits_per_byte", reef_json_number(reef_kind_visit_loss(visit)));
     return object;
 }
@@ -146,11 +138,11 @@ json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind) {
 
 json_t *reef_kind_merging_json(const reef_kind_merging *merging) {
     json_t *object = json_object();
-    json_object_set_new(object, "from", count_json(merging->from));
-    json_object_set_new(object, "into", count_json(merging->into));
-    json_object_set_new(object, "from_bytes", count_json(merging->from_bytes));
-    json_object_set_new(object, "into_bytes", count_json(merging->into_bytes));
-    json_object_set_new(object, "text_bytes", count_json(merging->text_bytes));
+    json_object_set_new(object, "from", reef_json_count(merging->from));
+    json_object_set_new(object, "into", reef_json_count(merging->into));
+    json_object_set_new(object, "from_bytes", reef_json_count(merging->from_bytes));
+    json_object_set_new(object, "into_bytes", reef_json_count(merging->into_bytes));
+    json_object_set_new(object, "text_bytes", reef_json_count(merging->text_bytes));
     json_object_set_new(object, "from_apart", reef_json_number(merging->from_apart));
     json_object_set_new(object, "from_together", reef_json_number(merging->from_together));
     json_object_set_new(object, "into_apart", reef_json_number(merging->into_apart));
@@ -161,14 +153,14 @@ json_t *reef_kind_merging_json(const reef_kind_merging *merging) {
 json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(snapshot->name));
-    json_object_set_new(object, "commit", count_json(snapshot->commit));
-    json_object_set_new(object, "step", count_json(snapshot->step));
-    json_object_set_new(object, "stream_bytes", count_json(snapshot->stream_bytes));
-    json_object_set_new(object, "unix_ms", count_json(snapshot->unix_ms));
-    set_root(object, snapshot->root);
-    json_object_set_new(object, "sealed_generations", count_json(snapshot->sealed_count));
-    json_object_set_new(object, "open_generation", count_json(snapshot->open_generation));
-    json_object_set_new(object, "shared_generations", count_json(snapshot->shared_count));
+    json_object_set_new(object, "commit", reef_json_count(snapshot->commit));
+    json_object_set_new(object, "step", reef_json_count(snapshot->step));
+    json_object_set_new(object, "stream_bytes", reef_json_count(snapshot->stream_bytes));
+    json_object_set_new(object, "unix_ms", reef_json_count(snapshot->unix_ms));
+    reef_json_set_root(object, snapshot->root);
+    json_object_set_new(object, "sealed_generations", reef_json_count(snapshot->sealed_count));
+    json_object_set_new(object, "open_generation", reef_json_count(snapshot->open_generation));
+    json_object_set_new(object, "shared_generations", reef_json_count(snapshot->shared_count));
     json_object_set_new(object, "exact", json_boolean(snapshot->exact));
     return object;
 }
@@ -247,16 +239,16 @@ json_t *reef_check_json(json_t *pool,
     json_object_set_new(object, "sound", json_boolean(report->damaged == 0));
     // The mode is part of the result: "sound" covers only what was checked.
     json_object_set_new(object, "mode", json_string(mode_text(options)));
-    set_root(object, report->root);
+    reef_json_set_root(object, report->root);
     json_object_set_new(object, "seconds", reef_json_number(seconds));
     json_object_set_new(object, "damage", damage);
     // A sampled check can be repeated with its percentage and seed.
     bool sample = strcmp(mode_text(options), "sample") == 0;
     json_object_set_new(object, "sample_percent", sample ? reef_json_number(percent) : json_null());
-    json_object_set_new(object, "seed", sample ? count_json(options->seed) : json_null());
+    json_object_set_new(object, "seed", sample ? reef_json_count(options->seed) : json_null());
     set_scope(object, options);
 // Member and field have the same name, so one macro writes both.
-#define SET_COUNT(field) json_object_set_new(object, #field, count_json(report->field))
+#define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(report->field))
     SET_COUNT(damaged);
     SET_COUNT(records);
     SET_COUNT(bytes);

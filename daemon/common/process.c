@@ -2,6 +2,7 @@
 #include "reef_process.h"
 #include "reef_std_fds.h"
 
+#include "reef_clock.h"
 #include "reef_kernels.h"
 #include "reef_log.h"
 #include "reef_store.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PROGRAM_BYTES_MAX 40
@@ -42,10 +42,7 @@ static void put_json(const char *open) {
     // This runs in a signal handler. It may use neither printf nor malloc, so digits are written by
     // hand.
     char digits[24], line[24 + 16] = ",\"unix_ms\":";
-    // clock_gettime is async-signal-safe.
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    uint64_t ms = reef_unix_ms();
     size_t count = 0, at = strlen(line);
     // The digits come out backwards.
     for (; ms > 0; ms /= 10) digits[count++] = (char)('0' + ms % 10);

@@ -1,12 +1,7 @@
 // See reply_json.h.
 #include "reply_json.h"
 
-#include "reef_pool_json.h"
-
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 json_t *reef_json_count(uint64_t value) {
     return json_integer((json_int_t)value);

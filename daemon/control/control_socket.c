@@ -193,12 +193,6 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
     }
 }
 
-static bool is_blank(const char *line, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
-    return true;
-}
-
 // Length of the first line, or SIZE_MAX when it is not complete. A line without an end is complete
 // when the client has said that nothing follows.
 static size_t first_line(reef_client *client) {
@@ -287,7 +281,7 @@ static void serve_lines(reef_client *client) {
             return;
         }
         const char *line = client->line + client->begin;
-        if (!is_blank(line, length)) serve_line(client, line, length);
+        if (!reef_line_is_blank(line, length)) serve_line(client, line, length);
         // The line is removed only now; commands point into it while they are parsed.
         if (!uv_is_closing((uv_handle_t *)&client->pipe)) remove_line(client, length);
     }

@@ -2,9 +2,6 @@
 #include "push.h"
 #include "reply_json.h"
 
-#include "command.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

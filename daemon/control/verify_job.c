@@ -2,7 +2,6 @@
 #include "verify_job.h"
 #include "reply_json.h"
 
-#include "command.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
 

@@ -4,11 +4,11 @@
 #include "route_events.h"
 
 #include "query_stats.h"
+#include "reef_clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define EVERY_TICKS 2                 // of 500 ms
 #define STATS_SHARE 20                // of the time at most one part in so many goes to stats
@@ -17,19 +17,13 @@
 
 // ---- status -------------------------------------------------------------------------------------
 
-static uint64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 // On the heap, or NULL without memory.
 static char *status_event(const reef_events *events, reef_status_view *monitor) {
     // The same document as the control socket's status, with the statistics beside it.
     json_t *object = reef_status_view_status(monitor);
     json_object_set_new(object, "facts",
                         events->stats != NULL ? json_incref(events->stats) : json_null());
-    json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
+    json_object_set_new(object, "unix_ms", json_integer((json_int_t)reef_unix_ms()));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(object);
     // The format of server-sent events: a name, one line of data, an empty line.

@@ -1,7 +1,6 @@
 // See route_ingest.h.
 #include "route_ingest.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -13,7 +13,6 @@
 #include "query_forgetting.h"
 #include "query_scores.h"
 #include "query_stats.h"
-#include "reef_log.h"
 #include "route_ingest.h"
 
 #include <stdio.h>

@@ -58,6 +58,8 @@ void reef_report_progress(reef_report *report, const char *line, json_t *object)
  */
 void reef_report_status(reef_report *report, json_t *status);
 
+/** Only spaces, tabs and carriage returns? Such a line holds no request and no record. */
+bool reef_line_is_blank(const char *line, size_t bytes);
 /** Bytes of the well-formed UTF-8 character that begins here (Unicode table 3-7), or 0. */
 size_t reef_character_bytes(const uint8_t *bytes, size_t count);
 /**

@@ -60,9 +60,6 @@ REEF_API void reef_vectors_close(reef_vectors *vectors); // accepts NULL
 /** Release what can be made again: a decompressed file. The next read decompresses it again. */
 REEF_API void reef_vectors_rest(reef_vectors *vectors);
 
-REEF_API const char *reef_vectors_spec(const reef_vectors *vectors);
-/** The file with the vectors, for messages. */
-REEF_API const char *reef_vectors_path(const reef_vectors *vectors);
 /** Values of one vector. */
 REEF_API uint32_t reef_vectors_width(const reef_vectors *vectors);
 /** Examples chosen; at least 1. */

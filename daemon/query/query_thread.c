@@ -5,7 +5,6 @@
 #include "query_forgetting.h"
 #include "query_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,7 @@
 // The command line of reefd; see settings_internal.h.
 #include "settings_internal.h"
 
-#include "push.h"
-#include "reef_config_file.h"
 #include "reef_edit_distance.h"
-#include "scrubber.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,16 +2,11 @@
 #include "settings_internal.h"
 
 #include "kept_states.h"
-#include "push.h"
 #include "reef_address.h"
-#include "reef_config_file.h"
-#include "reef_edit_distance.h"
 #include "reef_trainer.h"
-#include "scrubber.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,11 +6,8 @@
 #include "source_name.h"
 #include "tail_source.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

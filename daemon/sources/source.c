@@ -7,18 +7,11 @@
 //                                         '---> reef_input_ended --> the queue's next source
 #include "reef_source.h"
 
-#include "push.h"
-#include "redis_source.h"
-#include "source_name.h"
-#include "tail_source.h"
-
 #include <assert.h>
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 // ---- specs --------------------------------------------------------------------------------------
 

@@ -2,10 +2,8 @@
 // cannot be read again, so what comes in continues the stream.
 #include "reef_source.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

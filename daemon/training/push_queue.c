@@ -5,12 +5,11 @@
 // belongs to the loop.
 #include "push.h"
 
+#include "reef_clock.h"
 #include "training_thread.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BATCH_BYTES 1024 // what a batch counts for beside its bytes
 
@@ -44,12 +43,6 @@ void reef_pusher_release(reef_pusher *pusher) {
     free_all(pusher->waiting);
     free_all(pusher->done);
     uv_mutex_destroy(&pusher->lock);
-}
-
-static uint64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
 // ---- on the trainer's thread --------------------------------------------------------------------
@@ -104,7 +97,7 @@ static reef_status journal(reef_pusher *pusher,
     reef_journal_batch *entries = calloc(count, sizeof(*entries));
     if (entries == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
     // One time for the batch: all of it is committed together.
-    uint64_t now = unix_ms();
+    uint64_t now = reef_unix_ms();
     size_t i = 0;
     // Entries point into the batches, which stay until the reply.
     for (const reef_push_batch *batch = list; batch != NULL; batch = batch->next, i++)

@@ -4,10 +4,11 @@
 // record is reported once, however often it is met again.
 #include "scrubber.h"
 
+#include "reef_clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <uv.h>
 
 #define NS_PER_SECOND 1000000000.0
@@ -71,12 +72,6 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
 
 // ---- the thread ---------------------------------------------------------------------------------
 
-static uint64_t unix_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static uint64_t piece_bytes(uint64_t rate) {
     uint64_t bytes = rate / PIECES_PER_SECOND;
     return bytes < PIECE_BYTES_MIN   ? PIECE_BYTES_MIN
@@ -103,7 +98,7 @@ static double one_piece(reef_scrubber *s) {
     reef_error err;
     uint64_t bytes = 0, rate = current_rate(s);
     if (rate == 0) return PAUSE_MAX_S;
-    reef_status status = reef_store_scrub(s->store, &s->scrub, piece_bytes(rate), unix_ms(),
+    reef_status status = reef_store_scrub(s->store, &s->scrub, piece_bytes(rate), reef_unix_ms(),
                                           on_damage, s, &bytes, &err);
     publish_view(s, status == REEF_OK ? NULL : &err);
     bool pass_ended = s->scrub.next_bytes == 0;

@@ -4,7 +4,6 @@
 // bounded number of times.
 #include "training_internal.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

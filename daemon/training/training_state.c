@@ -2,12 +2,7 @@
 // the state.
 #include "training_internal.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void reef_training_append(reef_request **list, reef_request *request) {
     while (*list != NULL) list = &(*list)->next;

@@ -5,12 +5,9 @@
 // again after a pause, a bounded number of times.
 #include "training_internal.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *reef_training_state_text(reef_training_state state) {
     static const char *const TEXTS[] = {

@@ -3,8 +3,6 @@
 
 #include "reef_byte_order.h"
 
-#include <xxhash.h>
-
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -18,28 +18,16 @@
 #include "check.h"
 
 #include "page_reader.h"
-#include "pool_file.h"
 #include "record.h"
 #include "reef_byte_order.h"
-#include "reef_fail_point.h"
-#include "reef_std_fds.h"
 #include "reef_store.h"
 #include "store_internal.h"
 
-#include <assert.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #define KEY_BYTES_MAX 511u // LMDB's own limit
 

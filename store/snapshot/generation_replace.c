@@ -5,7 +5,6 @@
 #include "store_internal.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define USAGE_KEY_GENERATION 12 // after level u32 and window u64
 

@@ -3,7 +3,6 @@
 #include "cli_format.h"
 #include "svg.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

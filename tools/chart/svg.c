@@ -1,7 +1,6 @@
 // The SVG that the charts need, and no more. Nothing here knows what is drawn.
 #include "svg.h"
 
-#include "cli.h"
 #include "cli_format.h"
 #include "cli_pool.h"
 

@@ -2,11 +2,10 @@
 // commits.
 #include "cli_format.h"
 #include "cli_table.h"
-#include "cli_time.h"
 #include "commands.h"
+#include "reef_clock.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 const reef_cli_manual reef_compact_manual = {
     .about =
@@ -49,21 +48,21 @@ static reef_status survey(reef_store *store, reef_usage_stat *out, reef_error *e
 }
 
 static reef_status compact_all(reef_store *store, outcome *o, reef_error *err) {
-    uint64_t now = reef_cli_now_ms();
+    uint64_t now = reef_unix_ms();
     reef_status status = survey(store, &o->before, err);
     while (status == REEF_OK) {
         reef_usage_compaction done;
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         status = reef_store_compact(store, now, &done, NULL, err);
         if (status != REEF_OK || did_nothing(&done)) break;
-        note_step(o, &done, reef_cli_clock() - begin);
+        note_step(o, &done, reef_seconds() - begin);
     }
     return status == REEF_OK ? survey(store, &o->after, err) : status;
 }
 
 // All steps in one transaction, which is then aborted.
 static reef_status compact_and_abort(reef_store *store, outcome *o, reef_error *err) {
-    uint64_t now = reef_cli_now_ms();
+    uint64_t now = reef_unix_ms();
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     // Measured inside the transaction, so before and after are of one state.
@@ -71,10 +70,10 @@ static reef_status compact_and_abort(reef_store *store, outcome *o, reef_error *
     // The same steps with the same budget as the daemon's, until one finds nothing due.
     while (status == REEF_OK) {
         reef_usage_compaction done;
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         status = reef_usage_compact(txn, now, &done, err);
         if (status != REEF_OK || did_nothing(&done)) break;
-        note_step(o, &done, reef_cli_clock() - begin);
+        note_step(o, &done, reef_seconds() - begin);
     }
     if (status == REEF_OK) status = reef_usage_survey(txn, &o->after, err);
     // Aborting is what makes it a dry run: no page of it reaches the file.

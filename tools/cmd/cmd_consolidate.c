@@ -6,6 +6,7 @@
 #include "cli_progress.h"
 #include "cli_table.h"
 #include "commands.h"
+#include "reef_clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -272,7 +273,7 @@ reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     options.dry_run = cli->dry_run;
     options.progress = on_progress;
     options.context = &progress;
-    double start = reef_cli_clock();
+    double start = reef_seconds();
     // The number of steps is known only to the trainer: on_progress sets the total.
     reef_cli_progress_start(&progress, "distilling", 0, "steps");
     status = run_consolidate(cli, &options, &report, err);
@@ -280,7 +281,7 @@ reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
         status =
-            reef_cli_reply(cli, report_json(&report, !cli->dry_run, reef_cli_clock() - start), err);
+            reef_cli_reply(cli, report_json(&report, !cli->dry_run, reef_seconds() - start), err);
     else if (status == REEF_OK)
         print_report(&report, !cli->dry_run, stdout);
     // Releasing an empty report is safe after a failure.

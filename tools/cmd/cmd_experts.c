@@ -3,7 +3,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_table.h"
-#include "cli_time.h"
 #include "cli_vectors.h"
 #include "commands.h"
 #include "experts_list.h"

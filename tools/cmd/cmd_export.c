@@ -1,13 +1,13 @@
 // reef export: a pool as a compact pool of its own, or one sealed generation as a file.
 #include "cli_format.h"
 #include "cli_pool.h"
+#include "cli_signals.h"
 #include "commands.h"
+#include "reef_clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -92,7 +92,7 @@ static reef_status plan_copy(reef_store *store,
 static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef_error *err) {
     const char *to = cli->operands[0];
     reef_store *store = NULL;
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     // A reader's transaction: the daemon commits on while the copy is written.
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
@@ -109,7 +109,7 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
         status = verify_copy(to, report, err);
     // Smaller than before, because LMDB's compacting copy leaves free pages out.
     report->bytes_after = data_bytes(to);
-    report->seconds = reef_cli_clock() - started;
+    report->seconds = reef_seconds() - started;
     return status;
 }
 
@@ -207,35 +207,6 @@ void reef_generation_file_print(const reef_generation_file *file, const char *pa
     printf("root        %s\n", root);
 }
 
-static atomic_int stop_signal; // a signal may reach any thread
-
-static void on_signal(int number) {
-    stop_signal = number;
-}
-
-bool reef_export_is_stopped(void) {
-    return stop_signal != 0;
-}
-
-// The first signal asks for an end that leaves nothing behind, the second one is the system's.
-void reef_export_catch_signals(void) {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
-        struct sigaction before;
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) // nohup
-            (void)sigaction(signals[i], &action, NULL);
-    }
-}
-
-// For who waits for this process it ended as by the signal.
-void reef_export_end_as_signalled(void) {
-    if (stop_signal == 0) return;
-    (void)signal(stop_signal, SIG_DFL);
-    (void)raise(stop_signal);
-}
-
 reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[1];
     uint32_t generation = 0;
@@ -247,10 +218,10 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
         status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     // From here on an interrupt must remove the unfinished file.
-    reef_export_catch_signals();
+    reef_cli_catch_signals(true);
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
-                                         .stopped = reef_export_is_stopped};
+                                         .stopped = reef_cli_is_stopped};
     // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
@@ -258,7 +229,7 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
         status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
     // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
-    if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
         json_t *document = reef_generation_file_json(&file, path);

@@ -1,10 +1,10 @@
 // reef export model: a state of a pool as one file of tensors, for other programs and for reef init
 // --from.
 #include "cli_format.h"
+#include "cli_signals.h"
 #include "commands.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
@@ -65,10 +65,10 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     // From here on an interrupt must remove the unfinished file.
-    reef_export_catch_signals();
+    reef_cli_catch_signals(true);
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
-                                         .stopped = reef_export_is_stopped};
+                                         .stopped = reef_cli_is_stopped};
     // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
@@ -77,7 +77,7 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
         status = reef_model_export(store, reef_cli_text(cli, "as-of"), path, &options, &file, err);
     reef_store_close(store);
     // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
-    if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
         json_t *document = reef_model_file_json(&file, path);

@@ -8,9 +8,10 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_time.h"
 #include "cli_transport.h"
 #include "reef_client.h"
+#include "reef_clock.h"
+#include "reef_log.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -79,12 +80,6 @@ static char *encode_base64(const uint8_t *bytes, size_t count) {
     return text;
 }
 
-static bool is_blank(const uint8_t *line, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
-    return true;
-}
-
 // Parsed here, because one invalid line would make the whole request invalid.
 static reef_status add_records(const ingestion *in, json_t *request, reef_error *err) {
     json_t *records = json_array();
@@ -98,7 +93,7 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
         size_t bytes = end != NULL ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
         json_error_t why;
         // Blank lines are common at the end of exports and hold no record.
-        if (!is_blank(at, bytes)) {
+        if (!reef_line_is_blank((const char *)at, bytes)) {
             json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
             // A key that appears twice is ambiguous; the sender learns it before anything is sent.
             if (record == NULL)
@@ -149,7 +144,7 @@ static void sleep_ms(unsigned ms) {
 }
 
 static void show_progress(ingestion *in, const char *state) {
-    double now = reef_cli_clock();
+    double now = reef_seconds();
     // A file has a total and so a bar; a pipe has a rate only.
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
     // Ten times a second is enough for the eye and costs nothing.
@@ -186,7 +181,7 @@ static bool is_worth_it(const ingestion *in, reef_status status, unsigned *ms, d
     // If the daemon was never there, or has no such source, waiting does not help.
     bool lost = status == REEF_ERR_IO || (status == REEF_ERR_NOT_FOUND && in->batches > 0);
     *ms = AWAY_MS;
-    return lost && reef_cli_clock() - since < AWAY_SECONDS_MAX;
+    return lost && reef_seconds() - since < AWAY_SECONDS_MAX;
 }
 
 // In a dry run a batch is counted as if it had been taken.
@@ -198,7 +193,7 @@ static void count_batch(ingestion *in) {
 
 static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
     // When the daemon last replied with anything: the limit on waiting counts from there.
-    double heard = reef_cli_clock();
+    double heard = reef_seconds();
     for (;;) {
         char *reply = NULL;
         unsigned ms = 0;
@@ -211,7 +206,7 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
             return REEF_OK;
         }
         // Busy is a reply too: a daemon that is full is alive.
-        if (status == REEF_ERR_BUSY) heard = reef_cli_clock();
+        if (status == REEF_ERR_BUSY) heard = reef_seconds();
         // A restarting daemon comes back within a time; an invalid request never succeeds.
         if (!is_worth_it(in, status, &ms, heard)) return status;
         // Counted and reported: many waits mean that the daemon is slower than the source.
@@ -256,28 +251,20 @@ static reef_status send_all(ingestion *in, reef_error *err) {
 
 // ---- the command --------------------------------------------------------------------------------
 
-static bool is_plain(const char *text) {
-    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
-    bool plain = strcmp(printable, text) == 0;
-    free(printable);
-    return plain;
-}
-
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = reef_cli_text(in->cli, "id-prefix");
     // A source is shown in tables, so it may not hold control characters.
-    if (in->source != NULL && !is_plain(in->source))
+    if (in->source != NULL && !reef_cli_is_printable(in->source))
         return reef_fail(err, REEF_ERR_INVALID, "--source takes UTF-8 without control characters");
     if (given == NULL) {
         // Time and process make prefixes of two runs differ.
-        snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_cli_now_ms(),
-                 (long)getpid());
+        snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_unix_ms(), (long)getpid());
         return REEF_OK;
     }
     if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "--id-prefix takes 1 to %d bytes",
                          PREFIX_BYTES_MAX);
-    if (!is_plain(given))
+    if (!reef_cli_is_printable(given))
         // The prefix becomes part of a request id, which is shown in messages.
         return reef_fail(err, REEF_ERR_INVALID,
                          "--id-prefix takes UTF-8 without control characters");
@@ -351,7 +338,7 @@ reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = send_all(&in, err);
     // Ended before the reply, so that the result begins on a fresh line.
     reef_cli_progress_end(&in.progress);
-    if (status == REEF_OK) status = reply(&in, reef_cli_clock() - in.progress.started, err);
+    if (status == REEF_OK) status = reply(&in, reef_seconds() - in.progress.started, err);
     reef_ingest_feed_close(&in.feed);
     return status;
 }

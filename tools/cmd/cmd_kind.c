@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const reef_cli_option LIST_OPTIONS[] = {
     {"svg", "FILE", "also draw which kind learned what of the stream"},

@@ -4,7 +4,6 @@
 // Experts of all layers of a generation are put in the order of their use, most used first. The
 // curve is the share of all selections that the first x per cent of them had: a straight line where
 // all are used alike.
-#include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_table.h"

@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE",

@@ -6,7 +6,6 @@
 #include "commands.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static const reef_cli_option OPTIONS[] = {
     {"seal-dtype", "TYPE", "its rows: f32, or bf16 at half the bytes (default: the pool's choice)"},

@@ -8,7 +8,6 @@
 #include "reef_pool_json.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 const reef_cli_manual reef_snapshot_create_manual = {
     .about = "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', "

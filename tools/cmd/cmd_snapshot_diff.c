@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 const reef_cli_manual reef_snapshot_diff_manual = {
     .about = "Compares two snapshots, or a snapshot with now: generations sealed between them, and "

@@ -5,7 +5,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_table.h"
-#include "cli_terminal.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_log.h"

@@ -1,7 +1,6 @@
 // reef snapshot restore: go back to a snapshot, in a new pool or in the same one.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_terminal.h"
 #include "commands.h"
 #include "reef_pool_json.h"
 

@@ -1,8 +1,8 @@
 // reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot
 // take the tool down; and plan the repair of a damaged one.
 #include "cli_format.h"
-#include "cli_time.h"
 #include "commands.h"
+#include "reef_clock.h"
 #include "reef_pool_json.h"
 #include "repair_advice.h"
 
@@ -79,7 +79,7 @@ static reef_status read_options(const reef_cli_call *cli,
     *percent = 100;
     options->quick = reef_cli_text(cli, "quick") != NULL;
     // Another sample on each run, and a number short enough to be typed again.
-    options->seed = (reef_cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
+    options->seed = (reef_unix_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
     // A quick check hashes no sealed record at all.
     if (options->quick && reef_cli_text(cli, "sample") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -189,10 +189,10 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
                                   .on_whole = plan ? on_whole : NULL,
                                   .context = &found};
     // The time includes opening the pool, as a user waits for it.
-    double percent, started = reef_cli_clock();
+    double percent, started = reef_seconds();
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
-    double seconds = reef_cli_clock() - started;
+    double seconds = reef_seconds() - started;
     // The scan could not continue, but the document has all that was found until then.
     if (status == REEF_ERR_CORRUPT && cli->json) {
         reef_error reason;

@@ -1,8 +1,6 @@
 // reef version: which program this is and which pools it reads.
 #include "commands.h"
 
-#include <inttypes.h>
-
 const reef_cli_manual reef_version_manual = {
     .about =
         "The version of the program, the pool format it reads and writes, and the kernels in use.",

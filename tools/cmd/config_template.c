@@ -4,7 +4,6 @@
 
 #include "config_template.h"
 
-#include "cli.h"
 #include "cli_pool.h"
 #include "reef_settings.h"
 

@@ -5,7 +5,6 @@
 #include "cli_pool.h"
 #include "reef_usage_json.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

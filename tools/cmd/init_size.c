@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "cli_pool.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <math.h>
@@ -275,7 +276,7 @@ static reef_status train_for_a_while(reef_trainer *trainer,
     size_t at = 0;
     uint64_t every = batches_for_net(config);
     bool begun = every == 1; // else the first batch is the net's beside its share
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     // At least some steps, since the first ones include warming up.
     while (probe->steps < PROBE_STEPS_MIN || probe->steps % every > 0 ||
            probe->seconds < PROBE_SECONDS) {
@@ -288,11 +289,11 @@ static reef_status train_for_a_while(reef_trainer *trainer,
         probe->steps += ran;
         probe->bytes += taken;
         // The clock runs while feeding only, not while the model is made.
-        probe->seconds = reef_cli_clock() - started;
+        probe->seconds = reef_seconds() - started;
         if (begun || ran == 0) continue;
         begun = true;
         *probe = (reef_init_probe){0};
-        started = reef_cli_clock();
+        started = reef_seconds();
     }
     return REEF_OK;
 }

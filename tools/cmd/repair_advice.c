@@ -239,13 +239,6 @@ static char *remedy_text(const reef_repair *r) {
 
 static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
 
-static bool is_printable(const char *text) {
-    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
-    bool same = strcmp(printable, text) == 0;
-    free(printable);
-    return same;
-}
-
 // Text that neither JSON nor a terminal takes as it is, in a form that any shell reads back.
 // Command substitution drops newlines at the end, so a slash follows them: these are paths of
 // directories.
@@ -269,7 +262,7 @@ static char *printed(const char *text) {
 
 // A word as a shell reads it back.
 static char *quoted(const char *text) {
-    if (!is_printable(text)) return printed(text);
+    if (!reef_cli_is_printable(text)) return printed(text);
     // Plain names stay as they are, so that commands look as if typed.
     if (text[0] && strspn(text, PLAIN) == strlen(text)) return reef_cli_format("%s", text);
     char *out = reef_cli_alloc(4 * strlen(text) + 3, 1), *at = out;

@@ -4,22 +4,19 @@
 // drift apart. What the options mean is the business of the commands.
 #include "cli.h"
 #include "cli_format.h"
-#include "cli_terminal.h"
 #include "cli_time.h"
 
+#include "reef_clock.h"
 #include "reef_edit_distance.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define THREADS_MAX 1024
@@ -341,7 +338,7 @@ reef_status reef_cli_time_range(const reef_cli_call *cli,
                                 uint64_t *since_ms,
                                 uint64_t *until_ms,
                                 reef_error *err) {
-    uint64_t now = reef_cli_now_ms();
+    uint64_t now = reef_unix_ms();
     // Open ends: no option means all times.
     *until_ms = UINT64_MAX;
     *ranged = reef_cli_text(cli, "since") != NULL || reef_cli_text(cli, "until") != NULL;

@@ -7,7 +7,6 @@
 #include "reef_pool_json.h"
 #include "reef_states.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

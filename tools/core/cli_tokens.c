@@ -1,14 +1,9 @@
 // What a pool's tokens are to people: bytes of a text, or ids that no line or word is made of.
 #include "cli_tokens.h"
-#include "cli.h"
 #include "cli_pool.h"
 #include "cli_vectors.h"
-#include "reef_vectors.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 bool reef_cli_has_ids(const reef_config *config) {
     return reef_token_bytes(config) != 1;

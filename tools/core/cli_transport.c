@@ -5,7 +5,6 @@
 
 #include "reef_client.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

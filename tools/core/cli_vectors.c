@@ -1,7 +1,6 @@
 // Labelled vectors as the commands hold them: in memory, as the records that a trainer would be
 // fed.
 #include "cli_vectors.h"
-#include "cli.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_tokens.h"

@@ -79,12 +79,6 @@ const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
     return out;
 }
 
-double reef_cli_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 // ---- text ---------------------------------------------------------------------------------------
 
 // Control characters, also the C1 ones (U+0080 to U+009F), could act on a terminal.
@@ -115,6 +109,13 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
         }
     }
     return text;
+}
+
+bool reef_cli_is_printable(const char *text) {
+    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
+    bool same = strcmp(printable, text) == 0;
+    free(printable);
+    return same;
 }
 
 // Counts how many bytes of a text fit in so many columns, and their width. The locale is UTF-8,

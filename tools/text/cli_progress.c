@@ -3,8 +3,8 @@
 // It never shows if standard error is not a terminal, nor for work that is over before anyone could
 // read it.
 #include "cli_progress.h"
-#include "cli_alloc.h"
 #include "cli_format.h"
+#include "reef_clock.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ void reef_cli_progress_start(reef_cli_progress *progress,
     *progress = (reef_cli_progress){.label = label,
                                     .total = total,
                                     .unit = unit,
-                                    .started = reef_cli_clock(),
+                                    .started = reef_seconds(),
                                     .terminal = isatty(STDERR_FILENO) == 1};
 }
 
@@ -48,7 +48,7 @@ static void draw_progress(const reef_cli_progress *progress,
 void reef_cli_progress_show(reef_cli_progress *progress, uint64_t done) {
     // Nothing is drawn into a file or a pipe.
     if (!progress->terminal || progress->total == 0) return;
-    double now = reef_cli_clock(), passed = now - progress->started;
+    double now = reef_seconds(), passed = now - progress->started;
     // The first fraction of a second says nothing about the rate.
     if (passed < SHOW_AFTER_SECONDS || now - progress->drawn < REDRAW_SECONDS) return;
     uint64_t all = progress->done_before + done;

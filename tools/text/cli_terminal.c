@@ -1,6 +1,5 @@
 // People at a terminal: what they can be asked and shown.
 #include "cli_terminal.h"
-#include "cli_alloc.h"
 
 #include <stdlib.h>
 #include <string.h>

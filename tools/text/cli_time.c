@@ -1,19 +1,11 @@
 // Times as people type them.
 #include "cli_time.h"
-#include "cli_alloc.h"
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-uint64_t reef_cli_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
-}
 
 // Does the text have a digit for every 0 of the pattern, and its other characters?
 static bool matches(const char *text, const char *pattern) {

@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The wall clock, ms since 1970. */
-uint64_t reef_cli_now_ms(void);
 /**
  * A moment as people write it, such as 2024-05-01T12:00 or 3h, in ms since 1970; false where it is
  * none.

@@ -11,7 +11,6 @@
 // for after the next commit, or in the next run.
 #include "redis_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define SWEEP_MAX 256 // entries of one XACK

@@ -21,7 +21,6 @@
 #include "tail.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 // Polling where inotify sees nothing: network file systems, links to other folders.
 #define POLL_MS REEF_TAIL_SCAN_MS

@@ -1,7 +1,6 @@
 // Tables of all kinds: opened by what their spec says, and closed.
 #include "vector_table.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 reef_status reef_vector_table_open(reef_vector_table *table,

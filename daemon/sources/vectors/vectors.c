@@ -179,14 +179,6 @@ void reef_vectors_rest(reef_vectors *vectors) {
 
 // ---- what it is ---------------------------------------------------------------------------------
 
-const char *reef_vectors_spec(const reef_vectors *vectors) {
-    return vectors->spec.text;
-}
-
-const char *reef_vectors_path(const reef_vectors *vectors) {
-    return vectors->spec.path;
-}
-
 uint32_t reef_vectors_width(const reef_vectors *vectors) {
     return (uint32_t)vectors->table.width;
 }

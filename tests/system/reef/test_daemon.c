@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "program.h"
+#include "reef_clock.h"
 #include "tiny_pool.h"
 
 #include <fcntl.h>
@@ -100,9 +101,9 @@ static json_int_t trained_bytes(const world *w) {
 
 // Until the daemon answers and has trained this much of the stream.
 static void wait_until_trained_to(const world *w, json_int_t bytes) {
-    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_seconds() + DEADLINE_SECONDS;
     while (!daemon_runs(w) || trained_bytes(w) < bytes) {
-        if (reef_cli_clock() > deadline)
+        if (reef_seconds() > deadline)
             fail_msg("the daemon has not trained %d bytes in %d s", (int)bytes, DEADLINE_SECONDS);
         assert_int_equal(waitpid(w->daemon, NULL, WNOHANG), 0); // it is alive
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);

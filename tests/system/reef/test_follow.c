@@ -5,6 +5,7 @@
 
 #include "cli_format.h"
 #include "outliers.h"
+#include "reef_clock.h"
 #include "tools_world.h"
 
 #include <fcntl.h>
@@ -72,7 +73,7 @@ static void start(
 }
 
 static void wait_a_moment(const watcher *f, double deadline, const char *what) {
-    if (reef_cli_clock() > deadline) fail_msg("%s: not in %d s", what, DEADLINE_SECONDS);
+    if (reef_seconds() > deadline) fail_msg("%s: not in %d s", what, DEADLINE_SECONDS);
     assert_int_equal(waitpid(f->pid, NULL, WNOHANG), 0); // it is alive
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
@@ -86,12 +87,12 @@ static size_t lines_out(const watcher *f) {
 }
 
 static void wait_for_lines(const watcher *f, size_t count) {
-    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_seconds() + DEADLINE_SECONDS;
     while (lines_out(f) < count) wait_a_moment(f, deadline, "a line that was written is shown");
 }
 
 static void wait_for_message(const watcher *f, const char *part) {
-    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_seconds() + DEADLINE_SECONDS;
     for (bool found = false; !found;) {
         char *text = read_text(f->err);
         found = strstr(text, part) != NULL;
@@ -370,7 +371,7 @@ static void a_new_commit_is_read(void **state) {
     json_t *status = reef_json("status", mine.pool, NULL);
     json_int_t newest = integer(json_object_get(status, "last_commit"), "number"), seen = 0;
     json_decref(status);
-    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_seconds() + DEADLINE_SECONDS;
     for (size_t count = 2; seen != newest; count++) {
         append(f.log, "x += 1;\n");
         wait_for_lines(&f, count);

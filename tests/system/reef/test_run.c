@@ -1,5 +1,6 @@
 // `reef run`: finds reefd, becomes it, and keeps what it says and how it ends.
 #include "cli_format.h"
+#include "reef_clock.h"
 #include "tools_world.h"
 
 #include <libgen.h>
@@ -96,9 +97,9 @@ static void a_signal_ends_it_with_a_commit(void **state) {
               (char *)NULL);
         _exit(127);
     }
-    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_seconds() + DEADLINE_SECONDS;
     for (bool ended = false; !ended;) {
-        assert_true(reef_cli_clock() < deadline);
+        assert_true(reef_seconds() < deadline);
         assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
         json_t *status = reef_json("status", pool, NULL);
         if (json_is_true(json_object_get(status, "daemon"))) {

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "program.h"
+#include "reef_clock.h"
 #include "reefd_run.h"
 
 #include <fcntl.h>
@@ -247,9 +248,9 @@ static void interrupted_it_commits_and_goes_on(void **state) {
 
 static void killed_at_any_time_it_goes_on(void **state) {
     world *w = *state;
-    double began = reef_cli_clock();
+    double began = reef_seconds();
     json_t *whole = train_all(w, NULL);
-    unsigned whole_ms = (unsigned)(1000 * (reef_cli_clock() - began)) + 2;
+    unsigned whole_ms = (unsigned)(1000 * (reef_seconds() - began)) + 2;
     uint64_t seed = 7;
     char *out = path_in(w, "out.json");
     for (size_t kills = test_effort(KILLS_FEW, KILLS_MANY), i = 0; i < kills; i++) {
@@ -650,6 +651,17 @@ static void results_of_another_run_are_refused(void **state) {
     free(eval);
 }
 
+static void results_that_are_too_large_are_refused(void **state) {
+    world *w = *state;
+    char *eval = reef_cli_format("words=%s", w->held_words);
+    // A sparse file: a byte more than the bound, on disk nothing.
+    json_decref(train_all(w, w->results));
+    assert_int_equal(truncate(w->results, ((off_t)1 << 28) + 1), 0);
+    reef_fails(64, "holds no results of reef train: it is larger than 268435456 bytes", "train",
+               w->box.pool, w->words, "--eval", eval, "--results", w->results, NULL);
+    free(eval);
+}
+
 static json_t *train_measured(const world *w, const char *pool) {
     char *eval = reef_cli_format("words=%s", w->held_words);
     json_t *document =
@@ -812,6 +824,7 @@ int main(void) {
         EACH(bad_requests_are_distinguished),
         EACH(results_that_cannot_be_written_are_reported_before_anything_is_trained),
         EACH(results_of_another_run_are_refused),
+        EACH(results_that_are_too_large_are_refused),
         EACH(results_of_another_pool_are_refused),
         EACH(a_daemon_on_the_pool_is_respected),
         EACH(losses_of_another_run_are_not_reported_as_this_ones),

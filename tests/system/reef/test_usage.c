@@ -1,5 +1,5 @@
 // `reef usage` over ranges of time, `reef compact`, and a daemon that compacts by itself.
-#include "cli_time.h"
+#include "reef_clock.h"
 #include "tools_world.h"
 
 #include <reef/reef.h> // after the rooms, whose words for failure it shares
@@ -45,7 +45,7 @@ static void use_earlier(const char *pool, uint64_t hours, uint64_t count, uint64
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
-    uint64_t totals[EXPERTS][2], at = (reef_cli_now_ms() - hours * HOUR_MS) / 1000 * 1000;
+    uint64_t totals[EXPERTS][2], at = (reef_unix_ms() - hours * HOUR_MS) / 1000 * 1000;
     reef_commit commit;
     const reef_key key = {.db = REEF_DB_USAGE, .generation = 1};
     must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
@@ -119,8 +119,8 @@ static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state)
     assert_int_equal(selections(pool, "--since", "500d"), now);
     assert_int_equal(selections(pool, "--until", "3h"), 7);
     expect_library(pool, 0, 0, now + 7);
-    expect_library(pool, reef_cli_now_ms() - 500 * 24 * HOUR_MS, 0, now);
-    expect_library(pool, 0, reef_cli_now_ms() - 3 * HOUR_MS, 7);
+    expect_library(pool, reef_unix_ms() - 500 * 24 * HOUR_MS, 0, now);
+    expect_library(pool, 0, reef_unix_ms() - 3 * HOUR_MS, 7);
     json_t *document = reef_json("usage", pool, "--since", "500d", NULL);
     assert_int_equal(integer(only_layer(document), "selections_before"), 7);
     json_decref(document);
@@ -317,10 +317,8 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     reef_commit commit;
     program p;
     char *pool = new_pool(w, "malformed");
-    const reef_key key = {.db = REEF_DB_USAGE,
-                          .level = 1,
-                          .window = reef_cli_now_ms() - 5 * HOUR_MS,
-                          .generation = 1};
+    const reef_key key = {
+        .db = REEF_DB_USAGE, .level = 1, .window = reef_unix_ms() - 5 * HOUR_MS, .generation = 1};
     must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
     must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
     must(reef_commit_read(txn, &commit, &err), &err);

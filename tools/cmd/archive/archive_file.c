@@ -3,7 +3,7 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "commands.h"
+#include "cli_signals.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@ reef_status reef_cli_output_write(const reef_cli_output *out,
                                   size_t count,
                                   reef_error *err) {
     if (out->path != NULL)
-        return reef_archive_file_write(out->path, out->force, bytes, count, reef_export_is_stopped,
+        return reef_archive_file_write(out->path, out->force, bytes, count, reef_cli_is_stopped,
                                        err);
     if (fwrite(bytes, 1, count, stdout) == count && fflush(stdout) == 0) return REEF_OK;
     int code = errno;
@@ -67,7 +67,7 @@ static bool on_progress(void *context, uint64_t done, uint64_t total) {
 reef_archive_options reef_archive_options_of(const reef_cli_call *cli, const char *label) {
     shown.label = label;
     return (reef_archive_options){
-        .threads = cli->threads, .stopped = reef_export_is_stopped, .progress = on_progress};
+        .threads = cli->threads, .stopped = reef_cli_is_stopped, .progress = on_progress};
 }
 
 void reef_archive_progress_end(void) {

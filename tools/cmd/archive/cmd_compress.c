@@ -2,6 +2,7 @@
 #include "archive_file.h"
 #include "cli_format.h"
 #include "cli_pool.h"
+#include "cli_signals.h"
 #include "commands.h"
 
 #include <inttypes.h>
@@ -143,13 +144,13 @@ reef_status reef_cmd_compress(reef_cli_call *cli, reef_error *err) {
     // All that can be refused without reading, and before the pool is opened.
     reef_status status = read_request(cli, &r, err);
     // From here on an interrupt must leave nothing.
-    if (status == REEF_OK) reef_export_catch_signals();
+    if (status == REEF_OK) reef_cli_catch_signals(true);
     if (status == REEF_OK) status = compress(cli, &r, &info, err);
     if (status == REEF_OK) status = reply(cli, &info, &r.out, err);
     reef_archive_info_release(&info);
     reef_cli_file_release(&r.text);
     reef_cli_output_release(&r.out);
     // Busy is also what a signal leaves behind: end by that signal, so that a shell's loop stops.
-    if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();
     return status;
 }

@@ -2,6 +2,7 @@
 #include "archive_file.h"
 #include "cli_format.h"
 #include "cli_pool.h"
+#include "cli_signals.h"
 #include "commands.h"
 
 #include <errno.h>
@@ -149,12 +150,12 @@ reef_status reef_cmd_expand(reef_cli_call *cli, reef_error *err) {
     request r = {0};
     reef_archive_info info = {0};
     reef_status status = read_request(cli, &r, err);
-    if (status == REEF_OK) reef_export_catch_signals();
+    if (status == REEF_OK) reef_cli_catch_signals(true);
     if (status == REEF_OK) status = expand(cli, &r, &info, err);
     if (status == REEF_OK) status = reply(cli, &r, &info, err);
     reef_archive_info_release(&info);
     reef_cli_file_release(&r.archive);
     reef_cli_output_release(&r.out);
-    if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();
     return status;
 }

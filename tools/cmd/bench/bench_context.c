@@ -10,6 +10,7 @@
 #include "cli_alloc.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <errno.h>
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define PIECE_BYTES 65536 // between two looks at the progress bar
 
@@ -100,12 +100,6 @@ static reef_status write_copies(context_run *run, reef_error *err) {
 
 // ---- one text -----------------------------------------------------------------------------------
 
-static double cpu_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 // Learn the bytes, or with a session only read them. The time is that of these calls alone.
 static reef_status feed_bytes(context_run *run,
                               reef_memory *memory,
@@ -119,12 +113,12 @@ static reef_status feed_bytes(context_run *run,
     *seconds = 0;
     for (size_t at = 0; at < count; at += PIECE_BYTES) {
         size_t piece = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
-        double begin = cpu_seconds();
+        double begin = reef_cpu_seconds();
         reef_status status =
             session != NULL
                 ? reef_memory_session_read(session, bytes + at, piece, NULL, run->bits, err)
                 : reef_memory_learn(memory, bytes + at, piece, NULL, run->bits, err);
-        *seconds += cpu_seconds() - begin;
+        *seconds += reef_cpu_seconds() - begin;
         if (status != REEF_OK) return status;
         for (size_t i = 0; i < piece; i++) bits += (double)run->bits[i];
         run->done_bytes += piece;

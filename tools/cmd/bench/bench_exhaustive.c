@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "cli_format.h"
+#include "reef_clock.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -200,9 +201,9 @@ static void search_thread(void *context, size_t thread) {
 
 double reef_bench_exhaustive_run(reef_bench_exhaustive *search, reef_thread_pool *workers) {
     atomic_store(&search->next, 0);
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     reef_thread_pool_run(workers, search->threads, search_thread, search);
-    return reef_cli_clock() - started;
+    return reef_seconds() - started;
 }
 
 double reef_bench_exhaustive_agreement(const reef_bench_exhaustive *search) {

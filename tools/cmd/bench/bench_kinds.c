@@ -3,8 +3,8 @@
 
 #include "bench_text.h"
 #include "cli_alloc.h"
-#include "cli_format.h"
 #include "cli_progress.h"
+#include "reef_clock.h"
 #include "reef_model.h"
 #include "reef_trainer.h"
 #include "scratch_pool.h"
@@ -118,11 +118,11 @@ static reef_status learn(kinds_run *run, const uint8_t *bytes, size_t count, ree
 
 static reef_status learn_all(kinds_run *run, reef_error *err) {
     reef_status status = REEF_OK;
-    double begin = reef_cli_clock();
+    double begin = reef_seconds();
     for (size_t i = 0; status == REEF_OK && i < run->found->kind_count; i++)
         status = learn(run, run->found->kinds[i].train, run->found->kinds[i].train_bytes, err);
     if (status == REEF_OK) status = reef_trainer_commit(run->trainer, NULL, err);
-    run->found->learn_seconds = reef_cli_clock() - begin;
+    run->found->learn_seconds = reef_seconds() - begin;
     return status;
 }
 
@@ -181,7 +181,7 @@ static reef_status open_model(kinds_run *run, reef_error *err) {
 static reef_status read_pool(kinds_run *run, bool later, reef_error *err) {
     reef_kinds_findings *f = run->found;
     reef_status status = open_model(run, err);
-    double begin = reef_cli_clock();
+    double begin = reef_seconds();
     for (size_t i = 0; status == REEF_OK && i < f->kind_count; i++) {
         reef_bench_kind *kind = &f->kinds[i];
         reef_score score = {0};
@@ -192,7 +192,7 @@ static reef_status read_pool(kinds_run *run, bool later, reef_error *err) {
         show(run, count);
         if (!later) f->read_bytes += count;
     }
-    if (!later) f->read_seconds = reef_cli_clock() - begin;
+    if (!later) f->read_seconds = reef_seconds() - begin;
     return status;
 }
 
@@ -210,15 +210,15 @@ static reef_status read_own(kinds_run *run, reef_bench_kind *kind, reef_error *e
     size_t count;
     const uint8_t *text = last_quarter(kind, &count);
     float *bits = reef_cli_alloc(count, sizeof(*bits));
-    double begin = reef_cli_clock();
+    double begin = reef_seconds();
     reef_status status = reef_memory_new(&kind->memory, &options, err);
     if (status == REEF_OK)
         status = reef_memory_learn(kind->memory, kind->train, kind->train_bytes, NULL, NULL, err);
-    f->own_learn_seconds += reef_cli_clock() - begin;
+    f->own_learn_seconds += reef_seconds() - begin;
     if (status == REEF_OK) status = reef_memory_session_open(&session, kind->memory, false, err);
-    begin = reef_cli_clock();
+    begin = reef_seconds();
     if (status == REEF_OK) status = reef_memory_session_read(session, text, count, NULL, bits, err);
-    f->own_read_seconds += reef_cli_clock() - begin;
+    f->own_read_seconds += reef_seconds() - begin;
     // The first byte has no context, and the pool does not count it either.
     if (status == REEF_OK) kind->own = sum_of(bits + 1, count - 1) / (double)(count - 1);
     reef_memory_session_close(session);

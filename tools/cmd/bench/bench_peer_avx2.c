@@ -1,7 +1,7 @@
 // What the wider kernels save: this program runs itself with those of a processor that has AVX2 but
 // not AVX-512, ours and OpenBLAS's, at the same sizes; see bench_peer.h.
 #include "bench_peer.h"
-#include "cli_format.h"
+#include "reef_clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,12 +61,12 @@ static int spawn_with_avx2(pid_t *child, char **arguments, int out) {
 
 // False when it did not end by itself with code 0.
 static bool wait_for_child(pid_t child) {
-    double deadline = reef_cli_clock() + SECONDS_MAX;
+    double deadline = reef_seconds() + SECONDS_MAX;
     const struct timespec pause = {.tv_nsec = POLL_NS};
     int end = 0;
     pid_t got;
     while ((got = waitpid(child, &end, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-        if (reef_cli_clock() > deadline) kill(child, SIGKILL);
+        if (reef_seconds() > deadline) kill(child, SIGKILL);
         nanosleep(&pause, NULL);
     }
     return got == child && WIFEXITED(end) && WEXITSTATUS(end) == 0;

@@ -1,8 +1,6 @@
 // The findings of `reef bench peer` for programs; see bench_peer.h.
 #include "bench_peer.h"
 
-#include <math.h>
-
 static const char *const STAGE_KEYS[PEER_STAGE_COUNT] = {
 #define STAGE_KEY(field, text) #field,
     PEER_STAGE_LIST(STAGE_KEY)

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SAMPLE_FIELDS (sizeof(reef_peer_sample) / sizeof(double))
 

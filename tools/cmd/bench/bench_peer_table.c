@@ -3,8 +3,6 @@
 #include "cli_format.h"
 #include "cli_table.h"
 
-#include <math.h>
-
 static const char *const STAGE_NAMES[PEER_STAGE_COUNT] = {
 #define STAGE_NAME(field, text) text,
     PEER_STAGE_LIST(STAGE_NAME)

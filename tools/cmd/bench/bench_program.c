@@ -3,6 +3,7 @@
 
 #include "cli_alloc.h"
 #include "cli_format.h"
+#include "reef_clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +44,10 @@ static int spawn_program(pid_t *child, char **arguments, int pipe_fds[2]) {
 
 // Everything until the other end is closed, cut to the buffer. False when time is up.
 static bool collect_output(int fd, char out[OUTPUT_BYTES_MAX]) {
-    double deadline = reef_cli_clock() + SECONDS_MAX;
+    double deadline = reef_seconds() + SECONDS_MAX;
     size_t count = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (reef_cli_clock() < deadline) {
+    while (reef_seconds() < deadline) {
         // Wait in short steps, so that the deadline is seen even while the program prints nothing.
         if (poll(&ready, 1, POLL_MS) <= 0) continue;
         char chunk[4096];

@@ -9,7 +9,6 @@
 #include "bench_program.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

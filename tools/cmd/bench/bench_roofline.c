@@ -17,6 +17,7 @@
 
 #include "cli.h"
 #include "cli_format.h"
+#include "reef_clock.h"
 
 #include <assert.h>
 #include <math.h>
@@ -168,9 +169,9 @@ static void run_thread(void *context, size_t thread) {
 // The router, too, works on no more pieces at once than its tape has room for.
 static double run_roofline(job *j, reef_thread_pool *workers) {
     size_t threads = reef_thread_pool_count(workers), room = j->limits->tape.slot_count;
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     reef_thread_pool_run(workers, threads < room ? threads : room, run_thread, j);
-    return reef_cli_clock() - started;
+    return reef_seconds() - started;
 }
 
 // The products of one piece of tokens, as the router calls them.

@@ -6,14 +6,13 @@
 #define _XOPEN_SOURCE 700 // posix_fadvise
 
 #include "bench_scale.h"
-#include "cli_format.h"
 #include "cli_progress.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -61,12 +60,12 @@ static reef_status write_pool(const char *path,
                               reef_error *err) {
     reef_cli_progress progress;
     // The writing takes minutes for the largest pools, so its time is reported as well.
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     reef_cli_progress_start(&progress, "writing rows", (uint64_t)point->wanted_bytes, "bytes");
     reef_status status =
         reef_layer_pool_write(path, shape, BENCH_SEED, workers, show_written, &progress, err);
     reef_cli_progress_end(&progress);
-    point->write_seconds = reef_cli_clock() - started;
+    point->write_seconds = reef_seconds() - started;
     return status;
 }
 

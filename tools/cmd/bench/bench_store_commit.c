@@ -2,8 +2,7 @@
 // commits take of a training's time.
 #include "bench_layer.h"
 #include "bench_store.h"
-#include "cli.h"
-#include "cli_format.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <errno.h>
@@ -78,13 +77,13 @@ static reef_status run_rounds(const reef_store_plan *plan,
     for (uint64_t i = 0; i < plan->rounds + WARMUP_ROUNDS && status == REEF_OK; i++) {
         // New bytes in every round, so that no file system can save itself the writing.
         fill_words((uint64_t *)(void *)bytes, (size_t)plan->commit_bytes, i + 1);
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         // The plain write and the commit alternate: the same disk in the same second.
         status = write_raw(fd, file, bytes, (size_t)plan->commit_bytes, err);
-        double between = reef_cli_clock();
+        double between = reef_seconds();
         if (status == REEF_OK)
             status = commit_blocks(store, i, bytes, (size_t)plan->commit_bytes, err);
-        double end = reef_cli_clock();
+        double end = reef_seconds();
         // The first rounds create the file and grow it; they are not counted.
         if (i < WARMUP_ROUNDS) continue;
         r->raw[i - WARMUP_ROUNDS] = between - begin;
@@ -147,8 +146,8 @@ static void size_model(reef_config *config, uint64_t bytes) {
 
 static reef_status train_for(
     reef_trainer *trainer, const uint8_t *text, size_t *at, double seconds, reef_error *err) {
-    double end = reef_cli_clock() + seconds;
-    while (reef_cli_clock() < end) {
+    double end = reef_seconds() + seconds;
+    while (reef_seconds() < end) {
         size_t taken = 0, steps = 0;
         reef_status status =
             reef_trainer_feed(trainer, "bench", text + *at, TEXT_BYTES - *at, &taken, &steps, err);
@@ -179,9 +178,9 @@ static reef_status grow_file(reef_trainer *trainer,
     reef_status status = REEF_OK;
     for (int i = 0; status == REEF_OK && i < GROWING_COMMITS; i++) {
         status = train_for(trainer, text, at, TRAINED_SECONDS, err);
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
-        double ms = 1e3 * (reef_cli_clock() - begin);
+        double ms = 1e3 * (reef_seconds() - begin);
         // The worst of them is reported.
         if (ms > out->commit_growing_ms) out->commit_growing_ms = ms;
     }
@@ -203,9 +202,9 @@ static reef_status train_and_commit(const reef_store_plan *plan,
     while (status == REEF_OK && out->commits < room) {
         // The time of training is part of the interval, but not of the commit.
         status = train_for(trainer, text, &at, TRAINED_SECONDS, err);
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
-        seconds[out->commits] = reef_cli_clock() - begin;
+        seconds[out->commits] = reef_seconds() - begin;
         sum += seconds[out->commits++];
         written += commit.bytes_written;
     }

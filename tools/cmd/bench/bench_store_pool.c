@@ -2,9 +2,8 @@
 // file after many commits while readers come and go.
 #include "bench_layer.h"
 #include "bench_store.h"
-#include "cli.h"
-#include "cli_format.h"
 #include "cli_progress.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <stdlib.h>
@@ -137,9 +136,9 @@ static reef_status take_snapshots(reef_store *store, reef_store_pool *out, reef_
     reef_status status = reef_store_check(store, NULL, NULL, &before, err);
     // Several snapshots, because one is too small to be measured in pages.
     for (size_t i = 0; i < SNAPSHOTS && status == REEF_OK; i++) {
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         status = snapshot_once(store, i, err);
-        seconds[i] = reef_cli_clock() - begin;
+        seconds[i] = reef_seconds() - begin;
     }
     if (status == REEF_OK) status = reef_store_check(store, NULL, NULL, &after, err);
     if (status != REEF_OK) return status;
@@ -158,13 +157,13 @@ static reef_status open_in_place(const char *path, double *ms, reef_error *err) 
         reef_store *store = NULL;
         reef_model *model = NULL;
         // Both parts count: the user waits for the environment and for the model.
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         status = reef_store_open(&store, path, &(reef_store_options){0}, err);
         // A memory limit makes the model read its experts in place instead of copying them.
         if (status == REEF_OK)
             status = reef_model_open(&model, store, NULL,
                                      &(reef_model_options){.memory_bytes = OPEN_MEMORY_BYTES}, err);
-        seconds[i] = reef_cli_clock() - begin;
+        seconds[i] = reef_seconds() - begin;
         reef_model_close(model);
         reef_store_close(store);
     }

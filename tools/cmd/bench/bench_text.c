@@ -5,7 +5,6 @@
 #include "bench_text.h"
 
 #include "cli_alloc.h"
-#include "cli_format.h"
 
 #include <errno.h>
 #include <stdio.h>

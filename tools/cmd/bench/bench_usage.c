@@ -12,12 +12,12 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "cli_progress.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DAY_MS UINT64_C(86400000)
 #define HOUR_MS UINT64_C(3600000)
@@ -128,19 +128,14 @@ static reef_status commit_batch(simulation *s, uint64_t until_ms, reef_error *er
     return reef_txn_commit(txn, &commit, err);
 }
 
-static double cpu_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static reef_status compact_usage(simulation *s, reef_error *err) {
     for (;;) {
         reef_usage_compaction done;
-        double begin = reef_cli_clock(), cpu_begin = cpu_seconds();
+        double begin = reef_seconds(), cpu_begin = reef_cpu_seconds();
         reef_status status = reef_store_compact(s->store, now_ms(s), &done, NULL, err);
         if (status != REEF_OK || (done.merged == 0 && done.dropped == 0)) return status;
-        double ms = 1000 * (reef_cli_clock() - begin), cpu_ms = 1000 * (cpu_seconds() - cpu_begin);
+        double ms = 1000 * (reef_seconds() - begin),
+               cpu_ms = 1000 * (reef_cpu_seconds() - cpu_begin);
         if (ms > s->found->longest_ms) s->found->longest_ms = ms;
         if (cpu_ms > s->found->longest_cpu_ms) s->found->longest_cpu_ms = cpu_ms;
         s->found->steps++;
@@ -154,13 +149,13 @@ static reef_status simulate(simulation *s, reef_error *err) {
     while (status == REEF_OK && s->commits < s->plan->commits) {
         // Up to the next multiple of the batch's length, so that batches align with the windows.
         uint64_t until = now_ms(s) / BATCH_MS * BATCH_MS + BATCH_MS;
-        double begin = reef_cli_clock();
+        double begin = reef_seconds();
         status = commit_batch(s, until, err);
-        double written = reef_cli_clock();
+        double written = reef_seconds();
         s->found->write_seconds += written - begin;
         // Compacting follows each batch, as it follows commits in the daemon, and is timed apart.
         if (status == REEF_OK) status = compact_usage(s, err);
-        s->found->compact_seconds += reef_cli_clock() - written;
+        s->found->compact_seconds += reef_seconds() - written;
         reef_cli_progress_show(&progress, (now_ms(s) - START_MS) / DAY_MS);
     }
     reef_cli_progress_end(&progress);
@@ -306,7 +301,7 @@ reef_status reef_bench_usage_run(const reef_usage_plan *p,
     for (uint64_t i = 0; i <= p->used; i++) s.pieces[i] = i * p->experts / p->used;
     // The checksum's weights, one for each number.
     for (uint64_t i = 0; i < 2 * p->experts; i++) s.weights[i] = mix(i);
-    double begin = reef_cli_clock();
+    double begin = reef_seconds();
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) goto cleanup;
     path = reef_cli_format("%s/pool", directory.path);
@@ -315,7 +310,7 @@ reef_status reef_bench_usage_run(const reef_usage_plan *p,
         &s.store, path, &(reef_store_options){.create = true, .write = true, .no_sync = true}, err);
     if (status == REEF_OK) status = simulate(&s, err);
     if (status == REEF_OK) status = examine(&s, err);
-    f->seconds = reef_cli_clock() - begin;
+    f->seconds = reef_seconds() - begin;
 
 cleanup:
     if (s.store != NULL) reef_store_close(s.store);

@@ -9,6 +9,7 @@
 #include "cli_format.h"
 #include "cli_table.h"
 #include "commands.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <errno.h>
@@ -76,7 +77,7 @@ typedef struct moment {
 } moment;
 
 static moment moment_now(void) {
-    moment now = {.wall = reef_cli_clock(), .busy = NAN};
+    moment now = {.wall = reef_seconds(), .busy = NAN};
     unsigned long long ran = 0, queued = 0; // nanoseconds
     FILE *file = fopen("/proc/thread-self/schedstat", "r");
     if (file == NULL) return now;

@@ -11,6 +11,7 @@
 #include "cli_progress.h"
 #include "cli_table.h"
 #include "commands.h"
+#include "reef_clock.h"
 #include "scratch_pool.h"
 
 #include <inttypes.h>
@@ -87,7 +88,7 @@ static reef_status train_steps(reef_trainer *trainer,
                                uint64_t *run,
                                reef_cli_progress *progress,
                                reef_error *err) {
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     for (*run = 0; *run < steps;) {
         // A feed takes a batch or a part of it; not every call runs a step.
         size_t taken = 0, ran = 0;
@@ -96,12 +97,12 @@ static reef_status train_steps(reef_trainer *trainer,
         if (status != REEF_OK) return status;
         *at += taken;
         // A call that runs several steps gives each its share of the time.
-        double each = (reef_cli_clock() - started) / (double)(ran ? ran : 1);
+        double each = (reef_seconds() - started) / (double)(ran ? ran : 1);
         // Steps beyond those asked for are not in the array.
         for (size_t i = 0; seconds != NULL && i < ran && *run + i < steps; i++)
             seconds[*run + i] = each;
         // The clock runs on until a step has run, so that filling the batch is part of the step.
-        if (ran > 0) started = reef_cli_clock();
+        if (ran > 0) started = reef_seconds();
         *run += ran;
         reef_cli_progress_show(progress, *run);
         // No progress and no text left: without this check the loop would never end.
@@ -131,10 +132,10 @@ static reef_status measure_steps(reef_trainer *trainer,
     progress->done_before += run;
     // The trainer's own clocks run from its start, so both phases need a difference.
     reef_trainer_status_read(trainer, &before);
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     status = train_steps(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
     if (status != REEF_OK) return status;
-    double seconds = reef_cli_clock() - started;
+    double seconds = reef_seconds() - started;
     progress->done_before += run;
     reef_trainer_status_read(trainer, &after);
     // The trainer clocks retrieval, experts and the update by themselves.
@@ -181,9 +182,9 @@ static reef_status measure_training(reef_trainer *trainer,
     m->step_median = reef_bench_median(m->round_seconds, (size_t)m->rounds, 1);
     // One commit at the end; its speed is the subject of `reef bench store`.
     reef_commit commit;
-    double started = reef_cli_clock();
+    double started = reef_seconds();
     status = reef_trainer_commit(trainer, &commit, err);
-    m->commit = reef_cli_clock() - started;
+    m->commit = reef_seconds() - started;
     return status;
 }
 
@@ -199,10 +200,10 @@ static reef_status measure_forward(const reef_cli_call *cli,
     reef_status status =
         reef_model_open(&model, store, NULL, &(reef_model_options){.threads = cli->threads}, err);
     if (status == REEF_OK) {
-        double started = reef_cli_clock();
+        double started = reef_seconds();
         // The same text for every configuration, so that figures can be compared.
         status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
-        m->forward_seconds = reef_cli_clock() - started;
+        m->forward_seconds = reef_seconds() - started;
         m->forward_tokens = score.bytes;
         // Known only once the model is open; the baseline must have the same number.
         m->parameters = reef_model_parameter_count(model);

@@ -7,7 +7,6 @@
 #include "scratch_pool.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 static const reef_cli_option OPTIONS[] = {
     {"commit-bytes", "SIZE", "changed by a commit, such as 16M (default: 64M)"},

@@ -4,11 +4,11 @@
 // What always holds: a pool's name follows from all that decides its training, so whatever lies
 // there is this model, trained a part of the way. Training is the same to the bit however often it
 // was interrupted.
-#include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_tokens.h"
 #include "eval_words.h"
 #include "experiment.h"
+#include "reef_clock.h"
 #include "train_budget.h"
 
 #include <math.h>
@@ -28,11 +28,11 @@ char *reef_experiment_pool_path(const reef_experiment_work *work,
 // ---- the pool -----------------------------------------------------------------------------------
 
 static reef_status open_patiently(reef_store **store, const char *path, reef_error *err) {
-    double began = reef_cli_clock();
+    double began = reef_seconds();
     for (;;) {
         reef_status status =
             reef_store_open(store, path, &(reef_store_options){.write = true}, err);
-        if (status != REEF_ERR_BUSY || reef_cli_clock() - began > BUSY_SECONDS_MAX) return status;
+        if (status != REEF_ERR_BUSY || reef_seconds() - began > BUSY_SECONDS_MAX) return status;
         (void)nanosleep(&(struct timespec){.tv_nsec = BUSY_NAP_NS}, NULL);
     }
 }

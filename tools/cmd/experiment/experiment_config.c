@@ -13,7 +13,6 @@
 #include "reef_config_file.h"
 #include "reef_edit_distance.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>

@@ -7,18 +7,17 @@
 // What always holds: results.jsonl is replaced as a whole, so it has complete rows only. A child
 // dies with its parent; its pool is then as its last commit left it, and the next run continues
 // from there.
-#include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
+#include "cli_signals.h"
 #include "experiment.h"
+#include "reef_clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -31,25 +30,6 @@
 #define PROGRESS_SECONDS 0.2
 #define PROGRESS_FD 3 // where a child writes how far it is
 #define ARGUMENTS_MAX 32
-
-static atomic_int interrupted; // a signal may reach any thread
-
-static void on_signal(int number) {
-    (void)number;
-    interrupted = 1;
-}
-
-static bool was_interrupted(void) {
-    return interrupted != 0;
-}
-
-// The first signal asks for an end, the second one is the system's.
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 // ---- the file of results ------------------------------------------------------------------------
 
@@ -161,7 +141,7 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
 // ---- the child ----------------------------------------------------------------------------------
 
 static void report_share(void *context, double share) {
-    double *reported = context, now = reef_cli_clock();
+    double *reported = context, now = reef_seconds();
     if (now - *reported < PROGRESS_SECONDS) return;
     *reported = now;
     if (write(PROGRESS_FD, &share, sizeof(share)) < 0) return; // without a reader nothing is lost
@@ -196,11 +176,11 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     struct stat info;
     // Only a pipe is taken for the parent's.
     bool is_heard = fstat(PROGRESS_FD, &info) == 0 && S_ISFIFO(info.st_mode);
-    work.stopped = was_interrupted;
+    work.stopped = reef_cli_is_stopped;
     work.progress = is_heard ? report_share : NULL;
     work.context = &reported;
     // An interrupt lets the trainer commit before it ends.
-    catch_signals();
+    reef_cli_catch_signals(false);
     json_t *row = NULL;
     reef_error reason = {0};
     reef_status status = reef_experiment_cell_run(e, &work, cell, &row, &reason);
@@ -366,7 +346,7 @@ static reef_status finish_run(runner *r, job *j, reef_error *err) {
     free(path);
     bool ended_well = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
     // An interrupt may also reach the child before it can catch the signal.
-    bool stopped = !left && (ended_well || interrupted);
+    bool stopped = !left && (ended_well || reef_cli_is_stopped());
     if (stopped) return REEF_OK;
     // Progress counts FLOPs, so unequal cells advance the bar by what they cost.
     r->done += cell->budget;
@@ -463,7 +443,7 @@ reef_status reef_experiment_run(const experiment *e,
     size_t next = 0;
     reef_status status = REEF_OK;
     // From here on an interrupt stops the children, and then this process.
-    catch_signals();
+    reef_cli_catch_signals(false);
     // In millions, because a total may exceed 2^64 FLOPs.
     reef_cli_progress_start(&r.progress, "experiment",
                             (uint64_t)(wanted_flops(cells, results) / 1e6), "MFLOP");
@@ -483,11 +463,11 @@ reef_status reef_experiment_run(const experiment *e,
             if (status == REEF_OK) status = one;
         }
         // After the first failure no new cell starts; running ones commit and end.
-        if (stopping || (status == REEF_OK && !interrupted)) continue;
+        if (stopping || (status == REEF_OK && !reef_cli_is_stopped())) continue;
         stopping = true;
         stop_children(&r);
     }
     reef_cli_progress_end(&r.progress);
-    *stopped = interrupted != 0;
+    *stopped = reef_cli_is_stopped();
     return status;
 }

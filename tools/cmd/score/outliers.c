@@ -1,7 +1,7 @@
 // See outliers.h.
 #include "outliers.h"
-#include "cli_format.h"
 #include "cli_pool.h"
+#include "reef_clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +16,10 @@
 
 static reef_status open_model(reef_follow_scorer *scorer, reef_error *err) {
     const reef_model_options options = reef_cli_model_options(scorer->cli);
-    double begin = reef_cli_clock();
+    double begin = reef_seconds();
     reef_status status =
         reef_model_open(&scorer->model, scorer->store, scorer->as_of, &options, err);
-    scorer->opened = reef_cli_clock();
+    scorer->opened = reef_seconds();
     scorer->took = scorer->opened - begin;
     return status;
 }
@@ -122,7 +122,7 @@ reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     if (scorer->as_of != NULL && strcmp(scorer->as_of, "now") != 0) return REEF_OK;
     // Opening takes time: it is repeated only after a multiple of it, so that it stays a small
     // share.
-    if (reef_cli_clock() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
+    if (reef_seconds() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, scorer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     reef_txn_abort(txn);

@@ -4,6 +4,7 @@
 
 #include "cli_format.h"
 #include "cli_pool.h"
+#include "cli_signals.h"
 #include "cli_terminal.h"
 #include "cli_vectors.h"
 #include "line_reader.h"
@@ -12,11 +13,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LAST_DEFAULT 10
 #define WINDOW_DEFAULT 200
@@ -36,21 +34,6 @@ typedef struct watch {
     float *surprise; // (FOLLOW_LINE_BYTES_MAX) of the bytes at hand
     size_t silent;   // lines before the first one that is shown: they establish the usual range
 } watch;
-
-static atomic_int ended; // a signal may reach any thread
-
-static void on_signal(int number) {
-    (void)number;
-    ended = 1;
-}
-
-// A wait ends with the first signal; a line that is being written, to a reader that takes its time,
-// is written to its end. The second signal is the system's.
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-}
 
 // ---- options ------------------------------------------------------------------------------------
 
@@ -194,7 +177,7 @@ static reef_status on_line(
 static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_error *err) {
     reef_status status = reef_follow_renew(&w->scorer, err);
     if (status == REEF_OK) status = reef_follow_score(&w->scorer, lines, bytes, w->surprise, err);
-    for (size_t at = 0; status == REEF_OK && at < bytes && !ended;) {
+    for (size_t at = 0; status == REEF_OK && at < bytes && !reef_cli_is_stopped();) {
         const uint8_t *end = memchr(lines + at, '\n', bytes - at);
         size_t count = end != NULL ? (size_t)(end - lines) + 1 - at : bytes - at;
         status = on_line(w, lines + at, count, w->surprise + at, err);
@@ -215,7 +198,7 @@ static reef_status follow_lines(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
     reef_follow_state state = FOLLOW_NOTHING;
     // Ends by a signal, or with the input, if that has an end.
-    while (status == REEF_OK && !ended && state != FOLLOW_END) {
+    while (status == REEF_OK && !reef_cli_is_stopped() && state != FOLLOW_END) {
         const uint8_t *lines;
         size_t bytes;
         status = reef_follow_next(&w->input, &state, &lines, &bytes, err);
@@ -262,7 +245,7 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
         // One line at most is scored at once.
         w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
         // From here on an interrupt ends with the summary.
-        catch_signals();
+        reef_cli_catch_signals(false);
         status = follow_lines(&w, err);
     }
     if (status == REEF_OK) status = summary(&w, err);

@@ -4,10 +4,10 @@
 //   the pool, after a commit     --> generations, usage, loss over the stream
 //
 // Without a daemon the last commit is shown, and one is waited for.
-#include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_terminal.h"
 #include "commands.h"
+#include "reef_clock.h"
 #include "top_link.h"
 #include "top_view.h"
 
@@ -112,7 +112,7 @@ static reef_status read_pool(top *t, reef_error *err) {
         status = take_pool(t, &pool, err);
         reef_cli_pool_close(&pool);
     }
-    t->read_at = reef_cli_clock();
+    t->read_at = reef_seconds();
     return status;
 }
 
@@ -154,7 +154,7 @@ static void take_status(top *t, json_t *status) {
     t->data.trouble = NULL;
     // Tells "has gone" from "was never there".
     t->seen = true;
-    t->heard = reef_cli_clock();
+    t->heard = reef_seconds();
     // Time since training moved on, for the alarm about a stall.
     if (!has_work || position != t->position) t->advanced = t->heard;
     t->position = position;
@@ -286,7 +286,7 @@ static void on_screen_line(void *context, top_style style, const char *text) {
 
 static void draw_top(top *t) {
     size_t columns, rows;
-    double now = reef_cli_clock();
+    double now = reef_seconds();
     screen s = {t, true};
     terminal_size(&columns, &rows);
     t->data.age = now - t->heard;
@@ -307,7 +307,7 @@ static void read_keys(void) {
 
 static void refresh_pool(top *t) {
     uint64_t number = top_integer(json_object_get(t->data.status, "last_commit"), "number");
-    double passed = reef_cli_clock() - t->read_at;
+    double passed = reef_seconds() - t->read_at;
     if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
         (void)!read_pool(t, NULL);
 }
@@ -320,17 +320,17 @@ static void come_back(top *t) {
     else
         terminal_take();
     continued = 0;
-    t->heard = t->advanced = reef_cli_clock();
+    t->heard = t->advanced = reef_seconds();
 }
 
 static void run_top(top *t) {
-    double next = reef_cli_clock();
+    double next = reef_seconds();
     listen_to_signals();
     terminal_begin();
     while (!ended) {
         // After a stop by Ctrl-Z the screen must be set up again.
         if (suspended || continued) come_back(t);
-        double now = reef_cli_clock();
+        double now = reef_seconds();
         // At fixed times: drawing and keys do not delay the figures.
         if (now >= next) {
             request_status(t);
@@ -340,7 +340,7 @@ static void run_top(top *t) {
         draw_top(t);
         // Drawn at the new size; a signal during the drawing sets it again.
         resized = 0;
-        double wait = fmax(0, next - reef_cli_clock());
+        double wait = fmax(0, next - reef_seconds());
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = t->link.fd, .events = POLLIN}};
         // Interrupted by a signal: a new size, or the end.
@@ -408,7 +408,7 @@ static reef_status show_live(top *t, reef_error *err) {
     reef_status status =
         read_pool(t, err); // an invalid pool is reported before the screen is taken
     if (status != REEF_OK) return status;
-    t->heard = t->advanced = reef_cli_clock();
+    t->heard = t->advanced = reef_seconds();
     run_top(t);
     return REEF_OK;
 }

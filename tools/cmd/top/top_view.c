@@ -2,8 +2,8 @@
 #include "top_view.h"
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_time.h"
 #include "cli_tokens.h"
+#include "reef_clock.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -225,7 +225,7 @@ static void put_commit(view *v) {
     const json_t *commit = json_object_get(d->status, "last_commit");
     if (!json_is_object(commit)) return;
     char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
-    uint64_t now = reef_cli_now_ms(), then = top_view_integer(commit, "unix_ms");
+    uint64_t now = reef_unix_ms(), then = top_view_integer(commit, "unix_ms");
     // An idle pool does not know how long its commit took.
     char *took =
         json_is_number(json_object_get(commit, "ms"))

@@ -11,8 +11,10 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
+#include "cli_signals.h"
 #include "commands.h"
 #include "eval_set.h"
+#include "reef_clock.h"
 #include "reef_pool_json.h"
 #include "train_budget.h"
 #include "train_record.h"
@@ -21,11 +23,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define COMMIT_STEPS_DEFAULT 50
@@ -35,7 +36,8 @@
 #define COST_REPEATS_DEFAULT 5
 #define COST_REPEATS_MAX 1000
 #define COST_BYTES_MAX ((size_t)65536) // of each domain, for the comparison of costs
-#define RESULTS_BYTES_MAX ((size_t)1 << 28)
+// Of --results: jansson holds the document in memory at several times its size.
+#define RESULTS_BYTES_MAX ((off_t)1 << 28)
 
 static const reef_cli_option OPTIONS[] = {
     {"eval", "NAME=FILE", "held-out set of one domain; once per domain, in the files' order"},
@@ -83,25 +85,6 @@ const reef_cli_manual reef_train_manual = {
         "train "
         "lm.pool train.txt --flops 1e12",
 };
-
-static atomic_int interrupted; // a signal may reach any thread
-
-static void on_signal(int number) {
-    (void)number;
-    interrupted = 1;
-}
-
-static bool was_interrupted(void) {
-    return interrupted != 0;
-}
-
-// The first signal asks for an end, the second one is the system's.
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 typedef struct train {
     reef_cli_call *cli;
@@ -237,6 +220,22 @@ static reef_status read_origin(train *t, reef_error *err) {
     return status;
 }
 
+static reef_status load_results(const char *path, json_t **results, reef_error *err) {
+    struct stat state;
+    if (stat(path, &state) == 0 && state.st_size > RESULTS_BYTES_MAX)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.120s holds no results of reef train: it is larger than %" PRIu64
+                         " bytes",
+                         path, (uint64_t)RESULTS_BYTES_MAX);
+    json_error_t reason;
+    *results = json_load_file(path, 0, &reason);
+    if (*results == NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.120s holds no results of reef train: line %d: %.80s", path, reason.line,
+                         reason.text);
+    return REEF_OK;
+}
+
 static reef_status restore_results(train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
     // Generations before this run were not trained by it.
@@ -244,15 +243,11 @@ static reef_status restore_results(train *t, reef_error *err) {
     reef_status status = path != NULL ? check_path(path, err) : REEF_OK;
     // A new file is written at the first measurement.
     if (status != REEF_OK || path == NULL || access(path, F_OK) != 0) return status;
-    json_error_t reason;
-    t->results = json_load_file(path, 0, &reason);
+    status = load_results(path, &t->results, err);
+    if (status != REEF_OK) return status;
     // The plan is compared as a whole: another file or domain would mix two experiments.
     json_t *plan = reef_train_plan_json(&t->stream, &t->set, &t->record);
-    if (t->results == NULL)
-        status = reef_fail(err, REEF_ERR_INVALID,
-                           "%.120s holds no results of reef train: line %d: %.80s", path,
-                           reason.line, reason.text);
-    else if (!json_equal(plan, json_object_get(t->results, "plan")))
+    if (!json_equal(plan, json_object_get(t->results, "plan")))
         status = reef_fail(err, REEF_ERR_INVALID,
                            "%.160s is of other files, domains or --eval-at than these; choose "
                            "another --results, or remove it",
@@ -308,20 +303,20 @@ static reef_status commit(train *t, reef_error *err) {
     while (status == REEF_OK && (done.merged > 0 || done.dropped > 0))
         status = reef_trainer_compact(t->trainer, &done, err);
     t->steps = 0;
-    t->committed = reef_cli_clock();
+    t->committed = reef_seconds();
     t->dirty = false;
     return status;
 }
 
 static bool commit_is_due(const train *t) {
     if (t->commit_steps > 0 && t->steps >= t->commit_steps) return true;
-    return reef_cli_clock() - t->committed > COMMIT_SECONDS;
+    return reef_seconds() - t->committed > COMMIT_SECONDS;
 }
 
 static reef_status feed_bytes(
     train *t, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     reef_status status = REEF_OK;
-    while (status == REEF_OK && count > 0 && !interrupted) {
+    while (status == REEF_OK && count > 0 && !reef_cli_is_stopped()) {
         size_t taken = 0, steps = 0;
         // The trainer takes what fills its batches; the rest is handed over again.
         status = reef_trainer_feed(t->trainer, name, bytes, count, &taken, &steps, err);
@@ -352,10 +347,10 @@ static reef_status drain(train *t, reef_error *err) {
 
 // Trains up to a position of the stream and commits.
 static reef_status train_until(train *t, uint64_t position, reef_error *err) {
-    double began = reef_cli_clock();
+    double began = reef_seconds();
     reef_status status = REEF_OK;
     // An interrupt ends between batches.
-    while (status == REEF_OK && t->stream.at < position && !interrupted) {
+    while (status == REEF_OK && t->stream.at < position && !reef_cli_is_stopped()) {
         const char *name;
         const uint8_t *bytes;
         size_t count;
@@ -363,10 +358,10 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
         if (status == REEF_OK) status = feed_bytes(t, name, bytes, count, err);
     }
     // A measurement must include everything read so far, so pending bytes are trained.
-    if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
+    if (status == REEF_OK && !reef_cli_is_stopped() && position > 0) status = drain(t, err);
     if (status == REEF_OK) status = commit(t, err);
     // Training and measuring are timed apart.
-    t->record.seconds += reef_cli_clock() - began;
+    t->record.seconds += reef_seconds() - began;
     return status;
 }
 
@@ -431,12 +426,12 @@ static reef_status measure_newly_sealed(train *t, uint64_t at, reef_error *err) 
 static reef_status keep_results(train *t, reef_error *err);
 
 static reef_status measure_point(train *t, reef_train_point *point, reef_error *err) {
-    double began = reef_cli_clock();
+    double began = reef_seconds();
     reef_status status = measure_state(t, "now", point->scores, err);
     if (status == REEF_OK) status = measure_newly_sealed(t, point->at, err);
     point->done = status == REEF_OK;
     point->seconds = t->record.seconds;
-    double passed = reef_cli_clock() - began;
+    double passed = reef_seconds() - began;
     t->record.seconds_measuring += passed;
     t->progress.started += passed; // the rate is that of training
     return status == REEF_OK ? keep_results(t, err) : status;
@@ -452,7 +447,7 @@ static reef_status measure_past(train *t, reef_error *err) {
 // ---- the cost of a byte -------------------------------------------------------------------------
 
 static reef_status time_pass(const train *t, reef_model *model, double *seconds, reef_error *err) {
-    double began = reef_cli_clock();
+    double began = reef_seconds();
     reef_status status = REEF_OK;
     for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
         // The beginning of each file: the ratio needs no more.
@@ -463,7 +458,7 @@ static reef_status time_pass(const train *t, reef_model *model, double *seconds,
         status = reef_eval_file_measure(model, &part, &silent, &score, err);
         free(score.fire_share);
     }
-    *seconds = reef_cli_clock() - began;
+    *seconds = reef_seconds() - began;
     return status;
 }
 
@@ -590,27 +585,28 @@ static reef_status reply_train(train *t, reef_error *err) {
 
 static reef_status run_train(train *t, reef_error *err) {
     uint64_t all = reef_train_stream_bytes(&t->stream), already = t->stream.at;
-    t->committed = reef_cli_clock();
+    t->committed = reef_seconds();
     reef_cli_progress_start(&t->progress, "training", all, "B");
     reef_status status = REEF_OK;
-    for (size_t i = 0; i < t->record.point_count && status == REEF_OK && !interrupted; i++) {
+    for (size_t i = 0; i < t->record.point_count && status == REEF_OK && !reef_cli_is_stopped();
+         i++) {
         // Points are in order of the stream.
         reef_train_point *point = &t->record.points[i];
         // Before the present position nothing can be measured any more.
         if (point->done || point->at < already) continue;
         status = train_until(t, point->at, err);
         // Without domains the run only trains.
-        if (status == REEF_OK && !interrupted && t->set.count > 0)
+        if (status == REEF_OK && !reef_cli_is_stopped() && t->set.count > 0)
             status = measure_point(t, point, err);
     }
     reef_cli_progress_end(&t->progress);
     // Set before the last measurements: they are made only for a whole run.
-    t->outcome.finished = !interrupted && status == REEF_OK;
+    t->outcome.finished = !reef_cli_is_stopped() && status == REEF_OK;
     t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
     // Every sealed generation once more, to show that none has changed.
     if (t->outcome.finished) status = measure_past(t, err);
     if (t->outcome.finished && status == REEF_OK) status = measure_cost(t, err);
-    if (status == REEF_OK && interrupted)
+    if (status == REEF_OK && reef_cli_is_stopped())
         fprintf(stderr,
                 "reef train: stopped and committed at byte %" PRIu64 " of %" PRIu64
                 "; the same command continues from there\n",
@@ -657,8 +653,8 @@ static void release_train(train *t) {
 reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
     // A budget is another way to end: it has its own loop and reply.
     if (reef_cli_text(cli, "flops") != NULL) {
-        catch_signals();
-        return reef_train_budget_command(cli, was_interrupted, err);
+        reef_cli_catch_signals(false);
+        return reef_train_budget_command(cli, reef_cli_is_stopped, err);
     }
     train t = {.cli = cli};
     reef_status status = read_request(&t, err);
@@ -682,7 +678,7 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
         status = reply_plan(&t, err);
     } else if (status == REEF_OK) {
         // From here on an interrupt commits before it ends.
-        catch_signals();
+        reef_cli_catch_signals(false);
         status = run_train(&t, err);
         if (status == REEF_OK) status = reply_train(&t, err);
     }

@@ -9,6 +9,7 @@
 #include "cli_table.h"
 #include "cli_tokens.h"
 #include "eval_set.h"
+#include "reef_clock.h"
 #include "train_stream.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ static reef_status commit(run *r, reef_error *err) {
     reef_usage_compaction done = {.merged = 1};
     while (status == REEF_OK && (done.merged > 0 || done.dropped > 0))
         status = reef_trainer_compact(r->trainer, &done, err);
-    r->committed = reef_cli_clock();
+    r->committed = reef_seconds();
     r->dirty = false;
     return status;
 }
@@ -64,7 +65,7 @@ static reef_status feed_bytes(
         r->steps += steps;
         r->dirty = true;
         // By time: a step may take a millisecond or a minute.
-        if (status == REEF_OK && reef_cli_clock() - r->committed > every) status = commit(r, err);
+        if (status == REEF_OK && reef_seconds() - r->committed > every) status = commit(r, err);
         if (r->budget->progress != NULL)
             // As a share: the caller knows the unit.
             r->budget->progress(r->budget->context, (double)r->steps / (double)r->steps_planned);
@@ -74,7 +75,7 @@ static reef_status feed_bytes(
 
 static reef_status train_budget_all(run *r, reef_error *err) {
     reef_status status = REEF_OK;
-    r->committed = reef_cli_clock();
+    r->committed = reef_seconds();
     while (status == REEF_OK && r->steps < r->steps_planned && !is_stopped(r)) {
         const char *name;
         const uint8_t *bytes;
@@ -174,7 +175,7 @@ reef_status reef_train_budget_run(reef_store *store,
     reef_config config;
     // Valid also after a failure, so that the caller can print it.
     *out = (reef_train_spent){0};
-    double began = reef_cli_clock();
+    double began = reef_seconds();
     reef_status status = read_config(store, &config, err);
     if (status == REEF_OK) status = reef_train_stream_open(&r.stream, files, count, &config, err);
     // The data is read again from the beginning until the budget is spent.
@@ -197,7 +198,7 @@ reef_status reef_train_budget_run(reef_store *store,
         // A dry run reports what would be done.
         if (!budget->dry_run) status = train_budget_all(&r, err);
         account(&r, &config, &flops, out);
-        out->seconds = reef_cli_clock() - began;
+        out->seconds = reef_seconds() - began;
     }
     // Both take an object that was never opened.
     reef_trainer_close(r.trainer);
