@@ -4,10 +4,10 @@
 // drift apart. What the options mean is the business of the commands.
 #include "cli.h"
 #include "cli_format.h"
-#include "cli_time.h"
 
 #include "reef_clock.h"
 #include "reef_edit_distance.h"
+#include "reef_moment.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -325,7 +325,12 @@ reef_status reef_cli_confirm(const reef_cli_call *cli, const char *what, reef_er
 reef_status reef_cli_time_read(
     const reef_cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
     const char *text = reef_cli_text(cli, name);
-    if (text == NULL || reef_cli_time_parse(text, now_ms, out)) return REEF_OK;
+    reef_moment moment;
+    if (text == NULL) return REEF_OK;
+    if (reef_moment_parse(text, now_ms, &moment)) {
+        *out = moment.first; // of a day or a minute its beginning
+        return REEF_OK;
+    }
     return reef_fail(
         err, REEF_ERR_INVALID,
         "--%s is '%.40s', which is not a time: write a day such as 2024-05-01, a moment "
