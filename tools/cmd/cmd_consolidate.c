@@ -159,7 +159,7 @@ static void print_given_up(const reef_consolidation *report, const char *verb, F
 
 static void print_report(const reef_consolidation *report, bool done, FILE *out) {
     char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], taught[CLI_WORD_BYTES];
-    // Only this line is in the future tense for a plan; the rest states facts of today.
+    // Only this line is in the future tense for a plan; the rest describes the present.
     fprintf(out,
             "%s %" PRIu32 " generations, %" PRIu32 " to %" PRIu32 ", into generation %" PRIu32
             " of %" PRIu32 " x %" PRIu32 " experts in each PEER layer\n",

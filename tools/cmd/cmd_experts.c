@@ -411,7 +411,7 @@ static reef_status show_one(reef_cli_call *cli,
         status = reef_cli_reply(cli, document, err);
     } else if (status == REEF_OK) {
         print_expert(pool, &list.rows[at], at, list.total);
-        // Positions come after the facts of the expert, which do not depend on the text.
+        // Positions come after the numbers of the expert, which do not depend on the text.
         if (reef_cli_text(cli, "text") != NULL) reef_experts_text_print(&text);
     }
     reef_experts_text_release(&text);

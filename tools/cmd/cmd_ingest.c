@@ -269,7 +269,7 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);
-    // A given prefix is a promise to cut batches at the same places again.
+    // A given prefix is a promise to cut batches at the same offsets again.
     in->feed.steady = true;
     return REEF_OK;
 }

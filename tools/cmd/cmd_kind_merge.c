@@ -109,7 +109,7 @@ static void print_merging(const reef_cli_call *cli, const json_t *merging) {
            integer(merging, "from"), cli->dry_run ? "would end" : "has ended");
 }
 
-// The result, and whether it was done in place of what only a daemon says.
+// The result, with `done` instead of the members that only a daemon adds.
 static json_t *done_json(const reef_cli_call *cli, json_t *merging) {
     json_object_del(merging, "dry_run");
     json_object_del(merging, "last_commit");

@@ -296,7 +296,7 @@ reef_status reef_cmd_snapshot_remove(reef_cli_call *cli, reef_error *err) {
 }
 
 reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
-    // Zero is "not given": a rule that keeps nothing must be said with `remove`.
+    // Zero is "not given": to keep nothing, use `remove`.
     uint64_t keep_last = 0, keep_daily = 0;
     reef_status status = reef_cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
     if (status == REEF_OK)

@@ -107,7 +107,7 @@ static void print_hashed(const reef_cli_call *cli,
     (void)reef_cli_count(report->sealed_records, all);
     // What is not sealed is small and always hashed as a whole.
     printf("hashed       everything that is not sealed");
-    // What was left out is said, so that nobody takes a quick check for a full one.
+    // Print what was left out, so that nobody takes a quick check for a full one.
     if (options->quick)
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
@@ -128,7 +128,7 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
-    // The facts of the pool first, the judgement last.
+    // What was read first, the judgement last.
     char words[CLI_WORD_BYTES], longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s", reef_cli_count(report->records, words));
     printf(", %s\n", reef_cli_bytes(report->bytes, words));

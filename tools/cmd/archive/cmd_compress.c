@@ -82,7 +82,7 @@ static reef_status read_request(const reef_cli_call *cli, request *r, reef_error
 }
 
 // Who named no state learns which one it was, if the pool has gone on since.
-static reef_status say_state(reef_store *store, const reef_archive_info *info, reef_error *err) {
+static reef_status print_state(reef_store *store, const reef_archive_info *info, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit = {0};
     char words[CLI_WORD_BYTES];
@@ -131,7 +131,7 @@ static reef_status compress(reef_cli_call *cli,
     if (status == REEF_OK && !cli->dry_run)
         status = reef_cli_output_write(&r->out, archive, count, err);
     // Programs read it in the answer.
-    if (status == REEF_OK && r->as_of == NULL && !cli->json) status = say_state(store, info, err);
+    if (status == REEF_OK && r->as_of == NULL && !cli->json) status = print_state(store, info, err);
     reef_store_close(store);
     free(archive);
     return status;

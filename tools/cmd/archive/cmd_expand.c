@@ -67,7 +67,7 @@ static reef_status read_range(const reef_cli_call *cli, request *r, reef_error *
                      text);
 }
 
-// The name without .reef; of another name nothing can be said.
+// The name without .reef. Any other name needs --out.
 static reef_status name_of_text(const reef_cli_call *cli,
                                 const char *path,
                                 char **out,

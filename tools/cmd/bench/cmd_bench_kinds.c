@@ -65,6 +65,7 @@ static void print_kinds(const reef_kinds_findings *f) {
         const reef_bench_kind *kind = &f->kinds[i];
         reef_cli_table_cell(table, "%s", kind->name);
         reef_cli_table_cell(table, "%s", reef_cli_count(kind->begins, words));
+        // How late the boundary was; a kind that was not found has none.
         if (kind->is_found)
             reef_cli_table_cell(table, "%+lld", (long long)kind->late);
         else
@@ -75,6 +76,7 @@ static void print_kinds(const reef_kinds_findings *f) {
         reef_cli_table_cell(table, "%.4f", kind->later);
         reef_cli_table_cell(table, "%+.4f", kind->later - kind->bits);
     }
+    // The last row has no stream position of its own.
     reef_cli_table_cell(table, "mean");
     reef_cli_table_cell(table, "%s", "");
     reef_cli_table_cell(table, "%s", "");
@@ -133,6 +135,7 @@ static json_t *findings_json(const reef_kinds_plan *plan, const reef_kinds_findi
                   (json_int_t)f->invented, "back_bytes", (json_int_t)f->back_bytes, "strange_bytes",
                   (json_int_t)f->strange_bytes, "back_generations", (json_int_t)f->back_generations,
                   "pool_bytes", (json_int_t)f->pool_bytes);
+    // Groups, because their members have equal names.
     json_t *means =
         json_pack("{s:o, s:o, s:o, s:o}", "own_bits_per_byte", reef_cli_real(f->own),
                   "bits_per_byte", reef_cli_real(f->bits), "later_bits_per_byte",

@@ -149,7 +149,7 @@ static reef_status reply_score(reef_cli_call *cli,
         printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
                count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
         free(name);
-        // Said only if lines were left out.
+        // Printed only if lines were left out.
         if (shown < count) printf("the %zu most surprising lines:\n", shown);
         print_lines(file, lines, shown);
     }

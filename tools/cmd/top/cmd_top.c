@@ -394,7 +394,7 @@ static reef_status show_once(top *t, reef_error *err) {
         return reef_cli_reply(
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
-    // Said in the view, as it would be live.
+    // The view shows it, as it would live.
     if (!data->daemon) data->trouble = "no daemon runs";
     // No limit of rows: plain output is piped.
     reef_top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
