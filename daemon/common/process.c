@@ -153,9 +153,9 @@ void reef_program_guard(const char *program, const char *pool) {
     if (guard_line[0]) return;
     path_print(path, pool);
     snprintf(guard_line, sizeof(guard_line),
-             "%.*s: stopped by a signal while it used pool %s: most likely a page of its "
-             "data.mdb is damaged; see what is lost with: reef verify %s (where that finds "
-             "nothing, this is a bug)\n",
+             "%.*s: stopped by a signal while it used pool %s: "
+             "most likely a page of its data.mdb is damaged; see what is lost with: "
+             "reef verify %s (where that finds nothing, this is a bug)\n",
              PROGRAM_BYTES_MAX, program, path, path);
     // Both forms are built now, while memory may still be allocated.
     guard_json = guard_as_json();

@@ -19,12 +19,12 @@ static const reef_cli_option NEAR_OPTIONS[] = {
 const reef_cli_manual reef_kind_near_manual = {
     .about =
         "Lists the pairs of kinds whose texts share the most contexts, and what merging each pair\n"
-        "would cost (reef kind merge --dry-run). `more` is the increase in bits per byte over "
-        "both\n"
-        "texts, weighted by what each kind has learned; a negative value is a gain. The kind of "
-        "the\n"
-        "open generation is left out, since it cannot be merged. The pool is only read, also "
-        "while\n"
+        "would cost (reef kind merge --dry-run). "
+        "`more` is the increase in bits per byte over both\n"
+        "texts, weighted by what each kind has learned; "
+        "a negative value is a gain. The kind of the\n"
+        "open generation is left out, since it cannot be merged. "
+        "The pool is only read, also while\n"
         "a daemon runs.",
     .options = NEAR_OPTIONS,
     .example = "reef kind near kinds.pool\n"

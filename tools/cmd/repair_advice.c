@@ -1,5 +1,6 @@
-// What to do about damage, in words and commands. The findings are the store's (store/repair_plan.c);
-// here they become sentences, and a command only where it is known to work: a restore from a
+// What to do about damage, in words and commands. The findings are the store's
+// (store/check/repair_plan.c); here they become sentences, and a command only where it is known to
+// work: a restore from a
 // snapshot whose whole state was found sound, the removal of a snapshot that nothing else needs,
 // the export of a generation that is whole.
 #include "repair_advice.h"
@@ -202,8 +203,8 @@ static char *remedy_text(const reef_repair *r) {
                                r->restore_exact ? ", to the same bits" : "");
     if (r->snapshot[0]) return reef_cli_format("removes the snapshot, and what is damaged in it");
     if (r->key.db == REEF_DB_SNAPSHOTS)
-        return reef_cli_format("removes the snapshot, and what it held; the pool as it is now does "
-                               "not need it");
+        return reef_cli_format("removes the snapshot, and what it held; "
+                               "the pool as it is now does not need it");
     // Records that nothing computes with need no remedy to continue.
     switch (r->key.db) {
     case REEF_DB_TIMELINE:

@@ -25,8 +25,8 @@ reef_status reef_cli_output_choose(reef_cli_output *out,
     if (out->path != NULL) return reef_archive_file_check(out->path, out->force, err);
     if (cli->json && !cli->dry_run)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "--json and the data would both go to standard output: name a file with "
-                         "--out");
+                         "--json and the data would both go to standard output: "
+                         "name a file with --out");
     return REEF_OK;
 }
 

@@ -29,63 +29,56 @@ static const reef_cli_option OPTIONS[] = {
      "where the gates fire, where they begin to, and what another threshold would do"},
     {"kinds", NULL, "also draw which kind's context memory answered where in each file"},
     {"svg", "FILE",
-     "with --kinds: draw them into a file as well; with --gates: what each misses against what it "
-     "leaks"},
+     "with --kinds: draw them into a file as well; "
+     "with --gates: what each misses against what it leaks"},
     {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
     {"logits", "FILE.npy",
      "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
     {"learned", "G,G,...",
-     "with --matrix or --gates: the generation in which each file was learned (default: one after "
-     "the other, "
-     "where there are as many files as generations)"},
+     "with --matrix or --gates: the generation in which each file was learned (default: "
+     "one after the other, where there are as many files as generations)"},
     {0},
 };
 
 const reef_cli_manual reef_eval_manual = {
-    .about = "Reads each file as one stream and prints bits per byte, perplexity per byte and per "
-             "word, and\n"
-             "the share of bytes on which each generation fired. Words are runs of bytes between "
-             "ASCII white\n"
-             "space; perplexity per word is 2 to the power of all bits over the number of words. "
-             "--as-of G is exactly the function that the "
-             "model\n"
-             "was when generation G was sealed. --matrix prints forgetting in both usual "
-             "definitions:\n"
-             "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, "
-             "where\n"
-             "it is known when a file was learned, since learned (Lopez-Paz 2017: the negative of "
-             "backward\n"
-             "transfer).\n"
-             "\n"
-             "Where the pool's tokens are ids (reef init --vocab), files are of two bytes an id, "
-             "little-endian,\n"
-             "and losses are bits and perplexity per token; there are no words.\n"
-             "\n"
-             "In a pool with context memories these adapt to each file as they\n"
-             "read it, and forget it afterwards. With --frozen they do not; other pools have "
-             "nothing that\n"
-             "adapts, and read the same with it. --verbose also prints what each input of their "
-             "mixers was\n"
-             "worth in a file, by its part of the log odds, and in which share of the bytes it "
-             "had\n"
-             "something to say; \"net\" is the net.\n"
-             "\n"
-             "Which memory answers is a matter of gates, or with boundaries contexts of how well "
-             "each\n"
-             "predicted so far; then the last column has the shares of bytes that each answered, "
-             "and\n"
-             "--kinds draws where.\n"
-             "\n"
-             "--last-word reads lines by themselves, and counts the last words whose every byte "
-             "is the\n"
-             "most likely one, given what stands before it in the line and fits the context.\n"
-             "\n"
-             "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
-             "\n"
-             "With a vector model files are idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or "
-             "jsonl:FILE, as\n"
-             "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
-             "generation had the largest weight.",
+    .about =
+        "Reads each file as one stream and prints bits per byte, "
+        "perplexity per byte and per word, and\n"
+        "the share of bytes on which each generation fired. "
+        "Words are runs of bytes between ASCII white\n"
+        "space; perplexity per word is 2 to the power of all bits over the number of words. "
+        "--as-of G is exactly the function that the model\n"
+        "was when generation G was sealed. --matrix prints forgetting in both usual definitions:\n"
+        "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, where\n"
+        "it is known when a file was learned, "
+        "since learned (Lopez-Paz 2017: the negative of backward\n"
+        "transfer).\n"
+        "\n"
+        "Where the pool's tokens are ids (reef init "
+        "--vocab), files are of two bytes an id, little-endian,\n"
+        "and losses are bits and perplexity per token; there are no words.\n"
+        "\n"
+        "In a pool with context memories these adapt to each file as they\n"
+        "read it, and forget it afterwards. With "
+        "--frozen they do not; other pools have nothing that\n"
+        "adapts, and read the same with it. "
+        "--verbose also prints what each input of their mixers was\n"
+        "worth in a file, by its part of the log odds, and in which share of the bytes it had\n"
+        "something to say; \"net\" is the net.\n"
+        "\n"
+        "Which memory answers is a matter of gates, or with boundaries contexts of how well each\n"
+        "predicted so far; then the last column has the shares of bytes that each answered, and\n"
+        "--kinds draws where.\n"
+        "\n"
+        "--last-word reads lines by themselves, and counts the last words whose every byte is the\n"
+        "most likely one, given what stands before it in the line and fits the context.\n"
+        "\n"
+        "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
+        "\n"
+        "With a vector model files are idx:IMAGES,LABELS, "
+        "npy:X.npy,Y.npy, csv:FILE or jsonl:FILE, as\n"
+        "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
+        "generation had the largest weight.",
     .options = OPTIONS,
     .example =
         "reef eval reef.pool english.txt code.c\n"
