@@ -4,7 +4,7 @@
 //   SIGHUP, reload -> read and check everything -> the trainer, between two steps: commit policy
 //                                               -> here: log, scrubbing, token; then the reply
 //
-// A reload takes place as a whole or not at all: whatever can be wrong is checked before anything
+// A reload is applied as a whole or not at all: whatever can be wrong is checked before anything
 // changes.
 #ifndef REEF_SERVICE_H
 #define REEF_SERVICE_H

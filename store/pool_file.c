@@ -144,8 +144,8 @@ reef_status reef_store_check_output(const char *path, reef_error *err) {
 static reef_status path_check(const char *path, reef_error *err) {
     return is_inside_pool(path)
                ? reef_fail(err, REEF_ERR_INVALID,
-                           "cannot create pool %s: the directory above it is a pool; choose a "
-                           "path beside it",
+                           "cannot create pool %s: "
+                           "the directory above it is a pool; choose a path beside it",
                            path)
                : REEF_OK;
 }

@@ -64,7 +64,7 @@ typedef enum key_field {
     NAME,
     GENERATION,
     LAYER,
-    KIND, // in the place of a layer
+    KIND, // instead of a layer
     BLOCK,
     LEVEL,
     WINDOW,

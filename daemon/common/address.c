@@ -31,11 +31,10 @@ reef_status reef_address_init(struct sockaddr_un *address,
     if (bytes <= 0) return reef_fail(err, REEF_ERR_INVALID, "the socket path is empty");
     // sun_path holds 107 characters. A longer path would be cut silently and reach another socket.
     if ((size_t)bytes >= sizeof(address->sun_path))
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "the socket path has %d bytes, a socket takes at most %zu: give a shorter one with "
-            "--socket (%.60s...)",
-            bytes, sizeof(address->sun_path) - 1, address->sun_path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the socket path has %d bytes, a socket takes at most %zu: "
+                         "give a shorter one with --socket (%.60s...)",
+                         bytes, sizeof(address->sun_path) - 1, address->sun_path);
     return REEF_OK;
 }
 

@@ -99,18 +99,16 @@ static char guard_line[PROGRAM_BYTES_MAX + 2 * POOL_BYTES_MAX + 250];
 static char *guard_json; // all but the time
 
 static void on_fault(int number) {
-    // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when
-    // the handler returns.
-    // LMDB aborts when it finds its file damaged. That is an error of the file and gets a message;
-    // an assert of ours keeps its core dump.
+    // LMDB aborts when it finds its file damaged. That is an error of the file and gets a message.
+    // An assert of ours, or the abort that a watchdog sends, keeps its core dump.
     if (number == SIGABRT && !reef_store_lmdb_aborted()) {
         (void)signal(SIGABRT, SIG_DFL);
         (void)raise(SIGABRT);
         return;
     }
-    // Two threads may read pages that are not there; one says so, and ends the other.
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    while (atomic_flag_test_and_set(&said)) (void)pause();
+    // Two threads may read pages that are not there; one reports it, and ends the other.
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&reported)) (void)pause();
     // The text was prepared before the signal: formatting is not safe here.
     if (log_json && guard_json != NULL) {
         put_json(guard_json);
@@ -155,9 +153,9 @@ void reef_program_guard(const char *program, const char *pool) {
     if (guard_line[0]) return;
     path_print(path, pool);
     snprintf(guard_line, sizeof(guard_line),
-             "%.*s: stopped by a signal while it used pool %s: most likely a page of its "
-             "data.mdb is damaged; see what is lost with: reef verify %s (where that finds "
-             "nothing, this is a bug)\n",
+             "%.*s: stopped by a signal while it used pool %s: "
+             "most likely a page of its data.mdb is damaged; see what is lost with: "
+             "reef verify %s (where that finds nothing, this is a bug)\n",
              PROGRAM_BYTES_MAX, program, path, path);
     // Both forms are built now, while memory may still be allocated.
     guard_json = guard_as_json();

@@ -222,8 +222,8 @@ static reef_status read_verify(reef_request *request, json_t *object, reef_error
     // A quick check looks at structure alone and samples nothing.
     if (quick && sampled)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "command 'verify': quick hashes nothing that is sealed and sample a part "
-                         "of it: give one of them");
+                         "command 'verify': quick hashes nothing that is "
+                         "sealed and sample a part of it: give one of them");
     if (json_object_get(object, "seed") != NULL && !sampled)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': seed draws a sample: give sample as well");

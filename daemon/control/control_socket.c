@@ -194,7 +194,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
 }
 
 // Length of the first line, or SIZE_MAX when it is not complete. A line without an end is complete
-// when the client has said that nothing follows.
+// when the client has closed its direction.
 static size_t first_line(reef_client *client) {
     char *end = client->used > client->scanned
                     ? memchr(client->line + client->scanned, '\n', client->used - client->scanned)

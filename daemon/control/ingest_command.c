@@ -69,8 +69,8 @@ static reef_status take_content(reef_push_batch *batch, json_t *const content[3]
         return REEF_OK;
     }
     return reef_fail(err, REEF_ERR_INVALID,
-                     "command 'ingest' takes one of \"text\": TEXT, \"base64\": TEXT and "
-                     "\"records\": [...]");
+                     "command 'ingest' takes one of \"text\": "
+                     "TEXT, \"base64\": TEXT and \"records\": [...]");
 }
 
 reef_status reef_push_batch_parse(reef_push_batch **out, const json_t *command, reef_error *err) {

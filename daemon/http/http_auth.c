@@ -17,9 +17,8 @@
 static reef_status token_failure(const char *path, const char *why, reef_error *err) {
     return reef_fail(
         err, REEF_ERR_INVALID,
-        "the token file '%.160s' %s; make one with: (umask 077; openssl rand -hex 32 > "
-        "FILE)",
-        path, why);
+        "the token file '%.160s' %s; make one with: (umask 077; openssl rand -hex 32 > FILE)", path,
+        why);
 }
 
 static reef_status check_token_file(int fd, const char *path, reef_error *err) {
@@ -84,11 +83,10 @@ reef_status reef_http_access_check(const char *listen,
     if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
     // Without a token only loopback is allowed: the interface can stop training and read data.
     if (status == REEF_OK && !reef_http_is_loopback(address) && !token->count)
-        status =
-            reef_fail(err, REEF_ERR_INVALID,
-                      "--http %.80s can be reached from other machines: give --http-token FILE "
-                      "as well",
-                      listen);
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "--http %.80s can be reached from other machines: "
+                           "give --http-token FILE as well",
+                           listen);
     return status;
 }
 

@@ -102,8 +102,8 @@ static void refuse_body(reef_http_request *request, unsigned code, const char *e
 static void refuse_long(reef_http_request *request) {
     char error[128];
     snprintf(error, sizeof(error),
-             "\"status\":\"invalid\",\"message\":\"the body has more than the %u bytes that are "
-             "allowed\"",
+             "\"status\":\"invalid\",\"message\":\"the body "
+             "has more than the %u bytes that are allowed\"",
              REEF_HTTP_BODY_BYTES_MAX);
     refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, error);
 }
@@ -127,8 +127,8 @@ static bool make_room(reef_http_request *request, size_t bytes) {
     // one.
     if (more > REEF_HTTP_BODIES_BYTES_MAX - http->bodies_bytes) {
         refuse_body(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                    "\"status\":\"busy\",\"message\":\"too many bodies are being sent; try "
-                    "again\",\"retry_ms\":1000");
+                    "\"status\":\"busy\",\"message\":\"too many bodies are being sent; "
+                    "try again\",\"retry_ms\":1000");
         return false;
     }
     uint8_t *body = realloc(request->body, room);

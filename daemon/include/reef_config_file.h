@@ -33,7 +33,7 @@ typedef reef_status (*reef_config_section_entry)(void *context,
                                                  reef_error *err);
 
 /**
- * Read the keys of `section` in the order of the file. Goes on after a mistake, so that every key
+ * Read the keys of `section` in the order of the file. Continues after a mistake, so that every key
  * is seen once; the first mistake is the error.
  *
  * Errors: INVALID with "FILE:LINE: ..."; NOT_FOUND when the file is not there; IO.

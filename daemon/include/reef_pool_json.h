@@ -22,7 +22,7 @@ json_t *reef_generation_json(const reef_generation_record *generations,
                              uint32_t count,
                              uint32_t index,
                              uint32_t peer_layers);
-/** Facts of a context memory. */
+/** Statistics of a context memory. */
 json_t *reef_memory_stats_json(const reef_memory_stats *stats);
 /** What each input of its mixer was worth: an array of name, share and hits. */
 json_t *reef_memory_inputs_json(const double *shares, const double *hits);

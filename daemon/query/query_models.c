@@ -68,7 +68,7 @@ reef_status reef_query_thread_open(reef_query_thread *queries,
 static void renew(void *argument) {
     reef_query_renewal *r = argument;
     reef_error err;
-    // Why it failed is found again, and said, by the question that waits for the next one.
+    // The error is dropped: the next query opens the model itself, and reports why that fails.
     if (reef_model_open_beside(&r->newer, r->store, "now", &r->options, r->older, &err) != REEF_OK)
         r->newer = NULL;
     r->took_ns = uv_hrtime() - r->began_ns;

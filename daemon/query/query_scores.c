@@ -453,7 +453,7 @@ reef_status reef_query_kinds(reef_query_thread *queries, reef_query *query, reef
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     json_t *visits = json_array();
-    // Sums of older ones have no one place in the stream.
+    // Older visits are kept as sums, which have no single position in the stream.
     for (size_t i = list.visit_count > most ? list.visit_count - most : 0; i < list.visit_count;
          i++)
         if (list.visits[i].count == 1)

@@ -97,8 +97,8 @@ static void query_thread_main(void *argument) {
         query->error.status =
             atomic_load(&query->unwanted)
                 ? reef_fail(&query->error, REEF_ERR_BUSY,
-                            "the client closed the connection before its query began; leave it "
-                            "open until the reply")
+                            "the client closed the connection before its query began; "
+                            "leave it open until the reply")
                 : query->run(queries, query, &query->error);
         // Text is made here and not in the loop: a matrix or a long score is work.
         if (query->on_done == NULL) write_text(query);

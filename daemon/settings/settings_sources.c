@@ -94,8 +94,8 @@ static reef_status add_pattern(reef_options *options,
     if (status != REEF_OK || options->source_count > before) return status;
     // A pattern without a file is refused: a daemon that reads nothing looks as if it worked.
     return reef_fail(err, REEF_ERR_NOT_FOUND,
-                     "no file fits '%.150s': check the pattern, and quote it, or the shell "
-                     "expands it",
+                     "no file fits '%.150s': check the pattern, "
+                     "and quote it, or the shell expands it",
                      pattern);
 }
 

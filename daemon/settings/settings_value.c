@@ -46,11 +46,10 @@ static reef_status parse_memory(const char *label,
                                 uint64_t *out,
                                 reef_error *err) {
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "%s '%.40s' is not an amount of memory: a whole number of bytes, or with K, M, G "
-        "or T, such as 2G",
-        label, text);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%s '%.40s' is not an amount of memory: "
+                     "a whole number of bytes, or with K, M, G or T, such as 2G",
+                     label, text);
 }
 
 static reef_status parse_rate(const char *label, const char *text, uint64_t *out, reef_error *err) {

@@ -100,10 +100,9 @@ static reef_status read_spec(reef_input *input,
     } else {
         return reef_fail(
             err, REEF_ERR_INVALID,
-            "unknown kind of source '%.*s': known are file:PATH, - (standard input), "
-            "follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, redis://HOST:PORT/STREAM and "
-            "push:NAME, and for "
-            "vectors idx:, npy:, csv: and jsonl:",
+            "unknown kind of source '%.*s': known are file:PATH, "
+            "- (standard input), follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, "
+            "redis://HOST:PORT/STREAM and push:NAME, and for vectors idx:, npy:, csv: and jsonl:",
             (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
     }
     if (!**rest) return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names no file", spec);

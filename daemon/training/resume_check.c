@@ -42,9 +42,9 @@ static reef_status check_record(const reef_trainer *trainer,
         has_rest_of_record(sources, count, record_bytes))
         return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "the pool stopped inside a record, %llu bytes after its beginning, and other "
-                     "sources would come before the other %llu: give the source that it is of "
-                     "again, as the first one",
+                     "the pool stopped inside a record, %llu bytes after its beginning, "
+                     "and other sources would come before the other %llu: "
+                     "give the source that it is of again, as the first one",
                      (unsigned long long)(status.pending_bytes % record_bytes),
                      (unsigned long long)(record_bytes - status.pending_bytes % record_bytes));
 }

@@ -182,8 +182,8 @@ void reef_training_compact(reef_training *training) {
     bool more = false;
     if (compact_once(training, &more, &err) != REEF_OK)
         reef_report_warning(training->options.report, "compact_failed",
-                            "usage over time was not compacted: %s; trying again after the next "
-                            "commit",
+                            "usage over time was not compacted: "
+                            "%s; trying again after the next commit",
                             err.message);
     training->compacting = more;
     if (more) reef_training_advance(training);

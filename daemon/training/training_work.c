@@ -251,8 +251,8 @@ reef_status reef_training_drain(reef_training *training, reef_error *err) {
     if (nothing_ever_came(training)) {
         if (!training->options.stay)
             return reef_fail(err, REEF_ERR_NOT_FOUND,
-                             "the stream is empty: nothing to train on in %s%s; give a source "
-                             "that has something",
+                             "the stream is empty: nothing to train on in %s%s; "
+                             "give a source that has something",
                              training->options.sources[0].label,
                              training->options.source_count > 1 ? " and the others" : "");
         reef_report_warning(training->options.report, "empty", "no source has a single byte");

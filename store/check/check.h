@@ -66,8 +66,8 @@ bool reef_check_release_reader(reef_check *c, bool *renewed);
  */
 REEF_MUST_CHECK reef_status reef_check_pages(reef_check *c, reef_pages *pages, reef_error *err);
 /**
- * reef_check_pages alone, of a pool that nobody writes: what can be said of one that cannot be
- * opened.
+ * reef_check_pages alone, of a pool that nobody writes: all that can be checked of a pool that
+ * LMDB cannot open.
  */
 REEF_MUST_CHECK reef_status reef_check_pages_of(const char *path,
                                                 const reef_check_options *options,

@@ -38,7 +38,7 @@ typedef struct page_check {
     uint64_t used, free;
     // (2, TREE_DEPTH_MAX, page_bytes) the pages on the way down: of databases, of records
     uint8_t *buffers;
-    bool broken;        // part of a tree is unknown: which pages are left over cannot be said
+    bool broken;        // part of a tree is unknown, and so is which pages are left over
     reef_error stopped; // by a lack of memory
 } page_check;
 

@@ -106,7 +106,7 @@ static bool meta_is_damaged(const plan *p) {
     return false;
 }
 
-// With more findings than are kept nothing is known of the rest, so nothing is said to be whole.
+// Of more findings than are kept the rest is unknown, so nothing can be reported as whole.
 static bool all_is_known(const plan *p) {
     return p->check->damaged_count < REEF_DAMAGED_MAX;
 }

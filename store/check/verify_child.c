@@ -223,7 +223,7 @@ static reef_status open_and_check(const char *path,
                                   reef_error *err) {
     reef_store *store = NULL;
     reef_status status = reef_store_open(&store, path, &(reef_store_options){.damaged = true}, err);
-    if (status == REEF_ERR_CORRUPT) // what can be said of it without LMDB
+    if (status == REEF_ERR_CORRUPT) // LMDB cannot open it: check its pages alone
         (void)!reef_check_pages_of(path, options, report, NULL);
     if (status != REEF_OK) return status;
     status = reef_store_check_with(store, options, report, err);

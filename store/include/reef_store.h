@@ -861,7 +861,7 @@ typedef struct reef_check_options {
 /**
  * Walk everything: LMDB's trees and free list page by page, every record's header and checksum,
  * `sums` against the records, the root hash of the last commit and of each sealed generation,
- * references of snapshots, usage over time against the totals. Goes on after damage. `on_damage`
+ * references of snapshots, usage over time against the totals. Continues after damage. `on_damage`
  * (may be NULL) receives one line naming the record and what is wrong.
  *
  * Pages are walked in one read transaction, all else in steps, each on the last commit then;

@@ -12,9 +12,9 @@
 //              trimmed one is drawn in journal.c; the state has those that end at its cursor or
 //              before
 //
-// Going back, these take the place of the trimmed entries, and all that the journal still has the
-// bytes of and the state has not been trained on comes next. Of a batch that the state has in part
-// and the journal has not any more, the id is forgotten: it can be pushed again, as a whole.
+// A restore puts these where the trimmed entries were. Behind them come the entries whose bytes the
+// journal still has and the state has not been trained on. The id of a batch that the state has in
+// part, and the journal no longer has, is forgotten: the batch can be pushed again, as a whole.
 //
 // The first snapshots kept no ids. The entries that are there stand in for them, as far as these
 // tell.

@@ -62,8 +62,8 @@ reef_status reef_store_check_copy(const char *path, const char *to, reef_error *
     if (stat(path, &pool) != 0 || !lies_inside(directory_of(to), &pool))
         return reef_store_check_new(to, err);
     return reef_fail(err, REEF_ERR_INVALID,
-                     "cannot copy pool %.80s to %.80s, which lies inside it: choose a path "
-                     "beside it",
+                     "cannot copy pool %.80s to %.80s, "
+                     "which lies inside it: choose a path beside it",
                      path, to);
 }
 

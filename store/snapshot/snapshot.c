@@ -103,11 +103,10 @@ reef_status reef_snapshot_name_check(const char *name, reef_error *err) {
     for (size_t i = 0; good && i < length; i++)
         good = is_letter_or_digit(name[i]) || strchr("._-", name[i]) != NULL;
     if (!good)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "\"%.64s\" is not a name for a snapshot: 1 to %d letters, digits, and after the "
-            "first also . _ -",
-            name == NULL ? "" : name, REEF_NAME_BYTES_MAX);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "\"%.64s\" is not a name for a snapshot: "
+                         "1 to %d letters, digits, and after the first also . _ -",
+                         name == NULL ? "" : name, REEF_NAME_BYTES_MAX);
     // One argument, --as-of, takes generations, snapshots and the word now.
     if (strspn(name, "0123456789") == length)
         return reef_fail(err, REEF_ERR_INVALID,

@@ -190,8 +190,8 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
         break;
     default:
         fprintf(out,
-                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#ffffff\" stroke=\"%s\" "
-                "stroke-width=\"2.5\"/>\n",
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" "
+                "fill=\"#ffffff\" stroke=\"%s\" stroke-width=\"2.5\"/>\n",
                 x, y, MARK - 1, colour);
     }
 }

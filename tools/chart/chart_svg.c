@@ -250,11 +250,9 @@ void reef_chart_matrix_svg(FILE *out,
     }
     reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
                   "Bits per byte on held-out text, by state of the model");
-    reef_svg_text(
-        out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
-        "outlined: the generation in which the domain was learned; below it, anything above "
-        "its number "
-        "is forgotten");
+    reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
+                  "outlined: the generation in which the domain was learned; "
+                  "below it, anything above its number is forgotten");
     // The cells fill what the names of the rows and columns leave.
     double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
     double width =

@@ -9,14 +9,12 @@
 
 const reef_cli_manual reef_branch_manual = {
     .about =
-        "The open generation, which must have trained nothing yet (seal it first), begins as a "
-        "copy "
-        "of a\n"
-        "sealed one: its experts, sub-keys, queries and corrections. The sealed one stays as it "
-        "is, "
-        "and so\n"
-        "does what the pool computes, to the bit, until the copy has learned something. Where one "
-        "byte may\n"
+        "The open generation, which must have trained "
+        "nothing yet (seal it first), begins as a copy of a\n"
+        "sealed one: its experts, sub-keys, queries and corrections. "
+        "The sealed one stays as it is, and so\n"
+        "does what the pool computes, to the bit, "
+        "until the copy has learned something. Where one byte may\n"
         "be answered by several generations the copy begins silent, so that nothing counts twice.",
     .options = NULL,
     .example = "reef seal reef.pool\n"
@@ -75,10 +73,9 @@ static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_e
            numbers[2]);
     // A whole copy would add to every byte that its source answers, so it waits until it has
     // trained. A silent one adds zero until it learns.
-    printf("%s\n", whole
-                       ? "it continues from what that one computes, and answers nothing before it "
-                         "has trained"
-                       : "it begins silent, with w_up = 0: both may answer the same byte");
+    printf("%s\n", whole ? "it continues from what that one computes, "
+                           "and answers nothing before it has trained"
+                         : "it begins silent, with w_up = 0: both may answer the same byte");
     return REEF_OK;
 }
 

@@ -9,13 +9,13 @@
 
 const reef_cli_manual reef_compact_manual = {
     .about =
-        "Merges usage over time as far as it is due: commits older than an hour into hours, hours "
-        "older\n"
-        "than two days into days; days older than 400 days are forgotten and stay in the totals. "
-        "What takes\n"
+        "Merges usage over time as far as it is due: "
+        "commits older than an hour into hours, hours older\n"
+        "than two days into days; days older than 400 days "
+        "are forgotten and stay in the totals. What takes\n"
         "more than its share of space goes earlier. Totals, model and root hash stay as they are.\n"
-        "Whoever trains a pool does this between commits, so a pool that is being trained needs "
-        "no\n"
+        "Whoever trains a pool does this between commits, "
+        "so a pool that is being trained needs no\n"
         "compaction and refuses it.",
     .options = NULL,
     .example = "reef compact reef.pool\n"
@@ -127,8 +127,8 @@ static reef_status open_idle(const reef_cli_call *cli, reef_store **store, reef_
     if (status != REEF_ERR_BUSY || err == NULL) return status;
     reef_error reason = *err;
     return reef_fail(err, REEF_ERR_BUSY,
-                     "%.150s; it compacts usage by itself between commits, so there is nothing to "
-                     "do",
+                     "%.150s; it compacts usage by itself between commits, "
+                     "so there is nothing to do",
                      reason.message);
 }
 

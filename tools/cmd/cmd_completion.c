@@ -6,12 +6,10 @@
 #include <stdlib.h>
 
 const reef_cli_manual reef_completion_manual = {
-    .about = "Prints the script. `cmake --install` and the packages put it where the shells look "
-             "for it; without "
-             "them\n"
-             "a shell reads it as in the examples. For zsh: a file _reef in a directory of $fpath; "
-             "for fish: "
-             "reef.fish\n"
+    .about = "Prints the script. `cmake --install` and the packages "
+             "put it where the shells look for it; without them\n"
+             "a shell reads it as in the examples. For zsh: "
+             "a file _reef in a directory of $fpath; for fish: reef.fish\n"
              "and reefd.fish in ~/.config/fish/completions.",
     .options = NULL,
     .example = "reef completion bash > reef.bash && . ./reef.bash\n"

@@ -12,15 +12,12 @@ static const reef_cli_option SHOW_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_config_show_manual = {
-    .about = "Every setting of reefd with its value and where that comes from: default, FILE:LINE, "
-             "a variable of "
-             "the\n"
-             "environment such as REEF_COMMIT_SECONDS, or an option. What stands further down this "
-             "list wins. Options "
-             "of\n"
-             "reefd follow after --, as they would be given to it. Settings marked with a star may "
-             "change while it "
-             "runs\n"
+    .about = "Every setting of reefd with its value and where that comes from: "
+             "default, FILE:LINE, a variable of the\n"
+             "environment such as REEF_COMMIT_SECONDS, or an option. "
+             "What stands further down this list wins. Options of\n"
+             "reefd follow after --, as they would be given to it. "
+             "Settings marked with a star may change while it runs\n"
              "(`reef reload`).",
     .options = SHOW_OPTIONS,
     .example = "reef config show --config reef.ini\n"
@@ -28,12 +25,12 @@ const reef_cli_manual reef_config_show_manual = {
 };
 
 const reef_cli_manual reef_config_check_manual = {
-    .about = "Reads a configuration file of reefd and names every mistake in it with its line, and "
-             "what a misspelt key\n"
-             "was meant to be. Nothing is opened but the file; `reefd --config FILE --check` looks "
-             "at the socket's path and\n"
-             "at the token, and whether the address needs one, as well. Ends with 64 where there "
-             "are mistakes.",
+    .about = "Reads a configuration file of reefd and names every "
+             "mistake in it with its line, and what a misspelt key\n"
+             "was meant to be. Nothing is opened but the file; `reefd "
+             "--config FILE --check` looks at the socket's path and\n"
+             "at the token, and whether the address needs one, "
+             "as well. Ends with 64 where there are mistakes.",
     .options = NULL,
     .example = "reef config check reef.ini",
 };

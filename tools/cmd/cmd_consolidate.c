@@ -23,12 +23,12 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_consolidate_manual = {
-    .about = "A new generation learns, from the reservoir's text, to compute what the named ones "
-             "compute,\n"
-             "and takes the place of the last of them. What the pool was before the first of them "
-             "stays to\n"
-             "the bit. What it was as of each of them, and exactly as of later ones, is given up "
-             "for good:\n"
+    .about = "A new generation learns, from the reservoir's text, "
+             "to compute what the named ones compute,\n"
+             "and takes the place of the last of them. "
+             "What the pool was before the first of them stays to\n"
+             "the bit. What it was as of each of them, "
+             "and exactly as of later ones, is given up for good:\n"
              "look with --dry-run first. Where a daemon runs on the pool, stop it before.",
     .options = OPTIONS,
     .example = "reef consolidate reef.pool --generations 1-3 --dry-run\n"
@@ -159,7 +159,7 @@ static void print_given_up(const reef_consolidation *report, const char *verb, F
 
 static void print_report(const reef_consolidation *report, bool done, FILE *out) {
     char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], taught[CLI_WORD_BYTES];
-    // Only this line is in the future tense for a plan; the rest states facts of today.
+    // Only this line is in the future tense for a plan; the rest describes the present.
     fprintf(out,
             "%s %" PRIu32 " generations, %" PRIu32 " to %" PRIu32 ", into generation %" PRIu32
             " of %" PRIu32 " x %" PRIu32 " experts in each PEER layer\n",

@@ -6,19 +6,19 @@
 #include <inttypes.h>
 
 const reef_cli_manual reef_commit_manual = {
-    .about = "Answers when everything that was trained by then is on disk. The daemon commits by "
-             "itself as well.",
+    .about = "Answers when everything that was trained by then is on disk. "
+             "The daemon commits by itself as well.",
     .options = NULL,
     .example = "reef commit reef.pool && reef eval reef.pool today.txt",
 };
 
 const reef_cli_manual reef_pause_manual = {
-    .about = "The step under way is finished and what was trained is committed. From then on "
-             "nothing is trained\n"
-             "until `reef resume`, or until the daemon ends; other commands work as before. What "
-             "clients push\n"
-             "is still written to the pool, so its files are not to be copied meanwhile: `reef "
-             "export pool` makes a\n"
+    .about = "The step under way is finished and what was trained is committed. "
+             "From then on nothing is trained\n"
+             "until `reef resume`, or until the daemon ends; "
+             "other commands work as before. What clients push\n"
+             "is still written to the pool, so its files are not "
+             "to be copied meanwhile: `reef export pool` makes a\n"
              "copy, and needs no pause.",
     .options = NULL,
     .example = "reef pause reef.pool && reef eval reef.pool today.txt && reef resume reef.pool",
@@ -31,26 +31,26 @@ const reef_cli_manual reef_resume_manual = {
 };
 
 const reef_cli_manual reef_drain_manual = {
-    .about = "Waits for what the daemon has read when it is asked, not for what comes in after "
-             "that. What "
-             "fills\nno batch yet is committed, and trained as the beginning of the next batch.",
+    .about = "Waits for what the daemon has read when it is asked, "
+             "not for what comes in after that. What fills\n"
+             "no batch yet is committed, and trained as the beginning of the next batch.",
     .options = NULL,
     .example = "reef drain reef.pool && reef eval reef.pool today.txt",
 };
 
 const reef_cli_manual reef_reload_manual = {
-    .about = "As SIGHUP does: the daemon reads its configuration file and its token again. "
-             "commit-steps,\n"
+    .about = "As SIGHUP does: the daemon reads its configuration "
+             "file and its token again. commit-steps,\n"
              "commit-seconds, commit-retries, pool-max, scrub-rate, json-log, quiet and the token\n"
-             "change between two steps; what needs a restart is named. With a mistake in the file "
-             "nothing changes.",
+             "change between two steps; what needs a restart is named. "
+             "With a mistake in the file nothing changes.",
     .options = NULL,
     .example = "reef reload reef.pool",
 };
 
 const reef_cli_manual reef_stop_manual = {
-    .about = "As SIGTERM does: what came in over standard input is trained, files are left where "
-             "they are, the\n"
+    .about = "As SIGTERM does: what came in over standard input is trained, "
+             "files are left where they are, the\n"
              "last step is committed. Answers at once; the daemon's end follows.",
     .options = NULL,
     .example = "reef stop reef.pool",

@@ -22,9 +22,8 @@ static const reef_cli_option OPTIONS[] = {
     {"layer", "N", "only of this layer (default: all that have experts)"},
     {"state", "open|sealed|frozen", "only those that learn, are sealed, or are frozen"},
     {"sort", "uses|share|weight|last|down|up|id",
-     "what comes first: most uses, share of its layer's uses, mean weight, latest use, norm of "
-     "w_down or w_up "
-     "(default: uses; of vector models up)"},
+     "what comes first: most uses, share of its layer's uses, mean weight, "
+     "latest use, norm of w_down or w_up (default: uses; of vector models up)"},
     {"reverse", NULL, "the least first"},
     {"top", "K", "show the first K (default: 20; 0: all)"},
     {"since", "TIME", "count uses from then on: 2024-05-01, 2024-05-01T12:00, or 3h or 2d ago"},
@@ -38,22 +37,21 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_experts_manual = {
-    .about =
-        "An expert is one hidden neuron: weight * act(w_down . x) * w_up, where a token's query "
-        "chose it\n"
-        "with that weight. Ids count within a layer of a generation; key is the row of each table "
-        "of\n"
-        "sub-keys that the id stands for. Last used is known to the commit for an hour, to the "
-        "hour for two\n"
-        "days, to the day for 400. In a vector model every expert sees every input, so there are "
-        "no uses;\n"
-        "class is the one that it speaks for most.\n"
-        "\n"
-        "--text reads FILE (- for standard input) through the model, as it is now or --as-of "
-        "another state,\n"
-        "and shows the bytes at which weight * activation is largest, between \xc2\xbb and "
-        "\xc2\xab in their\n"
-        "context. Uses and norms are always those of now.",
+    .about = "An expert is one hidden neuron: weight * act(w_down . "
+             "x) * w_up, where a token's query chose it\n"
+             "with that weight. Ids count within a layer of a generation; "
+             "key is the row of each table of\n"
+             "sub-keys that the id stands for. "
+             "Last used is known to the commit for an hour, to the hour for two\n"
+             "days, to the day for 400. "
+             "In a vector model every expert sees every input, so there are no uses;\n"
+             "class is the one that it speaks for most.\n"
+             "\n"
+             "--text reads FILE (- for standard input) through the model, "
+             "as it is now or --as-of another state,\n"
+             "and shows the bytes at which weight * activation is largest, "
+             "between \xc2\xbb and \xc2\xab in their\n"
+             "context. Uses and norms are always those of now.",
     .options = OPTIONS,
     .example = "reef experts reef.pool\n"
                "reef experts reef.pool --generation 0 --layer 0 --sort uses --reverse --top 5\n"
@@ -411,7 +409,7 @@ static reef_status show_one(reef_cli_call *cli,
         status = reef_cli_reply(cli, document, err);
     } else if (status == REEF_OK) {
         print_expert(pool, &list.rows[at], at, list.total);
-        // Positions come after the facts of the expert, which do not depend on the text.
+        // Positions come after the numbers of the expert, which do not depend on the text.
         if (reef_cli_text(cli, "text") != NULL) reef_experts_text_print(&text);
     }
     reef_experts_text_release(&text);

@@ -19,12 +19,12 @@ static const reef_cli_option POOL_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_export_pool_manual = {
-    .about = "Copies the last commit into a new pool, DIRECTORY, without the free pages of the "
-             "original; a\n"
-             "daemon continues training meanwhile. The copy is on the disk and checked before it "
-             "takes its place;\n"
-             "then every record is read back, as by `reef verify`. It is a pool like any other: "
-             "train it, export\n"
+    .about = "Copies the last commit into a new pool, DIRECTORY, "
+             "without the free pages of the original; a\n"
+             "daemon continues training meanwhile. "
+             "The copy is on the disk and checked before it takes its place;\n"
+             "then every record is read back, as by `reef verify`. "
+             "It is a pool like any other: train it, export\n"
              "its generations, or keep it.",
     .options = POOL_OPTIONS,
     .example = "reef export pool reef.pool backup.pool",
@@ -36,14 +36,13 @@ static const reef_cli_option GENERATION_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_export_generation_manual = {
-    .about =
-        "Writes sealed generation G to FILE, in the safetensors format: tensors, gate, rows of "
-        "experts,\n"
-        "flags and context memory, and as metadata all that `reef import` needs. Pools that were "
-        "one until\n"
-        "generation 0 was sealed can exchange generations so: copy a pool with `reef export pool`, "
-        "train both\n"
-        "apart, join them.",
+    .about = "Writes sealed generation G to FILE, in the safetensors format: "
+             "tensors, gate, rows of experts,\n"
+             "flags and context memory, and as metadata all that `reef import` needs. "
+             "Pools that were one until\n"
+             "generation 0 was sealed can exchange generations so: "
+             "copy a pool with `reef export pool`, train both\n"
+             "apart, join them.",
     .options = GENERATION_OPTIONS,
     .example = "reef export generation reef.pool 1 french.safetensors",
 };
@@ -167,8 +166,8 @@ static reef_status parse_generation(const char *text, uint32_t *out, reef_error 
     bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
     if (!number || value >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.64s' is not a generation: its number, as in reef generations, comes "
-                         "before the file",
+                         "'%.64s' is not a generation: its number, "
+                         "as in reef generations, comes before the file",
                          text);
     *out = (uint32_t)value;
     return REEF_OK;

@@ -15,24 +15,23 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_export_model_manual = {
-    .about =
-        "Writes the model to FILE, in the safetensors format, which PyTorch and NumPy read: "
-        "embedding,\n"
-        "positions, attention, norms, feed-forward networks of every kind, head, statistics of "
-        "batch norms,\n"
-        "experts, sub-keys and query networks, gates, context memories, and how often each expert "
-        "was used.\n"
-        "The configuration stands in the metadata. Names are those of docs/FORMAT.md; generations "
-        "after the\n"
-        "first have theirs under generationG. Of an open generation these are the weights that it "
-        "is evaluated\n"
-        "by. A daemon may run on the pool.\n"
-        "\n"
-        "`reef init NEW --from FILE` makes a pool of it, with the same losses. Moments of the "
-        "optimiser, the\n"
-        "sample of the past and the history are not in the file: for those copy the pool, with "
-        "`reef export\n"
-        "pool`.",
+    .about = "Writes the model to FILE, in the safetensors format, "
+             "which PyTorch and NumPy read: embedding,\n"
+             "positions, attention, norms, feed-forward networks "
+             "of every kind, head, statistics of batch norms,\n"
+             "experts, sub-keys and query networks, gates, "
+             "context memories, and how often each expert was used.\n"
+             "The configuration stands in the metadata. "
+             "Names are those of docs/FORMAT.md; generations after the\n"
+             "first have theirs under generationG. "
+             "Of an open generation these are the weights that it is evaluated\n"
+             "by. A daemon may run on the pool.\n"
+             "\n"
+             "`reef init NEW --from FILE` makes a pool of it, "
+             "with the same losses. Moments of the optimiser, the\n"
+             "sample of the past and the history are not in the file: "
+             "for those copy the pool, with `reef export\n"
+             "pool`.",
     .options = OPTIONS,
     .example = "reef export model reef.pool model.safetensors\n"
                "reef export model reef.pool first.safetensors --as-of 0",

@@ -15,8 +15,8 @@ static const reef_cli_option FREEZE_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_freeze_manual = {
-    .about = "Frozen experts take part as before, but the optimiser skips them. Ids count within "
-             "the open\n"
+    .about = "Frozen experts take part as before, "
+             "but the optimiser skips them. Ids count within the open\n"
              "generation.",
     .options = FREEZE_OPTIONS,
     .example = "reef freeze reef.pool --usage-above 0.9\n"

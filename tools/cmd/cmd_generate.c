@@ -25,8 +25,8 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_generate_manual = {
-    .about = "Prints the prompt and its continuation. Bytes that are not UTF-8 are written as "
-             "\\xNN. The\n"
+    .about = "Prints the prompt and its continuation. "
+             "Bytes that are not UTF-8 are written as \\xNN. The\n"
              "same seed gives the same text.",
     .options = OPTIONS,
     .example = "reef generate reef.pool --prompt 'The sea' --bytes 200\n"

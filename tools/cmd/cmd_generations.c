@@ -10,15 +10,15 @@
 
 const reef_cli_manual reef_generations_manual = {
     .about =
-        "Used is the share of experts that were ever chosen; unevenness is the distance of "
-        "their use\n"
+        "Used is the share of experts that were ever chosen; "
+        "unevenness is the distance of their use\n"
         "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
         "vectors every expert sees every input, so neither is shown.\n"
         "\n"
-        "With context memories: how much each has learned, what it takes in memory, and the "
-        "share of\n"
-        "its slots that are in use, estimated from a part of them. The open one's size and "
-        "share are\n"
+        "With context memories: how much each has learned, "
+        "what it takes in memory, and the share of\n"
+        "its slots that are in use, estimated from a part of them. "
+        "The open one's size and share are\n"
         "of when its tables were stored last. `reef kind list` shows what kinds learned later.\n"
         "\n"
         "A generation is pruned if `reef prune` gave up the state as of it. It answers as before.",

@@ -11,9 +11,8 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_help_manual = {
-    .about =
-        "Without a command: the list of all commands; with the first word of several commands: "
-        "those.",
+    .about = "Without a command: the list of all commands; "
+             "with the first word of several commands: those.",
     .options = OPTIONS,
     .example = "reef help eval\n"
                "reef help snapshot\n"

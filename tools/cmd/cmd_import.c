@@ -15,16 +15,16 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_import_manual = {
     .about =
-        "Takes in the generation that `reef export generation` wrote to FILE. It must have been "
-        "trained on\n"
-        "the same generation 0. It gets the number of the open generation, which is opened again "
-        "after it and\n"
-        "must have trained nothing yet: run `reef seal` first where it has. Where a daemon runs on "
-        "the pool,\n"
+        "Takes in the generation that `reef export generation` wrote to FILE. "
+        "It must have been trained on\n"
+        "the same generation 0. It gets the number of the open generation, "
+        "which is opened again after it and\n"
+        "must have trained nothing yet: run `reef seal` first where it has. "
+        "Where a daemon runs on the pool,\n"
         "stop it before.\n"
         "\n"
-        "Its gate has never met what this pool has learned since the two parted. The answer says "
-        "on what\n"
+        "Its gate has never met what this pool has learned "
+        "since the two parted. The answer says on what\n"
         "share of the reservoir it fires; where that is too much, --leak-max makes it stricter.",
     .options = OPTIONS,
     .example = "reef import reef.pool french.safetensors --dry-run\n"

@@ -42,12 +42,12 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_ingest_manual = {
     .about =
-        "Sends the lines of FILE, or of standard input, to the daemon that runs on the pool, and "
-        "waits until it\n"
-        "has them in its journal. What was acknowledged is trained once, whatever ends in between. "
-        "Where the\n"
-        "journal is full, it waits for training. With --id-prefix the same command can be run "
-        "again after it was\n"
+        "Sends the lines of FILE, or of standard input, "
+        "to the daemon that runs on the pool, and waits until it\n"
+        "has them in its journal. What was acknowledged is trained once, "
+        "whatever ends in between. Where the\n"
+        "journal is full, it waits for training. With "
+        "--id-prefix the same command can be run again after it was\n"
         "cut off: of the last 1,024 batches none is taken twice. A longer file continues with the\n"
         "--skip that the message names.",
     .options = OPTIONS,
@@ -269,7 +269,7 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);
-    // A given prefix is a promise to cut batches at the same places again.
+    // A given prefix is a promise to cut batches at the same offsets again.
     in->feed.steady = true;
     return REEF_OK;
 }

@@ -16,9 +16,9 @@
 static const reef_cli_option OPTIONS[] = {
     {"size", "small|medium|large", "choose sizes, and measure what they cost on this machine"},
     {"memory", "VALUE",
-     "with a unit, such as 2G: the largest of these sizes that leaves half of it to later "
-     "generations; without one, "
-     "of a vector model: examples, with their labels, that are kept as a sample of the past"},
+     "with a unit, such as 2G: the largest of these sizes that leaves "
+     "half of it to later generations; without one, of a vector model: "
+     "examples, with their labels, that are kept as a sample of the past"},
     {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
     {"config-out", "FILE", "also write a configuration file for reefd, every setting explained"},
     {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
@@ -26,22 +26,21 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_init_manual = {
-    .about = "Makes the directory POOL with a model whose first generation is open, initialised "
-             "from the\n"
+    .about = "Makes the directory POOL with a model whose "
+             "first generation is open, initialised from the\n"
              "seed. The configuration is written once and cannot be changed later.\n"
              "\n"
-             "With --size, or --memory and a unit, sizes are chosen, options beside it win over "
-             "them, and steps of "
-             "training\n"
-             "on a temporary pool of made-up data say how fast that is here. Without, sizes are "
-             "those of medium.\n"
+             "With --size, or --memory and a unit, sizes are chosen, "
+             "options beside it win over them, and steps of training\n"
+             "on a temporary pool of made-up data say how fast that is here. "
+             "Without, sizes are those of medium.\n"
              "\n"
-             "With --from the new pool has the generations of a file: sealed ones stay sealed, the "
-             "open one\n"
-             "continues with an optimiser that begins again, and losses are to the bit those of "
-             "the pool\n"
-             "that it comes from. Options beside it change its configuration where its tensors "
-             "still fit.",
+             "With --from the new pool has the generations of a file: "
+             "sealed ones stay sealed, the open one\n"
+             "continues with an optimiser that begins again, "
+             "and losses are to the bit those of the pool\n"
+             "that it comes from. Options beside it change "
+             "its configuration where its tensors still fit.",
     .options = OPTIONS,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small --config-out reef.ini\n"
@@ -305,8 +304,8 @@ static reef_status check_file(const reef_cli_call *cli, const making *m, reef_er
     // reefd cannot train these models from a source.
     if (path != NULL && reef_cli_has_ids(&m->config))
         return reef_fail(err, REEF_ERR_INVALID,
-                         "--config-out is a file for reefd, which reads no token ids: reef train "
-                         "does");
+                         "--config-out is a file for reefd, "
+                         "which reads no token ids: reef train does");
     if (path != NULL && reef_config_is_layer(&m->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which trains no layer by itself: a "

@@ -19,12 +19,12 @@ static const reef_cli_option NEAR_OPTIONS[] = {
 const reef_cli_manual reef_kind_near_manual = {
     .about =
         "Lists the pairs of kinds whose texts share the most contexts, and what merging each pair\n"
-        "would cost (reef kind merge --dry-run). `more` is the increase in bits per byte over "
-        "both\n"
-        "texts, weighted by what each kind has learned; a negative value is a gain. The kind of "
-        "the\n"
-        "open generation is left out, since it cannot be merged. The pool is only read, also "
-        "while\n"
+        "would cost (reef kind merge --dry-run). "
+        "`more` is the increase in bits per byte over both\n"
+        "texts, weighted by what each kind has learned; "
+        "a negative value is a gain. The kind of the\n"
+        "open generation is left out, since it cannot be merged. "
+        "The pool is only read, also while\n"
         "a daemon runs.",
     .options = NEAR_OPTIONS,
     .example = "reef kind near kinds.pool\n"
@@ -109,7 +109,7 @@ static void print_merging(const reef_cli_call *cli, const json_t *merging) {
            integer(merging, "from"), cli->dry_run ? "would end" : "has ended");
 }
 
-// The result, and whether it was done in place of what only a daemon says.
+// The result, with `done` instead of the members that only a daemon adds.
 static json_t *done_json(const reef_cli_call *cli, json_t *merging) {
     json_object_del(merging, "dry_run");
     json_object_del(merging, "last_commit");

@@ -22,8 +22,8 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_plot_forgetting_manual = {
     .about =
-        "With --eval: every domain as of every generation and now. With --results: every domain "
-        "before\n"
+        "With --eval: every domain as of every generation and now. "
+        "With --results: every domain before\n"
         "the training and after each of its files, which is the way to see what models without\n"
         "generations forget. The pool is then not read.",
     .options = OPTIONS,

@@ -31,9 +31,8 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_plot_growth_manual = {
-    .about = "The experts of a pool, in all layers and generations together, along its stream: a "
-             "step where a "
-             "generation\n"
+    .about = "The experts of a pool, in all layers and generations together, "
+             "along its stream: a step where a generation\n"
              "opened, or grew in place.",
     .options = OPTIONS,
     .example = "reef plot growth reef.pool\n"

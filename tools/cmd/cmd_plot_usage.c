@@ -31,12 +31,10 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_plot_usage_manual = {
-    .about = "For each generation: the share of its experts that were ever chosen, and which share "
-             "of all selections "
-             "its\n"
-             "most used 1, 10 and 50 % had. The picture has the whole curves; a straight line from "
-             "corner to corner "
-             "is\n"
+    .about = "For each generation: the share of its experts that were ever chosen, "
+             "and which share of all selections its\n"
+             "most used 1, 10 and 50 % had. The picture has the whole curves; "
+             "a straight line from corner to corner is\n"
              "even use. `reef usage` has the numbers of one generation layer by layer.",
     .options = OPTIONS,
     .example = "reef plot usage reef.pool\n"
@@ -271,11 +269,10 @@ reef_status reef_cmd_plot_usage(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         // Vector generations keep no usage records.
-        status =
-            reef_cli_pool_wants(&pool, false,
-                                "there every expert sees every input, and reef eval shows which "
-                                "generation answers",
-                                err);
+        status = reef_cli_pool_wants(&pool, false,
+                                     "there every expert sees every input, "
+                                     "and reef eval shows which generation answers",
+                                     err);
     if (status == REEF_OK) status = read_curves(&pool, &curves, &count, err);
     if (status == REEF_OK) status = print_chart(cli, curves, count, err);
     free(curves);

@@ -16,9 +16,8 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_predict_manual = {
     .about =
         "Prints a line per example: the best class, its score (about its probability), and the\n"
-        "generation that had the largest weight, separated by tabs. A model that knows no class "
-        "yet "
-        "says -1.\n"
+        "generation that had the largest weight, separated by tabs. "
+        "A model that knows no class yet says -1.\n"
         "VECTORS is idx:IMAGES[,LABELS], npy:X.npy[,Y.npy], csv:FILE or jsonl:FILE, as for reefd;\n"
         "labels are not looked at.",
     .options = OPTIONS,
@@ -76,8 +75,8 @@ reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         // `reef score` is what a model of text has instead.
         status = reef_cli_pool_wants(&pool, true,
-                                     "reef score says how surprising a text is, reef "
-                                     "generate continues one",
+                                     "reef score says how surprising a text is, "
+                                     "reef generate continues one",
                                      err);
     if (status == REEF_OK)
         // The reader checks the width of the vectors against the pool's configuration.

@@ -42,15 +42,15 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_report_manual = {
     .about =
-        "Evaluates every domain as of every generation and now, and prints the matrix with what "
-        "was\n"
-        "forgotten, the generations and a sample of each. As-of forgetting compares with the "
-        "values\n"
+        "Evaluates every domain as of every generation and now, "
+        "and prints the matrix with what was\n"
+        "forgotten, the generations and a sample of each. "
+        "As-of forgetting compares with the values\n"
         "given by --sealed-bits; task-free forgetting is the loss now less the loss as of the\n"
         "domain's own generation, averaged over all domains but the last.",
     .options = OPTIONS,
-    .example = "reef report reef.pool --out report --domain english=en.txt --domain code=c.txt "
-               "--truth 800000",
+    .example = "reef report reef.pool --out report "
+               "--domain english=en.txt --domain code=c.txt --truth 800000",
 };
 
 typedef struct domain {

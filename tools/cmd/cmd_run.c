@@ -25,14 +25,14 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_run_manual = {
     .about =
         "Trains the pool on sources until the last one has ended, or ^C: then what was read is\n"
-        "trained and committed. Killed at any moment, it continues from the last commit. This is "
-        "reefd,\n"
-        "which is looked for beside this program and then in PATH; all its options may be given, "
-        "and\n"
+        "trained and committed. Killed at any moment, "
+        "it continues from the last commit. This is reefd,\n"
+        "which is looked for beside this program and then in PATH; "
+        "all its options may be given, and\n"
         "its exit code is that of the command. Without a pool, that of --config is taken.\n"
         "\n"
-        "Files (PATH, glob:PATTERN) are read to their end; follow:PATH, dir:PATH, redis:// and "
-        "push:NAME\n"
+        "Files (PATH, glob:PATTERN) are read to their end; "
+        "follow:PATH, dir:PATH, redis:// and push:NAME\n"
         "have none; - is standard input. Vectors: idx:, npy:, csv:, jsonl:. See reefd(8).",
     .options = OPTIONS,
     .example = "reef run reef.pool --source corpus.txt\n"

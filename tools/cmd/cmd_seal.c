@@ -13,10 +13,10 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_seal_manual = {
-    .about = "From then on not one bit of the sealed generation changes, and what it computes can "
-             "be had\n"
-             "for ever with --as-of. What comes next in the stream is learned by the new one. The "
-             "loss on a\n"
+    .about = "From then on not one bit of the sealed generation changes, "
+             "and what it computes can be had\n"
+             "for ever with --as-of. What comes next in the "
+             "stream is learned by the new one. The loss on a\n"
              "sample of what it was trained on, before and after, shows what its type cost.",
     .options = OPTIONS,
     .example = "reef seal reef.pool --dry-run\n"

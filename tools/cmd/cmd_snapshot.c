@@ -10,8 +10,8 @@
 #include <inttypes.h>
 
 const reef_cli_manual reef_snapshot_create_manual = {
-    .about = "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', "
-             "'_', '-'),\n"
+    .about = "Commits and keeps a copy of the open generation "
+             "under NAME (letters, digits, '.', '_', '-'),\n"
              "with all that training needs to continue from it; sealed generations are shared.\n"
              "`reef eval --as-of NAME` evaluates it while training continues.",
     .options = NULL,
@@ -19,9 +19,8 @@ const reef_cli_manual reef_snapshot_create_manual = {
 };
 
 const reef_cli_manual reef_snapshot_list_manual = {
-    .about = "Snapshots in the order of their names. One whose record is damaged is reported, and "
-             "ends the "
-             "command\n"
+    .about = "Snapshots in the order of their names. "
+             "One whose record is damaged is reported, and ends the command\n"
              "with 65; `reef snapshot remove` with its whole name removes it.",
     .options = NULL,
     .example = "reef snapshot list reef.pool",
@@ -30,8 +29,8 @@ const reef_cli_manual reef_snapshot_list_manual = {
 const reef_cli_manual reef_snapshot_show_manual = {
     .about =
         "Where in the history the snapshot was made, what it shares and what it holds itself.\n"
-        "The beginning of a name is enough where only one snapshot's name begins so, and so are "
-        "four or\n"
+        "The beginning of a name is enough where only one "
+        "snapshot's name begins so, and so are four or\n"
         "more digits of its root, as `reef snapshot list` shows them.",
     .options = NULL,
     .example = "reef snapshot show reef.pool before-upgrade\n"
@@ -194,8 +193,8 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
     // The sound ones are shown first; then the command fails, so that scripts notice.
     if (status == REEF_OK && damaged > 0)
         status = reef_fail(err, REEF_ERR_CORRUPT,
-                           "the records of %zu of %zu snapshots are damaged; see reef verify "
-                           "--repair-plan",
+                           "the records of %zu of %zu snapshots are damaged; "
+                           "see reef verify --repair-plan",
                            damaged, list.count);
     reef_cli_table_free(list.table);
     free(stream);

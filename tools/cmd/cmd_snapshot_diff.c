@@ -9,12 +9,12 @@
 #include <math.h>
 
 const reef_cli_manual reef_snapshot_diff_manual = {
-    .about = "Compares two snapshots, or a snapshot with now: generations sealed between them, and "
-             "of the\n"
-             "generation that was open in the earlier one the experts whose rows differ and the "
-             "tensors that\n"
-             "changed, with |after - before| / |before|. Usage drift: how far the shares in which "
-             "experts were\n"
+    .about = "Compares two snapshots, or a snapshot with now: "
+             "generations sealed between them, and of the\n"
+             "generation that was open in the earlier one the "
+             "experts whose rows differ and the tensors that\n"
+             "changed, with |after - before| / |before|. "
+             "Usage drift: how far the shares in which experts were\n"
              "chosen between the states lie from those before; 0 is the same, 1 none in common.",
     .options = NULL,
     .example = "reef snapshot diff reef.pool monday\n"

@@ -18,12 +18,12 @@
 #define KEEP_MAX 1000000 // a bound above any real number of snapshots, or days
 
 const reef_cli_manual reef_snapshot_remove_manual = {
-    .about = "Removes the named snapshots, all or none. The beginning of a name, or four digits or "
-             "more of a root\n"
-             "hash, are enough where only one snapshot has them. One whose record is damaged wants "
-             "its whole name;\n"
-             "it goes with what it held, as far as no other snapshot may hold it. At a terminal it "
-             "asks first.\n"
+    .about = "Removes the named snapshots, all or none. "
+             "The beginning of a name, or four digits or more of a root\n"
+             "hash, are enough where only one snapshot has them. "
+             "One whose record is damaged wants its whole name;\n"
+             "it goes with what it held, as far as no other snapshot may hold it. "
+             "At a terminal it asks first.\n"
              "Nothing else of the pool changes.",
     .options = NULL,
     .example = "reef snapshot remove reef.pool before-upgrade\n"
@@ -37,12 +37,11 @@ static const reef_cli_option PRUNE_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_snapshot_prune_manual = {
-    .about =
-        "Removes every snapshot that no rule keeps. At least one rule must be given; with "
-        "both, what\n"
-        "either of them keeps stays. Days are those of local time. One whose record is damaged "
-        "counts for\n"
-        "no rule, and stays.",
+    .about = "Removes every snapshot that no rule keeps. "
+             "At least one rule must be given; with both, what\n"
+             "either of them keeps stays. Days are those of local time. "
+             "One whose record is damaged counts for\n"
+             "no rule, and stays.",
     .options = PRUNE_OPTIONS,
     .example = "reef snapshot prune reef.pool --keep-last 3 --keep-daily 7 --dry-run",
 };
@@ -296,7 +295,7 @@ reef_status reef_cmd_snapshot_remove(reef_cli_call *cli, reef_error *err) {
 }
 
 reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
-    // Zero is "not given": a rule that keeps nothing must be said with `remove`.
+    // Zero is "not given": to keep nothing, use `remove`.
     uint64_t keep_last = 0, keep_daily = 0;
     reef_status status = reef_cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
     if (status == REEF_OK)

@@ -13,16 +13,14 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_snapshot_restore_manual = {
-    .about =
-        "Makes a new pool in directory OUT as the pool was in the snapshot: what was sealed later "
-        "is not in\n"
-        "it, and training continues from that position in the stream, to the same bits as it did "
-        "then.\n"
-        "A daemon may run on the pool meanwhile. With --in-place the pool itself goes back, in one "
-        "step; what "
-        "it is now\n"
-        "stays as snapshot before-restore-COMMIT. Then no daemon may run on it. Events of the "
-        "timeline stay.",
+    .about = "Makes a new pool in directory OUT as the pool was in the snapshot: "
+             "what was sealed later is not in\n"
+             "it, and training continues from that position in the stream, "
+             "to the same bits as it did then.\n"
+             "A daemon may run on the pool meanwhile. With "
+             "--in-place the pool itself goes back, in one step; what it is now\n"
+             "stays as snapshot before-restore-COMMIT. "
+             "Then no daemon may run on it. Events of the timeline stay.",
     .options = OPTIONS,
     .example = "reef snapshot restore reef.pool before-upgrade restored.pool\n"
                "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",

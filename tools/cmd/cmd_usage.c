@@ -28,20 +28,19 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_usage_manual = {
     .about =
-        "For each PEER layer: the share of experts that were ever chosen, unevenness (distance "
-        "from\n"
+        "For each PEER layer: the share of experts that "
+        "were ever chosen, unevenness (distance from\n"
         "uniform use in nats), the most used experts with their share of all selections, and how\n"
         "many experts were chosen how often. Dead experts were never chosen.\n"
         "\n"
-        "Usage over time is kept by the commit for an hour, by the hour for two days, by the day "
-        "for 400\n"
-        "days, and less long where that takes much space. With --since and --until those commits, "
-        "hours\n"
-        "and days count that touch the range, each as a whole; the answer says from which commit "
-        "to "
-        "which\n"
-        "they reach. What is older is known in total only, and counts when --since is not given. "
-        "Times\n"
+        "Usage over time is kept by the commit for an hour, "
+        "by the hour for two days, by the day for 400\n"
+        "days, and less long where that takes much space. "
+        "With --since and --until those commits, hours\n"
+        "and days count that touch the range, each as a whole; "
+        "the answer says from which commit to which\n"
+        "they reach. What is older is known in total only, "
+        "and counts when --since is not given. Times\n"
         "are local.\n"
         "\n"
         "--npy writes the counts since ever, a row for each of the layers that are shown.",
@@ -308,11 +307,10 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     // Every expert of a vector model sees every input: there is no usage to show.
     if (status == REEF_OK)
-        status =
-            reef_cli_pool_wants(&pool, false,
-                                "there every expert sees every input, and reef eval shows which "
-                                "generation answers",
-                                err);
+        status = reef_cli_pool_wants(&pool, false,
+                                     "there every expert sees every input, "
+                                     "and reef eval shows which generation answers",
+                                     err);
     if (status == REEF_OK) status = choose_generation(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK)

@@ -22,19 +22,18 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_verify_manual = {
-    .about =
-        "Walks the pages of the file (each in one tree or free, once), then every record: "
-        "checksums,\n"
-        "commit numbers, sizes, root hashes of the last commit and of each sealed generation, what "
-        "snapshots\n"
-        "refer to, usage over time against its totals. What is sealed never changes, and may be "
-        "left out in\n"
-        "part: then of each record that is not hashed the header is compared with sums. Ends with "
-        "65 when\n"
-        "something is damaged. Only reads; a daemon may run on the pool, whose pages are kept from "
-        "reuse for a\n"
-        "quarter of a second at most and while the pages are walked; with --repair-plan as long as "
-        "it takes.",
+    .about = "Walks the pages of the file (each in one tree or free, "
+             "once), then every record: checksums,\n"
+             "commit numbers, sizes, root hashes of the last "
+             "commit and of each sealed generation, what snapshots\n"
+             "refer to, usage over time against its totals. "
+             "What is sealed never changes, and may be left out in\n"
+             "part: then of each record that is not hashed the "
+             "header is compared with sums. Ends with 65 when\n"
+             "something is damaged. Only reads; "
+             "a daemon may run on the pool, whose pages are kept from reuse for a\n"
+             "quarter of a second at most and while the pages are walked; "
+             "with --repair-plan as long as it takes.",
     .options = OPTIONS,
     .example = "reef verify reef.pool && echo sound\n"
                "reef verify reef.pool --sample 5\n"
@@ -83,8 +82,8 @@ static reef_status read_options(const reef_cli_call *cli,
     // A quick check hashes no sealed record at all.
     if (options->quick && reef_cli_text(cli, "sample") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "--quick hashes nothing that is sealed and --sample a part of it: give "
-                         "one of them");
+                         "--quick hashes nothing that is sealed and "
+                         "--sample a part of it: give one of them");
     // A seed without a sample would have no effect.
     if (reef_cli_text(cli, "seed") != NULL && reef_cli_text(cli, "sample") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--seed draws a sample: give --sample as well");
@@ -107,7 +106,7 @@ static void print_hashed(const reef_cli_call *cli,
     (void)reef_cli_count(report->sealed_records, all);
     // What is not sealed is small and always hashed as a whole.
     printf("hashed       everything that is not sealed");
-    // What was left out is said, so that nobody takes a quick check for a full one.
+    // Print what was left out, so that nobody takes a quick check for a full one.
     if (options->quick)
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
@@ -128,7 +127,7 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
-    // The facts of the pool first, the judgement last.
+    // What was read first, the judgement last.
     char words[CLI_WORD_BYTES], longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s", reef_cli_count(report->records, words));
     printf(", %s\n", reef_cli_bytes(report->bytes, words));

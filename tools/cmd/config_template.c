@@ -71,10 +71,9 @@ static void put_all(FILE *out, const char *path, const char *pool, const char *a
     const reef_option_text *options = reef_option_texts(&count);
     // The first line tells how to use the file.
     fprintf(out, "# reefd --config %s; check it: reef config check %s\n", path, path);
-    put_comment(out,
-                "A line that begins with ; is a setting with a value to begin with: take the ; "
-                "away, and change it. An "
-                "option of reefd, or REEF_NAME in the environment, wins over what stands here.");
+    put_comment(out, "A line that begins with ; is a setting with a value to begin with: "
+                     "take the ; away, and change it. An option of reefd, "
+                     "or REEF_NAME in the environment, wins over what stands here.");
     if (about[0]) fputs("#\n", out);
     put_lines(out, about);
     // One section, as reefd reads it.

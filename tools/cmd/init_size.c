@@ -172,9 +172,9 @@ static reef_status fit_rung(const reef_cli_call *cli,
         char least[CLI_WORD_BYTES];
         // Not even the smallest fits: the message says how much that one needs.
         return reef_fail(err, REEF_ERR_INVALID,
-                         "--memory %.40s is too little: the smallest size wants %s, and as much "
-                         "for generations to "
-                         "come; give sizes yourself, such as --layers and --side",
+                         "--memory %.40s is too little: "
+                         "the smallest size wants %s, and as much for generations to come; "
+                         "give sizes yourself, such as --layers and --side",
                          reef_cli_text(cli, "memory"), reef_cli_bytes(size.memory_bytes, least));
     }
     return REEF_OK;

@@ -1,5 +1,6 @@
-// What to do about damage, in words and commands. The facts are the store's (store/repair_plan.c);
-// here they become sentences, and a command only where it is known to work: a restore from a
+// What to do about damage, in words and commands. The findings are the store's
+// (store/check/repair_plan.c); here they become sentences, and a command only where it is known to
+// work: a restore from a
 // snapshot whose whole state was found sound, the removal of a snapshot that nothing else needs,
 // the export of a generation that is whole.
 #include "repair_advice.h"
@@ -202,8 +203,8 @@ static char *remedy_text(const reef_repair *r) {
                                r->restore_exact ? ", to the same bits" : "");
     if (r->snapshot[0]) return reef_cli_format("removes the snapshot, and what is damaged in it");
     if (r->key.db == REEF_DB_SNAPSHOTS)
-        return reef_cli_format("removes the snapshot, and what it held; the pool as it is now does "
-                               "not need it");
+        return reef_cli_format("removes the snapshot, and what it held; "
+                               "the pool as it is now does not need it");
     // Records that nothing computes with need no remedy to continue.
     switch (r->key.db) {
     case REEF_DB_TIMELINE:
@@ -322,7 +323,7 @@ static void print_line(const char *label, char *text) {
 }
 
 void reef_verify_plan_print(const reef_verify_plan *plan) {
-    // Said first, because a plan looks like a list of things done.
+    // Printed first, because a plan looks like a list of things done.
     if (plan->count > 0) printf("\nplan (nothing has been changed)\n");
     for (size_t i = 0; i < plan->count; i++) {
         const reef_repair *r = &plan->repairs[i];
@@ -372,7 +373,7 @@ json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
         json_object_set_new(one, "block", json_integer((json_int_t)r->key.block));
         set_text(one, "lost", lost_text(r));
         set_text(one, "kept", kept_text(r));
-        // The facts behind the texts, so that no program has to read them.
+        // The findings behind the texts, so that no program has to parse those.
         json_object_set_new(one, "identical", json_boolean(r->identical));
         json_object_set_new(one, "identical_in_snapshot", name_json(r->twin));
         json_object_set_new(one, "intact", json_boolean(r->intact));

@@ -20,10 +20,9 @@
 // Bytes of the stream as people count it: of a text they are bytes, of vectors examples.
 reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err) {
     if (!reef_config_is_layer(&pool->config)) return REEF_OK;
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "the pool holds a layer by itself, which has no stream; a program that uses it "
-        "through libreef trains it");
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "the pool holds a layer by itself, which has no stream; "
+                     "a program that uses it through libreef trains it");
 }
 
 size_t reef_cli_stream_unit_bytes(const reef_config *config) {

@@ -147,8 +147,8 @@ static const char *meaning(reef_status status) {
     case REEF_ERR_INVALID:
         return "usage: an option or an argument is wrong, or does not fit the pool";
     case REEF_ERR_NOT_FOUND:
-        return "something that was named does not exist: a pool, a file, a generation, a snapshot, "
-               "a daemon";
+        return "something that was named does not exist: "
+               "a pool, a file, a generation, a snapshot, a daemon";
     case REEF_ERR_CORRUPT:
         return "the pool, or a file, is damaged, or of another version";
     case REEF_ERR_VERSION:
@@ -277,13 +277,11 @@ static void put_tool(FILE *out, const void *context) {
         out,
         "Everything about a pool that is not streaming; `reefd` is the daemon that trains one. A "
         "pool is a directory: the first argument, or `--pool`, or REEF_POOL. Where a daemon runs "
-        "on "
-        "the pool, what changes it goes through the daemon's socket; otherwise the pool is opened. "
-        "`--verbose` says in its first line which.\n\n"
-        "Results go to standard output, messages and progress to standard error. With `--json` the "
-        "answer is one JSON document (with `score --follow` and `top` one a line), "
-        "also after a mistake: then it has the member error. Snapshots are named by their name, "
-        "its "
+        "on the pool, what changes it goes through the daemon's socket; otherwise the pool is "
+        "opened. `--verbose` says in its first line which.\n\n"
+        "Results go to standard output, messages and progress to standard error. With `--json` "
+        "the answer is one JSON document (with `score --follow` and `top` one a line), also "
+        "after a mistake: then it has the member error. Snapshots are named by their name, its "
         "beginning, or four or more digits of their root.");
     put_section(out, "COMMANDS");
     for (size_t i = 0; i < count; i++) {
@@ -299,8 +297,9 @@ static void put_tool(FILE *out, const void *context) {
     put_exit_codes(out);
     put_section(out, "EXAMPLES");
     put_lines(out,
-              "reef init reef.pool\nreefd --pool reef.pool --source file:corpus.txt\nreef status "
-              "reef.pool",
+              "reef init reef.pool\n"
+              "reefd --pool reef.pool --source file:corpus.txt\n"
+              "reef status reef.pool",
               "$ ");
     put_section(out, "SEE ALSO");
     fputs(".BR reefd (8)\n", out);

@@ -161,8 +161,8 @@ reef_status reef_eval_learned_read(
     // All or none: a shorter list would be a guess about the rest.
     if (text == NULL || count == files) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "--learned is '%.64s', but must be one generation, 0 to %zu, for each of %zu "
-                     "files",
+                     "--learned is '%.64s', but must be one generation, "
+                     "0 to %zu, for each of %zu files",
                      text, generations - 1, files);
 }
 

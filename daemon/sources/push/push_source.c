@@ -28,8 +28,8 @@ static bool is_name(const char *name) {
 static reef_status push_check_spec(const reef_input *input, const char *rest, reef_error *err) {
     if (is_name(rest)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.80s' cannot be pushed into: a name has 1 to %zu letters, digits, and "
-                     "signs of '._-'",
+                     "'%.80s' cannot be pushed into: "
+                     "a name has 1 to %zu letters, digits, and signs of '._-'",
                      input->spec, (size_t)NAME_BYTES_MAX);
 }
 

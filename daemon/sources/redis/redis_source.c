@@ -141,8 +141,8 @@ static bool server_removed_half(reef_redis *redis) {
     if (!redis->half_acknowledged)
         reef_input_warn(redis->input, "source_behind",
                         "waiting for the rest of entry %s of '%.150s' after its first %zu bytes: "
-                        "the server has lost it, or another one replies; it is given up when a "
-                        "later entry comes",
+                        "the server has lost it, or another one replies; "
+                        "it is given up when a later entry comes",
                         redis->half, redis->url.clean, redis->half_bytes);
     redis->half_acknowledged = true;
     return false;

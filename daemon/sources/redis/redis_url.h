@@ -31,8 +31,7 @@ typedef struct reef_redis_url {
     char *group, *consumer; // or NULL: both or none
     bool raw;               // vectors are floats, not JSON
     unsigned db;
-    // without user, password, group and consumer: what may be said and stored, and says what is
-    // read
+    // the URL without user, password, group and consumer: names what is read, in logs and pools
     char *clean;
 } reef_redis_url;
 
@@ -42,8 +41,8 @@ REEF_MUST_CHECK reef_status reef_redis_url_parse(reef_redis_url *url,
                                                  reef_error *err);
 void reef_redis_url_release(reef_redis_url *url);
 /**
- * A source with "***" for the password, if it has one, and for all of a Redis URL that is none: it
- * cannot be said where the password is in it. The caller's; NULL without memory.
+ * A source with "***" for the password, if it has one. Of a Redis URL that cannot be parsed all is
+ * masked, as the password may be anywhere in it. The caller's; NULL without memory.
  */
 char *reef_redis_url_mask(const char *spec);
 

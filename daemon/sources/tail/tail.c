@@ -58,11 +58,10 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
                            tail->folder, strerror(errno));
     // A pattern may match nothing today; a plain name that does not exist is refused.
     if (status == REEF_OK && folder && tail->name != NULL && strpbrk(tail->name, "*?[") == NULL)
-        status =
-            reef_fail(err, REEF_ERR_NOT_FOUND,
-                      "'%.150s' is not a folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
-                      "file, follow:PATH",
-                      path);
+        status = reef_fail(err, REEF_ERR_NOT_FOUND,
+                           "'%.150s' is not a folder: give dir:FOLDER, "
+                           "dir:FOLDER/PATTERN or, for one file, follow:PATH",
+                           path);
     if (status == REEF_OK) {
         *out = tail;
         tail = NULL;

@@ -93,10 +93,9 @@ reef_status reef_tail_checkpoint_load(reef_tail *tail, const char *checkpoint, r
     if (!memory)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the files of '%s'", tail->folder);
     if (!good)
-        return reef_fail(
-            err, REEF_ERR_CORRUPT,
-            "the stored checkpoint of '%.150s' is not from follow: or dir:, so give the source "
-            "another name",
-            tail->folder);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "the stored checkpoint of '%.150s' is not from follow: "
+                         "or dir:, so give the source another name",
+                         tail->folder);
     return REEF_OK;
 }

@@ -348,8 +348,8 @@ static bool has_room(reef_tail *tail, size_t more) {
     bool room = tail->count + more < REEF_DIR_FILES_MAX;
     if (!room && !tail->reported_full)
         reef_tail_report(tail, "source_full",
-                         "'%.200s' has more than %d files: others are read when some of these are "
-                         "gone",
+                         "'%.200s' has more than %d files: "
+                         "others are read when some of these are gone",
                          tail->folder, REEF_DIR_FILES_MAX);
     tail->reported_full = !room;
     return room;

@@ -61,8 +61,8 @@ static reef_status fail_damaged(const reef_vector_file *file,
                                 const char *why,
                                 reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT,
-                     "cannot unpack '%.120s': %s after %zu unpacked bytes; the gzip file is cut or "
-                     "damaged, fetch it again",
+                     "cannot unpack '%.120s': %s after %zu unpacked bytes; "
+                     "the gzip file is cut or damaged, fetch it again",
                      file->path, why, at);
 }
 

@@ -47,9 +47,7 @@ static reef_status check_size(const reef_vector_array *array, reef_error *err) {
     // An empty array is refused here, and not at the first read.
     if (!array->rows || !array->columns)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.160s' holds no numbers: its header has a dimension "
-                         "of 0",
-                         path);
+                         "'%.160s' holds no numbers: its header has a dimension of 0", path);
     // The exact size: a file with bytes left over has another type or shape than its header says.
     if (array->file.bytes == wanted) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,

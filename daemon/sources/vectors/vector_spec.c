@@ -223,8 +223,8 @@ static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *e
         spec->labels = comma + 1;
         if (strchr(spec->labels, ',') != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "'%.160s' names more than two files: %s: takes the vectors and, after "
-                             "a comma, their labels",
+                             "'%.160s' names more than two files: %s: "
+                             "takes the vectors and, after a comma, their labels",
                              spec->text, KINDS[spec->kind]);
     }
     if (!*spec->path || (spec->labels != NULL && !*spec->labels))
@@ -243,8 +243,8 @@ reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, ree
         .kind = reef_vector_kind_of(text), .scale = 1, .divisor = 1, .first = UINT64_MAX};
     if (spec->kind == REEF_VECTOR_KIND_COUNT)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.120s' names no vectors: give idx:IMAGES,LABELS, npy:X.npy,Y.npy, "
-                         "csv:FILE or jsonl:FILE",
+                         "'%.120s' names no vectors: give idx:IMAGES,LABELS, "
+                         "npy:X.npy,Y.npy, csv:FILE or jsonl:FILE",
                          text);
     // Two copies: one is shown in messages, one is cut into words.
     spec->text = strdup(text);

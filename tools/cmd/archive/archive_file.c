@@ -25,8 +25,8 @@ reef_status reef_cli_output_choose(reef_cli_output *out,
     if (out->path != NULL) return reef_archive_file_check(out->path, out->force, err);
     if (cli->json && !cli->dry_run)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "--json and the data would both go to standard output: name a file with "
-                         "--out");
+                         "--json and the data would both go to standard output: "
+                         "name a file with --out");
     return REEF_OK;
 }
 
@@ -39,7 +39,7 @@ reef_status reef_cli_output_write(const reef_cli_output *out,
                                        err);
     if (fwrite(bytes, 1, count, stdout) == count && fflush(stdout) == 0) return REEF_OK;
     int code = errno;
-    clearerr(stdout); // said once, here
+    clearerr(stdout); // reported once, here
     return reef_cli_write_failed("standard output", code, err);
 }
 
@@ -74,7 +74,7 @@ void reef_archive_progress_end(void) {
     reef_cli_progress_end(&shown.bar);
 }
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- description --------------------------------------------------------------------------------
 
 json_t *reef_archive_json(const reef_archive_info *info, const char *path) {
     char pool[2 * REEF_HASH_BYTES + 1], hash[2 * REEF_HASH_BYTES + 1];

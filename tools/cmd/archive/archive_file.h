@@ -37,7 +37,7 @@ void reef_cli_output_release(reef_cli_output *out); // accepts zeros
 reef_archive_options reef_archive_options_of(const reef_cli_call *cli, const char *label);
 void reef_archive_progress_end(void);
 
-/** Facts of an archive, the caller's. `path` NULL: standard input or output. */
+/** The description of an archive, the caller's. `path` NULL: standard input or output. */
 json_t *reef_archive_json(const reef_archive_info *info, const char *path);
 void reef_archive_print(const reef_archive_info *info, const char *path);
 

@@ -20,30 +20,27 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_compress_manual = {
-    .about =
-        "Writes an archive: FILE, or standard input, coded by what the pool has learned. The "
-        "better "
-        "it knows\n"
-        "such texts, the smaller. `reef expand` needs the pool, or a copy of it, with the state of "
-        "--as-of.\n"
-        "A state as of a sealed generation or a snapshot never changes, and context memories "
-        "compute in whole\n"
-        "numbers alone. So an archive expands to the same bytes on every machine, whatever the "
-        "pool "
-        "learns\n"
-        "later. Of an open generation first make a snapshot (`reef snapshot create`): its next "
-        "commit would\n"
-        "lose what the archive needs.\n"
-        "\n"
-        "The text is cut into pieces that are coded by themselves, each by the memory of the "
-        "generation that\n"
-        "takes least for its beginning. Larger ones make smaller archives; smaller ones use more "
-        "threads, and\n"
-        "ranges of them are read sooner (`reef expand --range`). A piece that no memory makes "
-        "shorter is\n"
-        "stored as it is. A dry run codes everything and writes nothing. FILE stays, and a daemon "
-        "may run on\n"
-        "the pool, which must be one of bytes with context memories.",
+    .about = "Writes an archive: FILE, or standard input, "
+             "coded by what the pool has learned. The better it knows\n"
+             "such texts, the smaller. `reef expand` needs the pool, "
+             "or a copy of it, with the state of --as-of.\n"
+             "A state as of a sealed generation or a snapshot never changes, "
+             "and context memories compute in whole\n"
+             "numbers alone. So an archive expands to the same "
+             "bytes on every machine, whatever the pool learns\n"
+             "later. Of an open generation first make a snapshot "
+             "(`reef snapshot create`): its next commit would\n"
+             "lose what the archive needs.\n"
+             "\n"
+             "The text is cut into pieces that are coded by themselves, "
+             "each by the memory of the generation that\n"
+             "takes least for its beginning. Larger ones make smaller archives; "
+             "smaller ones use more threads, and\n"
+             "ranges of them are read sooner (`reef expand "
+             "--range`). A piece that no memory makes shorter is\n"
+             "stored as it is. A dry run codes everything and writes nothing. "
+             "FILE stays, and a daemon may run on\n"
+             "the pool, which must be one of bytes with context memories.",
     .options = OPTIONS,
     .example = "reef compress reef.pool notes.txt\n"
                "reef compress reef.pool --as-of 0 -o today.reef < today.txt",
@@ -77,13 +74,13 @@ static reef_status read_request(const reef_cli_call *cli, request *r, reef_error
     if (status == REEF_OK) status = read_piece(cli, &r->piece_bytes, err);
     if (status == REEF_OK && r->out.path == NULL && !cli->dry_run && isatty(STDOUT_FILENO) == 1)
         status = reef_fail(err, REEF_ERR_INVALID,
-                           "an archive is nothing to look at: name a file with --out, or send "
-                           "standard output somewhere");
+                           "an archive is nothing to look at: name a file with "
+                           "--out, or send standard output somewhere");
     return status == REEF_OK ? reef_cli_file_read(&r->text, path, err) : status;
 }
 
 // Who named no state learns which one it was, if the pool has gone on since.
-static reef_status say_state(reef_store *store, const reef_archive_info *info, reef_error *err) {
+static reef_status print_state(reef_store *store, const reef_archive_info *info, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit = {0};
     char words[CLI_WORD_BYTES];
@@ -92,8 +89,8 @@ static reef_status say_state(reef_store *store, const reef_archive_info *info, r
     reef_txn_abort(txn);
     if (status == REEF_OK && commit.stream_bytes > info->stream_bytes)
         fprintf(stderr,
-                "reef compress: as of %s %s; the %s bytes since are not used (reef snapshot create "
-                "keeps them)\n",
+                "reef compress: as of %s %s; "
+                "the %s bytes since are not used (reef snapshot create keeps them)\n",
                 info->of_snapshot ? "snapshot" : "generation", info->state,
                 reef_cli_count(commit.stream_bytes - info->stream_bytes, words));
     return status;
@@ -132,7 +129,7 @@ static reef_status compress(reef_cli_call *cli,
     if (status == REEF_OK && !cli->dry_run)
         status = reef_cli_output_write(&r->out, archive, count, err);
     // Programs read it in the answer.
-    if (status == REEF_OK && r->as_of == NULL && !cli->json) status = say_state(store, info, err);
+    if (status == REEF_OK && r->as_of == NULL && !cli->json) status = print_state(store, info, err);
     reef_store_close(store);
     free(archive);
     return status;

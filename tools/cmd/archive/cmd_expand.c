@@ -18,19 +18,17 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_expand_manual = {
-    .about =
-        "Writes what `reef compress` was given, from an archive or from standard input. The pool "
-        "must be the\n"
-        "one of the archive, a copy of it, or another one in which the same was learned. It may "
-        "have learned\n"
-        "more since. Damage never goes unnoticed: every piece and the whole text have checksums, "
-        "and nothing is\n"
-        "written before they are right. A dry run checks all of it.\n"
-        "\n"
-        "With --range only the pieces are expanded in which the range lies, and it goes to "
-        "standard "
-        "output if\n"
-        "--out names no file. END may be left out: the rest.",
+    .about = "Writes what `reef compress` was given, "
+             "from an archive or from standard input. The pool must be the\n"
+             "one of the archive, a copy of it, or another one "
+             "in which the same was learned. It may have learned\n"
+             "more since. Damage never goes unnoticed: "
+             "every piece and the whole text have checksums, and nothing is\n"
+             "written before they are right. A dry run checks all of it.\n"
+             "\n"
+             "With --range only the pieces are expanded in which "
+             "the range lies, and it goes to standard output if\n"
+             "--out names no file. END may be left out: the rest.",
     .options = OPTIONS,
     .example = "reef expand reef.pool notes.txt.reef -o again.txt\n"
                "reef expand reef.pool notes.txt.reef --range 100-200\n"
@@ -62,12 +60,12 @@ static reef_status read_range(const reef_cli_call *cli, request *r, reef_error *
     }
     if (good && errno == 0 && r->begin <= r->end) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "--range is '%.64s', but must be BEGIN-END or BEGIN-, two numbers of bytes in "
-                     "their order",
+                     "--range is '%.64s', but must be BEGIN-END or BEGIN-, "
+                     "two numbers of bytes in their order",
                      text);
 }
 
-// The name without .reef; of another name nothing can be said.
+// The name without .reef. Any other name needs --out.
 static reef_status name_of_text(const reef_cli_call *cli,
                                 const char *path,
                                 char **out,

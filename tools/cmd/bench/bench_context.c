@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define PIECE_BYTES 65536 // between two looks at the progress bar
+#define PIECE_BYTES 65536 // between two updates of the progress bar
 
 typedef struct context_run {
     const reef_context_plan *plan;

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FEED_BYTES 65536 // between two looks at the progress bar
+#define FEED_BYTES 65536 // between two updates of the progress bar
 #define EARLY_BYTES 4096 // a generation may begin before the kind, at the change within a piece
 #define LATE_BYTES 8192  // and so far behind it
 #define HELD_BYTES_MAX 65536
@@ -291,6 +291,7 @@ static reef_status read_pieces(kinds_run *run, reef_error *err) {
     reef_bench_kind *kind = NULL;
     while (status == REEF_OK && length + piece <= PIECES_BYTES &&
            (kind = next_kind(run, kind)) != NULL) {
+        // Only the last quarter of a kind's text was held out.
         memcpy(text + length, last_quarter(kind, &count) + kind->pieces_read, piece);
         kind->pieces_read += piece;
         status = read_among(kind, text, length, piece, own + length, err);
@@ -298,6 +299,7 @@ static reef_status read_pieces(kinds_run *run, reef_error *err) {
         length += piece;
         show(run, piece);
     }
+    // The pool reads all pieces as one text. A text's first byte has no loss: hence own + 1.
     if (status == REEF_OK && length > 1) {
         status = reef_model_score(run->model, text, length, NULL, &score, NULL, NULL, err);
         f->pieces_bits = score.bits_per_byte;

@@ -137,12 +137,14 @@ static void print_sealed(const reef_peer_plan *plan, const reef_peer_sealed *sea
         printf("\nsealing   not measured: %s\n", sealed->missing.message);
         return;
     }
-    printf("\nsealing   %d generations of %zu x %zu experts, all on every token; a training step "
-           "takes\n"
+    printf("\n"
+           "sealing   %d generations of %zu x %zu experts, "
+           "all on every token; a training step takes\n"
            "          %.1f us a token when all are open (moments of %s), and\n"
-           "          %.1f us when one is and the others are sealed (moments of %s): %.2f times "
-           "as fast;\n"
-           "          %.1f us when the sealed rows are in bf16: %.2f times as fast\n\n",
+           "          %.1f us when one is and the others "
+           "are sealed (moments of %s): %.2f times as fast;\n"
+           "          %.1f us when the sealed rows are in bf16: %.2f times as fast\n"
+           "\n",
            PEER_GENERATION_COUNT, sealed->side, sealed->side,
            reef_peer_microseconds(plan, sealed->seconds[POOL_OPEN]),
            reef_cli_bytes((uint64_t)sealed->moment_bytes[POOL_OPEN], all),
@@ -157,10 +159,11 @@ static void print_sealed(const reef_peer_plan *plan, const reef_peer_sealed *sea
 static void print_bf16(const reef_peer_plan *plan, const reef_peer_bf16 *b) {
     char f32[CLI_WORD_BYTES], bf16[CLI_WORD_BYTES], cache[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     printf(
-        "\nbf16      forward %s tokens/s with rows in bf16 (%s; f32 %s; last cache %s): %.2f "
-        "times as fast\n"
-        "          as with f32, its experts alone %.2f times; outputs differ by at most %.2g of "
-        "their length\n",
+        "\n"
+        "bf16      forward %s tokens/s with rows in bf16 (%s; "
+        "f32 %s; last cache %s): %.2f times as fast\n"
+        "          as with f32, its experts alone %.2f times; "
+        "outputs differ by at most %.2g of their length\n",
         reef_cli_count((uint64_t)reef_peer_tokens_per_s(plan, b->bf16_seconds), rate),
         reef_cli_bytes((uint64_t)b->bf16_bytes, bf16), reef_cli_bytes((uint64_t)b->f32_bytes, f32),
         reef_cli_bytes((uint64_t)reef_bench_cache_bytes(), cache), b->f32_seconds / b->bf16_seconds,
@@ -176,14 +179,14 @@ static void print_avx2(const reef_peer_plan *plan, const reef_peer_findings *f) 
         printf("\navx2      not measured: %s\n", avx2->missing.message);
         return;
     }
-    printf(
-        "\navx2      forward %s tokens/s, training step %s, with OpenBLAS for %s: avx512 is %.2f "
-        "and %.2f\n"
-        "          times as fast\n",
-        reef_cli_count((uint64_t)avx2->forward_tokens_per_s, forward),
-        reef_cli_count((uint64_t)avx2->step_tokens_per_s, step), avx2->blas,
-        reef_peer_tokens_per_s(plan, all->pass[PASS_FORWARD]) / avx2->forward_tokens_per_s,
-        reef_peer_tokens_per_s(plan, all->pass[PASS_STEP]) / avx2->step_tokens_per_s);
+    printf("\n"
+           "avx2      forward %s tokens/s, training step %s, "
+           "with OpenBLAS for %s: avx512 is %.2f and %.2f\n"
+           "          times as fast\n",
+           reef_cli_count((uint64_t)avx2->forward_tokens_per_s, forward),
+           reef_cli_count((uint64_t)avx2->step_tokens_per_s, step), avx2->blas,
+           reef_peer_tokens_per_s(plan, all->pass[PASS_FORWARD]) / avx2->forward_tokens_per_s,
+           reef_peer_tokens_per_s(plan, all->pass[PASS_STEP]) / avx2->step_tokens_per_s);
 }
 
 void reef_peer_print(const reef_peer_plan *plan, const reef_peer_findings *findings) {

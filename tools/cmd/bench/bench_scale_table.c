@@ -68,8 +68,8 @@ static void print_missing(const reef_scale_findings *f) {
     for (size_t i = 0; i < f->point_count; i++) {
         const reef_scale_point *p = &f->points[i];
         if (p->measured) continue;
-        printf("skipped: %zu x %zu experts of width %zu take %s in %s; %s of memory is too little, "
-               "and\n"
+        printf("skipped: %zu x %zu experts of width %zu take %s in %s; "
+               "%s of memory is too little, and\n"
                "%s free on the disk as well (set TMPDIR to a larger one)\n",
                p->side, p->side, p->d_model, reef_cli_bytes((uint64_t)p->wanted_bytes, need),
                reef_scale_dtype_name(p->dtype),
@@ -159,7 +159,8 @@ void reef_scale_print(const reef_scale_plan *plan, const reef_scale_findings *fi
     print_picture(plan, findings);
     double ratio = reef_scale_ratio(findings);
     if (isfinite(ratio))
-        printf("\nwidth %d in bf16: a token takes %.2f times as long with 4096 x 4096 experts as "
-               "with 1024 x 1024\n",
+        printf("\n"
+               "width %d in bf16: a token takes %.2f times as "
+               "long with 4096 x 4096 experts as with 1024 x 1024\n",
                SCALE_NARROW_D_MODEL, ratio);
 }

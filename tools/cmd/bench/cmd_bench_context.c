@@ -137,7 +137,7 @@ static void print_space(const reef_context_findings *f) {
     reef_cli_table_free(table);
 }
 
-// Those that never said anything are left out: a net, or what wide memories have.
+// Inputs that never had a hit are left out: the net, or inputs that only wide memories have.
 static void print_inputs(const reef_context_findings *f) {
     static const char *const HEADING[] = {"input", "share, %", "bytes with a hit, %"};
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);

@@ -20,18 +20,22 @@ const reef_cli_manual reef_bench_kinds_manual = {
         "random order; nobody tells it where one ends. Then it learns three quarters of each HELD\n"
         "in another order. Before and after that it reads their last quarters, one by one. Beside\n"
         "it stand memories that learned one TRAIN each and know which text is whose. Printed are\n"
-        "the bits per byte of both, and:\n\n"
+        "the bits per byte of both, and:\n"
+        "\n"
         "changes: how many kinds began where a generation was opened, from 4 kB before to 8 kB\n"
-        "behind, and how many generations were opened elsewhere.\n\n"
+        "behind, and how many generations were opened elsewhere.\n"
+        "\n"
         "back: how much of these quarters was learned by kinds that were there, and how many\n"
-        "began among them.\n\n"
+        "began among them.\n"
+        "\n"
         "pieces: bits per byte of pieces of the last quarters in a random order, as one text and\n"
-        "each by itself; the memories beside it know where one ends and whose the next one is.\n\n"
+        "each by itself; the memories beside it know where one ends and whose the next one is.\n"
+        "\n"
         "disk: what the pool takes, for each byte of the stream.",
     .options = OPTIONS,
-    .example = "reef bench kinds notes.txt held.txt code.c held.c\n"
-               "reef bench kinds $(for k in *.held.txt; do echo ${k%.held.txt}.txt $k; done) "
-               "--memory 8M",
+    .example =
+        "reef bench kinds notes.txt held.txt code.c held.c\n"
+        "reef bench kinds $(for k in *.held.txt; do echo ${k%.held.txt}.txt $k; done) --memory 8M",
 };
 
 static reef_status read_plan(const reef_cli_call *cli, reef_kinds_plan *plan, reef_error *err) {
@@ -65,6 +69,7 @@ static void print_kinds(const reef_kinds_findings *f) {
         const reef_bench_kind *kind = &f->kinds[i];
         reef_cli_table_cell(table, "%s", kind->name);
         reef_cli_table_cell(table, "%s", reef_cli_count(kind->begins, words));
+        // How late the boundary was; a kind that was not found has none.
         if (kind->is_found)
             reef_cli_table_cell(table, "%+lld", (long long)kind->late);
         else
@@ -75,6 +80,7 @@ static void print_kinds(const reef_kinds_findings *f) {
         reef_cli_table_cell(table, "%.4f", kind->later);
         reef_cli_table_cell(table, "%+.4f", kind->later - kind->bits);
     }
+    // The last row has no stream position of its own.
     reef_cli_table_cell(table, "mean");
     reef_cli_table_cell(table, "%s", "");
     reef_cli_table_cell(table, "%s", "");
@@ -133,6 +139,7 @@ static json_t *findings_json(const reef_kinds_plan *plan, const reef_kinds_findi
                   (json_int_t)f->invented, "back_bytes", (json_int_t)f->back_bytes, "strange_bytes",
                   (json_int_t)f->strange_bytes, "back_generations", (json_int_t)f->back_generations,
                   "pool_bytes", (json_int_t)f->pool_bytes);
+    // Groups, because their members have equal names.
     json_t *means =
         json_pack("{s:o, s:o, s:o, s:o}", "own_bits_per_byte", reef_cli_real(f->own),
                   "bits_per_byte", reef_cli_real(f->bits), "later_bits_per_byte",

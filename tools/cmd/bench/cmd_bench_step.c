@@ -33,19 +33,18 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_bench_step_manual = {
     .about =
-        "Makes a temporary pool with the given configuration, trains it on generated text and "
-        "measures\n"
-        "training steps, a commit and a forward pass. No boundaries are looked for unless "
-        "--boundaries is given.\n"
+        "Makes a temporary pool with the given configuration, "
+        "trains it on generated text and measures\n"
+        "training steps, a commit and a forward pass. "
+        "No boundaries are looked for unless --boundaries is given.\n"
         "\n"
-        "tools/bench/torch/step.py of Reef's sources is a baseline: the same transformer in "
-        "PyTorch\n"
-        "(Debian: python3-torch), run by /usr/bin/python3 with the shape of the model as "
-        "named\n"
-        "arguments. Against a baseline, which has no past to rehearse, --rehearse is 0 unless it "
-        "is given.\n"
-        "A baseline that cannot be run is named on standard error, and ours is measured all the "
-        "same.",
+        "tools/bench/torch/step.py of Reef's sources is a baseline: "
+        "the same transformer in PyTorch\n"
+        "(Debian: python3-torch), run by /usr/bin/python3 with the shape of the model as named\n"
+        "arguments. Against a baseline, which has no past to rehearse, "
+        "--rehearse is 0 unless it is given.\n"
+        "A baseline that cannot be run is named on standard error, "
+        "and ours is measured all the same.",
     .options = OPTIONS,
     .example = "reef bench step\n"
                "reef bench step --layers 1 --d-model 32 --side 16 --steps 5\n"
@@ -320,8 +319,8 @@ static json_t *measurement_json(const reef_config *config,
 static void print_baseline(const measurement *m, const baseline *r) {
     if (r->count == 0) return;
     char rate[CLI_WORD_BYTES], parameters[CLI_WORD_BYTES];
-    printf("baseline  %s tokens/s (median of %zu rounds, %.1f ms a step; PyTorch %s, %s "
-           "parameters)\n",
+    printf("baseline  %s tokens/s (median of %zu rounds, "
+           "%.1f ms a step; PyTorch %s, %s parameters)\n",
            reef_cli_count((uint64_t)baseline_per_s(m, r), rate), r->count, 1e3 * r->step_median,
            r->results[0].torch, reef_cli_count(r->results[0].parameters, parameters));
     printf("ratio     %.2f\n", baseline_ratio(m, r));
@@ -404,8 +403,8 @@ static reef_status settle_config(const reef_cli_call *cli, reef_config *config, 
         config->batch_norm)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "--rival knows PEER layers with --expert gelu, --score softmax and "
-                     "--batch-norm true only");
+                     "--rival knows PEER layers with --expert gelu, "
+                     "--score softmax and --batch-norm true only");
 }
 
 static reef_status read_options(const reef_cli_call *cli,

@@ -18,22 +18,18 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_bench_usage_manual = {
-    .about =
-        "Writes the usage of a simulated year to a temporary pool below TMPDIR, one commit every "
-        "10 "
-        "s with\n"
-        "4,096 used experts each, and lets compaction run as a daemon does. Afterwards every day "
-        "and "
-        "every\n"
-        "hour that the pool still knows is compared with what was used then, and the rest with the "
-        "totals.\n"
-        "Commits and compaction are the store's own, but do not wait for the disk, and those of a "
-        "quarter of\n"
-        "an hour share a transaction.\n"
-        "Bytes an expert are those of all records of usage, totals included, beyond the fixed "
-        "part, "
-        "which is\n"
-        "what windows may take in a pool of any size.",
+    .about = "Writes the usage of a simulated year to a temporary "
+             "pool below TMPDIR, one commit every 10 s with\n"
+             "4,096 used experts each, and lets compaction run as a daemon does. "
+             "Afterwards every day and every\n"
+             "hour that the pool still knows is compared with "
+             "what was used then, and the rest with the totals.\n"
+             "Commits and compaction are the store's own, "
+             "but do not wait for the disk, and those of a quarter of\n"
+             "an hour share a transaction.\n"
+             "Bytes an expert are those of all records of usage, "
+             "totals included, beyond the fixed part, which is\n"
+             "what windows may take in a pool of any size.",
     .options = OPTIONS,
     .example = "reef bench usage\n"
                "reef bench usage --days 2 --experts 1024\n"

@@ -30,63 +30,56 @@ static const reef_cli_option OPTIONS[] = {
      "where the gates fire, where they begin to, and what another threshold would do"},
     {"kinds", NULL, "also draw which kind's context memory answered where in each file"},
     {"svg", "FILE",
-     "with --kinds: draw them into a file as well; with --gates: what each misses against what it "
-     "leaks"},
+     "with --kinds: draw them into a file as well; "
+     "with --gates: what each misses against what it leaks"},
     {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
     {"logits", "FILE.npy",
      "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
     {"learned", "G,G,...",
-     "with --matrix or --gates: the generation in which each file was learned (default: one after "
-     "the other, "
-     "where there are as many files as generations)"},
+     "with --matrix or --gates: the generation in which each file was learned (default: "
+     "one after the other, where there are as many files as generations)"},
     {0},
 };
 
 const reef_cli_manual reef_eval_manual = {
-    .about = "Reads each file as one stream and prints bits per byte, perplexity per byte and per "
-             "word, and\n"
-             "the share of bytes on which each generation fired. Words are runs of bytes between "
-             "ASCII white\n"
-             "space; perplexity per word is 2 to the power of all bits over the number of words. "
-             "--as-of G is exactly the function that the "
-             "model\n"
-             "was when generation G was sealed. --matrix prints forgetting in both usual "
-             "definitions:\n"
-             "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, "
-             "where\n"
-             "it is known when a file was learned, since learned (Lopez-Paz 2017: the negative of "
-             "backward\n"
-             "transfer).\n"
-             "\n"
-             "Where the pool's tokens are ids (reef init --vocab), files are of two bytes an id, "
-             "little-endian,\n"
-             "and losses are bits and perplexity per token; there are no words.\n"
-             "\n"
-             "In a pool with context memories these adapt to each file as they\n"
-             "read it, and forget it afterwards. With --frozen they do not; other pools have "
-             "nothing that\n"
-             "adapts, and read the same with it. --verbose also prints what each input of their "
-             "mixers was\n"
-             "worth in a file, by its part of the log odds, and in which share of the bytes it "
-             "had\n"
-             "something to say; \"net\" is the net.\n"
-             "\n"
-             "Which memory answers is a matter of gates, or with boundaries contexts of how well "
-             "each\n"
-             "predicted so far; then the last column has the shares of bytes that each answered, "
-             "and\n"
-             "--kinds draws where.\n"
-             "\n"
-             "--last-word reads lines by themselves, and counts the last words whose every byte "
-             "is the\n"
-             "most likely one, given what stands before it in the line and fits the context.\n"
-             "\n"
-             "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
-             "\n"
-             "With a vector model files are idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or "
-             "jsonl:FILE, as\n"
-             "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
-             "generation had the largest weight.",
+    .about =
+        "Reads each file as one stream and prints bits per byte, "
+        "perplexity per byte and per word, and\n"
+        "the share of bytes on which each generation fired. "
+        "Words are runs of bytes between ASCII white\n"
+        "space; perplexity per word is 2 to the power of all bits over the number of words. "
+        "--as-of G is exactly the function that the model\n"
+        "was when generation G was sealed. --matrix prints forgetting in both usual definitions:\n"
+        "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, where\n"
+        "it is known when a file was learned, "
+        "since learned (Lopez-Paz 2017: the negative of backward\n"
+        "transfer).\n"
+        "\n"
+        "Where the pool's tokens are ids (reef init "
+        "--vocab), files are of two bytes an id, little-endian,\n"
+        "and losses are bits and perplexity per token; there are no words.\n"
+        "\n"
+        "In a pool with context memories these adapt to each file as they\n"
+        "read it, and forget it afterwards. With "
+        "--frozen they do not; other pools have nothing that\n"
+        "adapts, and read the same with it. "
+        "--verbose also prints what each input of their mixers was\n"
+        "worth in a file, by its part of the log odds, and in which share of the bytes it had\n"
+        "something to say; \"net\" is the net.\n"
+        "\n"
+        "Which memory answers is a matter of gates, or with boundaries contexts of how well each\n"
+        "predicted so far; then the last column has the shares of bytes that each answered, and\n"
+        "--kinds draws where.\n"
+        "\n"
+        "--last-word reads lines by themselves, and counts the last words whose every byte is the\n"
+        "most likely one, given what stands before it in the line and fits the context.\n"
+        "\n"
+        "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
+        "\n"
+        "With a vector model files are idx:IMAGES,LABELS, "
+        "npy:X.npy,Y.npy, csv:FILE or jsonl:FILE, as\n"
+        "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
+        "generation had the largest weight.",
     .options = OPTIONS,
     .example =
         "reef eval reef.pool english.txt code.c\n"
@@ -258,7 +251,7 @@ static json_t *score_json(const reef_cli_file *file,
     return object;
 }
 
-// What said most comes first; what never said anything is left out.
+// The input with the greatest share first; inputs that never predicted anything are left out.
 static void print_inputs(const reef_cli_file *file, const file_score *score) {
     static const char *const HEADING[] = {"input", "share %", "known %"};
     size_t order[REEF_MEMORY_INPUTS_MAX], count = reef_memory_input_count();
@@ -324,6 +317,64 @@ static reef_status reply_eval(reef_cli_call *cli,
                           err);
 }
 
+// What the options ask of the pool's model.
+static reef_status check_options(const reef_cli_call *cli,
+                                 const reef_cli_pool *pool,
+                                 reef_error *err) {
+    reef_status status = REEF_OK;
+    if (reef_cli_text(cli, "last-word") != NULL)
+        status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
+    if (status == REEF_OK && reef_cli_text(cli, "logits") != NULL)
+        status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
+    return status;
+}
+
+// Read all files. `list` is NULL without --kinds.
+static reef_status score_files(const reef_cli_call *cli,
+                               reef_model *model,
+                               const reef_cli_file *files,
+                               const reef_kind_list *list,
+                               bool ids,
+                               file_score *scores,
+                               reef_error *err) {
+    bool last_word = reef_cli_text(cli, "last-word") != NULL;
+    uint64_t total = 0;
+    // All files count into one bar, so that its ETA is for the whole command.
+    for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "evaluating", total, "B");
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
+        file_score *score = &scores[i];
+        score->fire_share = reef_cli_alloc(reef_model_generation_count(model), sizeof(double));
+        // The score writes its shares here.
+        score->score.fire_share = score->fire_share;
+        if (list != NULL) {
+            score->kinds = list;
+            score->answered = reef_cli_alloc(files[i].count, sizeof(uint32_t));
+            score->score.answered = score->answered;
+        }
+        // Words are counted in the text; the model sees bytes.
+        if (!ids) score->words = reef_eval_word_count(files[i].bytes, files[i].count);
+        status = reef_score_file(model, &files[i], &progress, NULL, &score->score, err);
+        score->recalled = reef_model_inputs(model, score->shares, score->hits);
+    }
+    // A second pass over the same bytes: each passage is read again up to its last word.
+    progress.total *= last_word ? 2 : 1;
+    for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
+        status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
+    reef_cli_progress_end(&progress);
+    return status;
+}
+
+static void release_scores(file_score *scores, size_t count) {
+    for (size_t i = 0; scores != NULL && i < count; i++) {
+        free(scores[i].fire_share);
+        free(scores[i].answered);
+    }
+    free(scores);
+}
+
 static reef_status eval_once(reef_cli_call *cli,
                              reef_cli_pool *pool,
                              const reef_cli_file *files,
@@ -333,68 +384,31 @@ static reef_status eval_once(reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_INVALID,
                          "--learned is about forgetting: it needs --matrix or --gates");
     const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
-    reef_model *model = NULL;
+    bool kinds = reef_cli_text(cli, "kinds") != NULL, ids = reef_cli_has_ids(&pool->config);
     const reef_model_options options = reef_cli_model_options(cli);
-    // Opened first: what the options may ask depends on the model.
+    reef_model *model = NULL;
+    reef_kind_list list = {0};
+    file_score *scores = NULL;
+    // Opened first, so that a state that does not exist is reported before other mistakes.
     reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
-    if (status != REEF_OK) return status;
-    bool last_word = reef_cli_text(cli, "last-word") != NULL;
-    bool kinds = reef_cli_text(cli, "kinds") != NULL;
-    if (last_word) status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
-    if (status != REEF_OK) {
-        reef_model_close(model);
-        return status;
-    }
-    if (reef_cli_text(cli, "logits") != NULL)
-        status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
+    if (status == REEF_OK) status = check_options(cli, pool, err);
     // Logits are written in a pass of their own, so that they can be compared with other programs.
     if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
-    if (status != REEF_OK) {
-        reef_model_close(model);
-        return status;
-    }
+    if (status != REEF_OK) goto cleanup;
     // Vector models have classes and not bits; they are evaluated elsewhere.
     if (reef_config_is_vector(&pool->config)) {
         status = reef_eval_vectors(cli, model, as_of, files, err);
-        reef_model_close(model);
-        return status;
+        goto cleanup;
     }
-    bool ids = reef_cli_has_ids(&pool->config);
-    uint32_t generations = reef_model_generation_count(model);
-    reef_kind_list list = {0};
     if (kinds) status = reef_cli_kinds_read(pool, &list, err);
-    file_score *scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
-    uint64_t total = 0;
-    // All files count into one bar, so that its ETA is for the whole command.
-    for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
-    reef_cli_progress progress;
-    reef_cli_progress_start(&progress, "evaluating", total, "B");
-    for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
-        scores[i].fire_share = reef_cli_alloc(generations, sizeof(double));
-        // The score writes its shares here.
-        scores[i].score.fire_share = scores[i].fire_share;
-        if (kinds) {
-            scores[i].kinds = &list;
-            scores[i].answered = reef_cli_alloc(files[i].count, sizeof(uint32_t));
-            scores[i].score.answered = scores[i].answered;
-        }
-        // Words are counted in the text; the model sees bytes.
-        if (!ids) scores[i].words = reef_eval_word_count(files[i].bytes, files[i].count);
-        status = reef_score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
-        scores[i].recalled = reef_model_inputs(model, scores[i].shares, scores[i].hits);
-    }
-    // A second pass over the same bytes: each passage is read again up to its last word.
-    progress.total *= last_word ? 2 : 1;
-    for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
-        status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
-    reef_cli_progress_end(&progress);
+    if (status != REEF_OK) goto cleanup;
+    scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
+    status = score_files(cli, model, files, kinds ? &list : NULL, ids, scores, err);
     // Nothing is printed before all files are read, so that a failure leaves no half table.
     if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, model, ids, err);
-    for (size_t i = 0; i < cli->operand_count; i++) {
-        free(scores[i].fire_share);
-        free(scores[i].answered);
-    }
-    free(scores);
+
+cleanup:
+    release_scores(scores, cli->operand_count);
     reef_kind_list_release(&list);
     reef_model_close(model);
     return status;

@@ -294,8 +294,8 @@ static reef_status write_svg(const reef_gate_curve *curves,
                              reef_error *err) {
     if (!any_known(curves, count))
         return reef_fail(err, REEF_ERR_INVALID,
-                         "nothing to draw in %.160s: --learned must say which texts are a gate's "
-                         "own and which are older",
+                         "nothing to draw in %.160s: "
+                         "--learned must say which texts are a gate's own and which are older",
                          path);
     return reef_svg_write(path, draw_gates, &(gate_list){curves, count}, err);
 }

@@ -23,52 +23,52 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 #define ABOUT_ALL                                                                                  \
-    "\n\nEvery model is trained by the trainer of reefd on the same text, which is read again "    \
-    "and "                                                                                         \
-    "again,\n"                                                                                     \
-    "until its budget of FLOPs is spent, and then measured on held-out text. The learning rate "   \
-    "is\n"                                                                                         \
-    "chosen once for a system, at tune_size. Finished models are kept in results.jsonl in the "    \
-    "work\n"                                                                                       \
-    "directory; killed and run again, it continues, and ends with the same figures. Beside it "    \
-    "are "                                                                                         \
-    "the\n"                                                                                        \
-    "table as CSV and the picture as SVG. tools/bench/paper has the files, docs/PAPER.md what "    \
-    "came out."
+    "\n"                                                                                           \
+    "\n"                                                                                           \
+    "Every model is trained by the trainer of reefd "                                              \
+    "on the same text, which is read again and again,\n"                                           \
+    "until its budget of FLOPs is spent, "                                                         \
+    "and then measured on held-out text. The learning rate is\n"                                   \
+    "chosen once for a system, at tune_size. "                                                     \
+    "Finished models are kept in results.jsonl in the work\n"                                      \
+    "directory; killed and run again, it continues, "                                              \
+    "and ends with the same figures. Beside it are the\n"                                          \
+    "table as CSV and the picture as SVG. "                                                        \
+    "tools/bench/paper has the files, docs/PAPER.md what came out."
 
 #define MANUAL(name, about_text, example_text)                                                     \
     const reef_cli_manual reef_##name##_manual = {                                                 \
         .about = about_text ABOUT_ALL, .options = OPTIONS, .example = example_text}
 
 MANUAL(experiment_isoflop,
-       "Perplexity over parameters at equal budgets (He 2024, figure 1): every [system] in every "
-       "[size].\n"
+       "Perplexity over parameters at equal budgets (He 2024, "
+       "figure 1): every [system] in every [size].\n"
        "The best size of each system is trained with all seeds.",
        "reef experiment isoflop tools/bench/paper/isoflop.ini --data data/text --jobs 2\n"
        "reef experiment isoflop tools/bench/paper/isoflop.ini --data data/text --quick --json\n"
        "reef experiment isoflop paper.ini --plan");
 MANUAL(experiment_experts,
-       "Perplexity over the number of experts, with as many of them active (He 2024, figure 3a): "
-       "each\n"
-       "of vary_side, squared. A system that retrieves nothing is the line that they are compared "
-       "with.",
+       "Perplexity over the number of experts, "
+       "with as many of them active (He 2024, figure 3a): each\n"
+       "of vary_side, squared. A system that retrieves "
+       "nothing is the line that they are compared with.",
        "reef experiment experts tools/bench/paper/experts.ini --data data/text\n"
        "reef experiment experts paper.ini --plan");
 MANUAL(experiment_active,
-       "Perplexity over heads, a line for each number of active experts (He 2024, figure 3b): "
-       "vary_heads\n"
+       "Perplexity over heads, a line for each number of "
+       "active experts (He 2024, figure 3b): vary_heads\n"
        "and vary_active, their product.",
        "reef experiment active tools/bench/paper/active.ini --data data/text\n"
        "reef experiment active paper.ini --plan");
 MANUAL(experiment_batchnorm,
-       "With and without batch norm of queries, for each of vary_side: perplexity, the share of "
-       "experts\n"
+       "With and without batch norm of queries, for each of vary_side: "
+       "perplexity, the share of experts\n"
        "that held-out text uses, and how unevenly (He 2024, table 2).",
        "reef experiment batchnorm tools/bench/paper/batchnorm.ini --data data/text\n"
        "reef experiment batchnorm paper.ini --plan");
 MANUAL(experiment_datasets,
-       "Perplexity on each of [datasets] of the best model of every system and budget (He 2024, "
-       "table 1).\n"
+       "Perplexity on each of [datasets] of the best model "
+       "of every system and budget (He 2024, table 1).\n"
        "With the file of isoflop its models are taken as they are.",
        "reef experiment datasets tools/bench/paper/isoflop.ini --data data/text\n"
        "reef experiment datasets paper.ini --plan");
@@ -248,11 +248,10 @@ static reef_status reply_plan(run *r, reef_error *err) {
 static reef_status reply_experiment(run *r, reef_error *err) {
     // On standard error, so that a document on standard output stays whole.
     if (r->stopped)
-        fprintf(
-            stderr,
-            "reef %s: stopped; %zu models are still wanted, and the same command continues from "
-            "here\n",
-            r->cli->command->name, experiment_missing(r));
+        fprintf(stderr,
+                "reef %s: stopped; %zu models are still wanted, "
+                "and the same command continues from here\n",
+                r->cli->command->name, experiment_missing(r));
     if (r->cli->json)
         // An unfinished run has a document too; `finished` tells them apart.
         return reef_cli_reply(r->cli,

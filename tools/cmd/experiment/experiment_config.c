@@ -94,8 +94,7 @@ static reef_status read_list(
         if (end == at || !ends || errno != 0 || !isfinite(number) || number <= 0 || !whole)
             return reef_fail(
                 err, REEF_ERR_INVALID,
-                "%.120s:%u: %s is '%.64s', but must be %s above 0, with blanks between "
-                "them",
+                "%.120s:%u: %s is '%.64s', but must be %s above 0, with blanks between them",
                 r->e->path, line, key->name, value,
                 key->kind == KEY_LIST ? "numbers" : "whole numbers");
         if (list->count == LIST_COUNT_MAX)
@@ -211,11 +210,10 @@ static reef_status read_middle(const reading *r,
                                reef_error *err) {
     // p, k, m and d are the paper's four kinds of feed-forward layer.
     if (strlen(value) != 1 || strchr("pkmd", value[0]) == NULL)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "%.120s:%u: middle is '%.20s', but must be p, k, m or d, the letter of the "
-            "middle block",
-            r->e->path, line, value);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.120s:%u: middle is '%.20s', but must be p, "
+                         "k, m or d, the letter of the middle block",
+                         r->e->path, line, value);
     system->middle = value[0];
     return REEF_OK;
 }
@@ -491,8 +489,8 @@ reef_status reef_experiment_check(const experiment *e, reef_experiment_kind kind
             // Tokens of different vocabularies cannot be compared by perplexity.
             if (status == REEF_OK && config.vocab != e->first.vocab)
                 status = reef_fail(err, REEF_ERR_INVALID,
-                                   "%.120s: all systems and sizes read the same texts: vocab "
-                                   "belongs in [model]",
+                                   "%.120s: all systems and sizes read the same texts: "
+                                   "vocab belongs in [model]",
                                    e->path);
         }
     return status;

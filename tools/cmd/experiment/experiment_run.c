@@ -131,8 +131,8 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
     // Two runs in one directory would train the same cells twice.
     else if (fcntl(*lock, F_SETLK, &whole) != 0)
         status = reef_fail(err, REEF_ERR_BUSY,
-                           "another experiment is at work in %.160s: wait for it, or choose "
-                           "another --work",
+                           "another experiment is at work in %.160s: "
+                           "wait for it, or choose another --work",
                            directory);
     free(path);
     return status;

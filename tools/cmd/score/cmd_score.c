@@ -32,14 +32,15 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_score_manual = {
     .about =
         "The most surprising lines are those with the most bits above what a line of their length\n"
-        "has on average in this text. FILE - is standard input.\n\n"
-        "With --follow every line is printed as it comes, with its bits per byte, each byte "
-        "predicted from\n"
+        "has on average in this text. FILE - is standard input.\n"
+        "\n"
+        "With --follow every line is printed as it comes, "
+        "with its bits per byte, each byte predicted from\n"
         "what came before it, and how far that lies above the median of the last lines, in robust\n"
-        "standard deviations (1.4826 times the median distance from the median); ! marks those "
-        "that stand\n"
-        "out. A file is followed by its name, as by tail -F. Commits of a daemon are read as they "
-        "come.\n"
+        "standard deviations (1.4826 times the median distance from the median); "
+        "! marks those that stand\n"
+        "out. A file is followed by its name, as by tail "
+        "-F. Commits of a daemon are read as they come.\n"
         "--json writes a document a line. SIGINT ends it with a summary.",
     .options = OPTIONS,
     .example = "reef score reef.pool --top 5 server.log\n"
@@ -150,7 +151,7 @@ static reef_status reply_score(reef_cli_call *cli,
         printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
                count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
         free(name);
-        // Said only if lines were left out.
+        // Printed only if lines were left out.
         if (shown < count) printf("the %zu most surprising lines:\n", shown);
         print_lines(file, lines, shown);
     }

@@ -28,7 +28,7 @@ typedef struct reef_follow_scorer {
     uint8_t *text;       // (2 * piece) the piece before, and what there is of this one
     float *bits;         // (2 * piece)
     size_t used;
-    uint8_t *recent; // (REEF_FOLLOW_RECENT) the last bytes scored, for a model that is opened anew
+    uint8_t *recent; // (REEF_FOLLOW_RECENT) the last bytes scored, for a model that is opened again
     float *recent_bits; // scratch of the same size
     size_t recent_count;
     uint64_t renewed; // how often a later commit was read

@@ -35,12 +35,10 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_top_manual = {
-    .about = "Loss over the stream, throughput, commits, sources with what they lag behind, "
-             "generations and how "
-             "their\n"
-             "experts are used, once a second. Says so when training or the daemon stands still; "
-             "when the daemon "
-             "goes\n"
+    .about = "Loss over the stream, throughput, commits, "
+             "sources with what they lag behind, generations and how their\n"
+             "experts are used, once a second. "
+             "Says so when training or the daemon stands still; when the daemon goes\n"
              "away the last commit is shown, and a new daemon is waited for. q ends it, ^Z\n"
              "leaves it for a while.",
     .options = OPTIONS,
@@ -394,7 +392,7 @@ static reef_status show_once(top *t, reef_error *err) {
         return reef_cli_reply(
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
-    // Said in the view, as it would be live.
+    // The view shows it, as it would live.
     if (!data->daemon) data->trouble = "no daemon runs";
     // No limit of rows: plain output is piped.
     reef_top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);

@@ -54,36 +54,34 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_train_manual = {
     .about =
         "Trains on the files one after the other as one stream; nobody tells the model where one\n"
-        "ends. The bits are those of `reefd --source` over the same files. No daemon may run on "
-        "the\n"
-        "pool. Before, after each file, and at --eval-at, every domain is measured as of that "
-        "moment,\n"
-        "task-free; what was sealed is measured then and again at the end. Domain j belongs to "
-        "file "
-        "j,\n"
-        "unless there are more domains than files. Interrupted, it commits; the same command goes "
-        "on.\n"
+        "ends. The bits are those of `reefd "
+        "--source` over the same files. No daemon may run on the\n"
+        "pool. Before, after each file, and at --eval-at, "
+        "every domain is measured as of that moment,\n"
+        "task-free; what was sealed is measured then and again at the end. "
+        "Domain j belongs to file j,\n"
+        "unless there are more domains than files. "
+        "Interrupted, it commits; the same command goes on.\n"
         "\n"
-        "Files are text, vectors, or with reef init --vocab token ids of two bytes each, "
-        "little-endian.\n"
+        "Files are text, vectors, or with reef init "
+        "--vocab token ids of two bytes each, little-endian.\n"
         "\n"
-        "With --flops the files are one set of data: read again from the beginning, in the same "
-        "order,\n"
-        "until the pool has been trained for so many FLOPs in all, counted as docs/PAPER.md says, "
-        "in\n"
-        "whole steps. Then --eval is measured once, at the end. It wants a pool whose batches are "
-        "all\n"
-        "trained, made with --boundaries given (no drift test, no gates) or --strategy joint, and "
-        "by\n"
+        "With --flops the files are one set of data: "
+        "read again from the beginning, in the same order,\n"
+        "until the pool has been trained for so many FLOPs in all, "
+        "counted as docs/PAPER.md says, in\n"
+        "whole steps. Then --eval is measured once, at the end. "
+        "It wants a pool whose batches are all\n"
+        "trained, made with --boundaries given (no drift test, "
+        "no gates) or --strategy joint, and by\n"
         "the net: --context-memory 0. --rehearse 0 leaves rehearsed windows out.",
     .options = OPTIONS,
     .example =
         "reef train reef.pool english.txt code.c --eval english=held.txt --eval code=held.c\n"
-        "reef train reef.pool a.txt b.txt --eval a=a.held --eval b=b.held --eval-at 8K,64K "
-        "--results run.json --json\n"
-        "reef init lm.pool --ffw dpdd --boundaries given --rehearse 0 --context-memory 0 && reef "
-        "train "
-        "lm.pool train.txt --flops 1e12",
+        "reef train reef.pool a.txt b.txt --eval a=a.held "
+        "--eval b=b.held --eval-at 8K,64K --results run.json --json\n"
+        "reef init lm.pool --ffw dpdd --boundaries given --rehearse 0 "
+        "--context-memory 0 && reef train lm.pool train.txt --flops 1e12",
 };
 
 typedef struct train {
@@ -121,8 +119,8 @@ static reef_status read_offsets(train *t, reef_error *err) {
         else if (reef_memory_parse(word, &offset, NULL) != REEF_OK ||
                  (t->offset_count > 0 && offset <= t->offsets[t->offset_count - 1]))
             status = reef_fail(err, REEF_ERR_INVALID,
-                               "--eval-at is '%.80s', but must be rising numbers of bytes such as "
-                               "8K,16K,32K",
+                               "--eval-at is '%.80s', "
+                               "but must be rising numbers of bytes such as 8K,16K,32K",
                                text);
         else
             t->offsets[t->offset_count++] = offset;

@@ -373,63 +373,81 @@ static void on_progress(void *context, double share) {
     reef_cli_progress_show(progress, (uint64_t)(share * (double)progress->total));
 }
 
-reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void), reef_error *err) {
-    // Options of training by files: the budget has no points to measure at.
+// Options of training by files: the budget has no points to measure at.
+static reef_status check_options(const reef_cli_call *cli, reef_error *err) {
     static const char *const OTHER[] = {"eval-at", "results", "commit-steps", "cost-repeats"};
     for (size_t i = 0; i < sizeof(OTHER) / sizeof(*OTHER); i++)
         if (reef_cli_text(cli, OTHER[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--%s is of a stream that is read once: it does not go with --flops",
                              OTHER[i]);
+    return REEF_OK;
+}
+
+static reef_status spend_budget(const reef_cli_call *cli,
+                                reef_store *store,
+                                double flops,
+                                bool (*stopped)(void),
+                                reef_train_spent *spent,
+                                reef_error *err) {
+    reef_cli_progress progress = {0};
+    const reef_train_budget budget = {.flops = flops,
+                                      .dry_run = cli->dry_run,
+                                      .threads = cli->threads,
+                                      .memory_bytes = cli->memory_bytes,
+                                      .stopped = stopped,
+                                      .progress = cli->dry_run ? NULL : on_progress,
+                                      .context = &progress};
+    // In millions, because a budget may exceed 2^64 FLOPs.
+    if (!cli->dry_run)
+        reef_cli_progress_start(&progress, "training", (uint64_t)(flops / 1e6), "MFLOP");
+    reef_status status =
+        reef_train_budget_run(store, cli->operands, cli->operand_count, &budget, spent, err);
+    if (!cli->dry_run) reef_cli_progress_end(&progress);
+    return status;
+}
+
+static reef_status measure_and_reply(reef_cli_call *cli,
+                                     reef_cli_pool *pool,
+                                     reef_eval_set *set,
+                                     const reef_train_spent *spent,
+                                     reef_error *err) {
+    json_t *measured = NULL;
+    // Reads the last commit of the run.
+    reef_status status = reef_cli_pool_refresh(pool, err);
+    if (status == REEF_OK) status = measure_sets(cli, pool, set, &measured, err);
+    if (status == REEF_OK)
+        status = reply_budget(cli, pool, spent, measured, err);
+    else
+        json_decref(measured); // the reply would have taken it
+    // After the result, on standard error: a script sees it in `finished`.
+    if (status == REEF_OK && !spent->finished)
+        fprintf(stderr,
+                "reef train: stopped and committed at step %" PRIu64 " of %" PRIu64
+                "; the same command continues from there\n",
+                spent->steps, spent->steps_planned);
+    return status;
+}
+
+reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void), reef_error *err) {
+    reef_status status = check_options(cli, err);
+    if (status != REEF_OK) return status;
     reef_cli_pool pool = {0};
     reef_eval_set set = {0};
-    json_t *measured = NULL;
-    reef_cli_progress progress = {0};
-    reef_train_budget budget = {.dry_run = cli->dry_run,
-                                .threads = cli->threads,
-                                .memory_bytes = cli->memory_bytes,
-                                .stopped = stopped,
-                                .progress = cli->dry_run ? NULL : on_progress,
-                                .context = &progress};
     reef_train_spent spent = {0};
-    reef_status status = reef_cli_number(cli, "flops", 1, 1e30, &budget.flops, err);
+    double flops = 0;
+    status = reef_cli_number(cli, "flops", 1, 1e30, &flops, err);
+    // A dry run must not take the writer's lock.
     if (status == REEF_OK)
-        // A dry run must not take the writer's lock.
         status = reef_store_open(&pool.store, cli->pool,
                                  &(reef_store_options){.write = !cli->dry_run}, err);
     if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = reef_eval_set_read(&set, cli, "eval", &pool.config, err);
-    if (status == REEF_OK) {
-        reef_flops flops;
-        reef_flops_count(&pool.config, &flops);
-        // In millions, because a budget may exceed 2^64 FLOPs.
-        if (!cli->dry_run)
-            reef_cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
-        status = reef_train_budget_run(pool.store, cli->operands, cli->operand_count, &budget,
-                                       &spent, err);
-        if (!cli->dry_run) reef_cli_progress_end(&progress);
-    }
-    // Nothing changed, so there is nothing to measure.
-    if (status == REEF_OK && cli->dry_run) {
-        status = reply_plan(cli, &pool, &spent, err);
-        goto cleanup;
-    }
-    // Reads the last commit of the run.
-    if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
-    if (status == REEF_OK) status = measure_sets(cli, &pool, &set, &measured, err);
+    if (status == REEF_OK) status = spend_budget(cli, pool.store, flops, stopped, &spent, err);
+    // A dry run has changed nothing, so there is nothing to measure.
     if (status == REEF_OK)
-        status = reply_budget(cli, &pool, &spent, measured, err);
-    else
-        // The reply would have taken it.
-        json_decref(measured);
-    // After the result, on standard error: a script sees it in `finished`.
-    if (status == REEF_OK && !spent.finished)
-        fprintf(stderr,
-                "reef train: stopped and committed at step %" PRIu64 " of %" PRIu64
-                "; the same command continues from there\n",
-                spent.steps, spent.steps_planned);
-
-cleanup:
+        status = cli->dry_run ? reply_plan(cli, &pool, &spent, err)
+                              : measure_and_reply(cli, &pool, &set, &spent, err);
     reef_eval_set_release(&set);
     reef_cli_pool_close(&pool);
     return status;

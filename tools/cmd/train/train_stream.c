@@ -33,21 +33,21 @@ static reef_status open_one(reef_train_stream *stream,
     if (strcmp(spec, "-") == 0)
         // Standard input cannot be read again after an interrupt.
         return reef_fail(err, REEF_ERR_INVALID,
-                         "standard input cannot be read again after a restart: train on files, or "
-                         "use reefd --source -");
+                         "standard input cannot be read again after a restart: "
+                         "train on files, or use reefd --source -");
     // The order of matching files could change between two calls.
     if (strncmp(spec, "glob:", 5) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.100s' is a pattern that reefd expands; for reef train the shell does: "
-                         "give %.100s without quotes",
+                         "'%.100s' is a pattern that reefd expands; "
+                         "for reef train the shell does: give %.100s without quotes",
                          spec, spec + 5);
     reef_input *file = &stream->files[stream->count++];
     reef_status status = reef_input_open(file, spec, err);
     // Only the kind is named: the rest of the words may hold a password.
     if (file->kind != NULL && file->kind->read_now == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "a source %.*s: has no end: give files, or let reefd read it (reefd "
-                         "--source)",
+                         "a source %.*s: has no end: give files, "
+                         "or let reefd read it (reefd --source)",
                          (int)strcspn(spec, ":"), spec);
     if (status == REEF_OK) status = file->kind->check(file, config, err);
     if (status == REEF_OK) status = check_tokens(stream, file, config, err);
@@ -91,8 +91,8 @@ reef_status reef_train_stream_repeat(reef_train_stream *stream, reef_error *err)
         free(name);
         if (!fits)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "the name '%.120s' is too long to be read again and again: give a "
-                             "shorter path",
+                             "the name '%.120s' is too long to be read again and again: "
+                             "give a shorter path",
                              file->name);
     }
     stream->repeat = true;
@@ -119,11 +119,10 @@ static reef_status check_order(const reef_train_stream *stream,
         if (reef_trainer_cursor(trainer, name) == 0) continue;
         if (before != NULL &&
             reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
-            return reef_fail(
-                err, REEF_ERR_INVALID,
-                "the pool has read '%.70s' before '%.70s': give the files in the order "
-                "in which they were trained",
-                name, before);
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "the pool has read '%.70s' before '%.70s': "
+                             "give the files in the order in which they were trained",
+                             name, before);
         before = name;
     }
     return REEF_OK;
