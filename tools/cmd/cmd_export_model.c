@@ -58,6 +58,7 @@ void reef_model_file_print(const reef_model_file *file, const char *path) {
 
 reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
+    char as_of[REEF_NAME_BYTES_MAX + 1];
     reef_model_file file;
     reef_store *store = NULL;
     // A reader: a snapshot can be exported while the daemon trains.
@@ -71,9 +72,8 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
-    if (status == REEF_OK)
-        // Without --as-of it is the last commit.
-        status = reef_model_export(store, reef_cli_text(cli, "as-of"), path, &options, &file, err);
+    if (status == REEF_OK) status = reef_cli_as_of(cli, store, as_of, err);
+    if (status == REEF_OK) status = reef_model_export(store, as_of, path, &options, &file, err);
     reef_store_close(store);
     // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
     if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();

@@ -38,6 +38,7 @@ typedef struct request {
     size_t shown; // from here on the prompt is printed
     uint64_t bytes, seed;
     double temperature, top_p;
+    char as_of[REEF_NAME_BYTES_MAX + 1];
 } request;
 
 // The last line of a prompt, or its end where that line is long.
@@ -106,9 +107,7 @@ static reef_status reply_generate(reef_cli_call *cli,
     char *hex = reef_cli_alloc(2 * count + 1, 1);
     for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
     char *prompt = reef_cli_printable(r->prompt.bytes + r->shown, shown, true);
-    // The word that --as-of itself takes for the last commit.
-    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
-    json_t *document = json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", as_of, "prompt", prompt,
+    json_t *document = json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", r->as_of, "prompt", prompt,
                                  "text", text, "generated_hex", hex, "bytes", (json_int_t)count);
     free(prompt);
     free(hex);
@@ -130,9 +129,10 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status =
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
+    if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, r.as_of, err);
     if (status == REEF_OK)
         // Its own read transaction: a commit of the daemon does not change the model while it runs.
-        status = reef_model_open(&model, pool.store, reef_cli_text(cli, "as-of"), &options, err);
+        status = reef_model_open(&model, pool.store, r.as_of, &options, err);
     if (status != REEF_OK) goto cleanup;
 
     out = reef_cli_alloc((size_t)r.bytes, 1);

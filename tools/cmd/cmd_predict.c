@@ -66,8 +66,7 @@ static reef_status print_predictions(reef_cli_call *cli,
 }
 
 reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
-    // The word that --as-of itself takes for the last commit.
-    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
+    char as_of[REEF_NAME_BYTES_MAX + 1];
     reef_cli_pool pool = {0};
     reef_cli_file file = {0};
     reef_model *model = NULL;
@@ -81,6 +80,7 @@ reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         // The reader checks the width of the vectors against the pool's configuration.
         status = reef_cli_vectors_read(&file, cli->operands[0], &pool.config, err);
+    if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
     if (status == REEF_OK)
         // Its own read transaction: a commit of the daemon does not change the model while it runs.
         status = reef_model_open(

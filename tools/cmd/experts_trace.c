@@ -44,12 +44,12 @@ reef_status reef_experts_text_open(reef_cli_call *cli,
                                    reef_experts_text *out,
                                    reef_error *err) {
     const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
-    out->as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     // A fixed number of positions, so that memory does not grow with the text.
     out->room = max_uses;
     out->uses = reef_cli_alloc(max_uses, sizeof(*out->uses));
     // The text first: a missing file is found before the model is loaded.
     reef_status status = reef_cli_text_read(&out->file, reef_cli_text(cli, "text"), err);
+    if (status == REEF_OK) status = reef_cli_as_of(cli, pool->store, out->as_of, err);
     if (status != REEF_OK) return status;
     return reef_model_open(&out->model, pool->store, out->as_of, &options, err);
 }

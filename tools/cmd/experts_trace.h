@@ -15,12 +15,12 @@ typedef struct reef_expert_use {
 
 typedef struct reef_experts_text {
     reef_cli_file file;
-    const char *as_of;     // which state reads it
-    reef_model *model;     // that state; NULL without --text
-    uint64_t chosen;       // bytes that chose the expert
-    double strength;       // sum over them of |score * activation|
-    double by_byte[256];   // the same by the byte
-    reef_expert_use *uses; // (count) the strongest first
+    char as_of[REEF_NAME_BYTES_MAX + 1]; // which state reads it
+    reef_model *model;                   // that state; NULL without --text
+    uint64_t chosen;                     // bytes that chose the expert
+    double strength;                     // sum over them of |score * activation|
+    double by_byte[256];                 // the same by the byte
+    reef_expert_use *uses;               // (count) the strongest first
     size_t count, room;
 } reef_experts_text;
 

@@ -4,6 +4,8 @@
 // the daemon from reusing pages.
 #include "cli_pool.h"
 #include "cli.h"
+#include "reef_clock.h"
+#include "reef_moment.h"
 #include "reef_pool_json.h"
 #include "reef_states.h"
 
@@ -81,6 +83,22 @@ reef_status reef_cli_pool_open(reef_cli_pool *pool, const reef_cli_call *cli, re
     reef_status status = reef_store_open(&pool->store, cli->pool, &options, err);
     if (status == REEF_OK) status = reef_cli_pool_refresh(pool, err);
     if (status != REEF_OK) reef_cli_pool_close(pool);
+    return status;
+}
+
+reef_status reef_cli_as_of(const reef_cli_call *cli,
+                           reef_store *store,
+                           char name[REEF_NAME_BYTES_MAX + 1],
+                           reef_error *err) {
+    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
+    reef_txn *txn = NULL;
+    reef_moment moment;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_state_name(name, txn, as_of, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK && !cli->json && strcmp(name, as_of) != 0 &&
+        reef_moment_parse(as_of, reef_unix_ms(), &moment))
+        fprintf(stderr, "reef: '%s' is the state '%s'\n", as_of, name);
     return status;
 }
 

@@ -66,6 +66,17 @@ json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation);
 json_t *reef_cli_commit_json(const reef_commit *commit);
 
+/**
+ * The state that --as-of names, "now" without it. Of a moment the state that it is; people are told
+ * which on standard error.
+ *
+ * Errors: those of reef_state_name.
+ */
+REEF_MUST_CHECK reef_status reef_cli_as_of(const reef_cli_call *cli,
+                                           reef_store *store,
+                                           char name[REEF_NAME_BYTES_MAX + 1],
+                                           reef_error *err);
+
 /** How a command reads a pool: --threads, --memory, and --frozen where it has that. */
 reef_model_options reef_cli_model_options(const reef_cli_call *cli);
 

@@ -498,6 +498,30 @@ static void the_beginning_of_a_name_is_enough_everywhere(void **state) {
     program_release(&p);
 }
 
+static void a_moment_is_a_state_and_people_hear_which(void **state) {
+    world *w = *state;
+    json_t *now = reef_json("eval", w->pool, w->english, NULL);
+    json_t *today = reef_json("eval", w->pool, w->english, "--as-of", "today", NULL);
+    assert_true(json_equal(now, today));
+    assert_string_equal(json_string_value(json_object_get(today, "as_of")), "now");
+    json_decref(now);
+    json_decref(today);
+    static const char *const COMMANDS[] = {"eval", "score"};
+    program p;
+    for (size_t i = 0; i < 2; i++) {
+        reef(&p, COMMANDS[i], w->pool, w->english, "--as-of", "0s ago", NULL);
+        assert_int_equal(p.code, 0);
+        assert_non_null(strstr(p.err, "reef: '0s ago' is the state 'now'\n"));
+        program_release(&p);
+    }
+    reef(&p, "eval", w->pool, w->english, "--as-of", "kept", NULL);
+    assert_null(strstr(p.err, "is the state"));
+    program_release(&p);
+    expect_failure(
+        66, "no state is so old: the oldest is ",
+        (const char *const[]){"eval", w->pool, w->english, "--as-of", "9999w ago", NULL});
+}
+
 static void the_pool_may_come_first_or_from_the_environment(void **state) {
     world *w = *state;
     setenv("REEF_POOL", w->pool, 1);
@@ -519,6 +543,7 @@ int main(void) {
         cmocka_unit_test(one_that_is_damaged_is_reported_and_removed_by_its_whole_name),
         cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
         cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),
+        cmocka_unit_test(a_moment_is_a_state_and_people_hear_which),
         cmocka_unit_test(the_pool_may_come_first_or_from_the_environment),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

@@ -319,7 +319,7 @@ static reef_status print_gates(reef_cli_call *cli,
 }
 
 reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error *err) {
-    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
+    char as_of[REEF_NAME_BYTES_MAX + 1];
     // Each of these options asks for another table.
     if (reef_cli_text(cli, "matrix") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -337,9 +337,9 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
     reef_gate_texts texts = {0};
     reef_gate_curve *curves = NULL;
     size_t count = 0;
-    reef_status status = reef_model_open(
-        &model, pool->store, as_of,
-        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
+    reef_status status = reef_cli_as_of(cli, pool->store, as_of, err);
+    if (status == REEF_OK) status = reef_model_open(&model, pool->store, as_of, &options, err);
     if (status != REEF_OK) return status;
     // Generation 0 has no gate: it always answers.
     size_t generations = reef_model_generation_count(model);

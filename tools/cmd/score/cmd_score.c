@@ -167,6 +167,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     float *bits = NULL;
     reef_score score = {0};
     uint64_t top = TOP_DEFAULT;
+    char as_of[REEF_NAME_BYTES_MAX + 1];
 
     reef_status status = reef_score_follow_check(cli, err);
     if (status != REEF_OK) return status;
@@ -179,8 +180,8 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
         status =
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
-    if (status == REEF_OK)
-        status = reef_model_open(&model, pool.store, reef_cli_text(cli, "as-of"), &options, err);
+    if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
+    if (status == REEF_OK) status = reef_model_open(&model, pool.store, as_of, &options, err);
     if (status != REEF_OK) goto cleanup;
 
     // One value per byte: lines are cut afterwards, so that windows do not depend on them.

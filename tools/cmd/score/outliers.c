@@ -28,9 +28,9 @@ reef_status reef_follow_scorer_open(reef_follow_scorer *scorer,
                                     const reef_cli_call *cli,
                                     reef_store *store,
                                     reef_error *err) {
-    *scorer =
-        (reef_follow_scorer){.cli = cli, .store = store, .as_of = reef_cli_text(cli, "as-of")};
-    reef_status status = open_model(scorer, err);
+    *scorer = (reef_follow_scorer){.cli = cli, .store = store};
+    reef_status status = reef_cli_as_of(cli, store, scorer->as_of, err);
+    if (status == REEF_OK) status = open_model(scorer, err);
     if (status != REEF_OK) return status;
     // A piece is half a window, so that each byte has at least half a window before it.
     scorer->piece = reef_model_config(scorer->model)->context / 2;
@@ -119,7 +119,7 @@ reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit;
     // A fixed state has no newer commit.
-    if (scorer->as_of != NULL && strcmp(scorer->as_of, "now") != 0) return REEF_OK;
+    if (strcmp(scorer->as_of, "now") != 0) return REEF_OK;
     // Opening takes time: it is repeated only after a multiple of it, so that it stays a small
     // share.
     if (reef_seconds() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;

@@ -21,7 +21,7 @@
 typedef struct reef_follow_scorer {
     const reef_cli_call *cli;
     reef_store *store;
-    const char *as_of;
+    char as_of[REEF_NAME_BYTES_MAX + 1]; // "now" or a state
     reef_model *model;
     double opened, took; // when it was opened, and how long that took; seconds of cli_clock
     size_t piece;        // half of the context
