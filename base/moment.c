@@ -29,7 +29,7 @@ static int64_t utc_seconds(const struct tm *tm) {
     int64_t era = year / 400, of_era = year % 400;
     int64_t day = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + tm->tm_mday - 1;
     int64_t days = era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + day - 719468;
-    return days * 86400 + tm->tm_hour * 3600 + tm->tm_min * 60 + tm->tm_sec;
+    return ((days * 24 + tm->tm_hour) * 60 + tm->tm_min) * 60 + tm->tm_sec;
 }
 
 static bool is_calendar(const struct tm *tm) {
