@@ -5,7 +5,8 @@
 //
 //   header   offset  size
 //                 0     4  "RMEM"
-//                 4     4  version: 1
+//                 4     4  version: 4, or 3: then the part "mixer" is stored as it is, not as a
+//                          difference
 //                 8     8  bytes_max
 //                16     8  learned bytes
 //                24     4  log2 of the lines of cells

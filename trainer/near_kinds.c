@@ -105,10 +105,13 @@ static reef_status look(search *s, reef_error *err) {
 static reef_near_kinds describe(const search *s, const pair *p) {
     const reef_familiarity_level *levels = s->trainer->levels;
     uint32_t a = p->kinds[0], b = p->kinds[1];
+    // How much less familiar the other one's text is to a kind than its own: the mean of both
+    // directions, in bits.
     double less = levels[b].mean - (double)p->known[0] + levels[a].mean - (double)p->known[1];
     bool a_is_less = s->samples[a].learned < s->samples[b].learned;
-    return (reef_near_kinds){
-        .from = a_is_less ? a : b, .into = a_is_less ? b : a, .distance = less / (2.0 * 256.0)};
+    return (reef_near_kinds){.from = a_is_less ? a : b,
+                             .into = a_is_less ? b : a,
+                             .distance = less / (2.0 * REEF_FAMILIARITY_PER_BIT)};
 }
 
 static int nearest_first(const void *a, const void *b) {

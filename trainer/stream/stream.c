@@ -12,11 +12,11 @@
 //
 // A batch that is anomalous to the open generation may be of a kind that came back. If the older
 // generations, under their own gates, score it in the range of their own data, the memory of that
-// kind learns it (kind_memories.h); without context memories it is skipped. That condition matters where a
-// gate claims what it has never seen: English, to a gate that knows it from comments in source code
-// only. A batch in range is tested in the same way where the open generation's gate would leave
-// most of it to the older ones: to a generation whose batches vary much hardly anything is
-// anomalous. With `boundaries` `contexts` the memories decide instead (recognition.h).
+// kind learns it (kind_memories.h); without context memories it is skipped. That condition matters
+// where a gate claims what it has never seen: English, to a gate that knows it from comments in
+// source code only. A batch in range is tested in the same way where the open generation's gate
+// would leave most of it to the older ones: to a generation whose batches vary much hardly anything
+// is anomalous. With `boundaries` `contexts` the memories decide instead (recognition.h).
 //
 // A marker line (marker_line.h) is a boundary at exactly its offset. Deferred batches are trained
 // before it. The rest, fewer bytes than a batch and its next byte, is skipped with the marker line.
@@ -539,7 +539,7 @@ static reef_status next_piece(reef_trainer *trainer, size_t *steps, reef_error *
     reef_status status = reef_recognise_piece(trainer, held, &decision, err);
     if (status != REEF_OK) return status;
     held++;
-    if (decision.verdict == REEF_VERDICT_HOLD) {
+    if (decision.verdict == REEF_VERDICT_DEFER) {
         trainer->deferred_batches += batches;
         return REEF_OK;
     }

@@ -43,8 +43,8 @@ reef_status reef_model_decide(reef_model *model,
         .fire = model->fire,
         .fire_stride = model->stride,
     };
-    reef_gating_pass means = {network, &model->acts, model->workers};
-    return reef_gating_decide(gating, &means, out, count, model->fire, model->margins,
+    reef_gating_pass pass = {network, &model->acts, model->workers};
+    return reef_gating_decide(gating, &pass, out, count, model->fire, model->margins,
                               model->stride, answered, err);
 }
 
