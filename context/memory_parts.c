@@ -389,7 +389,7 @@ static reef_status fill(
     reef_predictor_begin(p);
     p->position = h->position;
     memcpy(p->matches, h->matches, sizeof(p->matches));
-    reef_trees_aim(p, p->next_hashes);
+    reef_trees_prefetch(p, p->next_hashes);
     status = check_cells(p, err);
     if (status == REEF_OK) status = check_trees(p, err);
     return status == REEF_OK ? check_mixers(p, err) : status;

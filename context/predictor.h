@@ -352,13 +352,13 @@ REEF_MUST_CHECK reef_status reef_predictor_distribution(
 // context_trees.c
 
 /** The contexts of the next byte; their lines are asked for. Changes no table. */
-void reef_trees_aim(reef_predictor *p, uint32_t *hashes);
+void reef_trees_prefetch(reef_predictor *p, uint32_t *hashes);
 /** The next byte begins: what its contexts know. */
 void reef_trees_find(reef_predictor *p);
 /** The trees of its upper nibble: of a trusted byte to be looked at, else to be learned. */
 void reef_trees_open(reef_predictor *p);
 /** Three bits are known: the lines of the lower trees are asked for. */
-void reef_trees_aim_lower(reef_predictor *p);
+void reef_trees_prefetch_lower(reef_predictor *p);
 /** The trees of its lower nibble. */
 void reef_trees_open_lower(reef_predictor *p);
 /** The byte is not trusted any more: its trees are opened and learn the bits so far. */

@@ -44,11 +44,11 @@ typedef struct reef_source {
 /** A kind that came back: see kind_memories.h. */
 typedef struct reef_head {
     reef_visit visit;
-    bool held;            // by the open generation
-    bool stored;          // all of it
-    bool ended;           // its generation is about to give way
-    uint32_t merged_into; // where visit.merged: the kind that goes on in its place
-    uint64_t used_at;     // see head_uses
+    bool in_open_generation; // by the open generation
+    bool stored;             // all of it
+    bool consolidating;      // its generation is about to give way
+    uint32_t merged_into;    // where visit.merged: the kind that goes on in its place
+    uint64_t used_at;        // see head_uses
 } reef_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */
@@ -82,7 +82,7 @@ struct reef_trainer {
     reef_familiarity_level *levels; // owned; (level_count) by generation
     size_t level_count;
     struct reef_recognition *recognition; // owned; of what is held
-    bool suspects; // its last batch was anomalous: the net looks at the next one
+    bool memory_was_anomalous; // its last batch was anomalous: the net looks at the next one
     reef_strategy strategy;
 
     // the stream
@@ -104,9 +104,9 @@ struct reef_trainer {
     // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
     // `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
-    bool over_said;    // that the pool takes more than pool_max, since that was set
-    bool full;         // experts_max left no room for a boundary
-    reef_error broken; // see reef_trainer_break; status REEF_OK: whole
+    bool over_reported; // that the pool takes more than pool_max, since that was set
+    bool full;          // experts_max left no room for a boundary
+    reef_error broken;  // see reef_trainer_break; status REEF_OK: whole
     bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
     uint64_t recycled_experts; // of all generations
 

@@ -242,7 +242,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_drift_reset(&trainer->drift);
     reef_drift_reset(&trainer->memory_drift);
     reef_drift_reset(&trainer->helped_drift);
-    trainer->suspects = false;
+    trainer->memory_was_anomalous = false;
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;

@@ -152,7 +152,7 @@ uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
 
 static void note_learned(reef_trainer *trainer, reef_head *head) {
     const reef_generation_memory *m = &head->visit.memory;
-    head->held = true;
+    head->in_open_generation = true;
     head->stored = false;
     head->used_at = ++trainer->head_uses;
     head->visit.learned = reef_memory_learned_bytes(m->memory);
@@ -197,7 +197,7 @@ reef_status reef_kinds_mark_merged(reef_trainer *trainer,
     if (head == NULL) status = add_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
-    head->visit.merged = head->held = true;
+    head->visit.merged = head->in_open_generation = true;
     head->stored = false;
     head->merged_into = into;
     return REEF_OK;
@@ -259,10 +259,10 @@ reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
     for (size_t i = 0; i < trainer->head_count; i++) {
         reef_head *head = &trainer->heads[i];
-        if (!head->held) continue;
+        if (!head->in_open_generation) continue;
         reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
         if (status != REEF_OK) return status;
-        head->held = false;
+        head->in_open_generation = false;
         head->visit.memory.tail_bytes = 0;
     }
     return REEF_OK;
@@ -277,7 +277,7 @@ reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     if (visits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
     for (size_t i = 0; i < trainer->head_count; i++)
-        if (trainer->heads[i].held && !trainer->heads[i].ended)
+        if (trainer->heads[i].in_open_generation && !trainer->heads[i].consolidating)
             visits[count++] = &trainer->heads[i].visit;
     reef_status status = reef_checkpoint_put_visits(
         txn, reef_open_generation(trainer)->info.generation, visits, count, err);
@@ -289,7 +289,7 @@ void reef_kinds_committed(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->head_count; i++) {
         reef_head *head = &trainer->heads[i];
         head->stored = true;
-        if (head->held) reef_generation_memory_settle(&head->visit.memory);
+        if (head->in_open_generation) reef_generation_memory_settle(&head->visit.memory);
     }
 }
 
@@ -382,17 +382,17 @@ reef_status reef_kinds_consolidate(
 void reef_kinds_set_consolidating(reef_trainer *trainer,
                                   uint32_t first,
                                   uint32_t last,
-                                  bool ended) {
+                                  bool consolidating) {
     for (size_t i = 0; i < trainer->head_count; i++) {
         uint32_t kind = trainer->heads[i].visit.kind;
-        if (kind >= first && kind <= last) trainer->heads[i].ended = ended;
+        if (kind >= first && kind <= last) trainer->heads[i].consolidating = consolidating;
     }
 }
 
 void reef_kinds_drop_consolidated(reef_trainer *trainer) {
     size_t kept = 0;
     for (size_t i = 0; i < trainer->head_count; i++) {
-        if (trainer->heads[i].ended)
+        if (trainer->heads[i].consolidating)
             reef_generation_memory_release(&trainer->heads[i].visit.memory);
         else
             trainer->heads[kept++] = trainer->heads[i];
@@ -407,7 +407,7 @@ static void set_merged(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         const reef_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || head->ended || !head->visit.merged) continue;
+        if (head == NULL || head->consolidating || !head->visit.merged) continue;
         reef_json_append(&list, json_pack("[I, I]", (json_int_t)g, (json_int_t)head->merged_into));
     }
     if (json_array_size(list) > 0)
@@ -422,7 +422,7 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     // By number: in which order they were read depends on restarts.
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         const reef_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || head->ended || !came_back(head)) continue;
+        if (head == NULL || head->consolidating || !came_back(head)) continue;
         const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);
@@ -475,13 +475,13 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     reef_status status = reef_kinds_mark_merged(trainer, (uint32_t)kind, (uint32_t)into, err);
     if (status != REEF_OK) return status;
     reef_head *head = find_head(trainer, (uint32_t)kind);
-    head->held = false;
+    head->in_open_generation = false;
     head->stored = true;
     return REEF_OK;
 }
 
 // Which of them the open generation holds: those are written with it.
-static reef_status find_held(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+static reef_status find_in_open_generation(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t open = reef_open_generation(trainer)->info.generation;
     const reef_as_of state = {.last = open, .own = open};
     reef_heads heads;
@@ -489,7 +489,7 @@ static reef_status find_held(reef_trainer *trainer, reef_txn *txn, reef_error *e
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < heads.holders[open].count; i++) {
         reef_head *head = find_head(trainer, heads.holders[open].entries[i].kind);
-        if (head != NULL) head->held = true;
+        if (head != NULL) head->in_open_generation = true;
     }
     reef_heads_release(&heads);
     return REEF_OK;
@@ -507,7 +507,8 @@ reef_status reef_kinds_load(reef_trainer *trainer,
         status = load_one(trainer, json_array_get(list, i), err);
     for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
         status = load_merged(trainer, json_array_get(merged, i), err);
-    return status == REEF_OK && trainer->head_count > 0 ? find_held(trainer, txn, err) : status;
+    return status == REEF_OK && trainer->head_count > 0 ? find_in_open_generation(trainer, txn, err)
+                                                        : status;
 }
 
 void reef_kinds_release(reef_trainer *trainer) {

@@ -75,7 +75,10 @@ REEF_MUST_CHECK reef_status reef_kinds_copy(reef_generation_memory *out,
 REEF_MUST_CHECK reef_status reef_kinds_consolidate(
     reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err);
 /** These kinds end with the commit to come, or after all do not. */
-void reef_kinds_set_consolidating(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended);
+void reef_kinds_set_consolidating(reef_trainer *trainer,
+                                  uint32_t first,
+                                  uint32_t last,
+                                  bool consolidating);
 /** That commit succeeded. */
 void reef_kinds_drop_consolidated(reef_trainer *trainer);
 

@@ -56,7 +56,7 @@ REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
  * See how full the open generation's memory is, for people, if it has learned enough since the last
  * look. Changes nothing that is learned.
  */
-void reef_memory_step_look(reef_trainer *trainer);
+void reef_memory_step_refresh_stats(reef_trainer *trainer);
 
 /** What is known of it. */
 void reef_memory_step_describe(const reef_trainer *trainer, reef_memory_status *out);

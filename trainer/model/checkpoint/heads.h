@@ -43,8 +43,8 @@ void reef_heads_release(reef_heads *heads); // accepts zeros
 /** The newest visit of a kind, or its end; NULL: it never came back. */
 const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind);
 
-/** Where the visits of a kind lie that a holder has: its records differ in name and block alone. */
-reef_key reef_visit_place(const reef_heads *heads, uint32_t holder, uint32_t kind);
+/** Key of the visits of a kind that a holder has: its records differ in name and block alone. */
+reef_key reef_visit_key(const reef_heads *heads, uint32_t holder, uint32_t kind);
 
 /**
  * What the memory of a kind is read from, as of generation `last` of this state: from the holder

@@ -197,7 +197,7 @@ static reef_status read_by_gates(reef_recall *recall,
 
 // ---- the posterior says who answers -------------------------------------------------------------
 
-bool reef_recall_weighs(const reef_network *network) {
+bool reef_recall_uses_posterior(const reef_network *network) {
     return network->config.boundaries == REEF_BOUNDARIES_CONTEXTS;
 }
 
@@ -361,8 +361,9 @@ reef_status reef_recall_read(reef_recall *recall,
         reef_status status = reef_recall_begin(recall, network, err);
         if (status != REEF_OK) return status;
     }
-    return reef_recall_weighs(network) ? read_by_posterior(recall, network, piece, losses, err)
-                                       : read_by_gates(recall, network, piece, losses, err);
+    return reef_recall_uses_posterior(network)
+               ? read_by_posterior(recall, network, piece, losses, err)
+               : read_by_gates(recall, network, piece, losses, err);
 }
 
 static reef_status add_distribution(reef_memory_session *session,
@@ -389,7 +390,7 @@ reef_status reef_recall_distribution(reef_recall *recall,
     reef_memory_session *session = NULL;
     reef_status status = REEF_OK;
     const reef_posterior *posterior = &recall->posterior;
-    if (!reef_recall_weighs(network)) {
+    if (!reef_recall_uses_posterior(network)) {
         status = session_of(recall, network, answering(network, fire, stride, i), &session, err);
         if (status != REEF_OK || session == NULL) return status;
         status = add_distribution(session, 1.0, p, tokens, sum, err);

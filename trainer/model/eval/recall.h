@@ -69,7 +69,7 @@ void reef_recall_shares(const reef_recall *recall, double *shares);
 bool reef_recall_answers(const reef_network *network);
 
 /** Does a posterior say who answers? Else gates do: the newest that fires, else the first. */
-bool reef_recall_weighs(const reef_network *network);
+bool reef_recall_uses_posterior(const reef_network *network);
 
 /**
  * Read more of the text.

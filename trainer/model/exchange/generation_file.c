@@ -272,7 +272,7 @@ static reef_status fetch_memory(
 
 bool reef_memory_is_in_file(const reef_safetensors *file, const char *prefix) {
     const memory_tensors in = {file, prefix};
-    return find_memory(&in, REEF_MEMORY_MARK) != NULL;
+    return find_memory(&in, REEF_MEMORY_POSITION_NAME) != NULL;
 }
 
 reef_status reef_memory_from_file(reef_generation_memory *memory,

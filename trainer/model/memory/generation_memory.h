@@ -82,18 +82,18 @@ void reef_generation_memory_settle(reef_generation_memory *m);
 
 // ---- as records ---------------------------------------------------------------------------------
 
-#define REEF_MEMORY_MARK "mark"
+#define REEF_MEMORY_POSITION_NAME "mark"
 #define REEF_MEMORY_RECORDS_MAX 16
 
 /** What is stored beside the tables. */
-typedef struct reef_memory_mark {
+typedef struct reef_memory_position {
     uint64_t next;
     uint8_t chain[REEF_HASH_BYTES];
-} reef_memory_mark;
+} reef_memory_position;
 
 /** The mark, and the parts of the tables that have bytes. */
 typedef struct reef_memory_records {
-    reef_memory_mark mark; // `records` points to it: not to be copied
+    reef_memory_position position; // `records` points to it: not to be copied
     size_t count;
     reef_memory_part records[REEF_MEMORY_RECORDS_MAX]; // in the order of their names; views
 } reef_memory_records;
