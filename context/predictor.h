@@ -144,7 +144,7 @@ typedef struct reef_mix_state {
     int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS];
     int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
-    uint16_t met_again[REEF_CONTEXTS]; // how many contexts of a kind are, of 65536
+    uint16_t met_again[REEF_CONTEXTS]; // share of new contexts that occur again, in 1/65536
     uint16_t followers[1 << 16];       // the two bytes that came last after two bytes
     reef_expected_state expected;
 } reef_mix_state;

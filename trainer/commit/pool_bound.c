@@ -47,7 +47,7 @@ static reef_status report_over(reef_trainer *trainer, uint64_t bytes, reef_error
                             bytes, trainer->options.pool_max);
 }
 
-// LMDB lets only read transactions look at its list of free pages.
+// LMDB lets only read transactions read its list of free pages.
 reef_status reef_pool_over(reef_trainer *trainer, uint64_t *out, reef_error *err) {
     uint64_t bound = trainer->options.pool_max;
     reef_txn *txn = NULL;

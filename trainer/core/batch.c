@@ -29,9 +29,9 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_er
     if (fire != NULL) trainer->fire = fire;
     float *margins = realloc(trainer->margins, generations * stride * sizeof(*margins));
     if (margins != NULL) trainer->margins = margins;
+    // Tokens and targets of a text that is read aside, then its flags: one block, cut by
+    // reef_step_read_fire.
     uint8_t *reading =
-        // Tokens and targets of a text that is read aside, then its flags: one block, cut by
-        // reef_step_read_fire.
         realloc(trainer->reading, (2 * reef_token_bytes(config) + generations) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)

@@ -24,7 +24,7 @@ static reef_head *find_head(const reef_trainer *trainer, uint32_t kind) {
 
 // ---- in memory, and not -------------------------------------------------------------------------
 
-// Else it was only looked at.
+// False: it was only read to compare.
 static bool came_back(const reef_head *head) {
     return head->visit.learned > 0;
 }
@@ -33,7 +33,7 @@ static bool is_loaded(const reef_head *head) {
     return head->visit.memory.memory != NULL;
 }
 
-// The one that was used longest ago makes room, if the pool has all of it. So the last two stay.
+// Release the memory that was used longest ago, if all of it is stored. The last two always stay.
 static void make_room(reef_trainer *trainer) {
     reef_head *oldest = NULL;
     size_t loaded = 0;
@@ -43,12 +43,12 @@ static void make_room(reef_trainer *trainer) {
         loaded++;
         if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
     }
-    // Where commits do not keep up there are more: what is not stored cannot be given up.
+    // While commits fail there may be more: what is not stored cannot be released.
     if (loaded >= trainer->options.open_max && oldest != NULL)
         reef_generation_memory_release(&oldest->visit.memory);
 }
 
-// What other holders have of the tail is stored with them.
+// Keep only the part of the tail that the open generation holds.
 static void drop_older(reef_generation_memory *m, size_t bytes) {
     m->tail_bytes -= bytes;
     memmove(m->tail, m->tail + bytes, m->tail_bytes);
@@ -75,7 +75,7 @@ static reef_status read_head(reef_generation_memory *out,
     return status;
 }
 
-// Sealed since the last commit, which will store it as it is: what goes on is a copy.
+// Sealed since the last commit: the next one stores it as it is, so a copy learns on.
 static reef_status copy_sealed(reef_generation_memory *out,
                                const reef_generation *sealed,
                                reef_error *err) {
@@ -238,7 +238,7 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
 
 // ---- boundaries ---------------------------------------------------------------------------------
 
-// What is stored of it from here on: the tail, which leads to where it is now.
+// The sealed visit holds the tail alone: learned again, it gives the memory as it is now.
 static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_error *err) {
     *out = (reef_visit){
         .kind = head->kind, .learned = head->learned, .next = head->next, .merged = head->merged};
@@ -311,7 +311,7 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
         return reef_generation_memory_copy(out, &sealed->memory, err);
     if (!sealed->stored) return REEF_OK;
     status = read_head(out, trainer, reef_open_generation(trainer)->info.generation, kind, err);
-    out->adopted = out->memory != NULL; // by whatever takes it, which has no records of it
+    out->adopted = out->memory != NULL; // whoever takes it has no records of it
     out->tail_bytes = 0;
     return status;
 }
@@ -480,7 +480,7 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     return REEF_OK;
 }
 
-// Which of them the open generation holds: those are written with it.
+// Mark the kinds whose visits the open generation holds: commits write those with it.
 static reef_status find_in_open_generation(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t open = reef_open_generation(trainer)->info.generation;
     const reef_as_of state = {.last = open, .own = open};

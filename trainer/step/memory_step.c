@@ -42,7 +42,7 @@ void reef_memory_step_begin(reef_memory_step *step, reef_trainer *trainer, bool 
                      pthread_create(&step->thread, NULL, learn_aside, step) == 0;
 }
 
-// A look walks tables of up to 128 MB: some hundredths of a second for seconds of the stream.
+// Counting walks tables of up to 128 MB: some hundredths of a second for seconds of the stream.
 #define STATS_EVERY_MIN (UINT64_C(16) << 10)
 #define STATS_EVERY_MAX (UINT64_C(1) << 20)
 #define STATS_SHARE 8
@@ -57,7 +57,7 @@ void reef_memory_step_refresh_stats(reef_trainer *trainer) {
     uint64_t learned = reef_memory_learned_bytes(memory), every = seen->learned_bytes / STATS_SHARE;
     if (every < STATS_EVERY_MIN) every = STATS_EVERY_MIN;
     if (every > STATS_EVERY_MAX) every = STATS_EVERY_MAX;
-    // One that has learned less is another one.
+    // A memory that has learned less than the last one is another memory.
     bool other = seen->learned_bytes == 0 || learned < seen->learned_bytes;
     if (other || learned - seen->learned_bytes >= every) reef_memory_read_stats(memory, seen);
 }

@@ -375,7 +375,7 @@ static reef_status pass_batch(
     } else {
         trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
     }
-    // The domain that came back may last: the net goes on looking.
+    // The domain that came back may last: the net tests the next batch too.
     trainer->memory_was_anomalous = trainer->network.config.net_share < 1.0f;
     reef_status status = drop_batch(trainer, err);
     return status == REEF_OK ? add_to_history(trainer, kind, bits, err) : status;

@@ -19,7 +19,7 @@ typedef struct reading {
     reef_generation_memory memory; // of the pieces of the run under way
 } reading;
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- info ---------------------------------------------------------------------------------------
 
 static void add_shares(reef_archive_info *out, const reef_archive_header *header) {
     for (uint32_t m = 0; m < header->memory_count; m++)

@@ -65,7 +65,7 @@ static reef_status read_pool(reef_txn *txn, reef_archive_header *out, reef_error
 
 // ---- one memory ---------------------------------------------------------------------------------
 
-// Of a generation that is not sealed the state has the chain; its tables and tail say the same only
+// An open generation's chain is in the trainer's state, since tables and tail only give it
 // together. NOT_FOUND: it has learned nothing.
 static reef_status chain_of_open(reef_txn *txn,
                                  uint32_t records,

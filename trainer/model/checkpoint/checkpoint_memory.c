@@ -229,7 +229,7 @@ reef_status reef_checkpoint_read_chain(reef_txn *txn,
     return status;
 }
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- stats --------------------------------------------------------------------------------------
 
 // The first block of a part; NULL where it is not stored.
 typedef struct block {

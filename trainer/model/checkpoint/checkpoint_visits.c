@@ -1,5 +1,5 @@
-// What older kinds went on to learn, as records of `visits` under the generation that was open
-// meanwhile, its holder:
+// Visits: what older kinds learned when they came back, as records of `visits` under the generation
+// that was open meanwhile, the holder:
 //
 //   holder, 0, kinds             the list of them: reef_visit_entry each, in the order of kinds
 //   holder, kind, PART, block    the kind's tables as a memory's, see checkpoint_memory.c, once the

@@ -316,9 +316,8 @@ static void set_owned(json_t *metadata, const char *name, char *text) {
     free(text);
 }
 
+// The metadata of a safetensors file is strings; numbers are written as text.
 json_t *reef_origin_metadata(const reef_generation_origin *origin,
-                             // The metadata of a safetensors file is strings; numbers are written
-                             // as text.
                              double reference_median,
                              double reference_spread) {
     const reef_generation_record *info = &origin->info;
@@ -385,10 +384,10 @@ static bool root_of(const char *text, uint8_t out[REEF_HASH_BYTES]) {
 static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     uint64_t version = 0;
     const char *format = text_of(file, "format");
+    // The likeliest mistake gets the command that would work.
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
-            // The likeliest mistake gets the command that would work.
             format != NULL && strcmp(format, REEF_MODEL_FORMAT) == 0
                 ? "%.120s is of a whole model, not of a generation: reef init POOL "
                   "--from makes a pool of it"

@@ -237,8 +237,8 @@ json_t *reef_model_metadata(const reef_model_origin *origin) {
     json_t *metadata = json_object(), *list = json_array();
     for (uint32_t g = 0; g < origin->count; g++)
         reef_json_append(&list, generation_json(&origin->generations[g]));
+    // 17 digits bring every double back bit for bit.
     char *generations =
-        // 17 digits bring every double back bit for bit.
         list == NULL ? NULL : json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
     char *config = reef_config_format(&origin->config);
     reef_json_set(&metadata, "format", json_string(REEF_MODEL_FORMAT));
