@@ -438,15 +438,6 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->visited_bytes));
 }
 
-static bool parse_hash(const char *text, uint8_t out[REEF_HASH_BYTES]) {
-    if (text == NULL || strlen(text) != (size_t)2 * REEF_HASH_BYTES) return false;
-    for (size_t i = 0; i < REEF_HASH_BYTES; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        out[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-    return true;
-}
-
 static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_error *err) {
     json_int_t kind = json_integer_value(json_array_get(item, 0));
     json_int_t learned = json_integer_value(json_array_get(item, 1));
@@ -454,7 +445,7 @@ static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_erro
     uint8_t chain[REEF_HASH_BYTES];
     if (kind < 0 || (size_t)kind + 1 >= trainer->network.generation_count || learned < 1 ||
         next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
-        !parse_hash(json_string_value(json_array_get(item, 3)), chain))
+        !reef_hash_parse(json_string_value(json_array_get(item, 3)), chain))
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
     reef_head *head;
     reef_status status = add_head(trainer, (uint32_t)kind, &head, err);

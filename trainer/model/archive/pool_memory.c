@@ -81,13 +81,9 @@ static reef_status chain_of_open(reef_txn *txn,
     if (text == NULL)
         status =
             reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 " has no memory", records);
-    else if (strlen(text) != (size_t)2 * REEF_HASH_BYTES)
+    else if (!reef_hash_parse(text, chain))
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the state of generation %" PRIu32 " has a malformed chain", records);
-    for (size_t i = 0; status == REEF_OK && i < REEF_HASH_BYTES; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        chain[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
     json_decref(state);
     return status;
 }

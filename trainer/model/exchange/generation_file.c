@@ -370,17 +370,6 @@ static reef_status number_of(
     return errno == 0 && *out <= most ? REEF_OK : file_lacking(file, name, err);
 }
 
-static bool root_of(const char *text, uint8_t out[REEF_HASH_BYTES]) {
-    if (text == NULL || strlen(text) != 2 * REEF_HASH_BYTES ||
-        strspn(text, "0123456789abcdef") != 2 * REEF_HASH_BYTES)
-        return false;
-    for (size_t i = 0; i < REEF_HASH_BYTES; i++) {
-        const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        out[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-    return true;
-}
-
 static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     uint64_t version = 0;
     const char *format = text_of(file, "format");
@@ -430,7 +419,7 @@ static reef_status info_parse(reef_generation_record *info,
     if (!bf16 && (dtype == NULL || strcmp(dtype, "f32") != 0))
         return file_lacking(file, "dtype", err);
     if (side == 0) return file_lacking(file, "side", err);
-    if (!root_of(text_of(file, "root"), info->root)) return file_lacking(file, "root", err);
+    if (!reef_hash_parse(text_of(file, "root"), info->root)) return file_lacking(file, "root", err);
     info->generation = (uint32_t)generation;
     info->parent = (uint32_t)parent;
     info->side = (uint32_t)side;
@@ -449,7 +438,7 @@ static reef_status base_parse(reef_generation_origin *origin,
     bool right = json_is_array(roots) && (count == most || (count == 1 && most > 0));
     if (right) origin->base_roots = calloc(count + 1, sizeof(*origin->base_roots));
     for (size_t g = 0; right && origin->base_roots != NULL && g < count; g++)
-        right = root_of(json_string_value(json_array_get(roots, g)), origin->base_roots[g]);
+        right = reef_hash_parse(json_string_value(json_array_get(roots, g)), origin->base_roots[g]);
     json_decref(roots);
     if (!right) return file_lacking(file, "builds_on", err);
     if (origin->base_roots == NULL)

@@ -185,18 +185,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
                                                               uint64_t *out,
                                                               reef_error *err);
 
-/**
- * A session of one generation's context memory, for programs that predict bit by bit. The model
- * must outlive it. Threads: any number of sessions of one model at once, each used by one.
- *
- * Errors: INVALID no such generation in this state, or it has no context memory; NO_MEMORY.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_session_open(reef_memory_session **out,
-                                                             const reef_model *model,
-                                                             uint32_t generation,
-                                                             bool frozen,
-                                                             reef_error *err);
-
 /** What is known of the gate of one generation. */
 typedef struct reef_gate_stats {
     float decay, prior, threshold;     // see reef_router.h; an infinite one: never or always fires
