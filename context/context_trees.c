@@ -92,7 +92,7 @@ static size_t line_of_slot(const reef_predictor *p, uint32_t key) {
     return reef_slot_line_of(key, p->slot_lines_log2);
 }
 
-void reef_trees_aim(reef_predictor *p, uint32_t *hashes) {
+void reef_trees_prefetch(reef_predictor *p, uint32_t *hashes) {
     uint32_t last_two = p->position.bytes & 0xFFFF;
     reef_contexts_hash(&p->position, &p->text, p->state->followers[last_two], p->contexts, hashes);
     for (size_t i = 0; i < p->contexts; i++) {
@@ -132,7 +132,7 @@ static void find_cells(reef_predictor *p) {
     }
 }
 
-void reef_trees_aim_lower(reef_predictor *p) {
+void reef_trees_prefetch_lower(reef_predictor *p) {
     // Three bits of the upper nibble decide the line; the fourth is not known yet.
     uint32_t upper = (p->bits & 7) << 1;
     for (size_t k = 0; k < p->tree_count; k++) {

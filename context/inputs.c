@@ -71,7 +71,7 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p) {
 
 void reef_inputs_read(const reef_input_counts *counts, double *shares, double *hits) {
     double bytes = counts->bytes > 0 ? (double)counts->bytes : 1.0, sum = 0.0;
-    // The constant is nobody's.
+    // Shares leave the bias input out.
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += counts->shares[i];
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) {
         shares[i] = sum > 0.0 ? counts->shares[i] / sum : 0.0;

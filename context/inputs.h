@@ -5,8 +5,8 @@
 
 #include "predictor.h"
 
-// Inputs that people see, one for two of the mixer: the constant, which is nobody's, is none. Those
-// of a wide memory's further contexts come last.
+// Inputs that people see, one for two of the mixer. The bias input is not listed. Those of a wide
+// memory's further contexts come last.
 enum {
     REEF_INPUT_NET = REEF_PREDICTION_BIAS,
     REEF_INPUT_WIDE,

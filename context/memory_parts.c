@@ -5,7 +5,8 @@
 //
 //   header   offset  size
 //                 0     4  "RMEM"
-//                 4     4  version: 1
+//                 4     4  version: 4, or 3: then the part "mixer" is stored as it is, not as a
+//                          difference
 //                 8     8  bytes_max
 //                16     8  learned bytes
 //                24     4  log2 of the lines of cells
@@ -388,7 +389,7 @@ static reef_status fill(
     reef_predictor_begin(p);
     p->position = h->position;
     memcpy(p->matches, h->matches, sizeof(p->matches));
-    reef_trees_aim(p, p->next_hashes);
+    reef_trees_prefetch(p, p->next_hashes);
     status = check_cells(p, err);
     if (status == REEF_OK) status = check_trees(p, err);
     return status == REEF_OK ? check_mixers(p, err) : status;

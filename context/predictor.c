@@ -141,7 +141,7 @@ static void open_byte(reef_predictor *p) {
     reef_trees_open(p);
 }
 
-static void aim_at_states(reef_predictor *p) {
+static void point_at_states(reef_predictor *p) {
     p->contexts = p->wide != NULL ? REEF_CONTEXTS_ALL : REEF_CONTEXTS;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         p->chances[i] = p->state->chance[i];
@@ -158,7 +158,7 @@ void reef_predictor_begin(reef_predictor *p) {
     p->table = reef_histories_table();
     p->rates = reef_chance_rates();
     p->kernels = reef_mix_kernels_chosen();
-    aim_at_states(p);
+    point_at_states(p);
     p->net_tokens = 0;
     reef_position_begin(&p->position, p->text.end);
     memset(p->matches, 0, sizeof(p->matches));
@@ -166,7 +166,7 @@ void reef_predictor_begin(reef_predictor *p) {
     memset(p->histories, 0, sizeof(p->histories));
     memset(p->kinds, 0, sizeof(p->kinds));
     p->expected_byte = (reef_expected_byte){.byte = -1};
-    reef_trees_aim(p, p->next_hashes);
+    reef_trees_prefetch(p, p->next_hashes);
     p->begun = false;
 }
 
@@ -443,7 +443,7 @@ static void end_byte(reef_predictor *p) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte);
     // The lines of the next byte are on their way while this one is learned.
-    reef_trees_aim(p, p->next_hashes);
+    reef_trees_prefetch(p, p->next_hashes);
     if (!p->frozen) reef_trees_end_byte(p, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->frozen);
@@ -465,7 +465,7 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
         }
     }
     if (count == 0) return;
-    reef_trees_aim(p, p->next_hashes);
+    reef_trees_prefetch(p, p->next_hashes);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         reef_match_look_up(&p->matches[k], &p->index[k], &p->text, false);
 }
@@ -490,7 +490,7 @@ void reef_predictor_update(reef_predictor *p, int bit) {
     p->bits = p->bits << 1 | (uint32_t)bit;
     p->bit++;
     if (contradicts) catch_up(p);
-    if (p->open && p->bit == 3) reef_trees_aim_lower(p);
+    if (p->open && p->bit == 3) reef_trees_prefetch_lower(p);
     if (p->open && p->bit == 4) reef_trees_open_lower(p);
     if (p->bit < 8) return;
     end_byte(p);

@@ -144,7 +144,7 @@ typedef struct reef_mix_state {
     int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS];
     int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
-    uint16_t met_again[REEF_CONTEXTS]; // how many contexts of a kind are, of 65536
+    uint16_t met_again[REEF_CONTEXTS]; // share of new contexts that occur again, in 1/65536
     uint16_t followers[1 << 16];       // the two bytes that came last after two bytes
     reef_expected_state expected;
 } reef_mix_state;
@@ -352,13 +352,13 @@ REEF_MUST_CHECK reef_status reef_predictor_distribution(
 // context_trees.c
 
 /** The contexts of the next byte; their lines are asked for. Changes no table. */
-void reef_trees_aim(reef_predictor *p, uint32_t *hashes);
+void reef_trees_prefetch(reef_predictor *p, uint32_t *hashes);
 /** The next byte begins: what its contexts know. */
 void reef_trees_find(reef_predictor *p);
 /** The trees of its upper nibble: of a trusted byte to be looked at, else to be learned. */
 void reef_trees_open(reef_predictor *p);
 /** Three bits are known: the lines of the lower trees are asked for. */
-void reef_trees_aim_lower(reef_predictor *p);
+void reef_trees_prefetch_lower(reef_predictor *p);
 /** The trees of its lower nibble. */
 void reef_trees_open_lower(reef_predictor *p);
 /** The byte is not trusted any more: its trees are opened and learn the bits so far. */

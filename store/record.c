@@ -430,6 +430,19 @@ void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES], char out[2 * REEF_HAS
     out[2 * REEF_HASH_BYTES] = '\0';
 }
 
+static uint8_t digit_of(char c) {
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+bool reef_hash_parse(const char *text, uint8_t out[REEF_HASH_BYTES]) {
+    size_t digits = (size_t)2 * REEF_HASH_BYTES;
+    if (text == NULL || strlen(text) != digits || strspn(text, "0123456789abcdef") != digits)
+        return false;
+    for (size_t i = 0; i < REEF_HASH_BYTES; i++)
+        out[i] = (uint8_t)(digit_of(text[2 * i]) << 4 | digit_of(text[2 * i + 1]));
+    return true;
+}
+
 uint32_t reef_block_rows(size_t row_bytes) {
     assert(row_bytes > 0);
     uint32_t rows = 1; // a row wider than a block still needs a slot

@@ -55,7 +55,7 @@ static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, ree
     if (status == REEF_OK) status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK)
         status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
-    reef_memory_step_look(trainer);
+    reef_memory_step_refresh_stats(trainer);
     return status;
 }
 

@@ -19,19 +19,19 @@ typedef struct sample {
     uint64_t learned;
 } sample;
 
-typedef struct pair {
+typedef struct kind_pair {
     uint32_t kinds[2];
     int32_t known[2]; // of the other one's text, by each
-} pair;
+} kind_pair;
 
-typedef struct search {
+typedef struct near_search {
     reef_trainer *trainer;
     size_t kind_count;
     sample *samples; // (kind_count)
     reef_kind_vote *vote;
-    pair *pairs; // none twice
+    kind_pair *pairs; // none twice
     size_t pair_count;
-} search;
+} near_search;
 
 // Merged kinds have no memory any more.
 static bool has_level(const reef_trainer *trainer, uint32_t kind) {
@@ -39,7 +39,7 @@ static bool has_level(const reef_trainer *trainer, uint32_t kind) {
            !reef_generation_is_empty(&trainer->network.generations[kind]->info);
 }
 
-static reef_status take_samples(search *s, reef_error *err) {
+static reef_status take_samples(near_search *s, reef_error *err) {
     reef_status status = REEF_OK;
     // The last generation is open.
     for (uint32_t kind = 0; status == REEF_OK && kind + 1 < s->kind_count; kind++) {
@@ -56,11 +56,11 @@ static reef_status take_samples(search *s, reef_error *err) {
     return status;
 }
 
-static reef_status add_pair(search *s, uint32_t a, uint32_t b, reef_error *err) {
-    const pair added = {.kinds = {a < b ? a : b, a < b ? b : a}};
+static reef_status add_pair(near_search *s, uint32_t a, uint32_t b, reef_error *err) {
+    const kind_pair added = {.kinds = {a < b ? a : b, a < b ? b : a}};
     for (size_t i = 0; i < s->pair_count; i++)
         if (memcmp(s->pairs[i].kinds, added.kinds, sizeof(added.kinds)) == 0) return REEF_OK;
-    pair *pairs = realloc(s->pairs, (s->pair_count + 1) * sizeof(*pairs));
+    kind_pair *pairs = realloc(s->pairs, (s->pair_count + 1) * sizeof(*pairs));
     if (pairs == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pairs of kinds",
                          s->pair_count);
@@ -69,7 +69,7 @@ static reef_status add_pair(search *s, uint32_t a, uint32_t b, reef_error *err) 
     return REEF_OK;
 }
 
-static reef_status find_pairs(search *s, reef_error *err) {
+static reef_status find_pairs(near_search *s, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t kind = 0; kind < s->kind_count; kind++) {
         const sample *own = &s->samples[kind];
@@ -85,13 +85,13 @@ static reef_status find_pairs(search *s, reef_error *err) {
 }
 
 // Kind after kind, so that each memory is read once, however few fit at a time.
-static reef_status look(search *s, reef_error *err) {
+static reef_status score_pairs(near_search *s, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t kind = 0; status == REEF_OK && kind < s->kind_count; kind++) {
         const reef_memory *memory = NULL;
         if (s->samples[kind].count > 0) status = reef_kinds_memory(s->trainer, kind, &memory, err);
         for (size_t i = 0; status == REEF_OK && i < s->pair_count; i++) {
-            pair *p = &s->pairs[i];
+            kind_pair *p = &s->pairs[i];
             for (size_t k = 0; k < 2; k++) {
                 const sample *other = &s->samples[p->kinds[1 - k]];
                 if (p->kinds[k] == kind)
@@ -102,13 +102,16 @@ static reef_status look(search *s, reef_error *err) {
     return status;
 }
 
-static reef_near_kinds describe(const search *s, const pair *p) {
+static reef_near_kinds near_of_pair(const near_search *s, const kind_pair *p) {
     const reef_familiarity_level *levels = s->trainer->levels;
     uint32_t a = p->kinds[0], b = p->kinds[1];
+    // How much less familiar the other one's text is to a kind than its own: the mean of both
+    // directions, in bits.
     double less = levels[b].mean - (double)p->known[0] + levels[a].mean - (double)p->known[1];
     bool a_is_less = s->samples[a].learned < s->samples[b].learned;
-    return (reef_near_kinds){
-        .from = a_is_less ? a : b, .into = a_is_less ? b : a, .distance = less / (2.0 * 256.0)};
+    return (reef_near_kinds){.from = a_is_less ? a : b,
+                             .into = a_is_less ? b : a,
+                             .distance = less / (2.0 * REEF_FAMILIARITY_PER_BIT)};
 }
 
 static int nearest_first(const void *a, const void *b) {
@@ -118,13 +121,13 @@ static int nearest_first(const void *a, const void *b) {
     return (x->into > y->into) - (x->into < y->into);
 }
 
-static reef_status rank(
-    const search *s, reef_near_kinds *out, size_t max, size_t *count, reef_error *err) {
+static reef_status rank_pairs(
+    const near_search *s, reef_near_kinds *out, size_t max, size_t *count, reef_error *err) {
     reef_near_kinds *all = calloc(s->pair_count + 1, sizeof(*all));
     if (all == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pairs of kinds",
                          s->pair_count);
-    for (size_t i = 0; i < s->pair_count; i++) all[i] = describe(s, &s->pairs[i]);
+    for (size_t i = 0; i < s->pair_count; i++) all[i] = near_of_pair(s, &s->pairs[i]);
     qsort(all, s->pair_count, sizeof(*all), nearest_first);
     *count = s->pair_count < max ? s->pair_count : max;
     memcpy(out, all, *count * sizeof(*all));
@@ -134,7 +137,7 @@ static reef_status rank(
 
 reef_status reef_trainer_near_kinds(
     reef_trainer *trainer, reef_near_kinds *out, size_t max, size_t *count, reef_error *err) {
-    search s = {.trainer = trainer, .kind_count = trainer->network.generation_count};
+    near_search s = {.trainer = trainer, .kind_count = trainer->network.generation_count};
     *count = 0;
     if (!reef_recognises_by_contexts(trainer))
         return reef_fail(err, REEF_ERR_INVALID,
@@ -147,8 +150,8 @@ reef_status reef_trainer_near_kinds(
     reef_status status = reef_kind_vote_new(&s.vote, err);
     if (status == REEF_OK) status = take_samples(&s, err);
     if (status == REEF_OK) status = find_pairs(&s, err);
-    if (status == REEF_OK) status = look(&s, err);
-    if (status == REEF_OK) status = rank(&s, out, max, count, err);
+    if (status == REEF_OK) status = score_pairs(&s, err);
+    if (status == REEF_OK) status = rank_pairs(&s, out, max, count, err);
     free(s.samples);
     free(s.pairs);
     reef_kind_vote_free(s.vote);

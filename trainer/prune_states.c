@@ -16,7 +16,7 @@ static reef_status prune(void *context, reef_txn *txn, reef_error *err) {
     return reef_states_prune(txn, p->keep_last, false, p->out, err);
 }
 
-static reef_status look(const reef_trainer *trainer, const pruning *p, reef_error *err) {
+static reef_status count_prunable(const reef_trainer *trainer, const pruning *p, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_states_prune(txn, p->keep_last, true, p->out, err);
@@ -27,7 +27,7 @@ static reef_status look(const reef_trainer *trainer, const pruning *p, reef_erro
 reef_status reef_trainer_prune(
     reef_trainer *trainer, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err) {
     pruning p = {keep_last, out};
-    reef_status status = look(trainer, &p, err);
+    reef_status status = count_prunable(trainer, &p, err);
     if (status != REEF_OK || dry_run || out->visits == 0) return status;
     size_t events = trainer->event_count;
     status = reef_state_event(trainer, err, "prune",

@@ -129,11 +129,13 @@ REEF_API void reef_memory_inputs(const reef_memory *memory, double *shares, doub
 // ---- is it the same kind of text? ---------------------------------------------------------------
 
 #define REEF_FAMILIARITY_BYTES_MAX 4096
+#define REEF_FAMILIARITY_PER_BIT 256.0 // units of familiarity in a bit
 
 /**
- * How much of a text the memory has met, in units of 1/256: the sum, over contexts of 3, 4, 5 and 8
- * bytes, of the base-2 logarithm of the part of the text's contexts that it knows, plus 1/50. So an
- * order of which nothing is known gives -5.6. Each context counts once, wherever it is repeated.
+ * How much of a text the memory has met, in units of 1/256 bit: the sum, over contexts of 3, 4, 5
+ * and 8 bytes, of the base-2 logarithm of the part of the text's contexts that it knows, plus 1/50.
+ * So an order of which nothing is known gives -5.6 bits. Each context counts once, wherever it is
+ * repeated.
  *
  * memory  NULL: one that has learned nothing
  * text    (count); of more than REEF_FAMILIARITY_BYTES_MAX bytes only the first count

@@ -115,6 +115,37 @@ static inline void close_pool(lifelong *f) {
     f->store = NULL;
 }
 
+/**
+ * Write "zz" over the first digits of the first text behind `member`, a hash, in the state of an open
+ * generation: by its length alone it is a hash still. With a commit.
+ */
+static inline void damage_hash_in_state(reef_store *store,
+                                        uint32_t generation,
+                                        const char *member) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_view view;
+    reef_commit last;
+    const reef_key key = {.db = REEF_DB_TENSORS, .generation = generation, .name = "state"};
+    ok(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_commit_read(txn, &last, &err), &err);
+    ok(reef_record_view(txn, &key, &view, &err), &err);
+    char *text = malloc(view.bytes + 1);
+    assert_non_null(text);
+    memcpy(text, view.data, view.bytes);
+    text[view.bytes] = '\0';
+    char *at = strstr(text, member);
+    assert_non_null(at);
+    at = strchr(at + strlen(member), '"');
+    assert_non_null(at);
+    assert_int_equal(strspn(at + 1, "0123456789abcdef"), 2 * REEF_HASH_BYTES);
+    memcpy(at + 1, "zz", 2);
+    ok(reef_record_put(txn, &key, REEF_BYTES, text, view.bytes, &err), &err);
+    last.step++;
+    ok(reef_txn_commit(txn, &last, &err), &err);
+    free(text);
+}
+
 static inline int lifelong_teardown(void **state) {
     lifelong *f = *state;
     close_pool(f);

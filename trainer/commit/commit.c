@@ -37,7 +37,7 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     trainer->last_commit = *commit;
 }
 
-// What the transaction itself said has not happened.
+// The events of an aborted transaction are dropped.
 static void drop_events(reef_trainer *trainer, size_t count) {
     while (trainer->event_count > count) free(trainer->events[--trainer->event_count]);
 }

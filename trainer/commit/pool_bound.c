@@ -9,7 +9,7 @@
 
 void reef_trainer_set_pool_max(reef_trainer *trainer, uint64_t bytes) {
     trainer->options.pool_max = bytes;
-    trainer->over_said = false;
+    trainer->over_reported = false;
 }
 
 static reef_status would_free(reef_txn *txn, uint32_t keep_last, uint64_t *bytes, reef_error *err) {
@@ -40,14 +40,14 @@ static reef_status choose_keep(reef_txn *txn, uint64_t excess, uint32_t *out, re
     return status;
 }
 
-static reef_status say_over(reef_trainer *trainer, uint64_t bytes, reef_error *err) {
-    if (trainer->over_said) return REEF_OK;
-    trainer->over_said = true;
+static reef_status report_over(reef_trainer *trainer, uint64_t bytes, reef_error *err) {
+    if (trainer->over_reported) return REEF_OK;
+    trainer->over_reported = true;
     return reef_state_event(trainer, err, "over", "\"bytes\": %" PRIu64 ", \"pool_max\": %" PRIu64,
                             bytes, trainer->options.pool_max);
 }
 
-// LMDB lets only read transactions look at its list of free pages.
+// LMDB lets only read transactions read its list of free pages.
 reef_status reef_pool_over(reef_trainer *trainer, uint64_t *out, reef_error *err) {
     uint64_t bound = trainer->options.pool_max;
     reef_txn *txn = NULL;
@@ -77,6 +77,6 @@ reef_status reef_pool_bound(reef_trainer *trainer, reef_txn *txn, uint64_t bytes
                                   ", \"pool_max\": %" PRIu64,
                                   keep_last, done.states, done.visits, done.bytes, bound);
     if (status == REEF_OK && bytes - done.bytes > bound)
-        status = say_over(trainer, bytes - done.bytes, err);
+        status = report_over(trainer, bytes - done.bytes, err);
     return status;
 }

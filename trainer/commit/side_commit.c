@@ -77,8 +77,8 @@ reef_status reef_trainer_compact(reef_trainer *trainer,
 //
 // What a check beside training found, kept with the trainer's own commits: a pool has one writer.
 //
-// It says when somebody looked, so it is of the wall clock, and no part of the root hash; training
-// never reads it.
+// It says when the pool was checked, so it is of the wall clock, and no part of the root hash;
+// training never reads it.
 
 void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub) {
     trainer->scrub = *scrub;

@@ -121,7 +121,7 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
     reef_recognition_set_state(trainer, state);
     if (trainer->memory_drift.count > 0)
         reef_json_set(state, "memory_drift", drift_json(&trainer->memory_drift));
-    if (trainer->suspects) reef_json_set(state, "suspects", json_true());
+    if (trainer->memory_was_anomalous) reef_json_set(state, "suspects", json_true());
     if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
                       json_pack("[I, I, b, I]", (json_int_t)marker->source,
@@ -314,7 +314,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     load_policy(trainer, state);
     load_drift(&trainer->drift, drift);
     load_drift(&trainer->memory_drift, json_object_get(state, "memory_drift"));
-    trainer->suspects = json_is_true(json_object_get(state, "suspects"));
+    trainer->memory_was_anomalous = json_is_true(json_object_get(state, "suspects"));
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);

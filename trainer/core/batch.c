@@ -29,9 +29,9 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_er
     if (fire != NULL) trainer->fire = fire;
     float *margins = realloc(trainer->margins, generations * stride * sizeof(*margins));
     if (margins != NULL) trainer->margins = margins;
+    // Tokens and targets of a text that is read aside, then its flags: one block, cut by
+    // reef_step_read_fire.
     uint8_t *reading =
-        // Tokens and targets of a text that is read aside, then its flags: one block, cut by
-        // reef_step_read_fire.
         realloc(trainer->reading, (2 * reef_token_bytes(config) + generations) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
@@ -53,7 +53,7 @@ size_t reef_batch_stride(const reef_trainer *trainer) {
     return reef_step_windows(config) * config->context;
 }
 
-static reef_gating_pass means_of(reef_trainer *trainer, const reef_network *network) {
+static reef_gating_pass gating_pass(reef_trainer *trainer, const reef_network *network) {
     return (reef_gating_pass){network, &trainer->acts, trainer->workers};
 }
 
@@ -88,12 +88,12 @@ reef_status reef_step_read(reef_trainer *trainer,
         .fire = reef_step_read_fire(trainer, 0),
         .fire_stride = stride,
     };
-    reef_gating_pass means = means_of(trainer, network);
+    reef_gating_pass pass = gating_pass(trainer, network);
     // A state of its own: reading a text aside must not move the gates of the stream.
     reef_gating gating = {0};
     reef_status status = reef_gating_init(&gating, network, err);
     if (status == REEF_OK)
-        status = reef_gating_decide(&gating, &means, out, size, reef_step_read_fire(trainer, 0),
+        status = reef_gating_decide(&gating, &pass, out, size, reef_step_read_fire(trainer, 0),
                                     trainer->margins, stride, answered, err);
     reef_gating_release(&gating);
     return status;
@@ -128,10 +128,10 @@ reef_status reef_step_decide(reef_trainer *trainer,
     for (size_t w = 0; w < config->batch; w++)
         reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
-    reef_gating_pass means = means_of(trainer, &trainer->network);
+    reef_gating_pass pass = gating_pass(trainer, &trainer->network);
     // Only the batch's own windows move the gates; rehearsal and retain windows come later and are
     // decided elsewhere.
-    return reef_gating_decide(gating, &means, &batch, reef_batch_tokens(config), trainer->fire,
+    return reef_gating_decide(gating, &pass, &batch, reef_batch_tokens(config), trainer->fire,
                               trainer->margins, reef_batch_stride(trainer), answered, err);
 }
 

@@ -7,8 +7,6 @@
 
 #include "reef_trainer.h"
 
-#define REEF_DRIFT_WINDOW_MAX 4096
-
 typedef struct reef_drift {
     uint32_t window; // batches of history
     uint32_t count;  // batches in it, at most `window`

@@ -8,7 +8,7 @@
 //   commit       all of it as one transaction
 //   consolidate  several sealed generations merged into one
 //   exchange     generations and models of other pools
-//   kinds        what came back goes on learning
+//   kinds        kinds of text: recognised, learned on, named, merged
 //   vector, layer  the two other kinds of model
 #ifndef REEF_TRAINER_INTERNAL_H
 #define REEF_TRAINER_INTERNAL_H
@@ -44,11 +44,11 @@ typedef struct reef_source {
 /** A kind that came back: see kind_memories.h. */
 typedef struct reef_head {
     reef_visit visit;
-    bool held;            // by the open generation
-    bool stored;          // all of it
-    bool ended;           // its generation is about to give way
-    uint32_t merged_into; // where visit.merged: the kind that goes on in its place
-    uint64_t used_at;     // see head_uses
+    bool in_open_generation; // that one holds a visit of it
+    bool stored;             // all of it
+    bool consolidating;      // the commit to come drops it
+    uint32_t merged_into;    // where visit.merged: the kind that learns its text
+    uint64_t used_at;        // see head_uses
 } reef_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */
@@ -81,8 +81,8 @@ struct reef_trainer {
     uint32_t current_kind; // where contexts decide: the generation whose kind is being learned
     reef_familiarity_level *levels; // owned; (level_count) by generation
     size_t level_count;
-    struct reef_recognition *recognition; // owned; of what is held
-    bool suspects; // its last batch was anomalous: the net looks at the next one
+    struct reef_recognition *recognition; // owned; of the deferred pieces
+    bool memory_was_anomalous;            // its last batch was: the net tests the next one
     reef_strategy strategy;
 
     // the stream
@@ -104,9 +104,9 @@ struct reef_trainer {
     // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
     // `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
-    bool over_said;    // that the pool takes more than pool_max, since that was set
-    bool full;         // experts_max left no room for a boundary
-    reef_error broken; // see reef_trainer_break; status REEF_OK: whole
+    bool over_reported; // that the pool takes more than pool_max, since that was set
+    bool full;          // experts_max left no room for a boundary
+    reef_error broken;  // see reef_trainer_break; status REEF_OK: whole
     bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
     uint64_t recycled_experts; // of all generations
 
@@ -124,7 +124,7 @@ struct reef_trainer {
     // (batch * context) of the batch that a context memory learned last: what each byte surprised
     float *memory_bits;
     double *memory_losses;
-    reef_memory_stats memory_stats; // of the open generation's, when it was looked at last
+    reef_memory_stats memory_stats; // of the open generation's, as of the last refresh
 
     // since the last commit
     reef_point *points;
@@ -173,7 +173,7 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
     return trainer->strategy.task > 0 ? trainer->strategy.task_at : trainer->boundary_at;
 }
 
-/** Choose the kind, and allocate everything that the configuration decides but generations. */
+/** Choose `ops`, and allocate everything that the configuration decides, except generations. */
 REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err);
 
 /**

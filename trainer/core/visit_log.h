@@ -32,8 +32,8 @@ REEF_MUST_CHECK reef_status reef_visit_log_read(reef_txn *txn,
                                                 reef_error *err);
 
 /**
- * Forget what lies after a committed position in the stream. Of a visit that goes on behind it, and
- * of sums, as much stays as lies before it, at the same mean loss.
+ * Forget what lies after a committed position in the stream. A visit that continues behind it is
+ * cut there, and so are sums, at the same mean loss.
  */
 REEF_MUST_CHECK reef_status reef_visit_log_forget_after(reef_txn *txn,
                                                         uint64_t stream_bytes,

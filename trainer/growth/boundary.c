@@ -132,8 +132,6 @@ static const char *loss_text(const reef_sealing *sealing, double loss, char text
     return sealing->loss_bytes > 0 ? text : "null";
 }
 
-// JSON members of what a side was chosen by; "" where it was not.
-
 static reef_status report_boundary(reef_trainer *trainer,
                                    const reef_opening *opening,
                                    const reef_sealing *sealing,
@@ -169,7 +167,6 @@ static reef_status seal_open(reef_trainer *trainer,
                              reef_error *err) {
     reef_network *network = &trainer->network;
     reef_generation *open = reef_open_generation(trainer);
-    // Copies the unfolded query.
     // It copies the open generation's unfolded query, so it must come before sealing folds it.
     reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
     if (status == REEF_OK)
@@ -242,7 +239,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_drift_reset(&trainer->drift);
     reef_drift_reset(&trainer->memory_drift);
     reef_drift_reset(&trainer->helped_drift);
-    trainer->suspects = false;
+    trainer->memory_was_anomalous = false;
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;

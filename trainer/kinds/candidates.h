@@ -24,7 +24,7 @@ typedef struct reef_candidates {
 } reef_candidates;
 
 /**
- * Begin anew with those that learned last, and those that the text names.
+ * Replace the candidates by the kinds that learned last and those that the text names.
  *
  * text  (count) the first that the current kind does not know
  *

@@ -24,7 +24,7 @@ static reef_head *find_head(const reef_trainer *trainer, uint32_t kind) {
 
 // ---- in memory, and not -------------------------------------------------------------------------
 
-// Else it was only looked at.
+// False: it was only read to compare.
 static bool came_back(const reef_head *head) {
     return head->visit.learned > 0;
 }
@@ -33,7 +33,7 @@ static bool is_loaded(const reef_head *head) {
     return head->visit.memory.memory != NULL;
 }
 
-// The one that was used longest ago makes room, if the pool has all of it. So the last two stay.
+// Release the memory that was used longest ago, if all of it is stored. The last two always stay.
 static void make_room(reef_trainer *trainer) {
     reef_head *oldest = NULL;
     size_t loaded = 0;
@@ -43,12 +43,12 @@ static void make_room(reef_trainer *trainer) {
         loaded++;
         if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
     }
-    // Where commits do not keep up there are more: what is not stored cannot be given up.
+    // While commits fail there may be more: what is not stored cannot be released.
     if (loaded >= trainer->options.open_max && oldest != NULL)
         reef_generation_memory_release(&oldest->visit.memory);
 }
 
-// What other holders have of the tail is stored with them.
+// Keep only the part of the tail that the open generation holds.
 static void drop_older(reef_generation_memory *m, size_t bytes) {
     m->tail_bytes -= bytes;
     memmove(m->tail, m->tail + bytes, m->tail_bytes);
@@ -75,7 +75,7 @@ static reef_status read_head(reef_generation_memory *out,
     return status;
 }
 
-// Sealed since the last commit, which will store it as it is: what goes on is a copy.
+// Sealed since the last commit: the next one stores it as it is, so a copy learns on.
 static reef_status copy_sealed(reef_generation_memory *out,
                                const reef_generation *sealed,
                                reef_error *err) {
@@ -152,7 +152,7 @@ uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
 
 static void note_learned(reef_trainer *trainer, reef_head *head) {
     const reef_generation_memory *m = &head->visit.memory;
-    head->held = true;
+    head->in_open_generation = true;
     head->stored = false;
     head->used_at = ++trainer->head_uses;
     head->visit.learned = reef_memory_learned_bytes(m->memory);
@@ -197,7 +197,7 @@ reef_status reef_kinds_mark_merged(reef_trainer *trainer,
     if (head == NULL) status = add_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
-    head->visit.merged = head->held = true;
+    head->visit.merged = head->in_open_generation = true;
     head->stored = false;
     head->merged_into = into;
     return REEF_OK;
@@ -238,7 +238,7 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
 
 // ---- boundaries ---------------------------------------------------------------------------------
 
-// What is stored of it from here on: the tail, which leads to where it is now.
+// The sealed visit holds the tail alone: learned again, it gives the memory as it is now.
 static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_error *err) {
     *out = (reef_visit){
         .kind = head->kind, .learned = head->learned, .next = head->next, .merged = head->merged};
@@ -259,10 +259,10 @@ reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
     for (size_t i = 0; i < trainer->head_count; i++) {
         reef_head *head = &trainer->heads[i];
-        if (!head->held) continue;
+        if (!head->in_open_generation) continue;
         reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
         if (status != REEF_OK) return status;
-        head->held = false;
+        head->in_open_generation = false;
         head->visit.memory.tail_bytes = 0;
     }
     return REEF_OK;
@@ -277,7 +277,7 @@ reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     if (visits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
     for (size_t i = 0; i < trainer->head_count; i++)
-        if (trainer->heads[i].held && !trainer->heads[i].ended)
+        if (trainer->heads[i].in_open_generation && !trainer->heads[i].consolidating)
             visits[count++] = &trainer->heads[i].visit;
     reef_status status = reef_checkpoint_put_visits(
         txn, reef_open_generation(trainer)->info.generation, visits, count, err);
@@ -289,7 +289,7 @@ void reef_kinds_committed(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->head_count; i++) {
         reef_head *head = &trainer->heads[i];
         head->stored = true;
-        if (head->held) reef_generation_memory_settle(&head->visit.memory);
+        if (head->in_open_generation) reef_generation_memory_settle(&head->visit.memory);
     }
 }
 
@@ -311,7 +311,7 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
         return reef_generation_memory_copy(out, &sealed->memory, err);
     if (!sealed->stored) return REEF_OK;
     status = read_head(out, trainer, reef_open_generation(trainer)->info.generation, kind, err);
-    out->adopted = out->memory != NULL; // by whatever takes it, which has no records of it
+    out->adopted = out->memory != NULL; // whoever takes it has no records of it
     out->tail_bytes = 0;
     return status;
 }
@@ -382,17 +382,17 @@ reef_status reef_kinds_consolidate(
 void reef_kinds_set_consolidating(reef_trainer *trainer,
                                   uint32_t first,
                                   uint32_t last,
-                                  bool ended) {
+                                  bool consolidating) {
     for (size_t i = 0; i < trainer->head_count; i++) {
         uint32_t kind = trainer->heads[i].visit.kind;
-        if (kind >= first && kind <= last) trainer->heads[i].ended = ended;
+        if (kind >= first && kind <= last) trainer->heads[i].consolidating = consolidating;
     }
 }
 
 void reef_kinds_drop_consolidated(reef_trainer *trainer) {
     size_t kept = 0;
     for (size_t i = 0; i < trainer->head_count; i++) {
-        if (trainer->heads[i].ended)
+        if (trainer->heads[i].consolidating)
             reef_generation_memory_release(&trainer->heads[i].visit.memory);
         else
             trainer->heads[kept++] = trainer->heads[i];
@@ -407,7 +407,7 @@ static void set_merged(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         const reef_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || head->ended || !head->visit.merged) continue;
+        if (head == NULL || head->consolidating || !head->visit.merged) continue;
         reef_json_append(&list, json_pack("[I, I]", (json_int_t)g, (json_int_t)head->merged_into));
     }
     if (json_array_size(list) > 0)
@@ -422,7 +422,7 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     // By number: in which order they were read depends on restarts.
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         const reef_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || head->ended || !came_back(head)) continue;
+        if (head == NULL || head->consolidating || !came_back(head)) continue;
         const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);
@@ -438,15 +438,6 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->visited_bytes));
 }
 
-static bool parse_hash(const char *text, uint8_t out[REEF_HASH_BYTES]) {
-    if (text == NULL || strlen(text) != (size_t)2 * REEF_HASH_BYTES) return false;
-    for (size_t i = 0; i < REEF_HASH_BYTES; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        out[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-    return true;
-}
-
 static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_error *err) {
     json_int_t kind = json_integer_value(json_array_get(item, 0));
     json_int_t learned = json_integer_value(json_array_get(item, 1));
@@ -454,7 +445,7 @@ static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_erro
     uint8_t chain[REEF_HASH_BYTES];
     if (kind < 0 || (size_t)kind + 1 >= trainer->network.generation_count || learned < 1 ||
         next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
-        !parse_hash(json_string_value(json_array_get(item, 3)), chain))
+        !reef_hash_parse(json_string_value(json_array_get(item, 3)), chain))
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
     reef_head *head;
     reef_status status = add_head(trainer, (uint32_t)kind, &head, err);
@@ -475,13 +466,13 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     reef_status status = reef_kinds_mark_merged(trainer, (uint32_t)kind, (uint32_t)into, err);
     if (status != REEF_OK) return status;
     reef_head *head = find_head(trainer, (uint32_t)kind);
-    head->held = false;
+    head->in_open_generation = false;
     head->stored = true;
     return REEF_OK;
 }
 
-// Which of them the open generation holds: those are written with it.
-static reef_status find_held(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+// Mark the kinds whose visits the open generation holds: commits write those with it.
+static reef_status find_in_open_generation(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t open = reef_open_generation(trainer)->info.generation;
     const reef_as_of state = {.last = open, .own = open};
     reef_heads heads;
@@ -489,7 +480,7 @@ static reef_status find_held(reef_trainer *trainer, reef_txn *txn, reef_error *e
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < heads.holders[open].count; i++) {
         reef_head *head = find_head(trainer, heads.holders[open].entries[i].kind);
-        if (head != NULL) head->held = true;
+        if (head != NULL) head->in_open_generation = true;
     }
     reef_heads_release(&heads);
     return REEF_OK;
@@ -507,7 +498,8 @@ reef_status reef_kinds_load(reef_trainer *trainer,
         status = load_one(trainer, json_array_get(list, i), err);
     for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
         status = load_merged(trainer, json_array_get(merged, i), err);
-    return status == REEF_OK && trainer->head_count > 0 ? find_held(trainer, txn, err) : status;
+    return status == REEF_OK && trainer->head_count > 0 ? find_in_open_generation(trainer, txn, err)
+                                                        : status;
 }
 
 void reef_kinds_release(reef_trainer *trainer) {

@@ -1,9 +1,9 @@
-// Kinds that come back: their memories go on learning (memory/visit.h).
+// Kinds that come back: their memories continue to learn (memory/visit.h).
 //
 // A batch that is recognised as an older generation's kind is learned by a copy of that
-// generation's memory, the kind's *head*. Heads are read when they are needed and given up again
-// while others learn; what they learned stands in the pool by then. So what a kind knows depends on
-// the order of bytes alone, and not on which heads were in memory.
+// generation's memory, the kind's *head*. Heads are read when they are needed, and released while
+// other kinds learn, once the pool has what they learned. So what a kind knows depends on the order
+// of bytes alone, and not on which heads were in memory.
 #ifndef REEF_KIND_MEMORIES_H
 #define REEF_KIND_MEMORIES_H
 
@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-/** Do kinds of this pool go on learning? Not without memories, or in pools of older formats. */
+/** Do kinds of this pool continue to learn? Not without memories, or in pools of older formats. */
 bool reef_kinds_learn(const reef_trainer *trainer);
 
 /**
@@ -34,7 +34,7 @@ REEF_MUST_CHECK reef_status reef_kinds_learn_batch(reef_trainer *trainer,
 REEF_MUST_CHECK reef_status reef_kinds_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
 
-/** A kind has no memory from here on: `into` goes on in its place. NO_MEMORY. */
+/** A kind was merged: it has no memory from here on, `into` learns its text. NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_kinds_mark_merged(reef_trainer *trainer,
                                                    uint32_t kind,
                                                    uint32_t into,
@@ -43,8 +43,8 @@ REEF_MUST_CHECK reef_status reef_kinds_mark_merged(reef_trainer *trainer,
 bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into);
 
 /**
- * The memory of a kind as it is now, read if it must be; the open generation's own is one as well.
- * Good until two more of others were asked for, or one learns. NULL: it has learned nothing.
+ * The memory of a kind as it is now, that of the open generation too; read from the pool if needed.
+ * Valid until two other kinds were asked for, or one learns. NULL: the kind has learned nothing.
  */
 REEF_MUST_CHECK reef_status reef_kinds_memory(reef_trainer *trainer,
                                               uint32_t kind,
@@ -53,7 +53,7 @@ REEF_MUST_CHECK reef_status reef_kinds_memory(reef_trainer *trainer,
 /** Where in the stream the kind learned last. */
 uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind);
 
-/** A boundary: what the open generation held is sealed with `sealed`. Errors: NO_MEMORY. */
+/** A boundary: the visits that the open generation holds are sealed with it. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_kinds_seal(reef_trainer *trainer,
                                             reef_generation *sealed,
                                             reef_error *err);
@@ -69,14 +69,17 @@ REEF_MUST_CHECK reef_status reef_kinds_copy(reef_generation_memory *out,
                                             reef_error *err);
 
 /**
- * Generations first .. last give way to `fresh`, which holds from then on what they held of kinds
- * before them.
+ * Generations first .. last are consolidated into `fresh`, which takes over the visits that they
+ * hold of kinds before them.
  */
 REEF_MUST_CHECK reef_status reef_kinds_consolidate(
     reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err);
-/** These kinds end with the commit to come, or after all do not. */
-void reef_kinds_set_consolidating(reef_trainer *trainer, uint32_t first, uint32_t last, bool ended);
-/** That commit succeeded. */
+/** Mark these kinds as ending with the next commit, or take the mark back. */
+void reef_kinds_set_consolidating(reef_trainer *trainer,
+                                  uint32_t first,
+                                  uint32_t last,
+                                  bool consolidating);
+/** After that commit succeeded: drop the kinds that were marked. */
 void reef_kinds_drop_consolidated(reef_trainer *trainer);
 
 /** The member "kinds" of the trainer's state: all heads. Left out where there are none. */

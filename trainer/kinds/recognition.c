@@ -1,4 +1,16 @@
-// See recognition.h. Chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
+// See recognition.h.
+//
+// Two cumulative sums (CUSUM, as in the drift test) run over the deferred pieces:
+//
+//   lead         one for each candidate: by how much it knows the pieces better than the current
+//                kind. Where it has risen by more than SWITCH_LEAD above its minimum, the current
+//                kind switches to the candidate.
+//   strangeness  one: how far the pieces are below the current kind's level. Where it reaches a
+//                bound, which grows with what that kind has learned, and no candidate knows the
+//                last piece, a new kind begins.
+//
+// The change is put where the sum that won began to rise for the last time (find_change: to the
+// batch). The constants were chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
 #include "recognition.h"
 #include "candidates.h"
 #include "kind_memories.h"
@@ -10,45 +22,53 @@
 #include <string.h>
 
 #define PIECE_BYTES 2048
-#define HELD_MAX 32 // pieces, then they are the current kind's
-_Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is looked at as a whole");
+#define DEFERRED_PIECES_MAX 32 // at so many the current kind learns them all
+_Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is scored as a whole");
 
-// Units of familiarity, which is in 1/256 of a bit.
-#define SPREAD_MIN 55.0         // of a level; real text varies more
-#define SPREAD_YOUNG 369.0      // of the level after one piece
-#define UNKNOWN_LEVEL (-2214.0) // of a kind of which no piece was counted yet
-#define UNKNOWN_SPREAD 738.0
-#define DROP_MIN 369.0 // below the level, where nobody's text is
+// Units of familiarity: NAT of them are a factor of e in the part of a text's contexts that is
+// known, in one order of contexts.
+#define NAT 369.0 // 256 / ln 2, rounded
+#define BIT REEF_FAMILIARITY_PER_BIT
+#define SPREAD_MIN 55.0  // 0.15 nats; the spread of a level, since real text varies more
+#define SPREAD_YOUNG NAT // uncertainty of a level after one piece; falls as 1/sqrt(pieces)
+#define UNKNOWN_LEVEL (-6.0 * NAT) // level of a kind before its first piece is counted
+#define UNKNOWN_SPREAD (2.0 * NAT) // and its spread
+#define STRANGE_DROP_MIN NAT       // a strange piece is also so far below the level
 
 // A level is taken over the last quarter of a kind's pieces, at most sixteen: a young kind's own
 // text grows familiar quickly.
 #define LEVEL_YOUNG 2.0
 #define LEVEL_SHARE 4
 #define LEVEL_RATE 16
-#define LEVEL_WARMUP 4 // pieces that a kind learns before anything of it is doubted
-#define LEVEL_CLIP 4.0 // mean deviations: what is further off moves the level no more
+#define LEVEL_WARMUP 4 // pieces that a kind learns before its text is doubted
+#define LEVEL_CLIP 4.0 // mean deviations; a piece further off moves the level by no more than this
 
-// Deviations from a level, in units of its spread.
-#define ASKED 1.5          // from here on others are asked
-#define STRANGE 2.0        // and here it counts as not known
-#define STRANGE_MAX 8.0    // times that; more proves no more
-#define FAMILIAR_AGAIN 2.0 // what a piece in range takes away from what was proved
-#define LEAD 8.0           // by which a kind has to know all that is held better
-#define BETTER 256.0       // units of familiarity that count like a spread
-#define LEAD_PIECE 0.5     // less, each piece: who is current stays
+// Deviations of a piece from a kind's level, in units of the level's spread.
+#define ASK_BELOW 1.5       // so far below the current kind's level candidates are scored
+#define STRANGE 2.0         // so far below a kind's level its text is not known to that kind
+#define EVIDENCE_MAX 8.0    // of one piece for a new kind, in units of STRANGE
+#define FAMILIAR_AGAIN 2.0  // what a piece in range takes away from that evidence
+#define SWITCH_LEAD 8.0     // sum over pieces of a candidate's lead that makes a switch
+#define LEAD_PIECE_COST 0.5 // subtracted for each piece, in favour of the current kind
+#define LEAD_MAX 6.0        // of one piece: less than SWITCH_LEAD, so no piece decides alone
+#define LEAD_MIN (-3.0)     // of one piece: one of the current kind cancels half of such a lead
 
-#define NEW_PIECES_MIN 2 // of a new kind, or a share of what the current one has learned
+// A new kind takes evidence of NEW_MEAN a piece, over a share of the pieces that the current kind
+// has learned: a foreign page in a long book is not a new book.
+#define NEW_PIECES_MIN 2
 #define NEW_PIECES_MAX 16
 #define NEW_SHARE 0.2
-#define NEW_MEAN 1.5 // times STRANGE, the mean of so many
+#define NEW_MEAN 1.5 // in units of STRANGE, a piece
 
 typedef struct reef_recognition {
     reef_candidates candidates;
-    bool is_empty;            // the current kind: its memory has learned less than a piece
-    double current[HELD_MAX]; // deviations of the current kind
-    double current_score[HELD_MAX];
-    double deviations[REEF_CANDIDATES_MAX][HELD_MAX];
-    double scores[REEF_CANDIDATES_MAX][HELD_MAX];
+    bool is_empty; // the current kind: its memory has learned less than a piece
+    // Of each deferred piece: its familiarity to the current kind and to each candidate, and how
+    // far that is from the kind's level, in spreads.
+    double current_score[DEFERRED_PIECES_MAX];
+    double current_deviation[DEFERRED_PIECES_MAX];
+    double scores[REEF_CANDIDATES_MAX][DEFERRED_PIECES_MAX];
+    double deviations[REEF_CANDIDATES_MAX][DEFERRED_PIECES_MAX];
 } reef_recognition;
 
 bool reef_recognises_by_contexts(const reef_trainer *trainer) {
@@ -63,7 +83,7 @@ size_t reef_piece_batches(const reef_config *config) {
 
 // ---- levels -------------------------------------------------------------------------------------
 
-static reef_status reserve(reef_trainer *trainer, reef_error *err) {
+static reef_status reserve_levels(reef_trainer *trainer, reef_error *err) {
     size_t count = trainer->network.generation_count;
     if (trainer->recognition == NULL)
         trainer->recognition = calloc(1, sizeof(*trainer->recognition));
@@ -81,7 +101,8 @@ static reef_status reserve(reef_trainer *trainer, reef_error *err) {
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the levels of %zu kinds", count);
 }
 
-// From its level, in units of its spread: below 0 where it knows less than of its own text.
+// Deviation of a piece from the kind's level, in spreads; negative: less familiar than its own
+// text.
 static double deviation_of(const reef_familiarity_level *level, double familiarity) {
     if (level->pieces == 0) return (familiarity - UNKNOWN_LEVEL) / UNKNOWN_SPREAD;
     double spread = 1.25 * level->deviation; // of a normal distribution
@@ -112,7 +133,7 @@ static const uint8_t *piece_at(const reef_trainer *trainer, size_t number) {
     return trainer->pending + number * batches * reef_batch_bytes(&trainer->network.config);
 }
 
-static reef_status look_whether_empty(reef_trainer *trainer, reef_error *err) {
+static reef_status check_empty(reef_trainer *trainer, reef_error *err) {
     const reef_memory *memory = NULL;
     reef_status status = reef_kinds_memory(trainer, trainer->current_kind, &memory, err);
     trainer->recognition->is_empty =
@@ -131,8 +152,11 @@ static reef_status familiarity_of(
     return status;
 }
 
-// What a candidate knows of one piece.
-static reef_status ask(reef_trainer *trainer, size_t i, size_t number, reef_error *err) {
+// Candidate i reads one piece.
+static reef_status score_candidate(reef_trainer *trainer,
+                                   size_t i,
+                                   size_t number,
+                                   reef_error *err) {
     reef_recognition *r = trainer->recognition;
     uint32_t kind = r->candidates.kinds[i];
     double score = 0.0;
@@ -142,8 +166,8 @@ static reef_status ask(reef_trainer *trainer, size_t i, size_t number, reef_erro
     return status;
 }
 
-// All about a new piece, and new ones about those before it as well.
-static reef_status ask_candidates(reef_trainer *trainer, size_t number, reef_error *err) {
+// All candidates score the new piece, and those that it adds score the pieces before it as well.
+static reef_status score_candidates(reef_trainer *trainer, size_t number, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_candidates *c = &trainer->recognition->candidates;
     size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config), before = c->count;
@@ -153,13 +177,14 @@ static reef_status ask_candidates(reef_trainer *trainer, size_t number, reef_err
                                      : reef_candidates_add(c, trainer, piece, bytes, err);
     for (size_t i = 0; status == REEF_OK && i < c->count; i++)
         for (size_t n = i < before ? number : 0; status == REEF_OK && n <= number; n++)
-            status = ask(trainer, i, n, err);
+            status = score_candidate(trainer, i, n, err);
     return status;
 }
 
-// Does another kind know the first piece by far better, and as its own? A kind that learned text of
-// many others finds nothing strange, and would keep all of them.
-static reef_status look_for_better(reef_trainer *trainer, bool *out, reef_error *err) {
+// Does the kind that the first piece's contexts name know it by a bit better than the current kind,
+// and as its own? A kind that learned text of many others finds nothing strange: without this it
+// would keep all of them.
+static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_recognition *r = trainer->recognition;
     size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
@@ -168,90 +193,95 @@ static reef_status look_for_better(reef_trainer *trainer, bool *out, reef_error 
     reef_status status = reef_candidates_first(&r->candidates, trainer, piece_at(trainer, 0), bytes,
                                                &kind, out, err);
     if (status == REEF_OK && *out) status = familiarity_of(trainer, kind, 0, &score, err);
-    *out = *out && score > r->current_score[0] + BETTER &&
+    *out = *out && score > r->current_score[0] + BIT &&
            deviation_of(&trainer->levels[kind], score) >= -STRANGE;
     return status;
 }
 
 // ---- decisions ----------------------------------------------------------------------------------
 
-static double below(double deviation) {
-    return deviation < 0.0 ? deviation : 0.0;
+static double min0(double x) {
+    return x < 0.0 ? x : 0.0;
 }
 
-// Does a candidate know a piece as its own, and more of it than the current kind?
-static bool knows(const reef_recognition *r, size_t i, size_t number) {
+// Does candidate i know a piece as its own, and at least as well as the current kind?
+static bool candidate_knows(const reef_recognition *r, size_t i, size_t number) {
     return r->deviations[i][number] >= -STRANGE && r->scores[i][number] >= r->current_score[number];
 }
 
-// How much better a candidate knows a piece than the current kind.
+// How much better candidate i knows a piece than the current kind: by deviations from the levels
+// or, where that is more, by familiarity, of which one bit counts like one spread.
 static double lead_of(const reef_recognition *r, size_t i, size_t number) {
-    double lead = below(r->deviations[i][number]) - below(r->current[number]) - LEAD_PIECE;
-    double better = (r->scores[i][number] - r->current_score[number]) / BETTER - LEAD_PIECE;
+    double lead =
+        min0(r->deviations[i][number]) - min0(r->current_deviation[number]) - LEAD_PIECE_COST;
+    double better = (r->scores[i][number] - r->current_score[number]) / BIT - LEAD_PIECE_COST;
     if (better > lead) lead = better;
-    if (lead > 0.0 && !knows(r, i, number)) lead = 0.0;
-    return lead < -3.0 ? -3.0 : lead > 6.0 ? 6.0 : lead;
+    if (lead > 0.0 && !candidate_knows(r, i, number)) lead = 0.0;
+    return lead < LEAD_MIN ? LEAD_MIN : lead > LEAD_MAX ? LEAD_MAX : lead;
 }
 
-// Is what is held, from some piece on, of a kind that was there before?
-static bool has_come_back(const reef_recognition *r, size_t held, reef_kind_decision *out) {
-    double best = LEAD;
+// Are the deferred pieces, from one of them on, of a candidate? The one with the greatest lead.
+static bool find_switch(const reef_recognition *r, size_t pieces, reef_kind_decision *out) {
+    double best = SWITCH_LEAD;
     for (size_t i = 0; i < r->candidates.count; i++) {
         double lead = 0.0, least = 0.0, sum = 0.0;
         size_t from = 0;
-        for (size_t n = 0; n < held; n++) {
+        for (size_t n = 0; n < pieces; n++) {
             lead += lead_of(r, i, n);
             if (lead >= least) continue;
             least = lead;
             from = n + 1;
         }
-        for (size_t n = from; n < held; n++) sum += r->deviations[i][n];
-        if (from == held || sum <= -STRANGE * (double)(held - from) || lead - least <= best)
+        for (size_t n = from; n < pieces; n++) sum += r->deviations[i][n];
+        if (from == pieces || sum <= -STRANGE * (double)(pieces - from) || lead - least <= best)
             continue;
         best = lead - least;
         *out = (reef_kind_decision){REEF_VERDICT_SWITCH, from, r->candidates.kinds[i]};
     }
-    return best > LEAD;
+    return best > SWITCH_LEAD;
 }
 
-// A new kind, an oddity, or not clear yet.
-static reef_kind_decision judge_strange(const reef_trainer *trainer, size_t held) {
+// None of a candidate: a new kind, the current one (with an odd passage perhaps), or not clear yet.
+static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pieces) {
     const reef_recognition *r = trainer->recognition;
     const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
-    double proved = 0.0, share = NEW_SHARE * (double)level->pieces;
+    double strangeness = 0.0, share = NEW_SHARE * (double)level->pieces;
     double needed = fmin(fmax(share, NEW_PIECES_MIN), NEW_PIECES_MAX) * NEW_MEAN;
     size_t from = 0;
-    for (size_t n = 0; n < held; n++) {
-        bool strange = r->current[n] < -STRANGE && r->current_score[n] < level->mean - DROP_MIN;
-        if (strange && proved <= 0.0) from = n;
-        proved += strange ? fmin(-r->current[n] / STRANGE, STRANGE_MAX) : -FAMILIAR_AGAIN;
-        if (proved < 0.0) proved = 0.0;
+    for (size_t n = 0; n < pieces; n++) {
+        bool strange = r->current_deviation[n] < -STRANGE &&
+                       r->current_score[n] < level->mean - STRANGE_DROP_MIN;
+        if (strange && strangeness <= 0.0) from = n;
+        strangeness +=
+            strange ? fmin(-r->current_deviation[n] / STRANGE, EVIDENCE_MAX) : -FAMILIAR_AGAIN;
+        if (strangeness < 0.0) strangeness = 0.0;
     }
-    // Where one begins to know it again there will soon be more to tell by.
+    // A candidate that knows the last piece may lead by enough some pieces later: no new kind then.
     bool known = false, better = false;
     for (size_t i = 0; i < r->candidates.count; i++) {
-        known |= knows(r, i, held - 1);
-        better |= lead_of(r, i, held - 1) > 0.0;
+        known |= candidate_knows(r, i, pieces - 1);
+        better |= lead_of(r, i, pieces - 1) > 0.0;
     }
-    if (level->pieces >= LEVEL_WARMUP && proved >= needed && held - from >= NEW_PIECES_MIN &&
+    if (level->pieces >= LEVEL_WARMUP && strangeness >= needed && pieces - from >= NEW_PIECES_MIN &&
         !known)
         return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from = from};
-    bool clear = (proved <= 0.0 && !better) || held == HELD_MAX;
-    return (reef_kind_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_HOLD};
+    bool clear = (strangeness <= 0.0 && !better) || pieces == DEFERRED_PIECES_MAX;
+    return (reef_kind_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_DEFER};
 }
 
-// Where in the piece it changes: the batches up to there are those that the current kind knows
-// better than `other` does, or than half way to what it knows of the piece behind.
+// How many of the piece's batches stand before the change: those that the current kind knows better
+// than `other` does. A new kind knows nothing yet: then better than half way between the current
+// kind's level and what it knows of the next piece.
 static reef_status change_in_piece(reef_trainer *trainer,
                                    size_t number,
-                                   size_t held,
+                                   size_t pieces,
                                    const reef_memory *other,
                                    size_t *out,
                                    reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_recognition *r = trainer->recognition;
     size_t size = reef_batch_bytes(config), batches = reef_piece_batches(config);
-    size_t behind = number + 1 < held ? number + 1 : number;
+    size_t behind = number + 1 < pieces ? number + 1 : number;
     double middle = 0.5 * (trainer->levels[trainer->current_kind].mean + r->current_score[behind]);
     double sum = 0.0, most = 0.0;
     const reef_memory *memory = NULL;
@@ -268,9 +298,9 @@ static reef_status change_in_piece(reef_trainer *trainer,
     return status;
 }
 
-// From pieces to batches.
+// From the piece in which the change lies to the batch.
 static reef_status find_change(reef_trainer *trainer,
-                               size_t held,
+                               size_t pieces,
                                reef_kind_decision *decision,
                                reef_error *err) {
     const reef_memory *other = NULL;
@@ -278,43 +308,47 @@ static reef_status find_change(reef_trainer *trainer,
     size_t piece = decision->from, within = 0;
     if (decision->verdict == REEF_VERDICT_SWITCH)
         status = reef_kinds_memory(trainer, decision->kind, &other, err);
-    if (status == REEF_OK) status = change_in_piece(trainer, piece, held, other, &within, err);
+    if (status == REEF_OK) status = change_in_piece(trainer, piece, pieces, other, &within, err);
     decision->from = piece * reef_piece_batches(&trainer->network.config) + within;
     return status;
 }
 
+// A piece that the current kind knows costs one score and a vote. Candidates are scored only once a
+// piece deviates by ASK_BELOW, or the vote names a kind that knows it better: each may have to be
+// read from the pool. From then on they score every piece until a decision.
 reef_status reef_recognise_piece(reef_trainer *trainer,
-                                 size_t held,
+                                 size_t deferred,
                                  reef_kind_decision *out,
                                  reef_error *err) {
-    assert(held < HELD_MAX);
+    assert(deferred < DEFERRED_PIECES_MAX);
     *out = (reef_kind_decision){.verdict = REEF_VERDICT_CURRENT};
-    reef_status status = reserve(trainer, err);
+    reef_status status = reserve_levels(trainer, err);
     if (status != REEF_OK) return status;
     reef_recognition *r = trainer->recognition;
     const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
-    double *score = &r->current_score[held];
-    status = look_whether_empty(trainer, err);
+    double *score = &r->current_score[deferred];
+    status = check_empty(trainer, err);
     if (status == REEF_OK)
-        status = familiarity_of(trainer, trainer->current_kind, held, score, err);
+        status = familiarity_of(trainer, trainer->current_kind, deferred, score, err);
     if (status != REEF_OK) return status;
-    r->current[held] = deviation_of(level, *score);
-    if (held == 0) r->candidates.count = 0;
-    bool asks = held > 0 || (r->current[0] < -ASKED && level->pieces >= LEVEL_WARMUP);
-    if (!asks) status = look_for_better(trainer, &asks, err);
-    if (status != REEF_OK || !asks) return status;
-    status = ask_candidates(trainer, held, err);
+    r->current_deviation[deferred] = deviation_of(level, *score);
+    if (deferred == 0) r->candidates.count = 0;
+    bool asks_candidates =
+        deferred > 0 || (r->current_deviation[0] < -ASK_BELOW && level->pieces >= LEVEL_WARMUP);
+    if (!asks_candidates) status = find_better_kind(trainer, &asks_candidates, err);
+    if (status != REEF_OK || !asks_candidates) return status;
+    status = score_candidates(trainer, deferred, err);
     if (status != REEF_OK) return status;
-    if (!has_come_back(r, held + 1, out)) *out = judge_strange(trainer, held + 1);
+    if (!find_switch(r, deferred + 1, out)) *out = judge_new_kind(trainer, deferred + 1);
     bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
-    return changes ? find_change(trainer, held + 1, out, err) : REEF_OK;
+    return changes ? find_change(trainer, deferred + 1, out, err) : REEF_OK;
 }
 
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind) {
     const reef_recognition *r = trainer->recognition;
     if (kind == trainer->current_kind) {
-        bool odd = r->candidates.count > 0 && r->current[number] < -STRANGE;
-        // To an empty memory nothing is familiar, which says nothing of the kind.
+        bool odd = r->candidates.count > 0 && r->current_deviation[number] < -STRANGE;
+        // Nothing is familiar to an empty memory, whatever the kind.
         if (!odd && !r->is_empty) add_to_level(&trainer->levels[kind], r->current_score[number]);
         return;
     }
@@ -325,7 +359,7 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
 
 reef_status reef_recognition_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
-    reef_status status = reserve(trainer, err);
+    reef_status status = reserve_levels(trainer, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += PIECE_BYTES) {
         size_t size = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
         const reef_memory *memory = NULL;
@@ -357,7 +391,7 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
     const json_t *current = json_object_get(state, "current_kind");
     trainer->current_kind = reef_open_generation(trainer)->info.generation;
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
-    reef_status status = reserve(trainer, err);
+    reef_status status = reserve_levels(trainer, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);

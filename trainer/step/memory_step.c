@@ -42,22 +42,22 @@ void reef_memory_step_begin(reef_memory_step *step, reef_trainer *trainer, bool 
                      pthread_create(&step->thread, NULL, learn_aside, step) == 0;
 }
 
-// A look walks tables of up to 128 MB: some hundredths of a second for seconds of the stream.
-#define LOOK_EVERY_MIN (UINT64_C(16) << 10)
-#define LOOK_EVERY_MAX (UINT64_C(1) << 20)
-#define LOOK_SHARE 8
+// Counting walks tables of up to 128 MB: some hundredths of a second for seconds of the stream.
+#define STATS_EVERY_MIN (UINT64_C(16) << 10)
+#define STATS_EVERY_MAX (UINT64_C(1) << 20)
+#define STATS_SHARE 8
 
-void reef_memory_step_look(reef_trainer *trainer) {
+void reef_memory_step_refresh_stats(reef_trainer *trainer) {
     const reef_memory *memory = reef_open_generation(trainer)->memory.memory;
     reef_memory_stats *seen = &trainer->memory_stats;
     if (memory == NULL) {
         *seen = (reef_memory_stats){0};
         return;
     }
-    uint64_t learned = reef_memory_learned_bytes(memory), every = seen->learned_bytes / LOOK_SHARE;
-    if (every < LOOK_EVERY_MIN) every = LOOK_EVERY_MIN;
-    if (every > LOOK_EVERY_MAX) every = LOOK_EVERY_MAX;
-    // One that has learned less is another one.
+    uint64_t learned = reef_memory_learned_bytes(memory), every = seen->learned_bytes / STATS_SHARE;
+    if (every < STATS_EVERY_MIN) every = STATS_EVERY_MIN;
+    if (every > STATS_EVERY_MAX) every = STATS_EVERY_MAX;
+    // A memory that has learned less than the last one is another memory.
     bool other = seen->learned_bytes == 0 || learned < seen->learned_bytes;
     if (other || learned - seen->learned_bytes >= every) reef_memory_read_stats(memory, seen);
 }
@@ -88,7 +88,7 @@ reef_status reef_memory_step_end(reef_memory_step *step, double *bits, reef_erro
     for (size_t i = 0; i < count; i++) trainer->memory_losses[i] = (double)trainer->memory_bits[i];
     *bits = trainer->last_helped = mean_bits(trainer);
     reef_drift_push(&trainer->helped_drift, *bits);
-    reef_memory_step_look(trainer);
+    reef_memory_step_refresh_stats(trainer);
     reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory_losses, 1.0,
                            count);
     return REEF_OK;

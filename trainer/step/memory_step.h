@@ -1,7 +1,8 @@
 // The context memory's part of a training step: it learns the batch while the net does.
 //
-// The memory takes what the net said of the batch before the net learned from it, and gives the net
-// nothing. So the two may run side by side, and the bits are those of one after the other.
+// The memory reads the net's predictions of the batch, made before the net learned from it, and the
+// net reads nothing of the memory. So both may run at once, with the same bits as one after the
+// other.
 #ifndef REEF_MEMORY_STEP_H
 #define REEF_MEMORY_STEP_H
 
@@ -53,17 +54,17 @@ REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
                                                    reef_error *err);
 
 /**
- * See how full the open generation's memory is, for people, if it has learned enough since the last
- * look. Changes nothing that is learned.
+ * Count again how full the open generation's memory is, for status, if it has learned enough since
+ * the last count. Changes nothing that is learned.
  */
-void reef_memory_step_look(reef_trainer *trainer);
+void reef_memory_step_refresh_stats(reef_trainer *trainer);
 
-/** What is known of it. */
+/** The last counts, and what the memory knows without counting. */
 void reef_memory_step_describe(const reef_trainer *trainer, reef_memory_status *out);
 
 /**
- * What the memory would say of a batch, if it began to read there: its mean surprise. Learns
- * nothing. `bytes` has one more than a batch.
+ * Score a batch by the memory, as a text that begins there: its mean surprise. Learns nothing.
+ * `bytes` has one more than a batch. Errors: NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_memory_step_probe(const reef_trainer *trainer,
                                                    const uint8_t *bytes,

@@ -35,10 +35,10 @@ static kept_array layer_array(
     const char *format, uint32_t l, reef_dtype dtype, void *data, size_t count) {
     kept_array array = {.dtype = dtype, .data = data, .count = count};
     char layer[16];
-    const char *mark = strchr(format, '*'); // where the layer's number stands
+    const char *star = strchr(format, '*'); // where the layer's number stands
     snprintf(layer, sizeof(layer), "%u", l);
-    snprintf(array.name, sizeof(array.name), "%.*s%s%s", (int)(mark - format), format, layer,
-             mark + 1);
+    snprintf(array.name, sizeof(array.name), "%.*s%s%s", (int)(star - format), format, layer,
+             star + 1);
     return array;
 }
 

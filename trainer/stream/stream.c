@@ -12,11 +12,11 @@
 //
 // A batch that is anomalous to the open generation may be of a kind that came back. If the older
 // generations, under their own gates, score it in the range of their own data, the memory of that
-// kind learns it (kind_memories.h); without context memories it is skipped. That condition matters where a
-// gate claims what it has never seen: English, to a gate that knows it from comments in source code
-// only. A batch in range is tested in the same way where the open generation's gate would leave
-// most of it to the older ones: to a generation whose batches vary much hardly anything is
-// anomalous. With `boundaries` `contexts` the memories decide instead (recognition.h).
+// kind learns it (kind_memories.h); without context memories it is skipped. That condition matters
+// where a gate claims what it has never seen: English, to a gate that knows it from comments in
+// source code only. A batch in range is tested in the same way where the open generation's gate
+// would leave most of it to the older ones: to a generation whose batches vary much hardly anything
+// is anomalous. With `boundaries` `contexts` the memories decide instead (recognition.h).
 //
 // A marker line (marker_line.h) is a boundary at exactly its offset. Deferred batches are trained
 // before it. The rest, fewer bytes than a batch and its next byte, is skipped with the marker line.
@@ -95,7 +95,7 @@ static void watch_memory(reef_trainer *trainer, double bits) {
     // Without a net the drift test itself is the memory's.
     reef_drift *drift = reef_has_net(trainer) ? &trainer->memory_drift : &trainer->drift;
     reef_drift_level(drift, &median, &spread);
-    trainer->suspects =
+    trainer->memory_was_anomalous =
         drift->count >= drift->window && bits > reef_drift_limit(median, spread, config);
     reef_drift_push(drift, bits);
 }
@@ -375,8 +375,8 @@ static reef_status pass_batch(
     } else {
         trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
     }
-    // The domain that came back may last: the net goes on looking.
-    trainer->suspects = trainer->network.config.net_share < 1.0f;
+    // The domain that came back may last: the net tests the next batch too.
+    trainer->memory_was_anomalous = trainer->network.config.net_share < 1.0f;
     reef_status status = drop_batch(trainer, err);
     return status == REEF_OK ? add_to_history(trainer, kind, bits, err) : status;
 }
@@ -465,7 +465,7 @@ static reef_status defer_tested(
 // before it is learned: by the memory, since there is no net.
 static reef_status next_without_net(reef_trainer *trainer, size_t *steps, reef_error *err) {
     double bits = 0.0;
-    if (trainer->suspects || trainer->deferred_batches > 0) {
+    if (trainer->memory_was_anomalous || trainer->deferred_batches > 0) {
         const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
         reef_status status = reef_memory_step_probe(trainer, bytes, &bits, err);
         if (status != REEF_OK) return status;
@@ -539,7 +539,7 @@ static reef_status next_piece(reef_trainer *trainer, size_t *steps, reef_error *
     reef_status status = reef_recognise_piece(trainer, held, &decision, err);
     if (status != REEF_OK) return status;
     held++;
-    if (decision.verdict == REEF_VERDICT_HOLD) {
+    if (decision.verdict == REEF_VERDICT_DEFER) {
         trainer->deferred_batches += batches;
         return REEF_OK;
     }
@@ -580,8 +580,8 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     // A boundary that failed, for instance without memory, is tried again before more is read.
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
     if (!reef_has_net(trainer)) return next_without_net(trainer, steps, err);
-    if (config->net_share < 1.0f && !trainer->suspects && trainer->deferred_batches == 0 &&
-        !is_for_net(trainer, trainer->stream_bytes)) {
+    if (config->net_share < 1.0f && !trainer->memory_was_anomalous &&
+        trainer->deferred_batches == 0 && !is_for_net(trainer, trainer->stream_bytes)) {
         ++*steps;
         return train_on(trainer, false, 0.0, err);
     }

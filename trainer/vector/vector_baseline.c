@@ -115,10 +115,9 @@ static void update_tile(void *context, size_t piece) {
     const step *s = context;
     reef_vector *vector = s->vector;
     reef_vector_generation *generation = s->generation;
-    size_t width = generation->shape.padded, D1 = generation->inputs + 1,
-           // A tile belongs to one worker alone, so no two write the same weights and no order
-        // matters.
-        first = piece * generation->shape.tile;
+    size_t width = generation->shape.padded, D1 = generation->inputs + 1;
+    // A tile belongs to one worker alone, so no two write the same weights and no order matters.
+    size_t first = piece * generation->shape.tile;
     size_t N = generation->expert_count - first < generation->shape.tile
                    ? generation->expert_count - first
                    : generation->shape.tile;

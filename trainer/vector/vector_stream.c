@@ -321,14 +321,12 @@ static reef_status accept_bytes(reef_trainer *trainer,
                                 size_t need,
                                 size_t *taken,
                                 reef_error *err) {
-    size_t each = reef_vector_record_bytes(&trainer->network.config),
-           // A record may arrive in pieces; only complete ones are checked.
-        before = trainer->pending_bytes;
-    size_t take = count < need ? count : need;
+    size_t each = reef_vector_record_bytes(&trainer->network.config);
+    size_t before = trainer->pending_bytes, take = count < need ? count : need;
     reef_status status = reserve_pending(trainer, before + take, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->pending + before, bytes, take);
-    // The record that these bytes complete, and all after it.
+    // The record that these bytes complete, and all complete ones after it.
     for (size_t at = before / each; (at + 1) * each <= before + take; at++) {
         status =
             reef_vector_record_check(trainer->pending + at * each, trainer->network.config.inputs,

@@ -730,6 +730,17 @@ static void damage_never_goes_unnoticed(void **state) {
     free(good.bytes);
 }
 
+static void a_state_whose_chain_is_no_hash_is_damaged(void **state) {
+    lifelong *f = *state;
+    char open[16];
+    feed_kind(f, 0, TURN, 90);
+    (void)commit(f);
+    uint32_t generation = status_of(f).generation;
+    damage_hash_in_state(f->store, generation, "\"memory\"");
+    snprintf(open, sizeof(open), "%u", generation);
+    assert_not_written(f->store, open, REEF_ERR_CORRUPT, "has a malformed chain");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_put_is_taken_with_any_probabilities),
@@ -753,6 +764,7 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_with_an_archive_is_said),
         cmocka_unit_test(an_archive_that_is_cut_off_is_told),
         cmocka_unit_test(damage_never_goes_unnoticed),
+        cmocka_unit_test(a_state_whose_chain_is_no_hash_is_damaged),
     };
     return cmocka_run_group_tests(tests, setup, lifelong_teardown);
 }

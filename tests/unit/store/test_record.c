@@ -340,6 +340,27 @@ static void content_hash_and_header_stay_what_they_are(void **state) {
     assert_string_equal(text, "07000000000000007182ae202387ba35");
 }
 
+static void a_hash_is_read_as_it_was_written_and_nothing_else_is_one(void **state) {
+    (void)state;
+    static const char *const BAD[] = {"",
+                                      "f265d041ed446c1b4190b992bcc1381",
+                                      "f265d041ed446c1b4190b992bcc138170",
+                                      "F265d041ed446c1b4190b992bcc13817",
+                                      "zz65d041ed446c1b4190b992bcc13817",
+                                      "f265d041ed446c1b 190b992bcc13817",
+                                      "+265d041ed446c1b4190b992bcc13817"};
+    uint8_t hash[REEF_HASH_BYTES], back[REEF_HASH_BYTES];
+    char text[2 * REEF_HASH_BYTES + 1];
+    for (size_t i = 0; i < REEF_HASH_BYTES; i++) hash[i] = (uint8_t)(17 * i + 1);
+    reef_hash_format(hash, text);
+    assert_true(reef_hash_parse(text, back));
+    assert_memory_equal(back, hash, sizeof(hash));
+    assert_false(reef_hash_parse(NULL, back));
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++)
+        assert_false(reef_hash_parse(BAD[i], back));
+    assert_memory_equal(back, hash, sizeof(hash)); // untouched
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_survive_encoding),
@@ -358,6 +379,7 @@ int main(void) {
         cmocka_unit_test(messages_have_no_control_characters),
         cmocka_unit_test(statuses_have_texts_and_exit_codes),
         cmocka_unit_test(hashes_print_as_hexadecimal),
+        cmocka_unit_test(a_hash_is_read_as_it_was_written_and_nothing_else_is_one),
         cmocka_unit_test(content_hash_and_header_stay_what_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

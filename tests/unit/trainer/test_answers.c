@@ -138,7 +138,8 @@ static void a_kind_is_found_within_some_bytes(void **state) {
         text_of((k + 7) % KINDS, 2, PIECE, text);
         text_of(k, 3, PIECE, text + PIECE);
         (void)score(model, text, sizeof(text), bits);
-        ok(reef_model_session_open(&session, model, k, false, &err), &err);
+        const reef_memory *memory = model->network.generations[k]->memory.memory;
+        ok(reef_memory_session_open(&session, memory, false, &err), &err);
         ok(reef_memory_session_skip(session, text, PIECE, &err), &err);
         ok(reef_memory_session_read(session, text + PIECE, PIECE, NULL, own, &err), &err);
         reef_memory_session_close(session);

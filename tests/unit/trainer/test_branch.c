@@ -3,6 +3,7 @@
 // becomes of it.
 #include "branch.h"
 #include "lifelong.h"
+#include "model_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -367,7 +368,8 @@ static double bits_by_memory(const lifelong *f, uint32_t generation) {
     double sum = 0.0;
     lifelong_text(text, sizeof(text), 1, 99);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_session_open(&session, model, generation, false, &err), &err);
+    const reef_memory *memory = model->network.generations[generation]->memory.memory;
+    ok(reef_memory_session_open(&session, memory, false, &err), &err);
     ok(reef_memory_session_read(session, text, sizeof(text), NULL, bits, &err), &err);
     for (size_t i = 0; i < sizeof(text); i++) sum += (double)bits[i];
     reef_memory_session_close(session);

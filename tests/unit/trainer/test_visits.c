@@ -301,6 +301,21 @@ static void a_damaged_visit_is_named(void **state) {
     }
 }
 
+static void a_chain_that_is_no_hash_is_damage(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    feed_kind(f, 0, SHORT, 3);
+    (void)commit(f);
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    damage_hash_in_state(f->store, 1, "\"kinds\"");
+    assert_int_equal(reef_trainer_open(&f->trainer, f->store, NULL, &err), REEF_ERR_CORRUPT);
+    assert_non_null(strstr(err.message, "malformed kind"));
+}
+
 // ---- by contexts --------------------------------------------------------------------------------
 
 static void by_contexts(lifelong *f) {
@@ -442,6 +457,7 @@ int main(void) {
         TEST(a_reader_that_is_reopened_hears_of_it),
         TEST(what_was_consolidated_keeps_what_others_learned),
         TEST(a_damaged_visit_is_named),
+        TEST(a_chain_that_is_no_hash_is_damage),
         TEST(contexts_tell_kinds_apart_and_know_them_again),
         TEST(nor_do_they_where_contexts_decide),
         TEST(text_within_a_kind_begins_none),

@@ -59,7 +59,7 @@ typedef struct reef_archive_memory {
 
 typedef struct reef_archive_piece {
     uint32_t bytes;  // in the archive
-    uint32_t memory; // its place among the memories, or REEF_ARCHIVE_RAW
+    uint32_t memory; // its index among the memories, or REEF_ARCHIVE_RAW
     uint64_t sum, text_sum;
     uint64_t at; // where it begins in the archive; not stored
 } reef_archive_piece;

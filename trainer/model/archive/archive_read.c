@@ -19,7 +19,7 @@ typedef struct reading {
     reef_generation_memory memory; // of the pieces of the run under way
 } reading;
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- info ---------------------------------------------------------------------------------------
 
 static void add_shares(reef_archive_info *out, const reef_archive_header *header) {
     for (uint32_t m = 0; m < header->memory_count; m++)
@@ -147,13 +147,14 @@ static reef_status expand_with(reading *r,
                                uint32_t *list,
                                reef_error *err) {
     size_t count;
-    reef_memory_place place;
+    reef_memory_source source;
     list_pieces(r, memory, list, &count);
     if (count == 0) return REEF_OK;
     reef_status status =
-        reef_memory_place_find(&place, store, &r->header, &r->header.memories[memory], err);
+        reef_memory_source_find(&source, store, &r->header, &r->header.memories[memory], err);
     if (status == REEF_OK)
-        status = reef_memory_place_load(&r->memory, store, &place, r->header.memory_bytes_max, err);
+        status =
+            reef_memory_source_load(&r->memory, store, &source, r->header.memory_bytes_max, err);
     if (status == REEF_OK) status = reef_piece_work_run(work, count, list, expand_piece, r, err);
     reef_generation_memory_release(&r->memory);
     return status;

@@ -20,9 +20,9 @@ typedef struct writing {
     reef_archive_header header;
     reef_piece_work work;
     bool works;                    // `work` is to be released
-    size_t loaded;                 // which place `memory` is of
+    size_t loaded;                 // which of the sources `memory` is of
     reef_generation_memory memory; // empty: none is loaded
-    uint32_t *choice;              // (pieces) place of the memory of each
+    uint32_t *choice;              // (pieces) index of the memory of each
     size_t *cost;                  // (pieces) bytes that it takes for the beginning
     uint32_t *list;                // (pieces) those of the run under way
     uint8_t **codes;               // (pieces) owned; NULL: stored as it is
@@ -37,12 +37,12 @@ static size_t trial_bytes(const writing *w, uint32_t piece) {
     return bytes < TRIAL_BYTES ? bytes : TRIAL_BYTES;
 }
 
-static reef_status load(writing *w, size_t place, reef_error *err) {
-    if (w->memory.memory != NULL && w->loaded == place) return REEF_OK;
+static reef_status load(writing *w, size_t index, reef_error *err) {
+    if (w->memory.memory != NULL && w->loaded == index) return REEF_OK;
     reef_generation_memory_release(&w->memory);
-    w->loaded = place;
-    return reef_memory_place_load(&w->memory, w->store, &w->state.places[place],
-                                  w->header.memory_bytes_max, err);
+    w->loaded = index;
+    return reef_memory_source_load(&w->memory, w->store, &w->state.sources[index],
+                                   w->header.memory_bytes_max, err);
 }
 
 // ---- which memory -------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ static reef_status list_memories(writing *w, reef_error *err) {
             piece->memory = header->memory_count;
             used = true;
         }
-        if (used) header->memories[header->memory_count++] = w->state.places[i].id;
+        if (used) header->memories[header->memory_count++] = w->state.sources[i].id;
     }
     return REEF_OK;
 }

@@ -65,7 +65,7 @@ static reef_status read_pool(reef_txn *txn, reef_archive_header *out, reef_error
 
 // ---- one memory ---------------------------------------------------------------------------------
 
-// Of a generation that is not sealed the state has the chain; its tables and tail say the same only
+// An open generation's chain is in the trainer's state, since tables and tail only give it
 // together. NOT_FOUND: it has learned nothing.
 static reef_status chain_of_open(reef_txn *txn,
                                  uint32_t records,
@@ -81,27 +81,23 @@ static reef_status chain_of_open(reef_txn *txn,
     if (text == NULL)
         status =
             reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 " has no memory", records);
-    else if (strlen(text) != (size_t)2 * REEF_HASH_BYTES)
+    else if (!reef_hash_parse(text, chain))
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the state of generation %" PRIu32 " has a malformed chain", records);
-    for (size_t i = 0; status == REEF_OK && i < REEF_HASH_BYTES; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        chain[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
     json_decref(state);
     return status;
 }
 
 // Which memory lies there. NOT_FOUND: none.
-static reef_status read_place(reef_txn *txn,
-                              uint32_t generation,
-                              uint32_t records,
-                              bool sealed,
-                              reef_memory_place *out,
-                              reef_error *err) {
+static reef_status read_source(reef_txn *txn,
+                               uint32_t generation,
+                               uint32_t records,
+                               bool sealed,
+                               reef_memory_source *out,
+                               reef_error *err) {
     reef_generation_record info;
-    *out =
-        (reef_memory_place){.id = {.generation = generation, .sealed = sealed}, .records = records};
+    *out = (reef_memory_source){.id = {.generation = generation, .sealed = sealed},
+                                .records = records};
     reef_status status = sealed ? reef_checkpoint_read_chain(txn, records, out->id.chain, err)
                                 : chain_of_open(txn, records, out->id.chain, err);
     if (status != REEF_OK || !sealed) return status;
@@ -110,32 +106,32 @@ static reef_status read_place(reef_txn *txn,
     return status;
 }
 
-reef_status reef_memory_place_load(reef_generation_memory *out,
-                                   reef_store *store,
-                                   reef_memory_place *place,
-                                   uint64_t memory_bytes_max,
-                                   reef_error *err) {
+reef_status reef_memory_source_load(reef_generation_memory *out,
+                                    reef_store *store,
+                                    reef_memory_source *source,
+                                    uint64_t memory_bytes_max,
+                                    reef_error *err) {
     reef_txn *txn = NULL;
     *out = (reef_generation_memory){0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_checkpoint_read_memory(txn, place->records, out, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_memory(txn, source->records, out, err);
     reef_txn_abort(txn);
     if (status == REEF_OK) status = reef_generation_memory_catch_up(out, memory_bytes_max, err);
     if (status != REEF_OK) return status;
     uint64_t learned = out->memory == NULL ? 0 : reef_memory_learned_bytes(out->memory);
-    bool same = out->memory != NULL && memcmp(out->chain, place->id.chain, REEF_HASH_BYTES) == 0 &&
-                (place->id.learned_bytes == 0 || place->id.learned_bytes == learned);
-    place->id.learned_bytes = learned;
+    bool same = out->memory != NULL && memcmp(out->chain, source->id.chain, REEF_HASH_BYTES) == 0 &&
+                (source->id.learned_bytes == 0 || source->id.learned_bytes == learned);
+    source->id.learned_bytes = learned;
     return same ? REEF_OK
                 : reef_fail(err, REEF_ERR_BUSY,
                             "the memory of generation %" PRIu32
                             " was changed by another program meanwhile; try again",
-                            place->id.generation);
+                            source->id.generation);
 }
 
 // ---- a state to write with ----------------------------------------------------------------------
 
-static reef_status not_kept(reef_error *err, uint32_t generation) {
+static reef_status fail_not_kept(uint32_t generation, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID,
                      "generation %" PRIu32
                      " is open: the next commit changes it, and no archive of "
@@ -203,16 +199,16 @@ static reef_status find_newest(reef_txn *txn, reef_as_of *out, reef_error *err) 
 // the state before it.
 static reef_status make_kept(reef_txn *txn, reef_as_of *as_of, reef_error *err) {
     bool found;
-    reef_memory_place place;
+    reef_memory_source source;
     reef_generation_record info;
     if (as_of->of_snapshot) return REEF_OK;
     reef_status status = reef_generation_read(txn, as_of->last, &info, err);
     if (status != REEF_OK || info.sealed) return status;
-    status = read_place(txn, as_of->last, as_of->last, false, &place, err);
-    if (status == REEF_OK) return not_kept(err, as_of->last);
+    status = read_source(txn, as_of->last, as_of->last, false, &source, err);
+    if (status == REEF_OK) return fail_not_kept(as_of->last, err);
     if (status != REEF_ERR_NOT_FOUND) return status;
     status = last_sealed(txn, as_of->last, &info, &found, err);
-    if (status == REEF_OK && !found) return not_kept(err, as_of->last);
+    if (status == REEF_OK && !found) return fail_not_kept(as_of->last, err);
     as_of->last = as_of->own = info.generation;
     return status;
 }
@@ -235,14 +231,14 @@ static reef_status read_state(reef_txn *txn,
         header->stream_bytes = info.sealed_at;
         memcpy(header->root, info.root, REEF_HASH_BYTES);
     }
-    out->places = calloc((size_t)as_of->last + 1, sizeof(*out->places));
-    if (out->places == NULL)
+    out->sources = calloc((size_t)as_of->last + 1, sizeof(*out->sources));
+    if (out->sources == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " generations",
                          as_of->last);
     for (uint32_t g = 0; g <= as_of->last; g++) {
         bool sealed = !as_of->of_snapshot || g < as_of->snapshot.sealed_count;
-        reef_status status =
-            read_place(txn, g, reef_as_of_records(as_of, g), sealed, &out->places[out->count], err);
+        reef_status status = read_source(txn, g, reef_as_of_records(as_of, g), sealed,
+                                         &out->sources[out->count], err);
         if (status == REEF_OK)
             out->count++;
         else if (status != REEF_ERR_NOT_FOUND)
@@ -276,7 +272,7 @@ reef_status reef_archive_state_find(reef_archive_state *out,
 
 void reef_archive_state_release(reef_archive_state *state) {
     reef_archive_header_release(&state->header);
-    free(state->places);
+    free(state->sources);
     *state = (reef_archive_state){0};
 }
 
@@ -285,42 +281,45 @@ void reef_archive_state_release(reef_archive_state *state) {
 typedef struct search {
     reef_txn *txn;
     const reef_archive_memory *wanted;
-    reef_memory_place *out;
+    reef_memory_source *out;
     bool found;
     reef_error first; // of what could not be read; OK: nothing
 } search;
 
-static void look_at(search *s, uint32_t generation, uint32_t records, bool sealed) {
+static void match_memory(search *s, uint32_t generation, uint32_t records, bool sealed) {
     reef_error err;
-    reef_memory_place place;
+    reef_memory_source source;
     if (s->found) return;
-    reef_status status = read_place(s->txn, generation, records, sealed, &place, &err);
+    reef_status status = read_source(s->txn, generation, records, sealed, &source, &err);
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND && s->first.status == REEF_OK)
         s->first = err;
-    if (status != REEF_OK || memcmp(place.id.chain, s->wanted->chain, REEF_HASH_BYTES) != 0) return;
-    *s->out = place;
+    if (status != REEF_OK || memcmp(source.id.chain, s->wanted->chain, REEF_HASH_BYTES) != 0)
+        return;
+    *s->out = source;
     s->out->id.learned_bytes = s->wanted->learned_bytes;
     s->found = true;
 }
 
-static void look_at_state(search *s, const reef_as_of *as_of) {
+static void match_in_state(search *s, const reef_as_of *as_of) {
     uint32_t g = s->wanted->generation;
     if (g > as_of->last) return;
     if (as_of->of_snapshot)
-        look_at(s, g, reef_as_of_records(as_of, g), g < as_of->snapshot.sealed_count);
+        match_memory(s, g, reef_as_of_records(as_of, g), g < as_of->snapshot.sealed_count);
 }
 
-static reef_status look_at_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+static reef_status match_in_snapshot(void *context,
+                                     const reef_snapshot *snapshot,
+                                     reef_error *err) {
     reef_as_of as_of;
     (void)err;
     if (snapshot->damaged) return REEF_OK;
     as_of = reef_as_of_snapshot(snapshot);
-    look_at_state(context, &as_of);
+    match_in_state(context, &as_of);
     return REEF_OK;
 }
 
 // The pool's own generations, that of the same number first: an import gives another one.
-static reef_status look_at_pool(search *s, reef_error *err) {
+static reef_status match_in_pool(search *s, reef_error *err) {
     uint32_t count;
     reef_generation_record info;
     reef_status status = reef_generation_count(s->txn, &count, err);
@@ -328,7 +327,8 @@ static reef_status look_at_pool(search *s, reef_error *err) {
         uint32_t g = i == 0 ? s->wanted->generation : i - 1;
         if (g >= count) continue;
         status = reef_generation_read(s->txn, g, &info, err);
-        if (status == REEF_OK && !reef_generation_is_empty(&info)) look_at(s, g, g, info.sealed);
+        if (status == REEF_OK && !reef_generation_is_empty(&info))
+            match_memory(s, g, g, info.sealed);
     }
     return status;
 }
@@ -395,25 +395,25 @@ static reef_status not_found(reef_txn *txn,
                      header->state, ours);
 }
 
-reef_status reef_memory_place_find(reef_memory_place *out,
-                                   reef_store *store,
-                                   const reef_archive_header *header,
-                                   const reef_archive_memory *wanted,
-                                   reef_error *err) {
+reef_status reef_memory_source_find(reef_memory_source *out,
+                                    reef_store *store,
+                                    const reef_archive_header *header,
+                                    const reef_archive_memory *wanted,
+                                    reef_error *err) {
     reef_as_of as_of;
     reef_archive_header pool = {0};
     search s = {.wanted = wanted, .out = out};
     reef_status status = reef_txn_begin(&s.txn, store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = read_pool(s.txn, &pool, err);
-    // Memories of another bound forget at other places.
+    // Memories of another bound forget other contexts.
     bool can = status == REEF_OK && pool.memory_bytes_max == header->memory_bytes_max;
     if (can && header->of_snapshot &&
         reef_as_of_find(&as_of, s.txn, header->state, NULL) == REEF_OK)
-        look_at_state(&s, &as_of);
-    if (can) status = look_at_pool(&s, err);
+        match_in_state(&s, &as_of);
+    if (can) status = match_in_pool(&s, err);
     if (can && status == REEF_OK && !s.found)
-        status = reef_snapshot_scan(s.txn, look_at_snapshot, &s, err);
+        status = reef_snapshot_scan(s.txn, match_in_snapshot, &s, err);
     if (status == REEF_OK && !s.found) status = not_found(s.txn, header, &pool, &s, err);
     reef_txn_abort(s.txn);
     return status;

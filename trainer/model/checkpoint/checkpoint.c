@@ -1,31 +1,31 @@
 // Records of a generation, all little-endian as this machine holds them:
 //
-//   tensors   NAME               the floats of the tensor; of an open generation their averages, if
-//             any
-//                                (of a layer by itself there are no gates)
-//             gate               bias, decay, start, threshold, leak, detect, prior, loss weight
-//                                and loss reference (9 floats; 7 where the loss has no weight)
-//             gate_weights       (4, 65536) floats
-//             reference          median and spread of the prequential loss at sealing (2 doubles)
-//   moments   NAME               adam_m, then adam_v of the tensor; with averages then what
-//             training moves layer, block       adam_m (rows, R), adam_v (rows, R), with averages
-//             the rows that training
-//                                moves (rows, R), counts (rows) uint32
-//             blockL.used        with recycle_after: one bit per expert of layer L of an open
-//                                generation, the lowest first: was it chosen since the window
-//                                began?
-//   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
-//                                once sealed so, bf16; of an open generation their averages, if any
-//   flags     layer, block       one byte per expert
-//   memory                       see checkpoint_memory.c
-//   visits                       see checkpoint_visits.c
-//   usage     layer, block       count and score per expert, two uint64; what they grew by as a
-//             delta of
-//                                the time of the commit, see store/usage_windows.c
-//   reservoir slot               see checkpoint_reservoir.c
+//   database   key             payload
+//   tensors    NAME            floats of the tensor; of an open generation their averages, if any
+//              blockL.used     with recycle_after, of an open generation: one bit per expert of
+//                              layer L, the lowest first: was it chosen since the window began?
+//              reference       median and spread of the prequential loss at sealing, 2 doubles
+//              gate            bias, decay, start, threshold, leak, detect, prior, loss weight,
+//                              loss reference: 9 floats, or 7 where the gate reads no losses;
+//                              neither generation 0 nor a layer has gates
+//              gate_weights    (4, 65536) floats
+//   moments    NAME            adam_m, adam_v; with averages then the weights that training moves
+//              layer, block    adam_m (rows, R), adam_v (rows, R); with averages then the rows that
+//                              training moves (rows, R); counts (rows) uint32
+//   experts    layer, block    rows of R values, [w_down, w_up], [w_down, w_up, w_gate] or [w_up]:
+//                              float, or bf16 once sealed as such; of an open generation their
+//                              averages, if any
+//   flags      layer, block    one byte per expert
+//   usage      layer, block    count and score per expert, two uint64; beside these totals each
+//                              commit leaves what they grew by (usage_windows.c)
+//   memory                     see checkpoint_memory.c
+//   visits                     see checkpoint_visits.c
+//   reservoir  slot            see checkpoint_reservoir.c
 //
-// Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last
-// one of a layer shorter.
+// An open generation's records of strategies (strategy_checkpoint.c) lie in `moments` too.
+//
+// Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows; the last
+// one of a layer is shorter.
 #include "checkpoint_internal.h"
 
 #include "reef_huge_page.h"

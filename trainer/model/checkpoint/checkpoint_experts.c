@@ -279,11 +279,11 @@ reef_status reef_checkpoint_moments_buffer(float **out,
                                            const reef_config *config,
                                            const reef_generation *generation,
                                            reef_error *err) {
+    // The largest block of any layer, or the largest tensor: one buffer serves both.
     size_t floats = 0;
     for (uint32_t l = 0; l < config->layers; l++) {
         size_t row_values = row_values_of(config, l);
         size_t layer =
-            // The largest block of any layer, or the largest tensor: one buffer serves both.
             reef_block_rows(row_values * sizeof(float)) * (REEF_MOMENT_PLANES_MAX * row_values + 1);
         if (layer > floats) floats = layer;
     }

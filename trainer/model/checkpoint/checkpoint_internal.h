@@ -94,27 +94,27 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                                        reef_error *err);
 
 /**
- * Of a memory whose records have the database, generation and kind of `place`: its tables, then
- * without a tail; its tail. `m` is to have what is written.
+ * Of a memory whose records have the database, generation and layer of `prefix`: write its tables,
+ * after which it has no tail; or its tail. `m` holds what is written.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_tables(reef_txn *txn,
-                                                       const reef_key *place,
+                                                       const reef_key *prefix,
                                                        const reef_generation_memory *m,
                                                        reef_error *err);
 REEF_MUST_CHECK reef_status reef_checkpoint_put_tail(reef_txn *txn,
-                                                     const reef_key *place,
+                                                     const reef_key *prefix,
                                                      const reef_generation_memory *m,
                                                      reef_error *err);
-bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *place);
-bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *place);
+bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *prefix);
+bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *prefix);
 /** Nothing where there are none. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tables(reef_txn *txn,
-                                                        const reef_key *place,
+                                                        const reef_key *prefix,
                                                         reef_generation_memory *m,
                                                         reef_error *err);
 /** Adds it to what `m` is to learn. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tail(reef_txn *txn,
-                                                      const reef_key *place,
+                                                      const reef_key *prefix,
                                                       reef_generation_memory *m,
                                                       reef_error *err);
 

@@ -21,14 +21,14 @@
 
 #define TAIL_NAME "tail"
 
-static reef_key key_of(const reef_key *place, const char *name, uint32_t block) {
-    reef_key key = *place;
+static reef_key key_of(const reef_key *prefix, const char *name, uint32_t block) {
+    reef_key key = *prefix;
     key.name = name;
     key.block = block;
     return key;
 }
 
-static reef_key place_of(uint32_t records) {
+static reef_key memory_key(uint32_t records) {
     return (reef_key){.db = REEF_DB_MEMORY, .generation = records};
 }
 
@@ -44,13 +44,13 @@ static reef_status new_packed(uint8_t **out, reef_error *err) {
 }
 
 static reef_status put_packed(reef_txn *txn,
-                              const reef_key *place,
+                              const reef_key *prefix,
                               const reef_memory_part *part,
                               uint8_t *packed,
                               reef_error *err) {
     const uint8_t *data = part->data;
     reef_status status = REEF_OK;
-    reef_key key = key_of(place, part->name, 0);
+    reef_key key = key_of(prefix, part->name, 0);
     for (size_t at = 0; status == REEF_OK && at < part->bytes; key.block++) {
         size_t size = block_bytes(part->bytes, at);
         size_t stored = reef_zero_runs_pack(packed, data + at, size);
@@ -61,11 +61,11 @@ static reef_status put_packed(reef_txn *txn,
 }
 
 reef_status reef_checkpoint_put_tail(reef_txn *txn,
-                                     const reef_key *place,
+                                     const reef_key *prefix,
                                      const reef_generation_memory *m,
                                      reef_error *err) {
     reef_status status = REEF_OK;
-    reef_key key = key_of(place, TAIL_NAME, 0);
+    reef_key key = key_of(prefix, TAIL_NAME, 0);
     for (size_t at = 0; status == REEF_OK && at < m->tail_bytes; key.block++) {
         size_t size = block_bytes(m->tail_bytes, at);
         status = reef_record_put(txn, &key, REEF_BYTES, m->tail + at, size, err);
@@ -79,35 +79,35 @@ static bool is_stored(reef_txn *txn, const reef_key *key) {
     return reef_record_view(txn, key, &view, NULL) != REEF_ERR_NOT_FOUND;
 }
 
-bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *place) {
-    reef_key key = key_of(place, REEF_MEMORY_MARK, 0);
+bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *prefix) {
+    reef_key key = key_of(prefix, REEF_MEMORY_POSITION_NAME, 0);
     return is_stored(txn, &key);
 }
 
-bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *place) {
-    reef_key key = key_of(place, TAIL_NAME, 0);
+bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *prefix) {
+    reef_key key = key_of(prefix, TAIL_NAME, 0);
     return is_stored(txn, &key);
 }
 
-static reef_status delete_tail(reef_txn *txn, const reef_key *place, reef_error *err) {
+static reef_status delete_tail(reef_txn *txn, const reef_key *prefix, reef_error *err) {
     reef_status status = REEF_OK;
-    reef_key key = key_of(place, TAIL_NAME, 0);
+    reef_key key = key_of(prefix, TAIL_NAME, 0);
     for (; status == REEF_OK && is_stored(txn, &key); key.block++)
         status = reef_record_delete(txn, &key, err);
     return status;
 }
 
 reef_status reef_checkpoint_put_tables(reef_txn *txn,
-                                       const reef_key *place,
+                                       const reef_key *prefix,
                                        const reef_generation_memory *m,
                                        reef_error *err) {
     reef_memory_records list;
     uint8_t *packed = NULL;
     reef_generation_memory_list(m, &list);
     reef_status status = new_packed(&packed, err);
-    if (status == REEF_OK) status = delete_tail(txn, place, err);
+    if (status == REEF_OK) status = delete_tail(txn, prefix, err);
     for (size_t i = 0; status == REEF_OK && i < list.count; i++)
-        status = put_packed(txn, place, &list.records[i], packed, err);
+        status = put_packed(txn, prefix, &list.records[i], packed, err);
     free(packed);
     return status;
 }
@@ -116,13 +116,13 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                        reef_generation *generation,
                                        reef_error *err) {
     reef_generation_memory *m = &generation->memory;
-    const reef_key place = place_of(generation->info.generation);
+    const reef_key prefix = memory_key(generation->info.generation);
     m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
     if (m->memory == NULL) return REEF_OK;
     if (generation->open && m->tail_bytes == 0 && !m->adopted) return REEF_OK;
     if (generation->open && !reef_generation_memory_is_due(m))
-        return reef_checkpoint_put_tail(txn, &place, m, err);
-    reef_status status = reef_checkpoint_put_tables(txn, &place, m, err);
+        return reef_checkpoint_put_tail(txn, &prefix, m, err);
+    reef_status status = reef_checkpoint_put_tables(txn, &prefix, m, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
 }
@@ -158,14 +158,14 @@ reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
 
 typedef struct stored {
     reef_txn *txn;
-    const reef_key *place;
+    const reef_key *prefix;
 } stored;
 
 static reef_status fetch_part(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     const stored *from = context;
     reef_status status = REEF_OK;
-    reef_key key = key_of(from->place, name, 0);
+    reef_key key = key_of(from->prefix, name, 0);
     for (size_t at = 0; status == REEF_OK && at < bytes; key.block++) {
         size_t size = block_bytes(bytes, at);
         status = reef_checkpoint_read_packed(from->txn, &key, (uint8_t *)into + at, size, err);
@@ -175,10 +175,10 @@ static reef_status fetch_part(
 }
 
 reef_status reef_checkpoint_read_tail(reef_txn *txn,
-                                      const reef_key *place,
+                                      const reef_key *prefix,
                                       reef_generation_memory *m,
                                       reef_error *err) {
-    reef_key key = key_of(place, TAIL_NAME, 0);
+    reef_key key = key_of(prefix, TAIL_NAME, 0);
     for (;; key.block++) {
         reef_view view;
         reef_status status = reef_record_view(txn, &key, &view, err);
@@ -194,12 +194,12 @@ reef_status reef_checkpoint_read_tail(reef_txn *txn,
 }
 
 reef_status reef_checkpoint_read_tables(reef_txn *txn,
-                                        const reef_key *place,
+                                        const reef_key *prefix,
                                         reef_generation_memory *m,
                                         reef_error *err) {
-    stored from = {txn, place};
+    stored from = {txn, prefix};
     // No table was due yet, or the generation has no memory.
-    if (!reef_checkpoint_has_tables(txn, place)) return REEF_OK;
+    if (!reef_checkpoint_has_tables(txn, prefix)) return REEF_OK;
     reef_status status = reef_generation_memory_restore(m, fetch_part, &from, err);
     if (status == REEF_ERR_NOT_FOUND) status = REEF_ERR_CORRUPT; // a part of a memory that is there
     if (status != REEF_OK) return status;
@@ -212,23 +212,24 @@ reef_status reef_checkpoint_read_memory(reef_txn *txn,
                                         uint32_t records,
                                         reef_generation_memory *memory,
                                         reef_error *err) {
-    const reef_key place = place_of(records);
-    reef_status status = reef_checkpoint_read_tables(txn, &place, memory, err);
-    return status == REEF_OK ? reef_checkpoint_read_tail(txn, &place, memory, err) : status;
+    const reef_key prefix = memory_key(records);
+    reef_status status = reef_checkpoint_read_tables(txn, &prefix, memory, err);
+    return status == REEF_OK ? reef_checkpoint_read_tail(txn, &prefix, memory, err) : status;
 }
 
 reef_status reef_checkpoint_read_chain(reef_txn *txn,
                                        uint32_t records,
                                        uint8_t chain[REEF_HASH_BYTES],
                                        reef_error *err) {
-    reef_memory_mark mark;
-    const reef_key place = place_of(records), key = key_of(&place, REEF_MEMORY_MARK, 0);
-    reef_status status = reef_checkpoint_read_packed(txn, &key, &mark, sizeof(mark), err);
-    if (status == REEF_OK) memcpy(chain, mark.chain, REEF_HASH_BYTES);
+    reef_memory_position position;
+    const reef_key prefix = memory_key(records),
+                   key = key_of(&prefix, REEF_MEMORY_POSITION_NAME, 0);
+    reef_status status = reef_checkpoint_read_packed(txn, &key, &position, sizeof(position), err);
+    if (status == REEF_OK) memcpy(chain, position.chain, REEF_HASH_BYTES);
     return status;
 }
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- stats --------------------------------------------------------------------------------------
 
 // The first block of a part; NULL where it is not stored.
 typedef struct block {
@@ -238,7 +239,7 @@ typedef struct block {
 
 static reef_status read_first(
     reef_txn *txn, uint32_t records, const char *name, block *out, reef_error *err) {
-    const reef_key place = place_of(records), key = key_of(&place, name, 0);
+    const reef_key prefix = memory_key(records), key = key_of(&prefix, name, 0);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
@@ -257,8 +258,8 @@ static reef_status add_tail(reef_txn *txn,
                             reef_error *err) {
     reef_generation_memory tail = {0};
     uint64_t more = 0;
-    const reef_key place = place_of(generation);
-    reef_status status = reef_checkpoint_read_tail(txn, &place, &tail, err);
+    const reef_key prefix = memory_key(generation);
+    reef_status status = reef_checkpoint_read_tail(txn, &prefix, &tail, err);
     if (status == REEF_OK)
         status =
             reef_generation_memory_tail_learned(tail.unlearned, tail.unlearned_bytes, &more, err);

@@ -1,5 +1,5 @@
-// What older kinds went on to learn, as records of `visits` under the generation that was open
-// meanwhile, its holder:
+// Visits: what older kinds learned when they came back, as records of `visits` under the generation
+// that was open meanwhile, the holder:
 //
 //   holder, 0, kinds             the list of them: reef_visit_entry each, in the order of kinds
 //   holder, kind, PART, block    the kind's tables as a memory's, see checkpoint_memory.c, once the
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static reef_key place_of(uint32_t holder, uint32_t kind) {
+static reef_key visit_key(uint32_t holder, uint32_t kind) {
     return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .layer = kind};
 }
 
@@ -38,13 +38,13 @@ static reef_status sealed_chain(reef_txn *txn,
 
 static reef_status put_visit(reef_txn *txn, uint32_t holder, reef_visit *visit, reef_error *err) {
     reef_generation_memory *m = &visit->memory;
-    const reef_key place = place_of(holder, visit->kind);
+    const reef_key prefix = visit_key(holder, visit->kind);
     uint64_t gone;
     m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
     if (visit->merged) return reef_visit_drop(txn, holder, visit->kind, false, &gone, err);
     if (m->memory == NULL || !reef_generation_memory_is_due(m))
-        return reef_checkpoint_put_tail(txn, &place, m, err);
-    reef_status status = reef_checkpoint_put_tables(txn, &place, m, err);
+        return reef_checkpoint_put_tail(txn, &prefix, m, err);
+    reef_status status = reef_checkpoint_put_tables(txn, &prefix, m, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
 }
@@ -153,8 +153,8 @@ const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind) 
     return NULL;
 }
 
-reef_key reef_visit_place(const reef_heads *heads, uint32_t holder, uint32_t kind) {
-    return place_of(reef_as_of_records(heads->state, holder), kind);
+reef_key reef_visit_key(const reef_heads *heads, uint32_t holder, uint32_t kind) {
+    return visit_key(reef_as_of_records(heads->state, holder), kind);
 }
 
 bool reef_heads_span(
@@ -165,9 +165,9 @@ bool reef_heads_span(
         const reef_visit_entry *visit = find_in(&heads->holders[*base], kind);
         if (visit == NULL) continue;
         if (visit->merged) return true;
-        const reef_key place = reef_visit_place(heads, *base, kind);
-        if (reef_checkpoint_has_tables(txn, &place)) break;
-        if (!reef_checkpoint_has_tail(txn, &place)) is_whole = false;
+        const reef_key prefix = reef_visit_key(heads, *base, kind);
+        if (reef_checkpoint_has_tables(txn, &prefix)) break;
+        if (!reef_checkpoint_has_tail(txn, &prefix)) is_whole = false;
     }
     return is_whole;
 }
@@ -193,15 +193,15 @@ reef_status reef_heads_load(const reef_heads *heads,
         status = reef_checkpoint_read_memory(txn, reef_as_of_records(heads->state, kind), out, err);
         base++;
     } else {
-        const reef_key place = reef_visit_place(heads, base, kind);
-        status = reef_checkpoint_read_tables(txn, &place, out, err);
+        const reef_key prefix = reef_visit_key(heads, base, kind);
+        status = reef_checkpoint_read_tables(txn, &prefix, out, err);
     }
     *older_bytes = out->unlearned_bytes;
     for (uint32_t g = base; status == REEF_OK && g <= last; g++) {
         *older_bytes = out->unlearned_bytes;
         if (find_in(&heads->holders[g], kind) == NULL) continue;
-        const reef_key place = reef_visit_place(heads, g, kind);
-        status = reef_checkpoint_read_tail(txn, &place, out, err);
+        const reef_key prefix = reef_visit_key(heads, g, kind);
+        status = reef_checkpoint_read_tail(txn, &prefix, out, err);
     }
     if (status != REEF_OK || newest == NULL) return status;
     out->chain_is_known = true;

@@ -11,11 +11,11 @@
 
 /** One line of the record `kinds` of a holder, as it is stored. */
 typedef struct reef_visit_entry {
-    uint32_t kind, merged; // 1: the kind ends with this visit, which has no records
+    uint32_t kind, merged; // merged 1: the kind ends with this visit, which has no records
     uint64_t learned, next;
     uint8_t chain[REEF_HASH_BYTES];
-    // Of the memory that it went on from, as it was sealed: a generation that was consolidated
-    // since is not its kind any more.
+    // Of the kind's memory as it was sealed, from which the visit continued: if the generation was
+    // consolidated since, it is not this kind any more.
     uint8_t sealed_chain[REEF_HASH_BYTES];
 } reef_visit_entry;
 _Static_assert(sizeof(reef_visit_entry) == REEF_VISIT_BYTES, "as it is stored");
@@ -43,8 +43,8 @@ void reef_heads_release(reef_heads *heads); // accepts zeros
 /** The newest visit of a kind, or its end; NULL: it never came back. */
 const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind);
 
-/** Where the visits of a kind lie that a holder has: its records differ in name and block alone. */
-reef_key reef_visit_place(const reef_heads *heads, uint32_t holder, uint32_t kind);
+/** Key of the visits of a kind that a holder has: its records differ in name and block alone. */
+reef_key reef_visit_key(const reef_heads *heads, uint32_t holder, uint32_t kind);
 
 /**
  * What the memory of a kind is read from, as of generation `last` of this state: from the holder

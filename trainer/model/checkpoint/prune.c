@@ -68,11 +68,11 @@ static reef_status begin(pruning *p, reef_txn *txn, reef_error *err) {
 // Without visits that are not needed, where `pruned`.
 static bool has_visit(const pruning *p, uint32_t holder, size_t i, bool pruned, bool *tables) {
     uint32_t kind = p->heads.holders[holder].entries[i].kind;
-    const reef_key place = reef_visit_place(&p->heads, holder, kind);
+    const reef_key prefix = reef_visit_key(&p->heads, holder, kind);
     if (p->heads.holders[holder].entries[i].merged) return *tables = true;
     if (pruned && !p->needed[p->first[holder] + i]) return *tables = false;
-    *tables = reef_checkpoint_has_tables(p->txn, &place);
-    return *tables || reef_checkpoint_has_tail(p->txn, &place);
+    *tables = reef_checkpoint_has_tables(p->txn, &prefix);
+    return *tables || reef_checkpoint_has_tail(p->txn, &prefix);
 }
 
 // State by state: which kinds lack a visit since the tables that they are read from?

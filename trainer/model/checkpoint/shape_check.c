@@ -85,7 +85,7 @@ typedef struct memory_parts {
 
 // What reef_memory_restore asks for is what the header announces: it gets zeros, and the records
 // are looked at.
-static reef_status look_at_part(
+static reef_status check_part(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     const memory_parts *parts = context;
     const sizes *s = parts->s;
@@ -107,18 +107,19 @@ static reef_status look_at_part(
 }
 
 static void check_memory(const sizes *s, uint32_t records) {
-    reef_key mark = {.db = REEF_DB_MEMORY, .generation = records, .name = REEF_MEMORY_MARK};
-    reef_key header = mark;
+    reef_key position = {
+        .db = REEF_DB_MEMORY, .generation = records, .name = REEF_MEMORY_POSITION_NAME};
+    reef_key header = position;
     header.name = "header";
     memory_parts parts = {s, records};
     reef_view view;
     reef_generation_memory memory = {0};
     reef_error reason;
     // Without tables there is no mark: it has none, or has learned too little for any.
-    if (!is_there(s, &mark)) return;
+    if (!is_there(s, &position)) return;
     // The walk over all records has reported a damaged header.
     if (reef_record_view(s->txn, &header, &view, NULL) == REEF_ERR_CORRUPT) return;
-    reef_status status = reef_generation_memory_restore(&memory, look_at_part, &parts, &reason);
+    reef_status status = reef_generation_memory_restore(&memory, check_part, &parts, &reason);
     if (status != REEF_OK && status != REEF_ERR_NO_MEMORY)
         s->on_damage(s->context, &header, reason.message);
     reef_generation_memory_release(&memory);

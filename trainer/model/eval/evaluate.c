@@ -43,9 +43,9 @@ reef_status reef_model_decide(reef_model *model,
         .fire = model->fire,
         .fire_stride = model->stride,
     };
-    reef_gating_pass means = {network, &model->acts, model->workers};
-    return reef_gating_decide(gating, &means, out, count, model->fire, model->margins,
-                              model->stride, answered, err);
+    reef_gating_pass pass = {network, &model->acts, model->workers};
+    return reef_gating_decide(gating, &pass, out, count, model->fire, model->margins, model->stride,
+                              answered, err);
 }
 
 reef_status reef_model_run(reef_model *model,
@@ -107,7 +107,7 @@ static reef_status run_piece(reef_model *model,
     reef_batch batch;
     bool answered;
     for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(network->config.vocab);
-    if (reef_recall_weighs(network)) return REEF_OK; // gates are not asked
+    if (reef_recall_uses_posterior(network)) return REEF_OK; // gates are not asked
     return reef_model_decide(model, network, gating, bytes, tokens, next, &batch, &answered, err);
 }
 
@@ -187,7 +187,7 @@ static void read_shares(const reef_model *model,
                         size_t tokens,
                         double *shares) {
     const reef_network *network = &model->network;
-    if (reef_recall_weighs(network)) {
+    if (reef_recall_uses_posterior(network)) {
         reef_recall_shares(&model->recall, shares);
         return;
     }

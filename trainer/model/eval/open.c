@@ -191,19 +191,3 @@ uint64_t reef_model_parameter_count(const reef_model *model) {
 const reef_generation_record *reef_model_generation(const reef_model *model, size_t g) {
     return g < model->kind->generation_count(model) ? model->kind->generation(model, g) : NULL;
 }
-
-reef_status reef_model_session_open(reef_memory_session **out,
-                                    const reef_model *model,
-                                    uint32_t generation,
-                                    bool frozen,
-                                    reef_error *err) {
-    *out = NULL;
-    const reef_network *network = &model->network;
-    if (model->kind->no_text != NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
-    if (generation >= network->generation_count ||
-        network->generations[generation]->memory.memory == NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "generation %u has no context memory", generation);
-    return reef_memory_session_open(out, network->generations[generation]->memory.memory, frozen,
-                                    err);
-}

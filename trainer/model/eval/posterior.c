@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define SHARE (1.0 / 150) // dealt out again with each byte
-#define UNLIKELY 0.006    // a kind of less weight rests
-#define AWAKE 24          // bytes that it has to show itself
+#define UNLIKELY 0.006    // a kind of less weight is dropped
+#define AWAKE 24          // bytes in which a woken kind has to gain weight
 #define USUAL_BYTES 64    // over which surprise is averaged
 #define USUAL_MORE 0.5    // bits a byte beyond that are no excess
 #define PATIENCE_MIN 2.0  // bits of excess: less than a change costs by itself
@@ -29,7 +29,8 @@ uint64_t reef_posterior_awake(const reef_posterior *p) {
     return p->length - p->woken;
 }
 
-// A text whose kind is often surprised wakes others the less.
+// Raise the patience when waking others was in vain: a text whose kind is often surprised wakes
+// them less often.
 static void learn_patience(reef_posterior *p) {
     uint32_t likeliest = p->kinds[reef_posterior_likeliest(p)];
     double excess = fmin((PATIENCE_MIN + p->patience) * PATIENCE_MORE, PATIENCE_MAX);

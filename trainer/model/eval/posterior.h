@@ -5,8 +5,8 @@
 // kind can take over within some bytes (Herbster and Warmuth 1998, "Tracking the best expert"). A
 // change costs about log2(kinds / share) bits; there is nothing to calibrate.
 //
-// While one kind predicts as usual it runs alone. What surprises it wakes others, which read the
-// last bytes once more to have the weights that they would have by now.
+// While one kind predicts as usual it runs alone. A surprise wakes others: they read the last bytes
+// again, so that their weights are as if they had run all the time.
 //
 // All of it is a function of the bytes and their order, however a text is cut into calls.
 #ifndef REEF_POSTERIOR_H
@@ -37,8 +37,8 @@ typedef struct reef_posterior {
 } reef_posterior;
 
 /**
- * Begin the next byte: kinds end that could have taken over by now and have not. Returns whether
- * the last bytes were so surprising that others are to be asked, from now on for some time.
+ * Begin the next byte: drop kinds that had their chance and stay unlikely. Returns whether the last
+ * bytes were so surprising that more kinds are to be tried from now on, for some time.
  */
 bool reef_posterior_begin_byte(reef_posterior *posterior);
 
@@ -57,7 +57,7 @@ void reef_posterior_join(reef_posterior *posterior, uint32_t kind, const float *
 
 void reef_posterior_joined(reef_posterior *posterior);
 
-/** Of the kinds that run, which may be the text's most of all: its place in `kinds`. */
+/** Index in `kinds` of the likeliest kind of those that run. */
 size_t reef_posterior_likeliest(const reef_posterior *posterior);
 
 /**

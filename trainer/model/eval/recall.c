@@ -147,7 +147,7 @@ static reef_status session_of(reef_recall *recall,
     return session_before(recall, network, g, 0, out, err);
 }
 
-// What was read is kept for the memories that did not answer it.
+// Keep what was read: memories that did not answer it skip it later.
 static void keep_text(reef_recall *recall, const uint8_t *bytes, size_t count) {
     recall->length += count;
     if (recall->kept + count > 2 * (size_t)PASSED_MAX) {
@@ -197,7 +197,7 @@ static reef_status read_by_gates(reef_recall *recall,
 
 // ---- the posterior says who answers -------------------------------------------------------------
 
-bool reef_recall_weighs(const reef_network *network) {
+bool reef_recall_uses_posterior(const reef_network *network) {
     return network->config.boundaries == REEF_BOUNDARIES_CONTEXTS;
 }
 
@@ -233,8 +233,9 @@ static reef_status vote(reef_recall *recall,
     return status;
 }
 
-// Who may be the text's from now on, the likeliest first, at most *count: where kinds are few, all
-// of them; before a byte was read, the newest; else by vote, and again while more bytes tell more.
+// Kinds that the text may be of from now on, the likeliest first, at most *count: where kinds are
+// few, all of them; before a byte was read, the newest; else by vote, repeated after 1, 2, 4, ...
+// bytes.
 static reef_status choose_candidates(reef_recall *recall,
                                      const reef_network *network,
                                      uint32_t *kinds,
@@ -253,7 +254,7 @@ static reef_status choose_candidates(reef_recall *recall,
     return vote(recall, network, awake + RECENT, kinds, count, err);
 }
 
-// A kind begins to run: it reads the last bytes as if it had run by then.
+// A kind begins to run: it reads the last bytes again, as if it had run already.
 static reef_status join(reef_recall *recall,
                         const reef_network *network,
                         uint32_t kind,
@@ -284,7 +285,7 @@ static reef_status choose_running(reef_recall *recall,
     reef_posterior *p = &recall->posterior;
     if (recall->chosen_for == recall->length + 1) return REEF_OK;
     recall->chosen_for = recall->length + 1;
-    (void)reef_posterior_begin_byte(p); // others are asked by how long it is awake
+    (void)reef_posterior_begin_byte(p); // candidates depend on how long it has been awake
     uint32_t kinds[REEF_RUNNING_MAX];
     size_t count = REEF_RUNNING_MAX;
     reef_status status = choose_candidates(recall, network, kinds, &count, err);
@@ -294,8 +295,8 @@ static reef_status choose_running(reef_recall *recall,
     return status;
 }
 
-// The session of one that runs. Those that may be the text's kind adapt to it; to the others it is
-// foreign.
+// The session of one that runs. Likely kinds adapt to the text; the others would learn foreign
+// text.
 static reef_status running_session(reef_recall *recall,
                                    const reef_network *network,
                                    size_t k,
@@ -361,8 +362,9 @@ reef_status reef_recall_read(reef_recall *recall,
         reef_status status = reef_recall_begin(recall, network, err);
         if (status != REEF_OK) return status;
     }
-    return reef_recall_weighs(network) ? read_by_posterior(recall, network, piece, losses, err)
-                                       : read_by_gates(recall, network, piece, losses, err);
+    return reef_recall_uses_posterior(network)
+               ? read_by_posterior(recall, network, piece, losses, err)
+               : read_by_gates(recall, network, piece, losses, err);
 }
 
 static reef_status add_distribution(reef_memory_session *session,
@@ -389,7 +391,7 @@ reef_status reef_recall_distribution(reef_recall *recall,
     reef_memory_session *session = NULL;
     reef_status status = REEF_OK;
     const reef_posterior *posterior = &recall->posterior;
-    if (!reef_recall_weighs(network)) {
+    if (!reef_recall_uses_posterior(network)) {
         status = session_of(recall, network, answering(network, fire, stride, i), &session, err);
         if (status != REEF_OK || session == NULL) return status;
         status = add_distribution(session, 1.0, p, tokens, sum, err);

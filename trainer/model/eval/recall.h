@@ -1,9 +1,9 @@
-// What the context memories of a model say of a text, with what its net says as one more input.
+// What the context memories of a model predict of a text, with its net as one more input.
 //
 // Gates choose the generation that answers a byte, or a few kinds answer it together, each by how
 // well it predicted so far (posterior.h). Their memories predict the byte and, in a session, learn
-// it; for the other memories the byte passes by. All sessions begin anew with each text, so that
-// what is said of it is a function of the state and the text.
+// it; for the other memories the byte passes by. All sessions are reset for each text, so that
+// predictions are a function of the state and the text.
 #ifndef REEF_RECALL_H
 #define REEF_RECALL_H
 
@@ -33,8 +33,8 @@ typedef struct reef_recall {
 typedef struct reef_recall_piece {
     const uint8_t *bytes; // (count)
     size_t count;
-    const uint8_t
-        *fire; // (generations, stride) which fire on byte i: fire[g * stride + i]; or NULL
+    // (generations, stride) 1 at fire[g * stride + i]: generation g fires on byte i; or NULL
+    const uint8_t *fire;
     size_t stride;
     const reef_net_prediction *net; // (count) of the net; NULL: it has not been asked
     uint32_t *answered; // (count) or NULL: written; the generation that answered byte i most of all
@@ -69,7 +69,7 @@ void reef_recall_shares(const reef_recall *recall, double *shares);
 bool reef_recall_answers(const reef_network *network);
 
 /** Does a posterior say who answers? Else gates do: the newest that fires, else the first. */
-bool reef_recall_weighs(const reef_network *network);
+bool reef_recall_uses_posterior(const reef_network *network);
 
 /**
  * Read more of the text.

@@ -272,7 +272,7 @@ static reef_status fetch_memory(
 
 bool reef_memory_is_in_file(const reef_safetensors *file, const char *prefix) {
     const memory_tensors in = {file, prefix};
-    return find_memory(&in, REEF_MEMORY_MARK) != NULL;
+    return find_memory(&in, REEF_MEMORY_POSITION_NAME) != NULL;
 }
 
 reef_status reef_memory_from_file(reef_generation_memory *memory,
@@ -316,9 +316,8 @@ static void set_owned(json_t *metadata, const char *name, char *text) {
     free(text);
 }
 
+// The metadata of a safetensors file is strings; numbers are written as text.
 json_t *reef_origin_metadata(const reef_generation_origin *origin,
-                             // The metadata of a safetensors file is strings; numbers are written
-                             // as text.
                              double reference_median,
                              double reference_spread) {
     const reef_generation_record *info = &origin->info;
@@ -371,24 +370,13 @@ static reef_status number_of(
     return errno == 0 && *out <= most ? REEF_OK : file_lacking(file, name, err);
 }
 
-static bool root_of(const char *text, uint8_t out[REEF_HASH_BYTES]) {
-    if (text == NULL || strlen(text) != 2 * REEF_HASH_BYTES ||
-        strspn(text, "0123456789abcdef") != 2 * REEF_HASH_BYTES)
-        return false;
-    for (size_t i = 0; i < REEF_HASH_BYTES; i++) {
-        const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        out[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-    return true;
-}
-
 static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     uint64_t version = 0;
     const char *format = text_of(file, "format");
+    // The likeliest mistake gets the command that would work.
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
-            // The likeliest mistake gets the command that would work.
             format != NULL && strcmp(format, REEF_MODEL_FORMAT) == 0
                 ? "%.120s is of a whole model, not of a generation: reef init POOL "
                   "--from makes a pool of it"
@@ -431,7 +419,7 @@ static reef_status info_parse(reef_generation_record *info,
     if (!bf16 && (dtype == NULL || strcmp(dtype, "f32") != 0))
         return file_lacking(file, "dtype", err);
     if (side == 0) return file_lacking(file, "side", err);
-    if (!root_of(text_of(file, "root"), info->root)) return file_lacking(file, "root", err);
+    if (!reef_hash_parse(text_of(file, "root"), info->root)) return file_lacking(file, "root", err);
     info->generation = (uint32_t)generation;
     info->parent = (uint32_t)parent;
     info->side = (uint32_t)side;
@@ -450,7 +438,7 @@ static reef_status base_parse(reef_generation_origin *origin,
     bool right = json_is_array(roots) && (count == most || (count == 1 && most > 0));
     if (right) origin->base_roots = calloc(count + 1, sizeof(*origin->base_roots));
     for (size_t g = 0; right && origin->base_roots != NULL && g < count; g++)
-        right = root_of(json_string_value(json_array_get(roots, g)), origin->base_roots[g]);
+        right = reef_hash_parse(json_string_value(json_array_get(roots, g)), origin->base_roots[g]);
     json_decref(roots);
     if (!right) return file_lacking(file, "builds_on", err);
     if (origin->base_roots == NULL)

@@ -93,7 +93,7 @@ static reef_status read_position(exporting *e, reef_error *err) {
                                &origin->stream_bytes, err);
 }
 
-// As of this state, with what its kind went on to learn. An open one learns its tail again.
+// As of this state, with the visits of its kind. The memory of an open one learns its tail again.
 static reef_status read_memory(const exporting *e,
                                const reef_file_generation *of,
                                reef_generation_memory *out,

@@ -237,8 +237,8 @@ json_t *reef_model_metadata(const reef_model_origin *origin) {
     json_t *metadata = json_object(), *list = json_array();
     for (uint32_t g = 0; g < origin->count; g++)
         reef_json_append(&list, generation_json(&origin->generations[g]));
+    // 17 digits bring every double back bit for bit.
     char *generations =
-        // 17 digits bring every double back bit for bit.
         list == NULL ? NULL : json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
     char *config = reef_config_format(&origin->config);
     reef_json_set(&metadata, "format", json_string(REEF_MODEL_FORMAT));
@@ -294,17 +294,6 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     return status;
 }
 
-static bool root_of(const char *text, uint8_t out[REEF_HASH_BYTES]) {
-    if (strlen(text) != 2 * REEF_HASH_BYTES ||
-        strspn(text, "0123456789abcdef") != 2 * REEF_HASH_BYTES)
-        return false;
-    for (size_t i = 0; i < REEF_HASH_BYTES; i++) {
-        const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        out[i] = (uint8_t)strtoul(digits, NULL, 16);
-    }
-    return true;
-}
-
 static double reference_of(const json_t *one, const char *name) {
     const json_t *value = json_object_get(one, name);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
@@ -348,7 +337,7 @@ static bool generation_parse(
                                          .sealed_step = (uint64_t)sealed_step,
                                          .opened_at = (uint64_t)opened_at,
                                          .sealed_at = (uint64_t)sealed_at};
-    return root == NULL || (sealed != 0 && root_of(root, out->info.root));
+    return root == NULL || (sealed != 0 && reef_hash_parse(root, out->info.root));
 }
 
 static reef_status generations_parse(reef_model_origin *origin,

@@ -83,10 +83,9 @@ static char *header_text(const json_t *metadata,
     bool complete = header != NULL;
     for (size_t i = 0; complete && i < tensor_count; i++) {
         const reef_safetensor *tensor = &tensors[i];
+        // json_pack returns NULL without memory, and setting NULL fails: one check for all.
         json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", TYPES[type_of(tensor->dtype)].name,
                                 "shape", shape_json(tensor), "data_offsets",
-                                // json_pack returns NULL without memory, and setting NULL fails:
-                                // one check for all.
                                 (json_int_t)tensor->begin, (json_int_t)tensor->end);
         complete = json_object_set_new(header, tensor->name, one) == 0; // refuses NULL
     }

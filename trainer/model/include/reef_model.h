@@ -78,7 +78,7 @@ REEF_API void reef_model_close(reef_model *model); // accepts NULL
 REEF_API void reef_model_unpin(reef_model *model);
 /**
  * Whether context memories adapt to the texts that they read from now on (false: they do, within
- * the text). A text that is being read piece by piece begins anew where this changes. Without
+ * the text). Within a text that is read piece by piece a change makes a new text begin. Without
  * context memories there is no difference: nothing adapts. Threads: one at a time on a model.
  */
 REEF_API void reef_model_set_frozen(reef_model *model, bool frozen);
@@ -122,9 +122,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_error *err);
 
 /**
- * Score a text piece by piece: `count` tokens that follow those of the last call, which context
- * memories go on from. The net reads them behind the `before` tokens that precede them in `bytes`;
- * with none a text begins, and its first token has log2(vocab) bits.
+ * Score a text piece by piece: `count` tokens that follow those of the last call, from which
+ * context memories continue. The net reads them behind the `before` tokens that precede them in
+ * `bytes`; with none a text begins, and its first token has log2(vocab) bits.
  *
  * bytes  (before + count)
  * bits   (count) written
@@ -184,18 +184,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
                                                               uint32_t generation,
                                                               uint64_t *out,
                                                               reef_error *err);
-
-/**
- * A session of one generation's context memory, for programs that predict bit by bit. The model
- * must outlive it. Threads: any number of sessions of one model at once, each used by one.
- *
- * Errors: INVALID no such generation in this state, or it has no context memory; NO_MEMORY.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_session_open(reef_memory_session **out,
-                                                             const reef_model *model,
-                                                             uint32_t generation,
-                                                             bool frozen,
-                                                             reef_error *err);
 
 /** What is known of the gate of one generation. */
 typedef struct reef_gate_stats {

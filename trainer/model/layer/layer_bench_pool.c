@@ -117,13 +117,13 @@ reef_status reef_layer_pool_write(const char *path,
     // Some blocks are drawn at once: the pool may be larger than memory.
     const size_t values = BLOCKS_PER_DRAW * block_rows * row_values;
     const size_t expert_count = shape->side * shape->side;
+    // Rows are drawn in 32 bits and stored in 16, as a sealed generation is.
     writer w = {.shape = shape,
                 .seed = seed,
                 .row_values = row_values,
                 .block_rows = block_rows,
                 .expert_count = expert_count,
                 .block_count = (expert_count + block_rows - 1) / block_rows,
-                // Drawn in 32 bits and stored in 16, as a sealed generation is.
                 .drawn = malloc(values * sizeof(float)),
                 .rows = malloc(values * sizeof(reef_bf16)),
                 .progress = progress,

@@ -187,7 +187,7 @@ void reef_generation_memory_settle(reef_generation_memory *m) {
 
 // ---- as records ---------------------------------------------------------------------------------
 
-_Static_assert(sizeof(reef_memory_mark) == 24, "as it is stored");
+_Static_assert(sizeof(reef_memory_position) == 24, "as it is stored");
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const reef_memory_part *)a)->name, ((const reef_memory_part *)b)->name);
@@ -196,9 +196,10 @@ static int by_name(const void *a, const void *b) {
 void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_records *out) {
     reef_memory_part parts[REEF_MEMORY_RECORDS_MAX];
     assert(m->memory != NULL && reef_memory_part_count() < REEF_MEMORY_RECORDS_MAX);
-    out->mark.next = m->next;
-    memcpy(out->mark.chain, m->chain, sizeof(m->chain));
-    out->records[0] = (reef_memory_part){REEF_MEMORY_MARK, &out->mark, sizeof(out->mark)};
+    out->position.next = m->next;
+    memcpy(out->position.chain, m->chain, sizeof(m->chain));
+    out->records[0] =
+        (reef_memory_part){REEF_MEMORY_POSITION_NAME, &out->position, sizeof(out->position)};
     out->count = 1;
     reef_memory_parts(m->memory, parts);
     for (size_t i = 0; i < reef_memory_part_count(); i++)
@@ -226,13 +227,14 @@ reef_status reef_generation_memory_restore(reef_generation_memory *m,
                                            reef_memory_fetch fetch,
                                            void *context,
                                            reef_error *err) {
-    reef_memory_mark mark;
+    reef_memory_position position;
     assert(m->memory == NULL);
-    reef_status status = fetch(context, REEF_MEMORY_MARK, &mark, sizeof(mark), err);
+    reef_status status =
+        fetch(context, REEF_MEMORY_POSITION_NAME, &position, sizeof(position), err);
     if (status == REEF_OK) status = reef_memory_restore(&m->memory, fetch, context, err);
     if (status != REEF_OK) return status;
-    m->next = mark.next;
-    memcpy(m->chain, mark.chain, sizeof(m->chain));
+    m->next = position.next;
+    memcpy(m->chain, position.chain, sizeof(m->chain));
     m->adopted = true;
     return REEF_OK;
 }

@@ -77,23 +77,23 @@ REEF_MUST_CHECK reef_status reef_generation_memory_tail_learned(const uint8_t *t
                                                                 uint64_t *learned,
                                                                 reef_error *err);
 
-/** The tables were written: the tail begins anew. */
+/** The tables were written: empty the tail. */
 void reef_generation_memory_settle(reef_generation_memory *m);
 
 // ---- as records ---------------------------------------------------------------------------------
 
-#define REEF_MEMORY_MARK "mark"
+#define REEF_MEMORY_POSITION_NAME "mark"
 #define REEF_MEMORY_RECORDS_MAX 16
 
 /** What is stored beside the tables. */
-typedef struct reef_memory_mark {
+typedef struct reef_memory_position {
     uint64_t next;
     uint8_t chain[REEF_HASH_BYTES];
-} reef_memory_mark;
+} reef_memory_position;
 
-/** The mark, and the parts of the tables that have bytes. */
+/** The position ("mark"), and the parts of the tables that have bytes. */
 typedef struct reef_memory_records {
-    reef_memory_mark mark; // `records` points to it: not to be copied
+    reef_memory_position position; // `records` points to it: not to be copied
     size_t count;
     reef_memory_part records[REEF_MEMORY_RECORDS_MAX]; // in the order of their names; views
 } reef_memory_records;
@@ -107,7 +107,7 @@ const reef_memory_part *reef_memory_records_find(const reef_memory_records *reco
                                                  const char *name);
 
 /**
- * A memory from its records, the mark included, into one that has none. It counts as adopted.
+ * A memory from its records, "mark" included, into one that has none. It counts as adopted.
  *
  * Errors: those of `fetch` and reef_memory_restore; `m` has none then.
  */

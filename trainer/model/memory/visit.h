@@ -1,7 +1,7 @@
-// What the kind of an older generation went on to learn when it came back.
+// What the kind of an older generation learned when it came back.
 //
 // A generation's memory is sealed with it, so that every state that has it stays exact. When its
-// kind of text comes back, a copy of that memory goes on from there. What it learns is kept with
+// kind of text comes back, a copy of that memory continues to learn. What it learns is kept with
 // the generation that is open meanwhile, the *holder*, and sealed with that one:
 //
 //   generation 0   memory: 400 kB of English                                       sealed
@@ -25,7 +25,7 @@ typedef struct reef_visit {
     uint64_t next;                  // position in the stream behind the last of them
     uint8_t chain[REEF_HASH_BYTES]; // of all of them: see generation_memory.h
     reef_generation_memory memory;  // owned; without tables where it is not loaded
-    bool merged;                    // the kind ends here: another one goes on in its place
+    bool merged;                    // the kind ends here: another one learns its text
 } reef_visit;
 
 /** What of them is stored in the record `kinds` of a holder. */

@@ -75,14 +75,13 @@ reef_status reef_activations_init(reef_activations *acts,
         .training = training,
         .windows_max = windows_max,
         .rows_max = windows_max * T,
-        // Without training one set of layer buffers serves all layers, one after another.
-        .layer_sets = training ? config->layers : 1,
+        .layer_sets = training ? config->layers : 1, // without training one serves all layers
     };
     size_t n = acts->rows_max;
     bool ok = (acts->layers = calloc(acts->layer_sets, sizeof(*acts->layers))) != NULL &&
               (acts->plans = calloc(config->layers, sizeof(*acts->plans))) != NULL;
+    // Made once per pass memory, so that no step asks the configuration again.
     for (uint32_t l = 0; ok && l < config->layers; l++)
-        // Made once per pass memory, so that no step asks the configuration again.
         acts->plans[l] = reef_layer_plan_make(config, l);
     // Only some layers feed the mixture, so the others need no room for it.
     for (size_t l = 0; ok && l < acts->layer_sets; l++)
@@ -95,7 +94,6 @@ reef_status reef_activations_init(reef_activations *acts,
          (config->context_memory == 0 ||
           (acts->predictions = calloc(n, sizeof(*acts->predictions))) != NULL) &&
          (acts->sole_generation = calloc(n, sizeof(*acts->sole_generation))) != NULL &&
-         // Mixed tokens of one generation at a time, and the windows in which it fires.
          (acts->mixed_mask = calloc(n, 1)) != NULL &&
          (acts->window_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));

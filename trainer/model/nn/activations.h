@@ -17,28 +17,32 @@ typedef struct reef_batch {
     const uint8_t *tokens;  // (B', T) inputs, of reef_token_bytes each
     const uint8_t *targets; // (B', T) next tokens
     const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
-    const uint8_t
-        *fire; // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored
+    // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored
+    const uint8_t *fire;
     size_t fire_stride; // bytes between generations in `fire`
 } reef_batch;
 
 /** Activations of one layer, kept for backward (evaluation uses one set for all layers). */
 typedef struct reef_activations_layer {
-    float *x_in; // (rows, D) residual stream before attention
-    float *norm1, *norm1_mean, *norm1_rstd;
-    float *qkv, *probs, *attended;
-    float *x_mid; // residual stream after attention
-    float *norm2, *norm2_mean, *norm2_rstd;
-    float *ffw_in, *ffw_act; // (rows, F) dense
-    reef_moe_tape moe;       // empty where no layer of the set is a mixture
-    float *retain_d_y;       // (rows, D) gradient of the retain term; rows of retain windows only
-    float *older;            // (rows, D) what older experts added, where the open generation fires
+    float *x_in;                    // (rows, D) residual stream before attention
+    float *norm1;                   // (rows, D) x_in after the first layer norm
+    float *norm1_mean, *norm1_rstd; // (rows)
+    float *qkv;                     // (rows, 3*D) queries, keys and values of attention
+    float *probs;                   // (windows, A, T, T) attention weights
+    float *attended;                // (rows, D)
+    float *x_mid;                   // (rows, D) residual stream after attention
+    float *norm2;                   // (rows, D) x_mid after the second layer norm
+    float *norm2_mean, *norm2_rstd; // (rows)
+    float *ffw_in, *ffw_act;        // (rows, F) dense: before and after the activation
+    reef_moe_tape moe;              // empty where no layer of the set is a mixture
+    float *retain_d_y; // (rows, D) gradient of the retain term; rows of retain windows only
+    float *older;      // (rows, D) what older experts added, where the open generation fires
 } reef_activations_layer;
 
 /** What one generation leaves in one layer. */
 typedef struct reef_activations_table {
     reef_router_tape tape;
-    float *hidden;  // (rows, P)
+    float *hidden;  // (rows, reef_expert_hidden_values)
     float *d_gate;  // (rows, P)
     float *factors; // (rows, P, reef_expert_vectors) open generation only
 } reef_activations_table;
@@ -51,20 +55,24 @@ typedef struct reef_activations {
     size_t layer_sets; // layers in training, 1 in evaluation
     reef_activations_layer *layers;
     size_t generation_capacity;
-    reef_activations_table *
-        *expert_tables; // (generation_capacity) -> (layer_sets), made when a generation first fires
-    float *x;           // (rows, D) residual stream
-    float *norm, *norm_mean, *norm_rstd; // after the last block
+    // (generation_capacity) -> (layer_sets), made when a generation first fires
+    reef_activations_table **expert_tables;
+    float *x;                     // (rows, D) residual stream
+    float *norm;                  // (rows, D) x after the final layer norm
+    float *norm_mean, *norm_rstd; // (rows)
     float *logits; // (rows, V); their gradient after reef_network_forward with weights
     double *loss;  // (rows) nats
     reef_net_prediction *predictions; // (rows) of the target, for a memory; NULL: pools without
-    float *window_scratch;            // (windows, T, max(V, 3*D, F)) per window
+    float *window_scratch;            // (windows, T, reef_activations_scratch_width)
     // (rows) the one later generation that fires; 0: none does; or REEF_SOLE_MIXED
     uint32_t *sole_generation;
     uint8_t *mixed_mask; // (rows) scratch: the mixed tokens for which a generation fires
-    float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
-    float *low_qkv, *d_low_qkv, *low_out,
-        *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
+    // Gradients in backward; d_y is of what the experts of one generation add.
+    float *d_x, *d_mid, *d_norm, *d_attended, *d_y; // (rows, D)
+    float *d_qkv;                                   // (rows, 3*D)
+    float *d_probs;                                 // (windows, REEF_ATTENTION_ROWS, T)
+    // (rows, rank) of the open generation's adapters of a block, FFW then attention
+    float *low_qkv, *d_low_qkv, *low_out, *d_low_out;
     float *norm_grads;           // (windows, 4 * D)
     uint8_t *window_active;      // (windows)
     reef_expert_pairs pairs;     // of the open generation
@@ -94,8 +102,17 @@ typedef enum reef_activations_mode {
 } reef_activations_mode;
 
 /**
- * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the
- * model. y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
+ * Losses (and with batch->weight the gradient of the logits) of a batch.
+ *
+ * What the experts of a layer add to x, for the generations 1 .. G - 1 that fire on a token:
+ *
+ *   y = y_0(x);  then for each such g, the oldest first:  y = (1 + delta_older_g) * y + y_g(x)
+ *
+ * where delta_older_g (D) is 0 without weigh_older. Embedding, position and head of such a
+ * generation are added to those of generation 0, and so are the corrections of the projections.
+ *
+ * Changes no parameter. An evaluation makes the merged matrices that are not fresh
+ * (adapter_merge.h), so two evaluations of one network must not run at once.
  */
 REEF_MUST_CHECK reef_status reef_network_forward(reef_activations *acts,
                                                  const reef_network *network,

@@ -1,11 +1,26 @@
 // One pass through the model, forwards: losses of a batch of windows, and the tape for backward.
 //
-//   generation  one unit of growth: 0 owns the backbone, later ones add corrections and experts
-//   backbone    embedding, attention, dense networks and head of generation 0
-//   gate        decides per token which later generations fire, that is, take part in the token
-//   open        the one generation that trains; all before it are sealed and never change
-//   T D V       tokens of a window, width of the residual stream, vocabulary
-//   F A P       hidden units of a feed-forward network, attention heads, experts per token
+//   generation   one unit of growth: 0 owns the backbone, later ones add corrections and experts
+//   backbone     embedding, attention, dense networks and head of generation 0
+//   weights      views of a generation's tensors; of a later one they are corrections, which are
+//                added to the backbone: whole matrices (deltas) or of low rank (adapters)
+//   delta_older  (D) of a layer of a later generation: where it fires, what the experts of all
+//                older ones added together is scaled by 1 + delta_older
+//   gate         decides per token which later generations fire, that is, take part in the token
+//   open         the one generation that trains; all before it are sealed and never change
+//   folded       router of an open generation with the batch norm of its queries folded into their
+//                projection, by running statistics; a sealed one has no other router
+//   queries_frozen  the open generation's routers train no more: training routes by `folded` too
+//   merged       copies of the backbone's matrices with one generation's corrections added: one
+//                product on tokens for which that generation alone fires (adapter_merge.h)
+//   side         sub-keys on each side of a router; side * side experts in the layer's table
+//   plan         shapes and kind of feed-forward network of one layer, from the configuration
+//   tape         what forward stores for backward
+//   layer set    one layer's memory in a pass: training has one for each layer, evaluation a single
+//                one that all layers use in turn
+//   retain window  window of old data in a training batch: only the penalty on changes reads it
+//   T D V        tokens of a window, width of the residual stream, vocabulary
+//   F A P        hidden units of a feed-forward network, attention heads, experts per token
 //
 // All work is cut into windows of T tokens; the router cuts the same rows into the same pieces. So
 // the shapes of all matrix products are fixed, and a window's result depends on that window alone.
@@ -42,7 +57,10 @@ static void mark_sole_generation(const reef_forward *f, size_t w) {
         // Training changes the corrections in every step, so it merges nothing: there every token
         // for which a generation fires counts as mixed.
         for (size_t t = 0; t < T; t++)
-            if (fire[t]) sole[t] = sole[t] || f->train ? REEF_SOLE_MIXED : (uint32_t)g;
+            if (fire[t]) {
+                bool mixed = sole[t] != 0 || f->train;
+                sole[t] = mixed ? REEF_SOLE_MIXED : (uint32_t)g;
+            }
     }
 }
 
@@ -275,9 +293,7 @@ static void experts_window(void *context, size_t w) {
     if (f->g > 0) weigh_older(f, w);
     const reef_expert_shape *shape = &f->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T;
-    // Not f->l: evaluation has one set of layer memory for all layers.
-    size_t layer_set = (size_t)(f->layer - f->acts->layers);
-    reef_activations_table *table = &f->acts->expert_tables[f->g][layer_set];
+    reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer_set];
     reef_experts_forward(
         shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(shape),
         f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P,
@@ -347,22 +363,24 @@ static reef_status experts_forward(reef_forward *f,
                                                ? &generation->folded[f->l]
                                                : &generation->weights.routers[f->l];
         f->g = g;
-        size_t layer_set = (size_t)(f->layer - acts->layers); // 0 in evaluation, else f->l
+        // TRAIN normalises queries by the statistics of this batch; FOLDED has no batch norm left.
+        reef_router_mode routing = train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
         double start = reef_seconds();
         // Batch statistics need every row, also of the windows in which the gate is silent.
         if (train) memset(acts->window_active, 1, f->batch->windows);
-        status =
-            reef_router_forward(&shape, router, train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED,
-                                workers, f->batch->windows * acts->config->context, f->layer->norm2,
-                                acts->window_active, &acts->expert_tables[g][layer_set].tape, err);
+        status = reef_router_forward(
+            &shape, router, routing, workers, f->batch->windows * acts->config->context,
+            f->layer->norm2, acts->window_active, &acts->expert_tables[g][f->layer_set].tape, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
-        // Only a generation that trains beside older ones can change the output of older ones.
+        // The retain penalty applies to the open generation alone, and only where older ones exist.
         bool retain = train && g > 0;
         reef_activations_run_experts(acts, f->network, workers, f->batch, g, f->l,
                                      retain ? experts_retain_window : experts_window, f);
         acts->seconds_router += routed - start;
         acts->seconds_experts += reef_seconds() - routed;
+        // Reports on the use of experts read the tape now (expert_uses.c): the next layer of an
+        // evaluation overwrites it.
         if (acts->on_experts != NULL) acts->on_experts(acts->on_experts_context, g, f->l);
     }
     return REEF_OK;
@@ -388,10 +406,13 @@ static reef_status ffw_forward(reef_forward *f,
 
 // ---- head and loss ------------------------------------------------------------------------------
 
-// What the net says of each target of a window, for the mixer of a context memory. `logits` are
-// theirs: the loss below may replace them by its gradient.
+// What the net says of each target of a window, for the mixer of a context memory. It runs before
+// the loss, which may replace `logits` by their gradient.
 static void predict_targets(const reef_forward *f, size_t row, const float *logits) {
+    // Pools with a context memory are of bytes (config_check.c): V is 256, and a token one byte.
+    assert(f->acts->config->vocab == REEF_VOCAB);
     float p[REEF_VOCAB];
+    // t + 1: tokens that the net has seen in this window when it predicts target t.
     for (size_t t = 0; t < f->acts->config->context; t++) {
         memcpy(p, logits + t * REEF_VOCAB, sizeof(p));
         reef_softmax(REEF_VOCAB, p);
@@ -438,8 +459,9 @@ static void head_window(void *context, size_t w) {
 // ---- the pass -----------------------------------------------------------------------------------
 
 // Merge the corrections of the generations that fire in this evaluation into copies of the
-// backbone's matrices.
-static reef_status merge_fired(const reef_forward *f, reef_error *err) {
+// backbone's matrices. They are made once and kept until parameters change (`fresh`): a cache, not
+// part of the model, so the network stays const.
+static reef_status merge_fired(reef_forward *f, reef_error *err) {
     const reef_network *network = f->network;
     for (size_t g = 1; g < network->generation_count; g++) {
         if (!reef_activations_activate(f->acts, f->batch, g)) continue;
@@ -468,8 +490,9 @@ reef_status reef_network_forward(reef_activations *acts,
     for (uint32_t l = 0; l < network->config.layers; l++) {
         f.l = l;
         f.plan = &acts->plans[l];
-        // Evaluation keeps one set of activations; training keeps one a layer, for backward.
-        f.layer = &acts->layers[acts->layer_sets == 1 ? 0 : l];
+        // Training keeps one set of activations for each layer, for backward.
+        f.layer_set = acts->layer_sets == 1 ? 0 : l;
+        f.layer = &acts->layers[f.layer_set];
         reef_thread_pool_run(workers, batch->windows, attend_window, &f);
         reef_status status = ffw_forward(&f, workers, mode, err);
         if (status != REEF_OK) return status;

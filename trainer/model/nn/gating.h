@@ -24,7 +24,7 @@ REEF_MUST_CHECK reef_status reef_gating_copy(reef_gating *to,
                                              const reef_gating *from,
                                              reef_error *err);
 
-/** What computes the losses. The pass's activations are overwritten. */
+/** The forward pass that computes the losses which gates read. It overwrites `acts`. */
 typedef struct reef_gating_pass {
     const reef_network *network;
     reef_activations *acts; // has room for the windows
@@ -58,7 +58,7 @@ typedef struct reef_gating_pass {
  * Errors: NO_MEMORY, or what the pass says. `gating` is then unspecified.
  */
 REEF_MUST_CHECK reef_status reef_gating_decide(reef_gating *gating,
-                                               const reef_gating_pass *means,
+                                               const reef_gating_pass *pass,
                                                const reef_batch *batch,
                                                size_t count,
                                                uint8_t *fire,

@@ -13,6 +13,7 @@ typedef struct reef_forward {
     // The block that is computed now, and the generation whose experts run in it.
     const reef_layer_plan *plan;
     reef_activations_layer *layer;
+    size_t layer_set; // index of `layer`: 0 in evaluation, else l
     uint32_t l;
     size_t g;
 } reef_forward;
