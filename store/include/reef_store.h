@@ -4,6 +4,14 @@
 // block, name) and a payload, each with a header that has its checksum. Everything a commit changes
 // goes through one write transaction, whose end computes the root hash: equal training has equal
 // root hashes, whenever the commits happened.
+//
+// Errors: beside those that a function names, each one with `err` can fail with CORRUPT (a record
+// or a page that it reads is damaged, which the message names), IO and NO_MEMORY. Each one that
+// changes records can also fail with FULL, as reef_record_put, and with INVALID in a read
+// transaction. After FULL or IO a write transaction is good for reef_txn_abort only.
+//
+// Threads: a store may be shared by any number. A transaction and its views belong to one thread at
+// a time; a write transaction stays with the thread that began it.
 #ifndef REEF_STORE_H
 #define REEF_STORE_H
 
@@ -294,7 +302,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_put(reef_txn *txn,
                                                      reef_error *err);
 
 /**
- * Lend the payload until the transaction ends. Verifies the record's checksum: CORRUPT names it.
+ * Lend the payload until the transaction ends. Verifies the record's checksum.
+ *
+ * Errors: NOT_FOUND no such record; CORRUPT names it.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
                                                       const reef_key *key,
@@ -310,11 +320,20 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_record_locate(
     reef_txn *txn, const reef_key *key, size_t bytes, const void **out, reef_error *err);
 
-/** Copy a payload of exactly `bytes` bytes into `out`; another size is REEF_ERR_CORRUPT. */
+/**
+ * Copy a payload of exactly `bytes` bytes into `out`.
+ *
+ * Errors: those of reef_record_view; CORRUPT also for another size.
+ */
 REEF_API REEF_MUST_CHECK reef_status
 reef_record_read(reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
 
-/** Remove a record; absent is fine. The rules of reef_record_put apply. */
+/**
+ * Remove a record; absent is fine.
+ *
+ * Errors: INVALID of a sealed generation (except its USAGE), or one that the store keeps itself;
+ * FULL, as reef_record_put.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_record_delete(reef_txn *txn,
                                                         const reef_key *key,
                                                         reef_error *err);
@@ -360,6 +379,7 @@ typedef struct reef_generation_record {
 REEF_API REEF_MUST_CHECK reef_status reef_generation_put(reef_txn *txn,
                                                          const reef_generation_record *generation,
                                                          reef_error *err);
+/** Errors: NOT_FOUND no such generation. */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_read(reef_txn *txn,
                                                           uint32_t generation,
                                                           reef_generation_record *out,
@@ -370,7 +390,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
                                                            reef_error *err);
 /**
  * Seal: drop the generation's moments, compute its root, mark it sealed. From then on
- * reef_record_put refuses its records. `step` and `at` as in reef_generation_record.
+ * reef_record_put refuses its records. `step` and `at` as sealed_step and sealed_at of
+ * reef_generation_record.
+ *
+ * Errors: NOT_FOUND no such generation; INVALID it is sealed already; FULL.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
@@ -485,6 +508,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
  * question.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_name_check(const char *name, reef_error *err);
+/** Errors: NOT_FOUND no snapshot has exactly this name; CORRUPT its record is damaged. */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
                                                         const char *name,
                                                         reef_snapshot *out,
@@ -633,20 +657,25 @@ typedef struct reef_usage_compaction {
  * root hash stays.
  *
  * unix_ms  the wall clock; when it went back, less is old enough
+ *
+ * Errors: CORRUPT names the record of a window; FULL, as reef_record_put.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_usage_compact(reef_txn *txn,
                                                         uint64_t unix_ms,
                                                         reef_usage_compaction *out,
                                                         reef_error *err);
-/** Is there something for reef_store_compact to do? */
+/** Is there something for reef_store_compact to do? Errors: those of reef_txn_begin for a read. */
 REEF_API REEF_MUST_CHECK reef_status reef_store_compact_due(reef_store *store,
                                                             uint64_t unix_ms,
                                                             bool *out,
                                                             reef_error *err);
 /**
  * The same step as a transaction of its own, with step and position of the last commit. Call it
- * until
- * `out` is zero. commit  written when something was done; may be NULL
+ * until `out` is zero.
+ *
+ * commit  written when something was done; may be NULL
+ *
+ * Errors: those of reef_txn_begin, reef_usage_compact and reef_txn_commit.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_compact(reef_store *store,
                                                         uint64_t unix_ms,
@@ -697,7 +726,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore(
 REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(
     reef_store *store, const char *to, reef_store_change change, void *context, reef_error *err);
 
-/** Append an event to the timeline: `json` is one JSON object, not part of the root hash. */
+/**
+ * Append an event to the timeline: `json` is one JSON object, not part of the root hash.
+ *
+ * Errors: INVALID `json` is no object; FULL, as reef_record_put.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
                                                           const char *json,
                                                           reef_error *err);
@@ -762,7 +795,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_read(reef_store *store,
 
 /**
  * Remove the bytes of entries that lie wholly before `cursor`, as part of a write transaction: the
- * one that commits this cursor. Of the last REEF_JOURNAL_IDS_MAX entries all but the bytes stays.
+ * one that commits this cursor. Of the last REEF_JOURNAL_IDS_MAX entries all but the bytes stays. A
+ * source without a journal is fine.
+ *
+ * Errors: CORRUPT names the entry; FULL, as reef_record_put.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
                                                        const char *source,

@@ -1,8 +1,7 @@
 // What to do about damage, in words and commands. The findings are the store's
 // (store/check/repair_plan.c); here they become sentences, and a command only where it is known to
-// work: a restore from a
-// snapshot whose whole state was found sound, the removal of a snapshot that nothing else needs,
-// the export of a generation that is whole.
+// work: a restore from a snapshot whose whole state was found sound, the removal of a snapshot that
+// nothing else needs, the export of a generation that is whole.
 #include "repair_advice.h"
 #include "cli_format.h"
 

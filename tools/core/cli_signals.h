@@ -1,5 +1,5 @@
-// Signals that ask a command to end: the first one is noticed between two pieces of work, the second
-// one ends the process at once.
+// Signals that ask a command to end: the first one is noticed between two pieces of work, the
+// second one ends the process at once.
 #ifndef REEF_CLI_SIGNALS_H
 #define REEF_CLI_SIGNALS_H
 
