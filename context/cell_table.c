@@ -1,7 +1,6 @@
 #include "cell_table.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stddef.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>

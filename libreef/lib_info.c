@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static uint32_t generation_count(const reef_pool *pool) {
     return pool->trainer != NULL ? (uint32_t)reef_trainer_generation_count(pool->trainer)

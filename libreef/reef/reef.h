@@ -357,8 +357,8 @@ typedef struct reef_layer_call {
     size_t size;          /* sizeof(reef_layer_call) */
     uint32_t generations; /* the first so many, as of generation `generations - 1`; 0: all */
     int32_t train; /* 1: the open one uses the batch's statistics, and learns from the backward */
-    const uint8_t
-        *mask; /* (generations, rows) or NULL: where 0, that generation takes no part in that row */
+    /* (generations, rows) or NULL: where 0, that generation takes no part in that row */
+    const uint8_t *mask;
 } reef_layer_call;
 
 /**

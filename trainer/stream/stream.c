@@ -36,7 +36,6 @@
 #include "trainer_internal.h"
 #include "warm_start.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -621,17 +620,6 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     return defer_tested(trainer, bits, anomalous, steps, err);
 }
 
-static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
-    if (bytes <= trainer->pending_capacity) return REEF_OK;
-    uint8_t *pending = realloc(trainer->pending, bytes);
-    if (pending == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
-                         bytes);
-    trainer->pending = pending;
-    trainer->pending_capacity = bytes;
-    return REEF_OK;
-}
-
 // All gates at the beginning of a stream.
 static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
     reef_gating_release(&trainer->gating);
@@ -702,7 +690,8 @@ static reef_status accept_bytes(reef_trainer *trainer,
         count = need; // a line that turns out not to be a marker may make it ready
                       // before
     reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
-    if (status == REEF_OK) status = reserve_pending(trainer, trainer->pending_bytes + count, err);
+    if (status == REEF_OK)
+        status = reef_trainer_reserve_pending(trainer, trainer->pending_bytes + count, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->pending + trainer->pending_bytes, bytes, count);
     if (text[0] == '\0') {

@@ -5,7 +5,7 @@
 // the pool was made. Copies and restored pools have the same.
 #include "pool_memory.h"
 #include "as_of.h"
-#include "checkpoint_internal.h"
+#include "checkpoint.h"
 #include "reef_config.h"
 #include "stream_position.h"
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define PIECE 4096        // bytes that one generation answers in one call
-#define LEARNS 0.02       // weight of a kind that adapts to a text
 #define RECENT 16         // bytes before a surprise that vote on who is asked
 #define VOTES_UNTIL 64    // bytes after one, and who runs has been found
 #define NAMED_MAX 4       // kinds that it adds
@@ -304,7 +303,7 @@ static reef_status running_session(reef_recall *recall,
                                    reef_error *err) {
     const reef_posterior *p = &recall->posterior;
     reef_status status = session_of(recall, network, p->kinds[k], out, err);
-    bool learns = k == reef_posterior_likeliest(p) || p->weights[k] >= LEARNS;
+    bool learns = k == reef_posterior_likeliest(p) || p->weights[k] >= REEF_RECALL_ADAPT_WEIGHT;
     if (status == REEF_OK) reef_memory_session_set_learning(*out, learns);
     return status;
 }
