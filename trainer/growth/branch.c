@@ -235,5 +235,3 @@ reef_status reef_branch_settle(reef_trainer *trainer,
     reef_generation_average_reset(open);
     return REEF_OK;
 }
-
-// ---- in the open one's place --------------------------------------------------------------------
