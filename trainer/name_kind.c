@@ -45,6 +45,7 @@ reef_status reef_trainer_kind_name(
     size_t events = trainer->event_count;
     reef_status status = check_name(trainer, kind, name, err);
     if (status != REEF_OK || dry_run) return status;
+    // A copy takes the new name: a commit that fails leaves the old list as it was.
     status = reef_kind_names_copy(&after, &before, err);
     if (status == REEF_OK) status = reef_kind_names_set(&after, kind, name, err);
     if (status == REEF_OK)

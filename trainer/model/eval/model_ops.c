@@ -121,6 +121,8 @@ static reef_status load_generation(reef_model *model,
     reef_status status =
         reef_checkpoint_load(generation, txn, &model->network.config, &source, NULL, err);
     if (status != REEF_OK) return status;
+    // A kind that came back answers by its newest memory, not by the one that was sealed with it. A
+    // merged kind has none any more.
     if (head->chain_is_known) {
         reef_generation_memory_release(&(*generation)->memory);
         reef_generation_memory_move(&(*generation)->memory, head);

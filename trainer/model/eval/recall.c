@@ -33,6 +33,8 @@ void reef_recall_release(reef_recall *recall) {
 }
 
 reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, reef_error *err) {
+    // Arrays are kept from text to text. A network of another size has other memories: their
+    // sessions end, and all arrays are made again.
     if (recall->generation_count != network->generation_count) {
         reef_recall_release(recall);
         size_t count = network->generation_count;
@@ -173,6 +175,7 @@ static reef_status read_by_gates(reef_recall *recall,
                                  reef_error *err) {
     for (size_t at = 0, end; at < piece->count; at = end) {
         size_t g = answering(network, piece->fire, piece->stride, at);
+        // Runs of bytes that one generation answers are read in one call.
         for (end = at + 1; end < piece->count && end - at < PIECE; end++)
             if (answering(network, piece->fire, piece->stride, end) != g) break;
         reef_memory_session *session;
