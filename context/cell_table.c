@@ -1,3 +1,4 @@
+// See cell_table.h.
 #include "cell_table.h"
 
 #include <assert.h>

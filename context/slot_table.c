@@ -1,3 +1,4 @@
+// See slot_table.h.
 #include "slot_table.h"
 
 #include <assert.h>
