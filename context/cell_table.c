@@ -1,7 +1,7 @@
+// See cell_table.h.
 #include "cell_table.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stddef.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -32,8 +32,8 @@ int reef_cell_find(const reef_cell_line *line, uint16_t check) {
 int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories) {
     int best = 0, least = 1 << 30;
     for (int k = 0, i = line->hand; k < REEF_CELLS_A_LINE; k++) {
-        // Beginning behind the last one that was replaced: equals go in turns, mostly by age.
-        // Trees have no visits here and are worth most: without their cell nobody finds them.
+        // Begin behind the last cell that was replaced, so that equal ones go in turns, mostly by
+        // age. Trees have no visits here and are worth most: they are lost without their cell.
         uint8_t history = line->history[i];
         int w = history == REEF_CELL_TREES ? TREES_WORTH : histories->visits[history];
         if (w < least) least = w, best = i;

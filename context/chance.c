@@ -1,3 +1,4 @@
+// See chance.h.
 #include "chance.h"
 
 #include <threads.h>

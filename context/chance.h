@@ -8,7 +8,6 @@
 #ifndef REEF_CHANCE_H
 #define REEF_CHANCE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef uint32_t reef_chance;

@@ -1,3 +1,4 @@
+// See lines.h.
 #include "lines.h"
 
 #include "reef_huge_page.h"

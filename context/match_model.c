@@ -1,3 +1,4 @@
+// See match_model.h.
 #include "match_model.h"
 
 #include <string.h>

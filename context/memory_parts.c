@@ -122,6 +122,7 @@ static void write_header(reef_memory *memory) {
     reef_predictor *p = &memory->predictor;
     uint8_t *at = memory->header;
     uint32_t *words[POSITION_WORDS];
+    // In the order of the table above; what is not written stays zero.
     memset(at, 0, REEF_MEMORY_HEADER_BYTES);
     at = put32(at, MAGIC);
     at = put32(at, memory->version);
@@ -231,6 +232,7 @@ static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err)
         return reef_fail(err, REEF_ERR_VERSION,
                          "part header of a memory: version %" PRIu32 ", where %d is known", version,
                          REEF_MEMORY_VERSION);
+    // All fields first, checks after: check_sizes compares fields with each other.
     h->version = version;
     h->sizes.bytes_max = get64(&at);
     h->sizes.learned_bytes = get64(&at);
@@ -439,6 +441,7 @@ reef_status reef_memory_stored_stats(const void *header_part,
     reef_status status = read_header(header_part, &h, err);
     if (status != REEF_OK) return status;
     const reef_memory_sizes *s = &h.sizes;
+    // The tables may be samples: what is in use is counted in the lines that are there.
     size_t cell_lines = cells_bytes / REEF_LINE_BYTES, tree_lines = trees_bytes / REEF_LINE_BYTES;
     *out = (reef_memory_stats){
         .learned_bytes = s->learned_bytes,

@@ -1,3 +1,4 @@
+// See mixer.h.
 #include "mixer.h"
 
 #include "reef_kernels.h"

@@ -1,3 +1,4 @@
+// See net_prediction.h.
 #include "net_prediction.h"
 
 #include "logistic.h"

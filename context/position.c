@@ -1,3 +1,4 @@
+// See position.h.
 #include "position.h"
 
 #include <string.h>

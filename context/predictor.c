@@ -1,3 +1,5 @@
+// See predictor.h: how the bits of one byte are predicted (reef_predictor_predict) and learned
+// (reef_predictor_update). Hashes of a byte's contexts are computed when the byte before it ends.
 #include "predictor.h"
 #include "expected_byte.h"
 #include "inputs.h"
@@ -106,6 +108,8 @@ void reef_net_state_init(reef_net_state *net,
     if (wide != NULL) memcpy(net->wide_weights, wide->weights, sizeof(wide->weights));
 }
 
+// Nothing of a byte is known before this: its cells say which contexts know it, matches and cells
+// give the expected byte. Trees are opened later, and only where they are needed.
 static void begin_byte(reef_predictor *p) {
     uint64_t learned = p->learned_bytes;
     p->begun = true;
@@ -268,6 +272,8 @@ static void take_net_rows(reef_predictor *p, size_t k, size_t set) {
     if (p->wide != NULL) p->net_weights.wide[k] = p->net->wide_weights[set];
 }
 
+// The memory's sets, copied for the layer with a net, and three more that depend on what the net
+// says.
 static void choose_net_weights(reef_predictor *p) {
     int bit = expected_bit(p, 0);
     uint32_t length = reef_match_length_class(p->matches[0].length) / 2;
@@ -333,7 +339,9 @@ static void choose_rows(reef_predictor *p) {
     }
 }
 
-// Probability of a one, from that of the memory and what the net says.
+// Probability of a one, from that of the memory and what the net says. The memory's probability is
+// one of the inputs, and once more one of the odds that the last mixer weighs. SSE weighs as in
+// mix_memory: 1, 1, 2.
 static uint32_t mix_net(reef_predictor *p, uint32_t memory) {
     net_inputs(p, memory);
     choose_net_weights(p);
@@ -432,6 +440,8 @@ static void learn_histories(reef_predictor *p, int bit) {
     *order_0 = p->table->next[*order_0][bit];
 }
 
+// Learn the whole byte. The order matters: expected byte and followers read the position before the
+// byte, matches and hashes the one behind it.
 static void end_byte(reef_predictor *p) {
     uint8_t byte = (uint8_t)p->bits;
     uint32_t last_two = p->position.bytes & 0xFFFF;
@@ -453,6 +463,8 @@ static void end_byte(reef_predictor *p) {
     p->begun = false;
 }
 
+// Matches do not follow skipped bytes, which would cost a comparison each: they are looked up again
+// behind the last one. Contexts are hashed once, there.
 void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) {
     p->begun = false; // what was predicted of the next byte is dropped
     for (size_t i = 0; i < count; i++) {

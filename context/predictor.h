@@ -15,6 +15,19 @@
 // beside the rest (reef_wide_state), and what they say is added set by set.
 //
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
+//
+// What PAQ calls these:
+//
+//   chance         StateMap: an adaptive probability, here by bit history
+//   odds           stretch(p) = ln(p / (1 - p)), the input of a mixer; squash is its inverse
+//   distance       the second input of a chance: how far it is from one half, of either sign
+//   set            the weights that one context selects; the mixer has one set of each kind in use
+//   last mixer     the final mixer, which weighs what the sets say
+//   SSE            APM: refines a probability by a small context
+//   history, tree  bit history of a nonstationary state machine; those of a nibble, in one slot
+//   expected byte  the one byte that the contexts agree on: it is predicted as a whole, before its
+//                  bits are; where it is trusted, and comes, no tree is opened
+//   prefetch       compute the hashes of the next byte's contexts, and ask for their cache lines
 #ifndef REEF_PREDICTOR_H
 #define REEF_PREDICTOR_H
 

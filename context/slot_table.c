@@ -1,6 +1,8 @@
+// See slot_table.h.
 #include "slot_table.h"
 
 #include <assert.h>
+#include <string.h>
 
 static_assert(sizeof(reef_slot) * REEF_SLOTS_A_LINE == REEF_LINE_BYTES,
               "a line of slots is a cache line");

@@ -13,8 +13,6 @@
 #include "bit_history.h"
 #include "lines.h"
 
-#include <string.h>
-
 #define REEF_SLOTS_A_LINE 4
 #define REEF_SLOT_NODES 15
 #define REEF_SLOT_LINES_MIN_LOG2 12

@@ -1,3 +1,4 @@
+// See text_ring.h.
 #include "text_ring.h"
 
 #include <assert.h>

@@ -2,8 +2,6 @@
 // a pool at a time.
 #include "lib.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

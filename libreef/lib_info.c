@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static uint32_t generation_count(const reef_pool *pool) {
     return pool->trainer != NULL ? (uint32_t)reef_trainer_generation_count(pool->trainer)
@@ -159,6 +158,7 @@ reef_status reef_pool_read_kind(reef_pool *pool,
     if (status == REEF_OK) status = reef_kind_list_read(txn, &list, err);
     reef_txn_abort(txn);
     reef_lib_leave(pool);
+    // The list is a copy, so the pool is free for other threads while the answer is made of it.
     if (status == REEF_OK && index >= list.count)
         status =
             reef_fail(err, REEF_ERR_NOT_FOUND, "no kind %zu: the pool has %zu", index, list.count);

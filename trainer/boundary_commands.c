@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 // May a generation of a language model be sealed now, and what would the next one be?
 static reef_status prepare_seal(reef_trainer *trainer, reef_opening *opening, reef_error *err) {
@@ -118,12 +117,6 @@ static void put_in_place(reef_trainer *trainer, reef_generation *generation) {
     reef_gate_reset(&generation->gate, &trainer->gating.states[n]);
 }
 
-static bool is_unstored(const reef_trainer *trainer) {
-    for (size_t g = 0; g + 1 < trainer->network.generation_count; g++)
-        if (!trainer->network.generations[g]->stored) return true;
-    return false;
-}
-
 // In the transaction of the commit: what an earlier one holds of the open generation.
 static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
     return reef_generation_clear(txn, *(const uint32_t *)context, err);
@@ -187,7 +180,7 @@ reef_status reef_trainer_branch(
     reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err) {
     reef_status status = reef_branch_check(trainer, from, err);
     // The transaction must find the open generation, and the rows of the sealed one be in reach.
-    if (status == REEF_OK && !dry_run && is_unstored(trainer))
+    if (status == REEF_OK && !dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;

@@ -2,7 +2,6 @@
 // used.
 #include "events.h"
 #include "trainer_internal.h"
-#include "vector.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

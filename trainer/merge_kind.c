@@ -8,6 +8,7 @@
 #include "events.h"
 #include "kind_memories.h"
 #include "posterior.h"
+#include "recall.h"
 #include "recognition.h"
 #include "reef_kinds.h"
 
@@ -16,12 +17,11 @@
 
 #define TEXT_MAX ((size_t)1 << 20) // bytes of each text that memories for measuring learn
 #define ENDS_MAX ((size_t)1 << 16) // of these, at most a quarter, that are measured
-#define ADAPTS 0.02                // weight of a kind that adapts to a text, as in recall.c
 
-typedef struct text {
+typedef struct kind_text {
     uint8_t *bytes; // owned
     size_t count;
-} text;
+} kind_text;
 
 // ---- may they? ----------------------------------------------------------------------------------
 
@@ -40,10 +40,10 @@ static reef_status check_kind(const reef_trainer *trainer, uint32_t kind, reef_e
     return REEF_OK;
 }
 
-static reef_status check(const reef_trainer *trainer,
-                         uint32_t from,
-                         uint32_t into,
-                         reef_error *err) {
+static reef_status check_mergeable(const reef_trainer *trainer,
+                                   uint32_t from,
+                                   uint32_t into,
+                                   reef_error *err) {
     if (!reef_recognises_by_contexts(trainer))
         return reef_fail(err, REEF_ERR_INVALID,
                          "kinds are merged in pools with context memories and --boundaries "
@@ -57,7 +57,7 @@ static reef_status check(const reef_trainer *trainer,
 // ---- what it costs ------------------------------------------------------------------------------
 
 static reef_status read_text(
-    reef_trainer *trainer, uint32_t kind, text *out, uint64_t *learned, reef_error *err) {
+    reef_trainer *trainer, uint32_t kind, kind_text *out, uint64_t *learned, reef_error *err) {
     const reef_memory *memory = NULL;
     reef_status status = reef_kinds_memory(trainer, kind, &memory, err);
     if (status != REEF_OK) return status;
@@ -72,21 +72,32 @@ static reef_status read_text(
     return REEF_OK;
 }
 
-static text last_of(const text *from, size_t max) {
+static kind_text last_of(const kind_text *from, size_t max) {
     size_t count = from->count < max ? from->count : max;
-    return (text){from->bytes + from->count - count, count};
+    return (kind_text){from->bytes + from->count - count, count};
 }
 
 // Without its end, on which memories are measured.
-static text beginning_of(const text *from, const text *end) {
-    return (text){from->bytes, from->count - end->count};
+static kind_text beginning_of(const kind_text *from, const kind_text *end) {
+    return (kind_text){from->bytes, from->count - end->count};
 }
 
-// Two answer as kinds of a pool do: each by how well it predicted so far.
-static reef_status read_apart(reef_memory_session *sessions[2],
-                              const text *end,
-                              double *bits,
-                              reef_error *err) {
+// A memory that is made for measuring, and a session of it.
+typedef struct trial_memory {
+    reef_generation_memory memory;
+    reef_memory_session *session;
+} trial_memory;
+
+// What reads the end of a text: memories of what precedes that end, of the other kind's text, and
+// of both texts.
+typedef struct trial {
+    trial_memory own, other, both;
+} trial;
+
+// The two memories of one text each answer as kinds of a pool do: each by how well it predicted so
+// far.
+static reef_status read_apart(const trial *t, const kind_text *end, double *bits, reef_error *err) {
+    reef_memory_session *const sessions[2] = {t->own.session, t->other.session};
     reef_posterior posterior = {0};
     reef_status status = REEF_OK;
     for (uint32_t k = 0; k < 2; k++) reef_posterior_join(&posterior, k, NULL, 0);
@@ -94,7 +105,8 @@ static reef_status read_apart(reef_memory_session *sessions[2],
     for (size_t i = 0; status == REEF_OK && i < end->count; i++) {
         float each[2];
         for (size_t k = 0; status == REEF_OK && k < 2; k++) {
-            reef_memory_session_set_learning(sessions[k], posterior.weights[k] >= ADAPTS);
+            reef_memory_session_set_learning(sessions[k],
+                                             posterior.weights[k] >= REEF_RECALL_ADAPT_WEIGHT);
             status = reef_memory_session_read(sessions[k], end->bytes + i, 1, NULL, &each[k], err);
         }
         if (status == REEF_OK) *bits += reef_posterior_read(&posterior, each);
@@ -102,79 +114,95 @@ static reef_status read_apart(reef_memory_session *sessions[2],
     return status;
 }
 
-static reef_status read_together(reef_memory_session *session,
-                                 const text *end,
+// The memory of both texts answers alone.
+static reef_status read_together(const trial *t,
+                                 const kind_text *end,
                                  double *bits,
                                  reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < end->count; i++) {
         float surprise = 0.0f;
-        status = reef_memory_session_read(session, end->bytes + i, 1, NULL, &surprise, err);
+        status = reef_memory_session_read(t->both.session, end->bytes + i, 1, NULL, &surprise, err);
         *bits += (double)surprise;
     }
     return status;
 }
 
-// A memory that has learned up to two texts, and a session of it.
-static reef_status learn(reef_generation_memory *memory,
-                         reef_memory_session **session,
-                         uint64_t bytes_max,
-                         const text *first,
-                         const text *second,
-                         reef_error *err) {
+// Let a new memory learn one or two texts, and open a session of it.
+static reef_status learn_texts(trial_memory *out,
+                               uint64_t bytes_max,
+                               const kind_text *first,
+                               const kind_text *second,
+                               reef_error *err) {
+    reef_generation_memory *memory = &out->memory;
     reef_status status = reef_generation_memory_learn(memory, bytes_max, 0, first->bytes,
                                                       first->count, NULL, NULL, err);
     if (status == REEF_OK && second != NULL)
         status = reef_generation_memory_learn(memory, bytes_max, memory->next, second->bytes,
                                               second->count, NULL, NULL, err);
-    return status == REEF_OK ? reef_memory_session_open(session, memory->memory, false, err)
+    return status == REEF_OK ? reef_memory_session_open(&out->session, memory->memory, false, err)
                              : status;
 }
 
-// Bits per byte of the end of `own`, which was learned up to there before or after `other`.
-static reef_status measure(const text *own,
-                           const text *other,
-                           bool own_first,
-                           uint64_t bytes_max,
-                           double *apart,
-                           double *together,
-                           reef_error *err) {
+static void release_trial_memory(trial_memory *m) {
+    reef_memory_session_close(m->session);
+    reef_generation_memory_release(&m->memory);
+}
+
+typedef struct end_cost {
+    double apart, together; // bits per byte
+} end_cost;
+
+// What the end of `own` costs. The memory of both texts learns that of `own` up to the end before
+// or after the other one: `from` stands last, as it is learned last when kinds are merged.
+static reef_status measure_end_of(const kind_text *own,
+                                  const kind_text *other,
+                                  bool own_first,
+                                  uint64_t bytes_max,
+                                  end_cost *out,
+                                  reef_error *err) {
     size_t quarter = own->count / 4 < ENDS_MAX ? own->count / 4 : ENDS_MAX;
-    const text end = last_of(own, quarter), begin = beginning_of(own, &end);
-    reef_generation_memory memories[3] = {{0}, {0}, {0}};
-    reef_memory_session *sessions[3] = {NULL, NULL, NULL};
-    reef_status status = learn(&memories[0], &sessions[0], bytes_max, &begin, NULL, err);
-    if (status == REEF_OK) status = learn(&memories[1], &sessions[1], bytes_max, other, NULL, err);
+    const kind_text end = last_of(own, quarter), begin = beginning_of(own, &end);
+    double bytes = (double)(end.count > 0 ? end.count : 1), apart = 0.0, together = 0.0;
+    trial t = {0};
+    reef_status status = learn_texts(&t.own, bytes_max, &begin, NULL, err);
+    if (status == REEF_OK) status = learn_texts(&t.other, bytes_max, other, NULL, err);
     if (status == REEF_OK)
-        status = learn(&memories[2], &sessions[2], bytes_max, own_first ? &begin : other,
-                       own_first ? other : &begin, err);
-    *apart = *together = 0.0;
-    if (status == REEF_OK) status = read_apart(sessions, &end, apart, err);
-    if (status == REEF_OK) status = read_together(sessions[2], &end, together, err);
-    for (size_t k = 0; k < 3; k++) {
-        reef_memory_session_close(sessions[k]);
-        reef_generation_memory_release(&memories[k]);
-    }
-    *apart /= (double)(end.count > 0 ? end.count : 1);
-    *together /= (double)(end.count > 0 ? end.count : 1);
+        status = learn_texts(&t.both, bytes_max, own_first ? &begin : other,
+                             own_first ? other : &begin, err);
+    if (status == REEF_OK) status = read_apart(&t, &end, &apart, err);
+    if (status == REEF_OK) status = read_together(&t, &end, &together, err);
+    release_trial_memory(&t.own);
+    release_trial_memory(&t.other);
+    release_trial_memory(&t.both);
+    *out = (end_cost){.apart = apart / bytes, .together = together / bytes};
     return status;
 }
 
-static reef_status measure_both(
-    reef_kind_merging *m, const text *from, const text *into, uint64_t bytes_max, reef_error *err) {
-    const text a = last_of(from, TEXT_MAX), b = last_of(into, TEXT_MAX);
-    reef_status status = measure(&a, &b, false, bytes_max, &m->from_apart, &m->from_together, err);
-    return status == REEF_OK
-               ? measure(&b, &a, true, bytes_max, &m->into_apart, &m->into_together, err)
-               : status;
+static reef_status measure_both(reef_kind_merging *m,
+                                const kind_text *from,
+                                const kind_text *into,
+                                uint64_t bytes_max,
+                                reef_error *err) {
+    const kind_text a = last_of(from, TEXT_MAX), b = last_of(into, TEXT_MAX);
+    end_cost of_from, of_into;
+    reef_status status = measure_end_of(&a, &b, false, bytes_max, &of_from, err);
+    if (status == REEF_OK) status = measure_end_of(&b, &a, true, bytes_max, &of_into, err);
+    if (status != REEF_OK) return status;
+    m->from_apart = of_from.apart;
+    m->from_together = of_from.together;
+    m->into_apart = of_into.apart;
+    m->into_together = of_into.together;
+    return REEF_OK;
 }
 
-// ---- it is done ---------------------------------------------------------------------------------
+// ---- the merge itself
+// ----------------------------------------------------------------------------
 
-static reef_status carry_out(reef_trainer *trainer,
-                             const reef_kind_merging *m,
-                             const text *from,
-                             reef_error *err) {
+static reef_status merge_and_commit(reef_trainer *trainer,
+                                    const reef_kind_merging *m,
+                                    const kind_text *from,
+                                    reef_error *err) {
     reef_status status = reef_trainer_commit(trainer, NULL, err); // nothing depends on when
     if (status != REEF_OK) return status;
     status = reef_recognition_learn_text(trainer, m->into, from->bytes, from->count, err);
@@ -193,7 +221,7 @@ static reef_status carry_out(reef_trainer *trainer,
     }
     if (trainer->current_kind == m->from) trainer->current_kind = m->into;
     trainer->levels[m->from] = (reef_familiarity_level){0};
-    // What was held is tested again, with the kinds that are left.
+    // Deferred pieces are tested again, with the kinds that are left.
     trainer->deferred_batches = 0;
     reef_recognition_forget(trainer);
     return reef_trainer_commit(trainer, NULL, err);
@@ -205,16 +233,16 @@ reef_status reef_trainer_kind_merge(reef_trainer *trainer,
                                     bool dry_run,
                                     reef_kind_merging *out,
                                     reef_error *err) {
-    text texts[2] = {{0}, {0}};
+    kind_text texts[2] = {{0}, {0}};
     *out = (reef_kind_merging){.from = from, .into = into};
-    reef_status status = check(trainer, from, into, err);
+    reef_status status = check_mergeable(trainer, from, into, err);
     if (status == REEF_OK) status = read_text(trainer, from, &texts[0], &out->from_bytes, err);
     if (status == REEF_OK) status = read_text(trainer, into, &texts[1], &out->into_bytes, err);
     out->text_bytes = texts[0].count;
     if (status == REEF_OK)
         status =
             measure_both(out, &texts[0], &texts[1], trainer->network.config.context_memory, err);
-    if (status == REEF_OK && !dry_run) status = carry_out(trainer, out, &texts[0], err);
+    if (status == REEF_OK && !dry_run) status = merge_and_commit(trainer, out, &texts[0], err);
     free(texts[0].bytes);
     free(texts[1].bytes);
     return status;

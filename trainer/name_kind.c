@@ -7,13 +7,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static reef_status check(const reef_trainer *trainer,
-                         uint32_t kind,
-                         const char *name,
-                         reef_error *err) {
+static reef_status check_name(const reef_trainer *trainer,
+                              uint32_t kind,
+                              const char *name,
+                              reef_error *err) {
     const reef_network *network = &trainer->network;
     if (kind >= network->generation_count ||
         reef_generation_is_empty(&network->generations[kind]->info))
@@ -44,8 +43,9 @@ reef_status reef_trainer_kind_name(
     reef_kind_names before = trainer->kind_names, after;
     char now[QUOTED_BYTES], was[QUOTED_BYTES];
     size_t events = trainer->event_count;
-    reef_status status = check(trainer, kind, name, err);
+    reef_status status = check_name(trainer, kind, name, err);
     if (status != REEF_OK || dry_run) return status;
+    // A copy takes the new name: a commit that fails leaves the old list as it was.
     status = reef_kind_names_copy(&after, &before, err);
     if (status == REEF_OK) status = reef_kind_names_set(&after, kind, name, err);
     if (status == REEF_OK)
@@ -62,6 +62,6 @@ reef_status reef_trainer_kind_name(
     }
     trainer->kind_names = before;
     reef_kind_names_release(&after);
-    while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
+    reef_state_drop_events(trainer, events);
     return status;
 }

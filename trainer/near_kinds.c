@@ -5,7 +5,6 @@
 #include "reef_kind_vote.h"
 #include "reef_kinds.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -83,9 +83,9 @@ static reef_status forget_windows(reef_txn *txn, uint64_t stream_bytes, reef_err
     return status;
 }
 
-// Points of the loss that do not lead to the restored state, also those of another line that lie
-// before it in the stream. Of a timeline that cannot be read nobody knows which lead there: all go,
-// and the restore does not fail.
+// Delete points of the loss that do not lead to the restored state, also those of another line that
+// lie before it in the stream. If the timeline cannot be read, delete all: it is unknown which lead
+// there, and the restore must not fail.
 static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     reef_lineage lineage;
     uint64_t shared = 0;
@@ -270,8 +270,7 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
     reef_status status =
         reef_journal_append(trainer->store, batches, batch_count, &trainer->last_commit, err);
     // Journalled batches stand, whatever happens to the rows: a client that gets a failure sends
-    // them again. Where they are not found now, they are looked for before the next batch, which
-    // says so.
+    // them again. If the rows cannot be located now, the next batch tries again and reports it.
     (void)!reef_trainer_pin(trainer, NULL);
     return status;
 }

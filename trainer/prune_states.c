@@ -4,7 +4,6 @@
 #include "trainer_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 typedef struct pruning {
     uint32_t keep_last;
@@ -36,7 +35,6 @@ reef_status reef_trainer_prune(
                               keep_last, out->states, out->visits, out->bytes);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, prune, &p, err);
     if (status == REEF_OK) (void)!reef_trainer_repin(trainer, NULL); // as in commit.c
-    while (status != REEF_OK && trainer->event_count > events)
-        free(trainer->events[--trainer->event_count]);
+    if (status != REEF_OK) reef_state_drop_events(trainer, events);
     return status;
 }

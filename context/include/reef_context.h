@@ -202,7 +202,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_stored_stats(const void *header
 
 /**
  * Begin to read a text. `frozen`: nothing adapts, not even to the text itself. The memory must
- * neither learn nor end before the session. Threads: any number of sessions of one memory at once.
+ * neither learn nor end before the session. Errors: NO_MEMORY. Threads: any number of sessions of
+ * one memory at once, each used by one.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_session_open(reef_memory_session **out,
                                                               const reef_memory *memory,
@@ -220,10 +221,12 @@ REEF_API void reef_memory_session_reset(reef_memory_session *session);
 REEF_API void reef_memory_session_set_learning(reef_memory_session *session, bool learns);
 
 /**
- * Read `count` bytes more.
+ * Read `count` bytes more. Call it between two bytes.
  *
  * net   (count) or NULL: what a net says of each byte
  * bits  (count) or NULL: written; the surprise of each byte
+ *
+ * Errors: NO_MEMORY: the bytes before are read.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_session_read(reef_memory_session *session,
                                                               const uint8_t *bytes,

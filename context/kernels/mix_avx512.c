@@ -1,3 +1,5 @@
+// Kernels of mixer.h with vectors of 512 bits: the same bits as mix_scalar.c, since all is whole
+// numbers.
 #include "mixer.h"
 
 #include <immintrin.h>

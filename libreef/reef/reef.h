@@ -13,6 +13,10 @@
  * their size, `sizeof` of the struct you compiled with: a newer library reads and writes no more of
  * them. Fields that are zero mean the default.
  *
+ * Errors: beside those that a function names, each one can fail with NO_MEMORY, IO, CORRUPT, and
+ * INVALID: a struct whose size is not set, or training, sealing and committing in a pool that was
+ * opened for reading. What commits can also fail with FULL, where the disk has no room.
+ *
  * Threads: any number of pools at once, and one call at a time on each pool (further ones wait).
  * Results do not depend on how many threads compute them, nor on the locale, the rounding or the
  * handling of denormal numbers that the calling thread has set; afterwards it has them as before.
@@ -150,6 +154,7 @@ typedef struct reef_pool_info {
     uint64_t collected; /* rows of a layer whose gradients wait for a step */
     uint32_t inputs;    /* width of a vector; 0 unless it is a vector model */
 } reef_pool_info;
+/** What a pool is, and how far it has come. `out` written; `size` must be set. */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_info(reef_pool *pool,
                                                          reef_pool_info *out,
                                                          reef_error *err);
@@ -171,7 +176,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_read_generation(reef_pool *pool,
 
 /**
  * Everything trained so far onto the disk, as a whole or not at all. `commit` its number; may be
- * NULL.
+ * NULL. Errors: FULL, IO: nothing was written, and it can be called again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
                                                       uint64_t *commit,
@@ -180,13 +185,17 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
  * Seal the open generation for good and open the next. Commits. What still waits for a whole batch
  * is the next one's; examples of a vector model with given boundaries are learned first.
  * side  of the next one; 0: as configured. Of a layer only.
+ *
+ * Errors: INVALID the generation has trained nothing yet (a model), gradients are collected (a
+ * layer), or a side where it is not chosen; FULL experts_max, the disk.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_seal(reef_pool *pool,
                                                     uint32_t side,
                                                     reef_error *err);
 /**
  * More experts for the open generation, to side * side; old ones keep ids and values, new ones add
- * nothing. Commits.
+ * nothing. Commits. Errors: INVALID a side that is not larger, or a model that does not grow; FULL
+ * experts_max, the disk.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_grow(reef_pool *pool,
                                                     uint32_t side,
@@ -216,7 +225,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_freeze(reef_pool *pool,
                                                       uint64_t *changed,
                                                       reef_error *err);
 
-/** Commit, and keep the state under a name that as_of takes. */
+/**
+ * Commit, and keep the state under a name that as_of takes. Errors: INVALID the name exists
+ * already, or is none.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_snapshot(reef_pool *pool,
                                                         const char *name,
                                                         reef_error *err);
@@ -322,10 +334,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage(reef_pool *pool,
 
 /**
  * The same in a range of time, as far as it is known: to the commit for an hour, to the hour for
- * two days, to the day for
- * 400. A commit, hour or day that touches the range counts as a whole. What is older is known in
- *      total only, and counts
- * where since_ms is 0.
+ * two days, to the day for 400. A commit, hour or day that touches the range counts as a whole.
+ * What is older is known in total only, and counts where since_ms is 0.
  *
  * since_ms, until_ms  milliseconds since 1970, since <= t < until; until 0: now
  */
@@ -346,6 +356,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage_between(reef_pool *pool,
  * layer.
  */
 typedef struct reef_tape reef_tape;
+/** A tape, for any layer; empty until a forward fills it. Used by one thread at a time. */
 REEF_API REEF_MUST_CHECK reef_status reef_tape_new(reef_tape **out, reef_error *err);
 REEF_API void reef_tape_free(reef_tape *tape); /* accepts NULL */
 
@@ -357,8 +368,8 @@ typedef struct reef_layer_call {
     size_t size;          /* sizeof(reef_layer_call) */
     uint32_t generations; /* the first so many, as of generation `generations - 1`; 0: all */
     int32_t train; /* 1: the open one uses the batch's statistics, and learns from the backward */
-    const uint8_t
-        *mask; /* (generations, rows) or NULL: where 0, that generation takes no part in that row */
+    /* (generations, rows) or NULL: where 0, that generation takes no part in that row */
+    const uint8_t *mask;
 } reef_layer_call;
 
 /**
@@ -456,6 +467,10 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
+/**
+ * How many bytes of a source a writer has accepted; of a vector model how many examples. 0: none
+ * yet. INVALID in a pool that was opened for reading.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
                                                       const char *source,
                                                       uint64_t *bytes,
@@ -484,6 +499,9 @@ typedef struct reef_evaluation {
 /**
  * Loss of a text under the state that was opened; a writer commits first.
  * bits  (tokens) or NULL: written; the surprise of each byte, or id
+ *
+ * Errors: INVALID the pool has no model of bytes or ids, an id outside the vocabulary, or a text
+ * that ends within one.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
                                                         const void *bytes,

@@ -996,8 +996,8 @@ REEF_API void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES],
                                char out[2 * REEF_HASH_BYTES + 1]);
 
 /**
- * The hash that reef_hash_format wrote as this text; `out` is written if it is one. False: it is not
- * exactly 32 digits 0-9 and a-f, or NULL.
+ * The hash that reef_hash_format wrote as this text; `out` is written if it is one. False: it is
+ * not exactly 32 digits 0-9 and a-f, or NULL.
  */
 REEF_API bool reef_hash_parse(const char *text, uint8_t out[REEF_HASH_BYTES]);
 

@@ -116,8 +116,8 @@ static inline void close_pool(lifelong *f) {
 }
 
 /**
- * Write "zz" over the first digits of the first text behind `member`, a hash, in the state of an open
- * generation: by its length alone it is a hash still. With a commit.
+ * Write "zz" over the first digits of the first text behind `member`, a hash, in the state of an
+ * open generation: by its length alone it is a hash still. With a commit.
  */
 static inline void damage_hash_in_state(reef_store *store,
                                         uint32_t generation,

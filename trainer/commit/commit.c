@@ -7,8 +7,6 @@
 #include "trainer_internal.h"
 #include "trainer_state.h"
 
-#include <stdlib.h>
-
 static reef_status write_all(reef_trainer *trainer,
                              reef_txn *txn,
                              uint64_t unix_ms,
@@ -35,11 +33,6 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     reef_state_forget_history(trainer);
     trainer->committed_step = trainer->step;
     trainer->last_commit = *commit;
-}
-
-// The events of an aborted transaction are dropped.
-static void drop_events(reef_trainer *trainer, size_t count) {
-    while (trainer->event_count > count) free(trainer->events[--trainer->event_count]);
 }
 
 static reef_status write_commit(reef_trainer *trainer,
@@ -76,15 +69,17 @@ static reef_status write_commit(reef_trainer *trainer,
         status = trainer->on_commit(trainer->commit_context, txn, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
-        drop_events(trainer, events);
+        reef_state_drop_events(trainer, events);
         return status;
     }
     // LMDB makes it durable here: an fsync of the data, then of the meta page. Everything after
     // this line is bookkeeping in memory.
     status = reef_txn_commit(txn, &commit, err);
     trainer->seconds_commit += reef_seconds() - start;
-    if (status != REEF_OK) drop_events(trainer, events);
-    if (status != REEF_OK) return status;
+    if (status != REEF_OK) {
+        reef_state_drop_events(trainer, events);
+        return status;
+    }
     settle(trainer, &commit);
     if (out != NULL) *out = commit;
     return REEF_OK;

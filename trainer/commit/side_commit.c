@@ -6,9 +6,6 @@
 #include "events.h"
 #include "trainer_internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 void reef_trainer_on_commit(reef_trainer *trainer, reef_trainer_writer writer, void *context) {
     trainer->on_commit = writer;
     trainer->commit_context = context;

@@ -17,7 +17,6 @@
 #include "sealed_memory.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -302,7 +301,7 @@ static reef_status plan_merge(consolidation *c, reef_error *err) {
         layers += reef_layer_retrieves(&network->config, l);
     report->experts_after = layers * square(report->side);
     report->steps = c->options->steps > 0 ? c->options->steps : default_steps(c);
-    if (!reef_has_net(c->trainer)) report->steps = 0; // nobody would hear what it learned
+    if (!reef_has_net(c->trainer)) report->steps = 0; // there is no net to teach
     return REEF_OK;
 }
 

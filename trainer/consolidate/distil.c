@@ -370,7 +370,8 @@ static reef_status copy_open(distiller *s, reef_error *err) {
     // copy has no optimiser state to leave out.
     reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    status = reef_checkpoint_load(&copy, txn, &config, number, number, false, false, NULL, err);
+    const reef_checkpoint_source source = {.number = number, .records = number};
+    status = reef_checkpoint_load(&copy, txn, &config, &source, NULL, err);
     reef_txn_abort(txn);
     if (status == REEF_OK)
         status = reef_generation_make_sealed(&s->open, copy, &network->config, REEF_F32, err);

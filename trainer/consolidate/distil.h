@@ -25,9 +25,9 @@ static inline bool reef_sample_is_used(const reef_sample *sample, const reef_tra
 }
 
 typedef struct reef_distil {
-    reef_trainer
-        *trainer; // its model, reservoir, workers and pass; nothing stored changes; the open
-                  // generation's weights are its averages
+    // Its model, reservoir, workers and pass; nothing stored changes. The open generation's weights
+    // are its averages.
+    reef_trainer *trainer;
     uint32_t first, last; // the generations that are consolidated
     uint32_t side;
     reef_dtype dtype;

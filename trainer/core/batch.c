@@ -5,8 +5,6 @@
 #include "trainer_internal.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,11 +3,6 @@
 #include "events.h"
 #include "trainer_internal.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 reef_status reef_growth_enlarge(reef_trainer *trainer,
                                 uint32_t side,
                                 const reef_opening *opening,

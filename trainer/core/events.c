@@ -1,12 +1,10 @@
 // What happened to the pool, as JSON lines that the next commit writes to the timeline.
 #include "events.h"
 #include "enlarge.h"
-#include "reef_json_build.h"
 #include "stream_position.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +25,10 @@ reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *er
     if (status != REEF_OK) return status;
     key = reef_state_key(generation, "carry");
     return reef_record_delete(txn, &key, err);
+}
+
+void reef_state_drop_events(reef_trainer *trainer, size_t count) {
+    while (trainer->event_count > count) free(trainer->events[--trainer->event_count]);
 }
 
 reef_status reef_state_event(

@@ -12,6 +12,9 @@ REEF_MUST_CHECK reef_status
 reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...)
     __attribute__((format(printf, 4, 5)));
 
+/** Drop all events but the first `count`: the transaction that reports the others was aborted. */
+void reef_state_drop_events(reef_trainer *trainer, size_t count);
+
 /**
  * Members of an event that tell how far the new data is from what was learned; "" where it was not
  * measured.

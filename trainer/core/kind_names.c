@@ -2,7 +2,6 @@
 #include "kind_names.h"
 #include "reef_json_build.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "marker_line.h"
 
 #include <assert.h>
-#include <string.h>
 
 static void begin_line(reef_marker_line *marker) {
     marker->matched = 0;

@@ -4,6 +4,7 @@
 #include "trainer_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #define CHUNK 8192 // floats of a tensor that one piece updates: they stay in cache
 

@@ -19,18 +19,17 @@ typedef struct reef_strategy {
     uint64_t task_from; // generation_step at the last one
     bool dirty;         // what the last boundary made is in no commit yet
 
-    reef_shadow anchor, fisher; // ewc, from the first boundary on
-    reef_expert_pull
-        pulls[REEF_LAYER_COUNT_MAX]; // ewc, scratch: both, as the update of rows wants them
+    reef_shadow anchor, fisher;                   // ewc, from the first boundary on
+    reef_expert_pull pulls[REEF_LAYER_COUNT_MAX]; // ewc, scratch: both, for the update of rows
 
     reef_generation *teacher;  // lwf, from the first boundary on: the model of the last one, sealed
     reef_activations listened; // lwf, scratch: the teacher's pass over a batch
 
-    uint32_t
-        *background[REEF_LAYER_COUNT_MAX]; // sparse-memory: windows of old data that used a row
-    uint32_t background_windows;           // sparse-memory: of this many
-    uint8_t *kept[REEF_LAYER_COUNT_MAX];   // sparse-memory, scratch: 1: not changed by this step
-    struct reef_scored_expert *slots;      // sparse-memory, scratch: (N) to be sorted
+    // sparse-memory: windows of old data that used a row
+    uint32_t *background[REEF_LAYER_COUNT_MAX];
+    uint32_t background_windows;         // sparse-memory: of this many
+    uint8_t *kept[REEF_LAYER_COUNT_MAX]; // sparse-memory, scratch: 1: not changed by this step
+    struct reef_scored_expert *slots;    // sparse-memory, scratch: (N) to be sorted
 
     uint32_t grid_side; // grid: side before the last boundary; what it had is frozen
 } reef_strategy;

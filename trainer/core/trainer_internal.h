@@ -185,6 +185,14 @@ void reef_trainer_break(reef_trainer *trainer, reef_status status);
 /** Fails as the step or the boundary did that ended half way, if one did. */
 REEF_MUST_CHECK reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err);
 
+/** Was a generation sealed since the last commit? It has no root before the next one. */
+bool reef_trainer_has_unstored(const reef_trainer *trainer);
+
+/** Make room for `bytes` pending bytes of the stream. NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_trainer_reserve_pending(reef_trainer *trainer,
+                                                         size_t bytes,
+                                                         reef_error *err);
+
 /** Bring the rows of sealed generations into reach, where they are not. */
 REEF_MUST_CHECK reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err);
 

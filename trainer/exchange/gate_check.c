@@ -1,7 +1,6 @@
 // See gate_check.h.
 #include "gate_check.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 // Margins over the windows of the reservoir that one generation was trained on, in the order of

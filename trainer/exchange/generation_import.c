@@ -462,13 +462,6 @@ static reef_status join_network(importing *i, reef_error *err) {
     return copied == REEF_OK ? status : copied;
 }
 
-// What was sealed since the last commit has no root before the next.
-static bool is_unstored(const reef_trainer *trainer) {
-    for (size_t g = 0; g + 1 < trainer->network.generation_count; g++)
-        if (!trainer->network.generations[g]->stored) return true;
-    return false;
-}
-
 static void describe_result(const importing *i, reef_import *out) {
     *out = (reef_import){
         .file = {.info = i->origin.info,
@@ -497,7 +490,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status == REEF_OK) status = check_trainer(trainer, i.leak_max, err);
     // The network must match the pool before n + 1 is committed next to it.
-    if (status == REEF_OK && !options->dry_run && is_unstored(trainer))
+    if (status == REEF_OK && !options->dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK) status = reef_safetensors_open(&i.file, path, err);
     if (status == REEF_OK) status = reef_origin_parse(&i.origin, &i.file, err);

@@ -8,7 +8,6 @@
 // Nothing in the file is believed before it was checked: that it has the tensors of such a model
 // and no others, that no weight is infinite or no number, and that the data of a sealed generation
 // has the root that it had in its pool, where the file says which.
-#include "architecture.h"
 #include "boundary.h"
 #include "branch.h"
 #include "checkpoint.h"

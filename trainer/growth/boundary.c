@@ -185,56 +185,21 @@ static reef_status seal_open(reef_trainer *trainer,
     return reef_generation_make_sealed(sealed, open, &network->config, out->dtype, err);
 }
 
-// Memory only: the next commit writes the sealed generation and the new one in one transaction, so
-// a full disk or a crash here costs nothing. An error after the generations were swapped (no
-// memory) leaves a trainer that is only good for reef_trainer_close: `broken` keeps it from
-// learning on and from every commit.
-reef_status reef_growth_boundary(reef_trainer *trainer,
-                                 const reef_opening *opening,
-                                 reef_dtype dtype,
-                                 reef_sealing *out,
-                                 reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    reef_network *network = &trainer->network;
-    reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
-    // A baseline keeps its one generation; its boundary is a change of task.
-    if (reef_strategy_is_baseline(&trainer->strategy)) {
-        reef_status begun = reef_strategy_boundary(trainer, opening, err);
-        *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
-                              .task = trainer->strategy.task,
-                              .loss_before = NAN,
-                              .loss_after = NAN};
-        return begun;
-    }
-    // The last chance for the gate: the generation's own sample is complete now and is discarded
-    // below.
-    reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
-    if (status != REEF_OK) return status;
-    *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
-    reef_generation_exchange(open, config); // as it is evaluated, and stays
-    status = seal_open(trainer, opening, out, &sealed, &next, err);
-    if (status != REEF_OK) {
-        reef_generation_exchange(open, config); // it continues to train
-        goto cleanup;
-    }
+// A baseline keeps its one generation; its boundary is a change of task.
+static reef_status baseline_boundary(reef_trainer *trainer,
+                                     const reef_opening *opening,
+                                     reef_sealing *out,
+                                     reef_error *err) {
+    reef_status status = reef_strategy_boundary(trainer, opening, err);
+    *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
+                          .task = trainer->strategy.task,
+                          .loss_before = NAN,
+                          .loss_after = NAN};
+    return status;
+}
 
-    // Tapes of the open generation's shape under this number; the sealed one gets its own when it
-    // first fires.
-    reef_activations_forget_generation(&trainer->acts, network->generation_count - 1);
-    reef_generation_free(open);
-    network->generations[network->generation_count - 1] = sealed;
-    network->generations[network->generation_count++] = next;
-    // Of the kinds that came back while it was open it keeps what they learned until now.
-    status = reef_kinds_seal(trainer, sealed, err);
-    sealed = NULL; // the model owns both now
-    next = NULL;
-    if (status != REEF_OK) goto broken;
-    // From here to the end a failure cannot be undone: the open generation is gone.
-    status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
-                            &out->loss_bytes, err);
-    if (status != REEF_OK) goto broken;
-    // The sample was of the sealed generation. The next one collects its own, and its drift history
-    // starts empty.
+// Reservoir and drift tests are of the sealed generation's text: the next one collects its own.
+static void reset_for_next_generation(reef_trainer *trainer) {
     reef_reservoir_clear_sample(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     reef_drift_reset(&trainer->memory_drift);
@@ -244,6 +209,22 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;
     trainer->current_kind = reef_open_generation(trainer)->info.generation;
+}
+
+// After the generations were swapped. A failure cannot be undone here: the open one is gone.
+static reef_status begin_next(reef_trainer *trainer,
+                              const reef_opening *opening,
+                              reef_generation *sealed,
+                              reef_sealing *out,
+                              reef_error *err) {
+    const reef_network *network = &trainer->network;
+    // What older kinds learned while it was open is sealed with it.
+    reef_status status = reef_kinds_seal(trainer, sealed, err);
+    if (status == REEF_OK)
+        status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
+                                &out->loss_bytes, err);
+    if (status != REEF_OK) return status;
+    reset_for_next_generation(trainer);
     // The new gate is fitted on the data that caused the boundary. Without such data it stays
     // closed and is fitted again later (reef_growth_gate_due).
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
@@ -254,13 +235,43 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     // Without data of its own yet, it starts at its first batch.
     if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
         status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
-
-broken:
-    if (status != REEF_OK) reef_trainer_break(trainer, status);
-cleanup:
-    reef_generation_free(sealed);
-    reef_generation_free(next);
     return status;
 }
 
-// ---- growing in place ---------------------------------------------------------------------------
+// Memory only: the next commit writes the sealed generation and the new one in one transaction, so
+// a full disk or a crash here costs nothing. An error after the generations were swapped (no
+// memory) leaves a trainer that is only good for reef_trainer_close: `broken` keeps it from
+// learning on and from every commit.
+reef_status reef_growth_boundary(reef_trainer *trainer,
+                                 const reef_opening *opening,
+                                 reef_dtype dtype,
+                                 reef_sealing *out,
+                                 reef_error *err) {
+    if (reef_strategy_is_baseline(&trainer->strategy))
+        return baseline_boundary(trainer, opening, out, err);
+    const reef_config *config = &trainer->network.config;
+    reef_network *network = &trainer->network;
+    reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    // The last chance for the gate: the generation's own sample is complete now and is discarded
+    // below.
+    reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
+    if (status != REEF_OK) return status;
+    *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
+    reef_generation_exchange(open, config); // as it is evaluated, and stays
+    status = seal_open(trainer, opening, out, &sealed, &next, err);
+    if (status != REEF_OK) {
+        reef_generation_exchange(open, config); // it continues to train
+        reef_generation_free(sealed);
+        reef_generation_free(next);
+        return status;
+    }
+    // Drop tapes of the open generation's shape under this number; the sealed one gets its own when
+    // it first fires.
+    reef_activations_forget_generation(&trainer->acts, network->generation_count - 1);
+    reef_generation_free(open);
+    network->generations[network->generation_count - 1] = sealed; // the model owns both now
+    network->generations[network->generation_count++] = next;
+    status = begin_next(trainer, opening, sealed, out, err);
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+    return status;
+}

@@ -19,7 +19,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
@@ -236,5 +235,3 @@ reef_status reef_branch_settle(reef_trainer *trainer,
     reef_generation_average_reset(open);
     return REEF_OK;
 }
-
-// ---- in the open one's place --------------------------------------------------------------------

@@ -3,16 +3,9 @@
 #include "strategy.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static uint64_t peer_layers(const reef_config *config) {
-    uint64_t count = 0;
-    for (uint32_t l = 0; l < config->layers; l++) count += reef_layer_retrieves(config, l);
-    return count;
-}
 
 uint64_t reef_policy_experts(const reef_trainer *trainer) {
-    uint64_t layers = peer_layers(&trainer->network.config), count = 0;
+    uint64_t layers = reef_config_retrieving_layers(&trainer->network.config), count = 0;
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         uint64_t side = trainer->network.generations[g]->info.side;
         count += layers * side * side;
@@ -51,7 +44,8 @@ static bool has_room_for_experts(const reef_trainer *trainer, uint64_t experts) 
     const reef_config *config = &trainer->network.config;
     if (experts == UINT64_MAX) return false;
     return config->experts_max == 0 ||
-           reef_policy_experts(trainer) + peer_layers(config) * experts <= config->experts_max;
+           reef_policy_experts(trainer) + reef_config_retrieving_layers(config) * experts <=
+               config->experts_max;
 }
 
 bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts) {
@@ -90,11 +84,12 @@ reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, r
     uint64_t before = reef_open_generation(trainer)->info.side, after = side;
     if (after <= before || has_room_for_experts(trainer, after * after - before * before))
         return REEF_OK;
-    return reef_fail(
-        err, REEF_ERR_FULL,
-        "side %" PRIu32 " would make %" PRIu64
-        " experts in all; the pool was made for experts_max %" PRIu64 ": choose a smaller side",
-        side,
-        reef_policy_experts(trainer) + peer_layers(config) * (after * after - before * before),
-        config->experts_max);
+    return reef_fail(err, REEF_ERR_FULL,
+                     "side %" PRIu32 " would make %" PRIu64
+                     " experts in all; the pool was made for experts_max %" PRIu64
+                     ": choose a smaller side",
+                     side,
+                     reef_policy_experts(trainer) +
+                         reef_config_retrieving_layers(config) * (after * after - before * before),
+                     config->experts_max);
 }

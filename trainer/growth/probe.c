@@ -4,10 +4,6 @@
 #include "growth_policy.h"
 #include "step.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <string.h>
-
 size_t reef_probe_count(size_t batches) {
     return batches < REEF_PROBE_BATCHES ? batches : REEF_PROBE_BATCHES;
 }

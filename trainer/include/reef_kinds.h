@@ -1,7 +1,10 @@
 // The kinds of text in a pool, for people: what each is called, what it has learned, and when.
 //
 // A kind begins with a generation and has its number. Where it comes back it is visited: its
-// context memory goes on learning (docs/LEARNING.md, "A kind that comes back").
+// context memory continues to learn (docs/LEARNING.md, "A kind that comes back").
+//
+// Threads and errors of what takes a trainer: see reef_trainer.h. Lists are read in a transaction,
+// which any thread may have, and then belong to the caller.
 #ifndef REEF_KINDS_H
 #define REEF_KINDS_H
 
@@ -63,7 +66,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read(reef_txn *txn,
                                                          reef_error *err);
 REEF_API void reef_kind_list_release(reef_kind_list *list); // accepts zeros
 
-/** The kind of that number, which is not its place in the list; NULL if there is none. */
+/** The kind of that number, which is not its index in the list; NULL if there is none. */
 REEF_API const reef_kind_facts *reef_kind_list_find(const reef_kind_list *list, uint32_t kind);
 /** Its name; "" if it has none, or there is no such kind. */
 REEF_API const char *reef_kind_list_name(const reef_kind_list *list, uint32_t kind);

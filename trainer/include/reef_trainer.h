@@ -4,6 +4,13 @@
 //
 // A reef_trainer is the one writer of a pool. What is configured stands in reef_config.h, what
 // reads a pool in reef_model.h; both come with this header.
+//
+// Threads: one at a time on a trainer and its store, in all functions of this header.
+//
+// Errors: whatever returns a status can also fail with NO_MEMORY, IO, or CORRUPT, which names the
+// record; whatever commits also with FULL, where the disk has no room, and the pool is then as its
+// last commit left it. After a step or a boundary that ended half way, feeding and committing fail
+// as it did until the pool is opened again. Docstrings name the other errors.
 #ifndef REEF_TRAINER_H
 #define REEF_TRAINER_H
 
@@ -34,7 +41,9 @@ typedef struct reef_trainer_options {
 /**
  * Load the pool's last commit for training. The store must be open for writing and outlive the
  * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up
- * again. Threads: one thread at a time.
+ * again.
+ *
+ * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,
@@ -131,7 +140,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_check_labels(const reef_traine
                                                                const int32_t *labels,
                                                                reef_error *err);
 
-/** One LMDB transaction with everything that changed. Never changes the mathematics. */
+/**
+ * Write everything that changed, in one LMDB transaction. When commits happen changes no result.
+ *
+ * out  written; may be NULL
+ *
+ * Errors: FULL, IO: nothing was written, and the commit can be repeated.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,
                                                          reef_error *err);
@@ -164,6 +179,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_write(reef_trainer *trainer,
  * One bounded step of compacting usage over time, a transaction of its own that leaves the root
  * hash as it is. Call it after a commit until `out` is zero; between two calls training may
  * continue.
+ *
+ * Errors: FULL, IO: nothing was written; it can be called again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_compact(reef_trainer *trainer,
                                                           reef_usage_compaction *out,
@@ -219,7 +236,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal_check(reef_trainer *train
                                                              const char *seal_dtype,
                                                              uint32_t *side,
                                                              reef_error *err);
-/** Grow the open generation in place to `side` (shell order: no id changes). Commits. */
+/**
+ * Grow the open generation in place to `side` (shell order: no id changes). Commits.
+ *
+ * Errors: INVALID the model, its layers or the strategy have nothing that grows, or the side is not
+ * a larger one that the pool can have; FULL experts_max, the disk.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,
                                                        uint32_t side,
                                                        reef_error *err);
@@ -266,12 +288,21 @@ typedef struct reef_freeze {
     bool thaw;
     bool dry_run;
 } reef_freeze;
-/** Freeze or thaw experts of the open generation; *changed counts flags that changed. Commits. */
+/**
+ * Freeze or thaw experts of the open generation; *changed counts flags that changed. Commits.
+ *
+ * Errors: INVALID a model without experts that learn one by one, no such layer, a range that is
+ * empty or outside the layer, a quantile outside 0 to 1.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_freeze(reef_trainer *trainer,
                                                          const reef_freeze *freeze,
                                                          uint64_t *changed,
                                                          reef_error *err);
-/** Commit, and keep the state under a name. */
+/**
+ * Commit, and keep the state under a name.
+ *
+ * Errors: those of reef_snapshot_create: INVALID a name that exists already, or is none.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer,
                                                            const char *name,
                                                            reef_snapshot *out,

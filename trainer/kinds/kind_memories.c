@@ -119,21 +119,31 @@ static reef_status add_head(reef_trainer *trainer,
     return REEF_OK;
 }
 
+// The head of a kind, read if it must be.
+static reef_status loaded_head(reef_trainer *trainer,
+                               uint32_t kind,
+                               reef_head **out,
+                               reef_error *err) {
+    reef_status status = REEF_OK;
+    *out = find_head(trainer, kind);
+    if (*out == NULL) status = add_head(trainer, kind, out, err);
+    if (status == REEF_OK && !is_loaded(*out)) status = load_head(trainer, *out, err);
+    return status;
+}
+
 reef_status reef_kinds_memory(reef_trainer *trainer,
                               uint32_t kind,
                               const reef_memory **out,
                               reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
-    reef_status status = REEF_OK;
+    reef_head *head;
     *out = open->memory.memory;
     if (kind == open->info.generation) return REEF_OK;
-    reef_head *head = find_head(trainer, kind);
-    if (head != NULL && head->visit.merged) {
+    if (reef_kinds_is_merged(trainer, kind, NULL)) {
         *out = NULL;
         return REEF_OK;
     }
-    if (head == NULL) status = add_head(trainer, kind, &head, err);
-    if (status == REEF_OK && !is_loaded(head)) status = load_head(trainer, head, err);
+    reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     head->used_at = ++trainer->head_uses;
     *out = head->visit.memory.memory;
@@ -158,18 +168,6 @@ static void note_learned(reef_trainer *trainer, reef_head *head) {
     head->visit.learned = reef_memory_learned_bytes(m->memory);
     head->visit.next = m->next;
     memcpy(head->visit.chain, m->chain, sizeof(m->chain));
-}
-
-// The head of a kind, read if it must be.
-static reef_status loaded_head(reef_trainer *trainer,
-                               uint32_t kind,
-                               reef_head **out,
-                               reef_error *err) {
-    reef_status status = REEF_OK;
-    *out = find_head(trainer, kind);
-    if (*out == NULL) status = add_head(trainer, kind, out, err);
-    if (status == REEF_OK && !is_loaded(*out)) status = load_head(trainer, *out, err);
-    return status;
 }
 
 reef_status reef_kinds_learn_text(

@@ -4,13 +4,10 @@
 #include "layer_trainer_internal.h"
 #include "trainer_internal.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static reef_status refuse_model_kind(const reef_trainer *trainer, reef_error *err) {
+reef_status reef_layer_fail_other_model(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is not a pool of a layer: its model is %s",
                      reef_store_path(trainer->store),
                      reef_config_word(&trainer->network.config, "model"));
@@ -22,7 +19,7 @@ reef_status reef_trainer_layer_read(reef_trainer *trainer,
                                     float *out,
                                     size_t count,
                                     reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_status status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;
     return reef_layer_tensor_read(&trainer->network, generation, name, out, count, err);
@@ -61,7 +58,7 @@ static void write_vector(reef_expert_table *table, size_t v, size_t D, const flo
 
 reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_generation *generation = reef_open_generation(trainer);
     reef_expert_table *table = &generation->expert_tables[0];
     size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
@@ -113,7 +110,7 @@ static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, fl
 
 reef_status reef_trainer_layer_gradient(
     reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     const reef_generation *generation = reef_open_generation(trainer);
     const reef_expert_table *table = &generation->expert_tables[0];
     size_t D = trainer->network.config.d_model, vectors = table->row_values / D;

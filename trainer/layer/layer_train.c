@@ -11,16 +11,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- the step -----------------------------------------------------------------------------------
-
-static reef_status refuse_model_kind(const reef_trainer *trainer, reef_error *err) {
-    return reef_fail(err, REEF_ERR_INVALID, "%.120s is not a pool of a layer: its model is %s",
-                     reef_store_path(trainer->store),
-                     reef_config_word(&trainer->network.config, "model"));
-}
 
 static reef_status reserve_pairs(reef_layer *layer,
                                  const reef_generation *generation,
@@ -116,7 +109,7 @@ static void forget_collected(reef_layer *layer) {
 }
 
 reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_layer *layer = trainer->layer;
     reef_generation *generation = reef_open_generation(trainer);
     const reef_config *config = &trainer->network.config;
@@ -216,7 +209,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
                                     const char *seal_dtype,
                                     reef_sealing *out,
                                     reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_config config = trainer->network.config; // the pool's own stays as it is
     // Reported after the seal, when the open generation has another number.
     uint32_t generation = reef_open_generation(trainer)->info.generation;
@@ -259,7 +252,7 @@ reef_status reef_trainer_layer_forward(reef_trainer *trainer,
                                        float *y,
                                        reef_layer_tape *tape,
                                        reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_status status = reef_trainer_pin(trainer, err);
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_run(&view, choice, rows, x, y, tape, err) : status;
@@ -271,7 +264,7 @@ reef_status reef_trainer_layer_backward(reef_trainer *trainer,
                                         const float *d_y,
                                         float *d_x,
                                         reef_error *err) {
-    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_status status = reef_trainer_pin(trainer, err);
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;

@@ -11,4 +11,8 @@ REEF_MUST_CHECK reef_status reef_layer_check_room(const reef_trainer *trainer,
                                                   uint64_t side,
                                                   reef_error *err);
 
+/** INVALID: the pool's model is not a layer by itself. */
+REEF_MUST_CHECK reef_status reef_layer_fail_other_model(const reef_trainer *trainer,
+                                                        reef_error *err);
+
 #endif

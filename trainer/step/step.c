@@ -7,10 +7,8 @@
 #include "strategy.h"
 #include "trainer_internal.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 }; // of random numbers

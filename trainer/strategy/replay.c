@@ -6,8 +6,6 @@
 #include "strategy.h"
 #include "trainer_internal.h"
 
-#include <math.h>
-
 static bool is_old(const reef_trainer *trainer, size_t slot) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     return reservoir->sizes[slot] > 0 && reservoir->generations[slot] < trainer->strategy.task;

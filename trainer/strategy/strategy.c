@@ -4,10 +4,8 @@
 #include "strategy.h"
 #include "enlarge.h"
 #include "events.h"
-#include "reef_random.h"
 #include "trainer_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

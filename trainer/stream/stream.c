@@ -25,130 +25,34 @@
 // boundary is only taken out of the stream.
 #include "stream.h"
 #include "batch.h"
-#include "expert_recycling.h"
-#include "gate_refit.h"
+#include "by_contexts.h"
 #include "growth_policy.h"
 #include "kind_memories.h"
-#include "loss_history.h"
 #include "memory_step.h"
+#include "pending.h"
 #include "recognition.h"
 #include "step.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHANGE_BATCHES                                                                             \
-    8                  // most of so many in a row have to be of the new kind where a change begins
-#define NORMAL_SHARE 3 // deferring ends when a third of a boundary's worth of batches are normal
-
-static size_t deferred_bytes(const reef_trainer *trainer) {
-    return trainer->deferred_batches * reef_batch_bytes(&trainer->network.config);
-}
-
-// Pending bytes that are known to be no part of a marker.
-static size_t usable_bytes(const reef_trainer *trainer) {
-    const reef_marker_line *marker = &trainer->marker;
-    return trainer->pending_bytes - reef_marker_line_pending(marker) - marker->line_bytes;
-}
+// Most of so many batches in a row have to be of the new kind where a change begins.
+#define CHANGE_BATCHES 8
+// Deferring ends when a third of a boundary's worth of batches are normal.
+#define NORMAL_SHARE 3
 
 static size_t ready_bytes(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     size_t batches = reef_recognises_by_contexts(trainer) ? reef_piece_batches(config) : 1;
-    return deferred_bytes(trainer) + batches * reef_batch_bytes(config) + reef_token_bytes(config);
+    return reef_pending_deferred_bytes(trainer) + batches * reef_batch_bytes(config) +
+           reef_token_bytes(config);
 }
 
 static bool batch_is_ready(const reef_trainer *trainer) {
-    return usable_bytes(trainer) >= ready_bytes(trainer);
-}
-
-// The first pending batch has been dealt with.
-static reef_status drop_batch(reef_trainer *trainer, reef_error *err) {
-    size_t count = reef_batch_bytes(&trainer->network.config);
-    trainer->pending_bytes -= count;
-    memmove(trainer->pending, trainer->pending + count, trainer->pending_bytes);
-    trainer->stream_bytes += count;
-    return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
-}
-
-// A batch of the kind cost `bits` a byte.
-static reef_status add_to_history(reef_trainer *trainer,
-                                  uint32_t kind,
-                                  double bits,
-                                  reef_error *err) {
-    size_t bytes = reef_batch_bytes(&trainer->network.config);
-    reef_status status = reef_series_add(trainer, bits, err);
-    if (status != REEF_OK || !reef_kinds_learn(trainer)) return status;
-    return reef_visit_log_add(&trainer->visit_log, kind, trainer->stream_bytes, bytes,
-                              bits * (double)bytes, err);
-}
-
-// The context memory has learned a batch, at a loss of `bits`. Is that beyond the range of what it
-// learned before? Then the net looks at the next batch, whatever its share.
-static void watch_memory(reef_trainer *trainer, double bits) {
-    const reef_config *config = &trainer->network.config;
-    double median, spread;
-    if (config->net_share >= 1.0f) return; // it looks at every batch
-    // Without a net the drift test itself is the memory's.
-    reef_drift *drift = reef_has_net(trainer) ? &trainer->memory_drift : &trainer->drift;
-    reef_drift_level(drift, &median, &spread);
-    trainer->memory_was_anomalous =
-        drift->count >= drift->window && bits > reef_drift_limit(median, spread, config);
-    reef_drift_push(drift, bits);
-}
-
-// Learn the first pending batch, by the memory and, where its forward pass has just been run, by
-// the net.
-static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, reef_error *err) {
-    reef_memory_step memory;
-    double reported = bits;
-    reef_memory_step_begin(&memory, trainer, net);
-    if (net) reef_step_backward(trainer);
-    reef_status status = reef_memory_step_end(&memory, &reported, err);
-    if (status != REEF_OK) return status;
-    watch_memory(trainer, reported);
-    // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
-    uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
-    // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
-    reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
-                         reef_batch_bytes(&trainer->network.config));
-    if (net) reef_drift_push(&trainer->drift, bits);
-    status = drop_batch(trainer, err);
-    if (status == REEF_OK)
-        status =
-            add_to_history(trainer, reef_open_generation(trainer)->info.generation, reported, err);
-    trainer->step++;
-    // Rates, recycling and gates count what the net has learned.
-    if (!net && reef_has_net(trainer)) return status;
-    trainer->generation_step++;
-    // Recycling and refitting are due at steps that depend on the counter alone.
-    if (status == REEF_OK && net && reef_recycle_is_due(trainer))
-        status = reef_recycle(trainer, err);
-    if (status == REEF_OK && reef_growth_gate_due(trainer))
-        status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
-    return status;
-}
-
-// Train on the first pending batch; its forward pass has just been run.
-static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *err) {
-    return learn_batch(trainer, true, bits, err);
-}
-
-// Over the first pending batch, which the net does not read.
-static reef_status move_gates(reef_trainer *trainer, reef_error *err) {
-    bool answered;
-    return reef_config_has_gates(&trainer->network.config)
-               ? reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err)
-               : REEF_OK;
-}
-
-// The memory alone learns the first pending batch.
-static reef_status remember_batch(reef_trainer *trainer, reef_error *err) {
-    reef_status status = move_gates(trainer, err);
-    return status == REEF_OK ? learn_batch(trainer, false, 0.0, err) : status;
+    return reef_pending_usable_bytes(trainer) >= ready_bytes(trainer);
 }
 
 // Train on the first deferred batches without testing them again.
@@ -167,11 +71,11 @@ static reef_status train_deferred(reef_trainer *trainer,
         double bits;
         ++*steps;
         if (!reef_has_net(trainer)) {
-            status = remember_batch(trainer, err);
+            status = reef_pending_memorise(trainer, err);
             continue;
         }
         status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
-        if (status == REEF_OK) status = train_batch(trainer, bits, err);
+        if (status == REEF_OK) status = reef_pending_train(trainer, bits, err);
     }
     return status;
 }
@@ -231,7 +135,8 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     reef_status status = before_change(trainer, &before, err);
     if (status == REEF_OK) status = train_deferred(trainer, before, steps, err);
     if (status != REEF_OK) return status;
-    status = reef_policy_boundary(trainer, "drift", trainer->pending, deferred_bytes(trainer), err);
+    status = reef_policy_boundary(trainer, "drift", trainer->pending,
+                                  reef_pending_deferred_bytes(trainer), err);
     return status == REEF_OK ? release_deferred(trainer, steps, err) : status;
 }
 
@@ -327,7 +232,7 @@ static reef_status recognise(reef_trainer *trainer,
                              double *bits,
                              bool *out,
                              reef_error *err) {
-    uint64_t begin = trainer->stream_bytes + deferred_bytes(trainer);
+    uint64_t begin = trainer->stream_bytes + reef_pending_deferred_bytes(trainer);
     size_t size = reef_batch_tokens(&trainer->network.config) * sizeof(*trainer->acts.loss);
     *out = false;
     // With one generation there is no older one to recognise it.
@@ -364,23 +269,6 @@ static uint32_t recognised_kind(const reef_trainer *trainer) {
     return kind;
 }
 
-// The first pending batch is of a kind that came back.
-static reef_status pass_batch(
-    reef_trainer *trainer, uint32_t kind, double bits, size_t *steps, reef_error *err) {
-    if (reef_kinds_learn(trainer)) {
-        reef_status learned = reef_kinds_learn_batch(trainer, kind, &bits, err);
-        if (learned != REEF_OK) return learned;
-        trainer->step++;
-        ++*steps;
-    } else {
-        trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
-    }
-    // The domain that came back may last: the net tests the next batch too.
-    trainer->memory_was_anomalous = trainer->network.config.net_share < 1.0f;
-    reef_status status = drop_batch(trainer, err);
-    return status == REEF_OK ? add_to_history(trainer, kind, bits, err) : status;
-}
-
 // A generation that came from a file has steps behind it, but no history to compare a batch with.
 static bool watches_drift(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
@@ -405,8 +293,9 @@ static bool is_left_to_older(const reef_trainer *trainer) {
 }
 
 // A batch that nothing speaks against. `net`: its forward pass has just been run.
-static reef_status train_on(reef_trainer *trainer, bool net, double bits, reef_error *err) {
-    reef_status status = net ? train_batch(trainer, bits, err) : remember_batch(trainer, err);
+static reef_status train_and_grow(reef_trainer *trainer, bool net, double bits, reef_error *err) {
+    reef_status status =
+        net ? reef_pending_train(trainer, bits, err) : reef_pending_memorise(trainer, err);
     if (status != REEF_OK) return status;
     const char *reason = reef_policy_due(trainer);
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
@@ -435,17 +324,6 @@ static uint32_t confirm_batches(const reef_trainer *trainer) {
     return asked > config->drift_confirm ? asked : config->drift_confirm;
 }
 
-// Does the net learn the batch at this position of the stream? All of a generation's first ones, so
-// that it has something to be compared with, then its share of them.
-static bool is_for_net(const reef_trainer *trainer, uint64_t position) {
-    const reef_config *config = &trainer->network.config;
-    double share = (double)config->net_share;
-    double number = (double)(position / reef_batch_bytes(config));
-    if (!reef_has_net(trainer)) return false;
-    return reef_task_step(trainer) < config->drift_warmup ||
-           floor((number + 1.0) * share) != floor(number * share);
-}
-
 // Decide about a batch that was tested. The deferred ones, if any, stand before it.
 static reef_status defer_tested(
     reef_trainer *trainer, double bits, bool anomalous, size_t *steps, reef_error *err) {
@@ -461,12 +339,12 @@ static reef_status defer_tested(
     return REEF_OK;
 }
 
-// The memory alone learns, until its own loss, or a boundary under way, calls for a look at a batch
-// before it is learned: by the memory, since there is no net.
+// The memory alone learns. Once its own loss was anomalous, or a boundary is under way, a batch is
+// tested before it is learned: by the memory, since there is no net.
 static reef_status next_without_net(reef_trainer *trainer, size_t *steps, reef_error *err) {
     double bits = 0.0;
     if (trainer->memory_was_anomalous || trainer->deferred_batches > 0) {
-        const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
+        const uint8_t *bytes = trainer->pending + reef_pending_deferred_bytes(trainer);
         reef_status status = reef_memory_step_probe(trainer, bytes, &bits, err);
         if (status != REEF_OK) return status;
         bool anomalous = is_anomalous(trainer, bits);
@@ -474,100 +352,7 @@ static reef_status next_without_net(reef_trainer *trainer, size_t *steps, reef_e
             return defer_tested(trainer, bits, anomalous, steps, err);
     }
     ++*steps;
-    return train_on(trainer, false, bits, err);
-}
-
-// ---- by contexts --------------------------------------------------------------------------------
-
-// The first pending batch is learned by a kind; whose it is has been decided.
-static reef_status learn_by_kind(reef_trainer *trainer,
-                                 uint32_t kind,
-                                 size_t *steps,
-                                 reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    bool net = is_for_net(trainer, trainer->stream_bytes);
-    double bits = 0.0;
-    reef_status status = REEF_OK;
-    if (kind != reef_open_generation(trainer)->info.generation) {
-        status = move_gates(trainer, err);
-        return status == REEF_OK ? pass_batch(trainer, kind, 0.0, steps, err) : status;
-    }
-    ++*steps;
-    if (net && reef_start_is_due(trainer))
-        status = reef_start_generation(trainer, trainer->pending, reef_batch_bytes(config), err);
-    if (status == REEF_OK && net)
-        status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
-    if (status != REEF_OK) return status;
-    if (net) {
-        reef_step_count_losses(trainer, trainer->stream_bytes, false);
-        trainer->last_bits = bits;
-    }
-    return net ? train_batch(trainer, bits, err) : remember_batch(trainer, err);
-}
-
-static reef_status learn_batches(
-    reef_trainer *trainer, uint32_t kind, size_t count, size_t *steps, reef_error *err) {
-    reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < count; i++)
-        status = learn_by_kind(trainer, kind, steps, err);
-    return status;
-}
-
-// The first batches of a new kind. Where there is no room for another, the last one that began
-// takes all that is strange, and the others stay clean.
-static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    uint32_t open = reef_open_generation(trainer)->info.generation;
-    size_t first = (count - 1) % reef_piece_batches(config) + 1;
-    reef_status status = REEF_OK;
-    if (!reef_policy_is_full(trainer))
-        status = reef_policy_boundary(trainer, "contexts", trainer->pending,
-                                      count * reef_batch_bytes(config), err);
-    if (status != REEF_OK) return status;
-    bool opened = reef_open_generation(trainer)->info.generation != open;
-    trainer->current_kind = reef_open_generation(trainer)->info.generation;
-    // Of a new kind only the first piece: what follows may be the next one already.
-    return learn_batches(trainer, trainer->current_kind, opened ? first : count, steps, err);
-}
-
-// Test the piece behind those that are held, and decide about all of them.
-static reef_status next_piece(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    size_t batches = reef_piece_batches(&trainer->network.config);
-    size_t held = trainer->deferred_batches / batches;
-    uint32_t current = trainer->current_kind;
-    reef_kind_decision decision;
-    reef_status status = reef_recognise_piece(trainer, held, &decision, err);
-    if (status != REEF_OK) return status;
-    held++;
-    if (decision.verdict == REEF_VERDICT_DEFER) {
-        trainer->deferred_batches += batches;
-        return REEF_OK;
-    }
-    trainer->deferred_batches = 0;
-    if (decision.verdict == REEF_VERDICT_CURRENT) {
-        for (size_t i = 0; i < held; i++) reef_recognition_count(trainer, i, current);
-        return learn_batches(trainer, current, held * batches, steps, err);
-    }
-    size_t left = held * batches - decision.from;
-    status = learn_batches(trainer, current, decision.from, steps, err);
-    if (status != REEF_OK) return status;
-    if (decision.verdict == REEF_VERDICT_NEW) return begin_kind(trainer, left, steps, err);
-    // A piece that is another's in part says nothing of either.
-    for (size_t i = (decision.from + batches - 1) / batches; i < held; i++)
-        reef_recognition_count(trainer, i, decision.kind);
-    trainer->current_kind = decision.kind;
-    return learn_batches(trainer, decision.kind, left, steps, err);
-}
-
-// A stream ends: all whole batches of it are the current kind's.
-static reef_status learn_rest(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    reef_status status = REEF_OK;
-    trainer->deferred_batches = 0;
-    while (status == REEF_OK &&
-           usable_bytes(trainer) >= reef_batch_bytes(config) + reef_token_bytes(config))
-        status = learn_by_kind(trainer, trainer->current_kind, steps, err);
-    return status;
+    return train_and_grow(trainer, false, bits, err);
 }
 
 // ---- the next decision --------------------------------------------------------------------------
@@ -576,16 +361,17 @@ static reef_status learn_rest(reef_trainer *trainer, size_t *steps, reef_error *
 static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     uint32_t confirm = confirm_batches(trainer);
-    if (reef_recognises_by_contexts(trainer)) return next_piece(trainer, steps, err);
+    if (reef_recognises_by_contexts(trainer)) return reef_by_contexts_next(trainer, steps, err);
     // A boundary that failed, for instance without memory, is tried again before more is read.
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
     if (!reef_has_net(trainer)) return next_without_net(trainer, steps, err);
     if (config->net_share < 1.0f && !trainer->memory_was_anomalous &&
-        trainer->deferred_batches == 0 && !is_for_net(trainer, trainer->stream_bytes)) {
+        trainer->deferred_batches == 0 &&
+        !reef_pending_is_for_net(trainer, trainer->stream_bytes)) {
         ++*steps;
-        return train_on(trainer, false, 0.0, err);
+        return train_and_grow(trainer, false, 0.0, err);
     }
-    const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
+    const uint8_t *bytes = trainer->pending + reef_pending_deferred_bytes(trainer);
     double bits;
     reef_status status = reef_gating_copy(&trainer->before, &trainer->ahead, err);
     // A generation that was opened without data starts with the first batch that it gets.
@@ -600,14 +386,15 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (asks)
         status = recognise(trainer, bytes, anomalous, &bits, &recognised, err);
     else
-        reef_step_count_losses(trainer, trainer->stream_bytes + deferred_bytes(trainer), false);
+        reef_step_count_losses(trainer,
+                               trainer->stream_bytes + reef_pending_deferred_bytes(trainer), false);
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
     // Batches deferred before it straddled the change; this one is tested again after them.
     if (recognised)
         return trainer->deferred_batches > 0
                    ? release_deferred(trainer, steps, err)
-                   : pass_batch(trainer, recognised_kind(trainer), bits, steps, err);
+                   : reef_pending_give(trainer, recognised_kind(trainer), bits, steps, err);
     // A batch in range ends a build-up of evidence.
     if (!anomalous) trainer->ahead.cusum = 0.0;
     // The common path: nothing deferred, nothing anomalous. One forward and one backward pass.
@@ -616,20 +403,9 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
         // forced.
         if (asks) status = read_again(trainer, bytes, &bits, err);
         ++*steps;
-        return status == REEF_OK ? train_on(trainer, true, bits, err) : status;
+        return status == REEF_OK ? train_and_grow(trainer, true, bits, err) : status;
     }
     return defer_tested(trainer, bits, anomalous, steps, err);
-}
-
-static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
-    if (bytes <= trainer->pending_capacity) return REEF_OK;
-    uint8_t *pending = realloc(trainer->pending, bytes);
-    if (pending == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
-                         bytes);
-    trainer->pending = pending;
-    trainer->pending_capacity = bytes;
-    return REEF_OK;
 }
 
 // All gates at the beginning of a stream.
@@ -643,7 +419,7 @@ static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
 static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef_error *err) {
     // What was deferred before the marker line belongs to the generation that ends here.
     reef_status status = reef_recognises_by_contexts(trainer)
-                             ? learn_rest(trainer, steps, err)
+                             ? reef_by_contexts_end(trainer, steps, err)
                              : release_deferred(trainer, steps, err);
     if (status != REEF_OK) return status;
     bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
@@ -697,12 +473,12 @@ static reef_status accept_bytes(reef_trainer *trainer,
     const char *text = trainer->network.config.boundary_mark;
     // Only what the next batch lacks is accepted: a failing batch must not have swallowed bytes
     // beyond it.
-    size_t need = ready_bytes(trainer) - usable_bytes(trainer);
-    if (count > need)
-        count = need; // a line that turns out not to be a marker may make it ready
-                      // before
+    size_t need = ready_bytes(trainer) - reef_pending_usable_bytes(trainer);
+    // Maybe before: a line that turns out not to be a marker adds its bytes at once.
+    if (count > need) count = need;
     reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
-    if (status == REEF_OK) status = reserve_pending(trainer, trainer->pending_bytes + count, err);
+    if (status == REEF_OK)
+        status = reef_trainer_reserve_pending(trainer, trainer->pending_bytes + count, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->pending + trainer->pending_bytes, bytes, count);
     if (text[0] == '\0') {

@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MATURE_EXAMPLES 256  // of a label in the head's solution, and at least
 #define MATURE_SHARE 0.25    // this share of an even part of all examples

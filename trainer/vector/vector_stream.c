@@ -15,10 +15,8 @@
 #include "loss_history.h"
 #include "reef_random.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define BASELINE_BATCH 64      // examples of the stream in a step of the baselines
@@ -302,17 +300,6 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     return judge_batch(trainer, rows, &t, err);
 }
 
-static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
-    if (bytes <= trainer->pending_capacity) return REEF_OK;
-    uint8_t *pending = realloc(trainer->pending, bytes);
-    if (pending == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
-                         bytes);
-    trainer->pending = pending;
-    trainer->pending_capacity = bytes;
-    return REEF_OK;
-}
-
 // Accept up to `need` bytes; records are checked when their last byte has come, and a bad one is
 // given back as far as it came in this call.
 static reef_status accept_bytes(reef_trainer *trainer,
@@ -323,7 +310,7 @@ static reef_status accept_bytes(reef_trainer *trainer,
                                 reef_error *err) {
     size_t each = reef_vector_record_bytes(&trainer->network.config);
     size_t before = trainer->pending_bytes, take = count < need ? count : need;
-    reef_status status = reserve_pending(trainer, before + take, err);
+    reef_status status = reef_trainer_reserve_pending(trainer, before + take, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->pending + before, bytes, take);
     // The record that these bytes complete, and all complete ones after it.

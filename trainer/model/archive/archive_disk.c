@@ -82,6 +82,8 @@ static reef_status write_part(const char *path,
                          "did; remove it in the second case",
                          part);
     if (fd < 0) return failed(err, errno, "create", part);
+    // The file gets its name only when all of it is on the disk (write_all syncs), and the name is
+    // safe when its folder is synced. Whatever fails before leaves nothing.
     reef_status status = write_all(fd, bytes, count, stopped, &code);
     if (close(fd) != 0 && status == REEF_OK) {
         code = errno;

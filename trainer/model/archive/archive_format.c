@@ -223,6 +223,8 @@ static reef_status read_parts(reef_archive_header *out,
     if (out->memories == NULL || out->pieces == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for the %" PRIu32 " pieces of an archive", out->piece_count);
+    // Counts were checked against the header's length, so both lists lie within it. Pieces follow
+    // each other without gaps, and the last one ends with the archive.
     for (uint32_t m = 0; m < out->memory_count; m++, at += MEMORY_BYTES)
         read_memory(&out->memories[m], at);
     uint64_t offset = reef_get_le32(archive + 12);

@@ -56,6 +56,7 @@ reef_status reef_archive_read_info(reef_archive_info *out,
     out->piece_bytes = header.piece_bytes;
     out->piece_count = header.piece_count;
     out->share_count = header.memory_count;
+    // One more than needed: calloc of nothing may return NULL.
     out->shares = calloc((size_t)header.memory_count + 1, sizeof(*out->shares));
     if (out->shares == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for facts of an archive");

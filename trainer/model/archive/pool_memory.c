@@ -5,7 +5,7 @@
 // the pool was made. Copies and restored pools have the same.
 #include "pool_memory.h"
 #include "as_of.h"
-#include "checkpoint_internal.h"
+#include "checkpoint.h"
 #include "reef_config.h"
 #include "stream_position.h"
 
@@ -235,6 +235,7 @@ static reef_status read_state(reef_txn *txn,
     if (out->sources == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " generations",
                          as_of->last);
+    // A snapshot may hold one generation that was open then; in any other state all are sealed.
     for (uint32_t g = 0; g <= as_of->last; g++) {
         bool sealed = !as_of->of_snapshot || g < as_of->snapshot.sealed_count;
         reef_status status = read_source(txn, g, reef_as_of_records(as_of, g), sealed,
@@ -356,6 +357,7 @@ static reef_status fail_gone(reef_txn *txn,
                          "no other state has the same",
                          g, header->state, header->stream_bytes);
     reef_status status = reef_generation_count(txn, &count, err);
+    // Consolidated generations are empty; the next one with content has taken over their kinds.
     while (status == REEF_OK && g < count) {
         status = reef_generation_read(txn, g, &info, err);
         if (status == REEF_OK && !reef_generation_is_empty(&info)) break;

@@ -148,66 +148,82 @@ static void touch_rows(const reef_generation *generation, reef_thread_pool *work
     }
 }
 
+static reef_status read_info(reef_txn *txn,
+                             const reef_checkpoint_source *source,
+                             reef_generation_record *out,
+                             reef_error *err) {
+    reef_status status = reef_generation_read(txn, source->records, out, err);
+    if (status != REEF_OK) return status;
+    // bf16 exists only in sealed rows; anything else was damaged or written by a later version.
+    if (out->dtype != REEF_F32 && !(out->dtype == REEF_BF16 && out->sealed))
+        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d",
+                         source->number, (int)out->dtype);
+    out->generation = source->number; // a snapshot's copy has its own number
+    return REEF_OK;
+}
+
+static reef_status read_records(reef_generation *generation,
+                                reef_txn *txn,
+                                const reef_config *config,
+                                const reef_checkpoint_source *source,
+                                reef_thread_pool *workers,
+                                reef_error *err) {
+    uint32_t records = source->records;
+    bool sealed = generation->info.sealed;
+    // What a sealed generation was trained with is gone, so it can be loaded for training like any
+    // other: without moments.
+    bool trains = source->training && !sealed;
+    // A snapshot's copy may be replaced under the same number at any time, so its rows are always
+    // copied.
+    bool maps_rows = source->in_place && sealed && records == source->number;
+    // A trainer does not read texts by a sealed generation's memory.
+    bool remembers = config->context_memory > 0 && !(source->training && sealed);
+    float *buffer = NULL;
+    reef_status status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
+    if (status == REEF_OK && sealed && !maps_rows)
+        status = reef_generation_allocate_rows(generation, err);
+    // The pages are touched in parallel before they are filled: on a large generation the kernel's
+    // page faults would otherwise be the slow part of opening.
+    if (status == REEF_OK && trains) touch_rows(generation, workers);
+    if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, generation, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, generation, err);
+    if (status == REEF_OK && trains)
+        status = reef_checkpoint_read_tensor_moments(txn, records, generation, buffer, err);
+    if (status == REEF_OK && !maps_rows)
+        status =
+            reef_checkpoint_read_experts(generation, txn, config, records, trains, buffer, err);
+    if (status == REEF_OK && remembers)
+        status = reef_checkpoint_read_memory(txn, records, &generation->memory, err);
+    free(buffer);
+    return status;
+}
+
 reef_status reef_checkpoint_load(reef_generation **out,
                                  reef_txn *txn,
                                  const reef_config *config,
-                                 uint32_t number,
-                                 uint32_t records,
-                                 bool training,
-                                 bool in_place,
+                                 const reef_checkpoint_source *source,
                                  reef_thread_pool *workers,
                                  reef_error *err) {
-    *out = NULL;
     reef_generation *generation = NULL;
-    float *buffer = NULL;
     reef_generation_record info;
-    reef_status status = reef_generation_read(txn, records, &info, err);
+    *out = NULL;
+    reef_status status = read_info(txn, source, &info, err);
+    if (status == REEF_OK) status = reef_generation_new(&generation, config, &info, err);
     if (status != REEF_OK) return status;
-    // bf16 exists only in sealed rows; anything else was damaged or written by a later version.
-    if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
-        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d", number,
-                         (int)info.dtype);
-    info.generation = number; // a snapshot's copy has its own number
-    // What a sealed generation was trained with is gone, so it can be loaded for training like any
-    // other: without moments.
-    // Nor does a trainer read texts by a sealed generation's memory.
-    bool remembers = config->context_memory > 0 && !(training && info.sealed);
-    training = training && !info.sealed;
-    // A snapshot's copy may be replaced under the same number at any time, so its rows are always
-    // copied.
-    in_place = in_place && info.sealed && records == number;
-    status = reef_generation_new(&generation, config, &info, err);
-    if (status != REEF_OK) return status;
-    // It has a number and nothing else.
-    if (reef_generation_is_empty(&info)) {
+    if (reef_generation_is_empty(&info)) { // it has a number and nothing else
         generation->stored = true;
         *out = generation;
         return REEF_OK;
     }
-    status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
-    if (status == REEF_OK && info.sealed && !in_place)
-        status = reef_generation_allocate_rows(generation, err);
-    // The pages are touched in parallel before they are filled: on a large generation the kernel's
-    // page faults would otherwise be the slow part of opening.
-    if (status == REEF_OK && training) touch_rows(generation, workers);
-    if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, generation, err);
-    if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, generation, err);
-    if (status == REEF_OK && training)
-        status = reef_checkpoint_read_tensor_moments(txn, records, generation, buffer, err);
-    if (status == REEF_OK && !in_place)
-        status =
-            reef_checkpoint_read_experts(generation, txn, config, records, training, buffer, err);
-    if (status == REEF_OK && remembers)
-        status = reef_checkpoint_read_memory(txn, records, &generation->memory, err);
-    free(buffer);
-    if (status == REEF_OK) {
-        // Folded queries are derived, not stored.
-        if (generation->open) reef_generation_fold(generation, config);
-        generation->stored =
-            !generation->open && records == number; // a copy's rows cannot be located later
-        *out = generation;
-        return REEF_OK;
+    status = read_records(generation, txn, config, source, workers, err);
+    if (status != REEF_OK) {
+        reef_generation_free(generation);
+        return status;
     }
-    reef_generation_free(generation);
-    return status;
+    // Folded queries are derived, not stored.
+    if (generation->open) reef_generation_fold(generation, config);
+    // The rows of a snapshot's copy cannot be located later.
+    generation->stored = !generation->open && source->records == source->number;
+    *out = generation;
+    return REEF_OK;
 }

@@ -27,23 +27,28 @@ REEF_MUST_CHECK reef_status reef_checkpoint_sealed(reef_txn *txn,
 /** After the commit that holds it succeeded: nothing is dirty any more, a sealed one is stored. */
 void reef_checkpoint_clean(reef_generation *generation);
 
+/** Which generation to read, from where, and what of it. */
+typedef struct reef_checkpoint_source {
+    uint32_t number;  // of the generation
+    uint32_t records; // the number that its records have: its own, or that of a snapshot's copy
+    bool training;    // read moments, flags and usage too, if it is open
+    bool in_place; // leave the rows in the store, for reef_checkpoint_locate, if it is sealed and
+                   // has its records under its own number
+} reef_checkpoint_source;
+
 /**
- * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's
- * copy. `training` reads moments, flags and usage too (open generations only). `in_place`: the rows
- * of a sealed generation under its own number are left in the store, for reef_checkpoint_locate.
+ * Read a generation.
  *
- * For training `workers` make the memory ready together; may be NULL.
+ * workers  for training they make the memory ready together; may be NULL
  *
  * A renewed transaction may take several steps, as long as what is read is sealed or a snapshot's
- * copy. Errors: BUSY if it is removed meanwhile, as by a consolidation.
+ * copy. Errors: BUSY if it is removed meanwhile, as by a consolidation; CORRUPT names the record;
+ * NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
                                                  reef_txn *txn,
                                                  const reef_config *config,
-                                                 uint32_t generation,
-                                                 uint32_t records,
-                                                 bool training,
-                                                 bool in_place,
+                                                 const reef_checkpoint_source *source,
                                                  reef_thread_pool *workers,
                                                  reef_error *err);
 

@@ -108,6 +108,7 @@ static reef_status read_list(const reef_heads *heads,
         reef_visit_entry entry;
         uint8_t chain[REEF_HASH_BYTES];
         memcpy(&entry, (const uint8_t *)view.data + i * sizeof(entry), sizeof(entry));
+        // A holder is open after its kinds were sealed, so all of them have lower numbers.
         if (entry.kind >= holder || entry.merged > 1) return malformed(records, err);
         status = sealed_chain(txn, reef_as_of_records(heads->state, entry.kind), chain, err);
         if (status == REEF_OK && memcmp(chain, entry.sealed_chain, sizeof(chain)) == 0)
@@ -196,6 +197,9 @@ reef_status reef_heads_load(const reef_heads *heads,
         const reef_key prefix = reef_visit_key(heads, base, kind);
         status = reef_checkpoint_read_tables(txn, &prefix, out, err);
     }
+    // Tables are in the newest holder that has some; it and every later one may add a tail.
+    // `older_bytes` is set before each tail is read, so in the end it leaves out that of `last`
+    // alone.
     *older_bytes = out->unlearned_bytes;
     for (uint32_t g = base; status == REEF_OK && g <= last; g++) {
         *older_bytes = out->unlearned_bytes;

@@ -4,14 +4,13 @@
 //   kind 0      T     t     T     t            T: tables, t: a tail
 //
 // As of generation 4 kind 0 is read from holder 3 on, so its visits of holders 1 and 2 go when the
-// states as of 1, 2 and 3 do. A state that lacks one of its visits says so when it is read.
+// states as of 1, 2 and 3 do. Reading a state that lacks one of its visits is NOT_FOUND.
 #include "checkpoint_internal.h"
 #include "heads.h"
 #include "reef_states.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct pruning {
     reef_txn *txn;
@@ -116,8 +115,8 @@ reef_status reef_states_kept(reef_txn *txn, bool **kept, uint32_t *count, reef_e
 
 // ---- what kept states are read from -------------------------------------------------------------
 
-// All states as of generations `last` .. `end` - 1: from what the first of them is read from on,
-// every visit is one of the others' as well.
+// Mark what the states as of generations `last` .. `end` - 1 are read from: what the first of them
+// needs, and every later visit up to the last of them.
 static void need_states(pruning *p, const reef_heads *heads, uint32_t last, uint32_t end) {
     for (uint32_t kind = 0; kind + 1 < p->count; kind++) {
         uint32_t base = kind;

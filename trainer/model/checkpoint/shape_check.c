@@ -7,7 +7,6 @@
 #include "config_internal.h"
 
 #include "checkpoint.h"
-#include "generation.h"
 
 #include <string.h>
 

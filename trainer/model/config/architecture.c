@@ -2,12 +2,9 @@
 #include "architecture.h"
 #include "reef_config.h"
 #include "reef_model.h"
-#include "reef_random.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side) {
     return (reef_router_shape){

@@ -13,8 +13,6 @@
 
 #include "architecture.h"
 
-#include <string.h>
-
 const char *reef_flops_part_text(reef_flops_part part) {
     static const char *const NAMES[] = {
 #define REEF_FLOPS_NAME(upper, name) name,

@@ -1,10 +1,9 @@
 // Single experts for people: what their rows are like.
-#include "generation.h"
+#include "architecture.h"
 #include "vector.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define STATS_NONE                                                                                 \

@@ -115,10 +115,14 @@ static reef_status load_generation(reef_model *model,
                                    uint32_t g,
                                    reef_error *err) {
     reef_generation **generation = &model->network.generations[g];
-    reef_status status = reef_checkpoint_load(generation, txn, &model->network.config, g,
-                                              reef_as_of_records(chosen, g), false,
-                                              model->residency.in_place, NULL, err);
+    const reef_checkpoint_source source = {.number = g,
+                                           .records = reef_as_of_records(chosen, g),
+                                           .in_place = model->residency.in_place};
+    reef_status status =
+        reef_checkpoint_load(generation, txn, &model->network.config, &source, NULL, err);
     if (status != REEF_OK) return status;
+    // A kind that came back answers by its newest memory, not by the one that was sealed with it. A
+    // merged kind has none any more.
     if (head->chain_is_known) {
         reef_generation_memory_release(&(*generation)->memory);
         reef_generation_memory_move(&(*generation)->memory, head);

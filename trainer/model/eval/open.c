@@ -5,12 +5,9 @@
 // which do not change, in steps. Of a pool larger than memory rows are read in place; then the
 // transaction is renewed between two passes.
 #include "as_of.h"
-#include "checkpoint.h"
 #include "model_internal.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LOAD_ATTEMPTS_MAX 3 // consolidating takes minutes, more often than loading
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define PIECE 4096        // bytes that one generation answers in one call
-#define LEARNS 0.02       // weight of a kind that adapts to a text
 #define RECENT 16         // bytes before a surprise that vote on who is asked
 #define VOTES_UNTIL 64    // bytes after one, and who runs has been found
 #define NAMED_MAX 4       // kinds that it adds
@@ -34,6 +33,8 @@ void reef_recall_release(reef_recall *recall) {
 }
 
 reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, reef_error *err) {
+    // Arrays are kept from text to text. A network of another size has other memories: their
+    // sessions end, and all arrays are made again.
     if (recall->generation_count != network->generation_count) {
         reef_recall_release(recall);
         size_t count = network->generation_count;
@@ -174,6 +175,7 @@ static reef_status read_by_gates(reef_recall *recall,
                                  reef_error *err) {
     for (size_t at = 0, end; at < piece->count; at = end) {
         size_t g = answering(network, piece->fire, piece->stride, at);
+        // Runs of bytes that one generation answers are read in one call.
         for (end = at + 1; end < piece->count && end - at < PIECE; end++)
             if (answering(network, piece->fire, piece->stride, end) != g) break;
         reef_memory_session *session;
@@ -304,7 +306,7 @@ static reef_status running_session(reef_recall *recall,
                                    reef_error *err) {
     const reef_posterior *p = &recall->posterior;
     reef_status status = session_of(recall, network, p->kinds[k], out, err);
-    bool learns = k == reef_posterior_likeliest(p) || p->weights[k] >= LEARNS;
+    bool learns = k == reef_posterior_likeliest(p) || p->weights[k] >= REEF_RECALL_ADAPT_WEIGHT;
     if (status == REEF_OK) reef_memory_session_set_learning(*out, learns);
     return status;
 }

@@ -11,6 +11,9 @@
 #include "posterior.h"
 #include "reef_kind_vote.h"
 
+/** Least weight of a kind that adapts to a text which several kinds answer. */
+#define REEF_RECALL_ADAPT_WEIGHT 0.02
+
 typedef struct reef_recall {
     bool frozen; // memories do not adapt to what they read
     size_t generation_count;

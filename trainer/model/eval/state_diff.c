@@ -4,7 +4,7 @@
 // blocks. One generation is compared: the one that was open in the earlier of the two states. All
 // before it are sealed in both, and so the same.
 
-#include "generation.h"
+#include "architecture.h"
 #include "reef_model.h"
 #include <math.h>
 #include <stdlib.h>

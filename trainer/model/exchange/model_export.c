@@ -9,7 +9,6 @@
 #include "stream_position.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

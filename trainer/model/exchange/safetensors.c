@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,9 +123,9 @@ static reef_status check_offset(const char *path, bool force, reef_error *err) {
 
 // ---- PART ---------------------------------------------------------------------------------------
 //
-// Who writes PART has it locked from its first byte until it has its name, or is gone. One that
-// nobody has locked is what an export left that was killed, and is written over; as long as it
-// looks like one, since the name could be somebody else's.
+// An export locks PART from its first byte until it is renamed or deleted. A PART without a lock
+// was left by an export that was killed: it is overwritten, if it looks like one, since the name
+// could be of another file.
 
 #define PART_ATTEMPTS_MAX 10 // another export ends between two steps of this one
 #define BEGINNING "{\"" METADATA "\":{"

@@ -7,7 +7,7 @@
 // depend on the workers. Which passes are run, how often, and what the times are compared with, is
 // the caller's.
 #include "experts.h"
-#include "generation.h"
+#include "reef_clock.h"
 #include "reef_huge_page.h"
 #include "reef_layer_bench.h"
 #include "reef_random.h"

@@ -2,8 +2,6 @@
 // their gradients are sums of. Any number of batches, one after the other.
 #include "layer_internal.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

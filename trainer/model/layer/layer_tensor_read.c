@@ -3,9 +3,7 @@
 #include "layer_internal.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};

@@ -1,4 +1,4 @@
-// The context memory of a generation, and what of it no checkpoint has yet.
+// The context memory of a generation, and what it learned since its last checkpoint.
 //
 // The memory learns each trained batch of the stream once. Its tables change all over with every
 // byte, so a commit does not write them. It writes the *tail*: the bytes learned since the last

@@ -4,7 +4,6 @@
 // generations never fire in a given stream.
 #include "activations.h"
 #include "generation.h"
-#include "transformer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,6 @@
 
 #include "shapes.h"
 
-#include <stdbool.h>
-
 /**
  * y[t] += (x[t] down) up where fire[t]; other rows of y are not touched by one bit.
  * scratch  (T, rank + out)

@@ -8,7 +8,6 @@
 // (flags).
 #include "experts.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 

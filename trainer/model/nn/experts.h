@@ -120,9 +120,9 @@ typedef struct reef_expert_update {
     reef_adam adam;
     float average_rate; // of the running average, where one is kept
     float clip;         // bound on the norm of one row's gradient; 0 for none
-    const uint8_t
-        *flags;     // (N) or NULL; non-zero: frozen, not one bit of the row or its moments changes
-    uint8_t *dirty; // (N) or NULL: set to 1 for every row that changed
+    // (N) or NULL; non-zero: frozen, not one bit of the row or its moments changes
+    const uint8_t *flags;
+    uint8_t *dirty;    // (N) or NULL: set to 1 for every row that changed
     reef_usage *usage; // (N) or NULL: count and score are added for every selection, frozen or not
     reef_expert_pull pull;
     float *squares; // (N, row values) or NULL: squared gradients are added here and nothing changes

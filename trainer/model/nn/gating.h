@@ -5,8 +5,6 @@
 
 #include "activations.h"
 
-#include <string.h>
-
 /** Gates on their way through one stream, and how well their losses stay in range. */
 typedef struct reef_gating {
     size_t generation_count;

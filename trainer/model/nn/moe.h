@@ -32,10 +32,11 @@ typedef struct reef_moe_tape {
     size_t *counts;   // (windows, E) how many
     float *scratch;   // (windows, block values): one block, where it is not kept, and its gradients
     // of a tape for training; rows of what is kept are (E, windows, C)
-    float *lowest; // (windows, E) score of the last token that was taken
-    float *x;      // (rows, D) tokens, gathered
-    float *in, *act,
-        *out;        // (rows, F), (rows, F), (rows, D); backward replaces `in` by its gradient
+    float *lowest;   // (windows, E) score of the last token that was taken
+    float *x;        // (rows, D) tokens, gathered
+    float *in;       // (rows, F) before the activation; backward replaces it by its gradient
+    float *act;      // (rows, F)
+    float *out;      // (rows, D)
     float *d_out;    // (rows, D)
     float *d_logits; // (windows, T, E)
     struct reef_weight_product *products; // (2 * E)

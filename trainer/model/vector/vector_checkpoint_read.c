@@ -1,9 +1,6 @@
 // A generation of a vector model, read from its records.
 #include "vector_checkpoint.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 reef_key reef_vector_record_key(reef_db db, uint32_t generation, const char *name) {
     return (reef_key){.db = db, .generation = generation, .name = name};
 }
