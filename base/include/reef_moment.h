@@ -19,8 +19,8 @@ typedef struct reef_moment {
  *   yesterday, today      days
  *   3h, "3h ago"          back from `now_ms`, in s, m, h, d or w: a moment without length
  *
- * Times are local; with Z behind a minute or a second they are UTC. Exactly these forms: a time that
- * is half understood would silently choose something else.
+ * Times are local; with Z behind a minute or a second they are UTC. Other forms are refused: half
+ * understood, a text would silently name another moment.
  */
 bool reef_moment_parse(const char *text, uint64_t now_ms, reef_moment *out);
 

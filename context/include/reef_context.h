@@ -134,8 +134,7 @@ REEF_API void reef_memory_inputs(const reef_memory *memory, double *shares, doub
 /**
  * How much of a text the memory has met, in units of 1/256 bit: the sum, over contexts of 3, 4, 5
  * and 8 bytes, of the base-2 logarithm of the part of the text's contexts that it knows, plus 1/50.
- * So an order of which nothing is known gives -5.6 bits. Each context counts once, wherever it is
- * repeated.
+ * An order whose contexts are all unknown gives -5.6 bits. A context that is repeated counts once.
  *
  * memory  NULL: one that has learned nothing
  * text    (count); of more than REEF_FAMILIARITY_BYTES_MAX bytes only the first count

@@ -1,5 +1,5 @@
-// States that the daemon keeps by the clock, as snapshots called auto-20261116T120000Z, and which of
-// them stay.
+// States that the daemon keeps by the clock: what their snapshots are called (such as
+// auto-20261116T120000Z), and which of them stay.
 #ifndef REEF_KEPT_STATES_H
 #define REEF_KEPT_STATES_H
 

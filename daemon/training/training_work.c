@@ -11,7 +11,7 @@
 
 // Without a lock: only this thread reads the policy.
 static void set_commit_policy(reef_training *training, const reef_commit_policy *policy) {
-    // A new period begins at once; the same one goes on.
+    // Another period begins at once; otherwise the next state is due when it was.
     if (training->options.commits.state_every_ms != policy->state_every_ms)
         training->state_due_ms = 0;
     training->options.commits = *policy;

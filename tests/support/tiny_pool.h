@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-// Options of `reef init` and `reef bench step` for a model of that size, in pairs: a net alone, whose
-// steps and losses the tests count.
+// Options of `reef init` and `reef bench step` for a model of that size, in pairs. It is a net
+// alone, because the tests count its steps and losses.
 #define TINY_OPTIONS                                                                               \
     "--layers", "2", "--ffw", "pd", "--d-model", "16", "--attention-heads", "2", "--context",      \
         "16", "--batch", "2", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4",        \

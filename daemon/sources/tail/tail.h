@@ -41,7 +41,7 @@ typedef struct reef_tail_event {
  * Follow one path, or with `folder` all files of a folder. A followed path may be absent.
  *
  * Errors: INVALID a path that can never be followed, such as a folder where one file is followed;
- * NOT_FOUND with `folder`: it does not exist, or a name without a pattern is no folder; NO_MEMORY.
+ * NOT_FOUND with `folder`: the folder does not exist, or the path is a file; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            const char *path,

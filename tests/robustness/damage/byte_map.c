@@ -160,8 +160,8 @@ static void walk(byte_map *map, uint8_t tree, uint64_t page) {
     }
 }
 
-// The databases that the main tree lists; walked in the order of their numbers, but sums last, after
-// its records.
+// The databases that the main tree lists, in the order of their numbers. The sums come last, after
+// the records that they are of.
 static void read_roots(byte_map *map, uint64_t page) {
     const uint8_t *bytes = page_at(map, map->image, page);
     for (size_t i = 0; i < (get16(bytes + 12) - PAGE_HEADER) / 2u; i++) {
