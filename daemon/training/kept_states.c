@@ -17,11 +17,11 @@ static uint32_t *find_rule(reef_keep_policy *policy, const char *word, size_t le
     const struct {
         const char *name;
         uint32_t *count;
-    } RULES[] = {
+    } rules[] = {
         {"hourly", &policy->hourly}, {"daily", &policy->daily}, {"weekly", &policy->weekly}};
-    for (size_t i = 0; i < sizeof(RULES) / sizeof(*RULES); i++)
-        if (strlen(RULES[i].name) == length && memcmp(RULES[i].name, word, length) == 0)
-            return RULES[i].count;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (strlen(rules[i].name) == length && memcmp(rules[i].name, word, length) == 0)
+            return rules[i].count;
     return NULL;
 }
 
