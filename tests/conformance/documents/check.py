@@ -191,6 +191,24 @@ def check_references(pages):
                 failures.append(f"{page.name}: {name} has no heading #{anchor}")
 
 
+def check_functions(pages):
+    """`file.c`: `function` in the text: the file has a word that is spelt so."""
+    known = {}
+    for folder, _, names in os.walk(SOURCES):
+        if not re.search(r"/(build|node_modules|\.git)(/|$)", folder):
+            known.update({name: f"{folder}/{name}" for name in names if re.search(r"\.[ch]$", name)})
+    for page in pages:
+        with open(f"{SOURCES}/{page.name}", encoding="utf-8") as file:
+            text = file.read()
+        for name, function in re.findall(r"`(?:[\w/]*/)?(\w+\.[ch])`?:\s`?([a-z_]{4,})`", text):
+            if name not in known:
+                failures.append(f"{page.name}: there is no {name}")
+                continue
+            with open(known[name], encoding="utf-8") as file:
+                if not re.search(rf"\b{function}\b", file.read()):
+                    failures.append(f"{page.name}: {name} has no {function}")
+
+
 def check_pictures(folder):
     subprocess.run([f"{SOURCES}/docs/img/concepts.py", folder], check=True)
     for name in sorted(os.listdir(folder)):
@@ -247,6 +265,7 @@ def main():
     for page in pages:
         check_mentioned(page, known, daemon)
     check_references(pages)
+    check_functions(pages)
     with tempfile.TemporaryDirectory(prefix="reef-test-") as folder:
         check_pictures(folder)
     check_named_tests()
