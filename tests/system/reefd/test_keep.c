@@ -121,8 +121,11 @@ static void states_that_learned_something_are_kept(void **state) {
     reef_commit kept = pool_commit(&run->box);
     sleep_ms(A_PERIOD_LATER_MS);
     assert_int_equal(pool_commit(&run->box).number, kept.number);
-    reef_commit second = learn(run, 'b');
-    await_root(run, &second);
+    for (char letter = 'b'; letter <= 'd'; letter++) {
+        reef_commit later = learn(run, letter);
+        await_root(run, &later);
+    }
+    sleep_ms(A_PERIOD_LATER_MS);
     // Of one hour the last one stays; an hour may have begun meanwhile.
     listing list = list_states(run);
     assert_in_range(list.kept, 1, 2);
