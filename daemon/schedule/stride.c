@@ -199,7 +199,7 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
     }
     if (!good)
         return reef_fail(err, REEF_ERR_CORRUPT,
-                         "the record of which queue is next makes no sense: "
+                         "the record of the next queue is malformed: "
                          "'reef verify' checks the pool");
     stride->total = (uint64_t)total;
     stride->decided = (uint64_t)decided;

@@ -729,7 +729,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(
 /**
  * Append an event to the timeline: `json` is one JSON object, not part of the root hash.
  *
- * Errors: INVALID `json` is no object; FULL, as reef_record_put.
+ * Errors: INVALID `json` is not an object; FULL, as reef_record_put.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
                                                           const char *json,

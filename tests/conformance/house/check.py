@@ -88,10 +88,10 @@ def check_names_in_comments(texts):
     for path, comment in comments.items():
         for name in sorted(set(re.findall(r"\breef_\w*\w\b(?!\*|[.]\w)", comment))):
             if name not in code and not any(known.startswith(name) for known in code if name.endswith("_")):
-                failures.append(f"{path}: a comment mentions {name}, which is not there")
+                failures.append(f"{path}: a comment mentions {name}, which does not exist")
         for name in sorted(set(re.findall(r"\b[\w-]+\.[ch]\b", comment))):
             if name not in files:
-                failures.append(f"{path}: a comment mentions {name}, which is no file")
+                failures.append(f"{path}: a comment mentions {name}, which does not exist")
 
 
 def check_public_folders(included):
