@@ -1,5 +1,7 @@
 // The one writer of a pool: the public handle over stream, steps and growth, how it is opened and
 // closed.
+#include "reef_kernels.h"
+#include "reef_priority.h"
 #include "trainer_internal.h"
 #include "trainer_state.h"
 
@@ -55,6 +57,11 @@ static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) 
                      "open_max %" PRIu32 ": so many memories of %" PRIu64
                      " MiB do not fit in %" PRIu64 " MiB; %" PRIu64 " do",
                      open_max, each >> 20, has >> 20, has / each);
+}
+
+void reef_trainer_give_way(reef_trainer *trainer, int niceness) {
+    reef_thread_give_way(niceness);
+    reef_thread_pool_give_way(trainer->workers, niceness);
 }
 
 reef_status reef_trainer_open(reef_trainer **out,

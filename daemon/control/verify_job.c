@@ -4,6 +4,8 @@
 
 #include "reef_log.h"
 #include "reef_pool_json.h"
+#include "reef_niceness.h"
+#include "reef_priority.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -11,14 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define DAMAGE_REPORTED_MAX 1000 // lines; counting continues
 #define REPLY_BYTES_MAX (1u << 20)
 #define ROOM_FIRST 65536
 #define DESCRIPTORS_MAX 4096 // more than a daemon with all its clients and sources has
-#define NICENESS 10          // training is worth more than a check beside it
 
 // ---- the other life -----------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ int reef_verify_job_main(int argc, char **argv) {
     // If the daemon dies nobody would read the reply.
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     // Training has priority over a check.
-    (void)setpriority(PRIO_PROCESS, 0, NICENESS);
+    reef_thread_give_way(REEF_NICENESS_CHECK);
     const reef_verify_scope scope = {.quick = argv[3][0] == '1',
                                      .percent = strtod(argv[4], NULL),
                                      .seed = strtoull(argv[5], NULL, 10)};

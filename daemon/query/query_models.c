@@ -1,6 +1,8 @@
 // The models that queries are answered by: of now and of one earlier state, opened when they are
 // asked for.
 #include "query_internal.h"
+#include "reef_niceness.h"
+#include "reef_priority.h"
 #include "reef_states.h"
 
 #include <stdio.h>
@@ -68,6 +70,7 @@ reef_status reef_query_thread_open(reef_query_thread *queries,
 static void renew(void *argument) {
     reef_query_renewal *r = argument;
     reef_error err;
+    reef_thread_give_way(REEF_NICENESS_TRAINING);
     // The error is dropped: the next query opens the model itself, and reports why that fails.
     if (reef_model_open_beside(&r->newer, r->store, "now", &r->options, r->older, &err) != REEF_OK)
         r->newer = NULL;

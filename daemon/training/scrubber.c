@@ -5,6 +5,8 @@
 #include "scrubber.h"
 
 #include "reef_clock.h"
+#include "reef_niceness.h"
+#include "reef_priority.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +124,7 @@ static bool pause_for(reef_scrubber *s, double seconds) {
 
 static void scrub_main(void *argument) {
     reef_scrubber *s = argument;
+    reef_thread_give_way(REEF_NICENESS_CHECK);
     while (pause_for(s, one_piece(s))) {
     }
 }

@@ -5,6 +5,8 @@
 // again after a pause, a bounded number of times.
 #include "training_internal.h"
 
+#include "reef_niceness.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -315,6 +317,7 @@ static void move_unserved(reef_training *training) {
 static void training_main(void *argument) {
     reef_training *training = argument;
     reef_error err = {.status = REEF_OK};
+    reef_trainer_give_way(training->options.trainer, REEF_NICENESS_TRAINING);
     reef_status status = run_thread(training, &err);
     // The state is that of ending before the last commit, which may take long.
     reef_training_end_state(training);

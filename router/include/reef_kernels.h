@@ -167,6 +167,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_thread_pool_new(reef_thread_pool **out
 REEF_API void reef_thread_pool_free(reef_thread_pool *workers);
 REEF_API size_t reef_thread_pool_count(const reef_thread_pool *workers);
 
+/** From their next job on the workers give way to other threads; see reef_thread_give_way. */
+REEF_API void reef_thread_pool_give_way(reef_thread_pool *workers, int niceness);
+
 /**
  * Call `work(context, piece)` for every piece in 0 .. piece_count - 1, on any thread in any order,
  * and return when all are done (with their writes visible). The caller's thread works too. One call

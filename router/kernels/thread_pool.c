@@ -12,6 +12,7 @@
 #define _GNU_SOURCE // sched_getaffinity: the cores that we may run on, not the cores there are
 
 #include "reef_kernels.h"
+#include "reef_priority.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -44,6 +45,7 @@ struct reef_thread_pool {
     void *context;
     size_t piece_count;
 
+    atomic_int niceness;  // that workers take on with their next job
     atomic_uint job;      // number of the newest job, changed under the mutex, watched without it
     atomic_size_t next;   // piece to claim next
     atomic_size_t inside; // workers that may be running pieces; raised under the mutex only
@@ -112,13 +114,22 @@ static void leave_job(reef_thread_pool *workers) {
 static void *run_worker(void *argument) {
     reef_thread_pool *workers = argument;
     unsigned seen = 0;
+    int niceness = 0;
 
     while (enter_job(workers, &seen)) {
+        // One system call when it changes, none for a job.
+        int wanted = atomic_load_explicit(&workers->niceness, memory_order_relaxed);
+        if (wanted != niceness) reef_thread_give_way(niceness = wanted);
         // Unchanged while this worker is inside.
         claim_pieces(workers, workers->piece_count, workers->work, workers->context);
         leave_job(workers);
     }
     return NULL;
+}
+
+void reef_thread_pool_give_way(reef_thread_pool *workers, int niceness) {
+    if (workers == NULL) return;
+    atomic_store_explicit(&workers->niceness, niceness, memory_order_relaxed);
 }
 
 // Threads start with signals blocked: they belong to the program's own threads. Except signals that

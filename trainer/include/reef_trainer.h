@@ -56,6 +56,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
  * more, an event `over` says so once. No root hash depends on it.
  */
 REEF_API void reef_trainer_set_pool_max(reef_trainer *trainer, uint64_t bytes);
+/**
+ * The calling thread, which is to be the trainer's, its workers, and threads that a step starts
+ * give way to other threads; see reef_thread_give_way. It changes no bit.
+ */
+REEF_API void reef_trainer_give_way(reef_trainer *trainer, int niceness);
 /** Forget everything since the last commit. Accepts NULL. */
 REEF_API void reef_trainer_close(reef_trainer *trainer);
 

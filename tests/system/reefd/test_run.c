@@ -3,6 +3,7 @@
 
 #include "reef_trainer.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -416,6 +418,36 @@ static void a_second_daemon_is_refused_with_the_pid_of_the_first(void **state) {
     assert_int_equal(reefd_wait(first), 0);
 }
 
+// Threads of a process whose niceness is that much above its own.
+static size_t threads_nicer_by(pid_t pid, int niceness) {
+    char path[64];
+    size_t found = 0;
+    int own = getpriority(PRIO_PROCESS, (id_t)pid);
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    assert_non_null(tasks);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        id_t thread = (id_t)strtoul(task->d_name, NULL, 10);
+        found += thread > 0 && getpriority(PRIO_PROCESS, thread) - own == niceness;
+    }
+    closedir(tasks);
+    return found;
+}
+
+static void training_gives_way_to_replies(void **state) {
+    const sandbox *box = *state;
+    const char *const arguments[] = {"--pool",  box->pool, "--source",  box->text,
+                                     "--stay",  "--threads", "2", NULL};
+    pid_t pid = reefd_start(box, -1, arguments);
+    reefd_await(box, pid);
+    // The trainer's own thread, and its worker once it has worked.
+    for (int i = 0; i < 1000 && threads_nicer_by(pid, 5) < 2; i++) usleep(10000);
+    assert_int_equal(threads_nicer_by(pid, 5), 2);
+    assert_in_range(threads_nicer_by(pid, 0), 2, 100); // the loop and queries
+    json_decref(reefd_ask(box, "{\"command\": \"stop\"}"));
+    assert_int_equal(reefd_wait(pid), 0);
+}
+
 static void quiet_says_nothing_and_others_say_where_they_are(void **state) {
     const sandbox *box = *state;
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--quiet"), 0);
@@ -461,6 +493,7 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(a_second_daemon_is_refused_with_the_pid_of_the_first, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(training_gives_way_to_replies, setup, teardown),
         cmocka_unit_test_setup_teardown(quiet_says_nothing_and_others_say_where_they_are, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(help_and_version_end_with_0, setup, teardown),

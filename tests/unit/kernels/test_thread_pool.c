@@ -1,4 +1,6 @@
 // Workers: every piece exactly once, whatever the counts, and all writes visible afterwards.
+#define _GNU_SOURCE // for gettid
+
 #include "reef_kernels.h"
 
 #include <sched.h>
@@ -8,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,6 +69,8 @@ typedef struct meeting {
     atomic_size_t arrived;
     size_t expected;
     atomic_size_t met;
+    int niceness; // that workers are to have, and how many have it
+    atomic_size_t nice;
 } meeting;
 
 // Comes back when all pieces have started, which takes as many threads; or after a long time.
@@ -142,6 +148,32 @@ static void zero_threads_means_one_per_core(void **state) {
     reef_thread_pool_free(workers);
 }
 
+static void note_niceness(void *context, size_t piece) {
+    meeting *m = context;
+    const id_t thread = (id_t)gettid();
+    // Pieces wait for each other, so each has a thread of its own. The caller's stays as it was.
+    wait_for_all(m, piece);
+    if (thread == (id_t)getpid()) return;
+    atomic_fetch_add(&m->nice, getpriority(PRIO_PROCESS, thread) == m->niceness);
+}
+
+static void workers_give_way_and_never_come_back(void **state) {
+    (void)state;
+    const int before = getpriority(PRIO_PROCESS, 0);
+    const int asked[] = {before + 2, before + 3, before + 1}, had[] = {2, 3, 3};
+    reef_thread_pool *workers;
+    assert_int_equal(reef_thread_pool_new(&workers, 3, NULL), REEF_OK);
+    for (int i = 0; i < 3; i++) {
+        meeting m = {.expected = 3, .niceness = before + had[i]};
+        reef_thread_pool_give_way(workers, asked[i]);
+        reef_thread_pool_run(workers, 3, note_niceness, &m);
+        assert_int_equal(m.met, 3);
+        assert_int_equal(m.nice, 2);
+    }
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+    reef_thread_pool_free(workers);
+}
+
 static void nonsense_is_refused(void **state) {
     (void)state;
     reef_thread_pool *workers;
@@ -159,6 +191,7 @@ int main(void) {
         cmocka_unit_test(writes_of_one_run_are_seen_by_the_next),
         cmocka_unit_test(without_workers_the_caller_runs_everything),
         cmocka_unit_test(zero_threads_means_one_per_core),
+        cmocka_unit_test(workers_give_way_and_never_come_back),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
