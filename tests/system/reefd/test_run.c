@@ -441,7 +441,7 @@ static void training_gives_way_to_replies(void **state) {
     pid_t pid = reefd_start(box, -1, arguments);
     reefd_await(box, pid);
     // The trainer's own thread, and its worker once it has worked.
-    for (int i = 0; i < 1000 && threads_nicer_by(pid, 5) < 2; i++) usleep(10000);
+    for (int i = 0; i < 1000 && threads_nicer_by(pid, 5) < 2; i++) sleep_ms(10);
     assert_int_equal(threads_nicer_by(pid, 5), 2);
     assert_in_range(threads_nicer_by(pid, 0), 2, 100); // the loop and queries
     json_decref(reefd_ask(box, "{\"command\": \"stop\"}"));
