@@ -436,8 +436,8 @@ static size_t threads_nicer_by(pid_t pid, int niceness) {
 
 static void training_gives_way_to_replies(void **state) {
     const sandbox *box = *state;
-    const char *const arguments[] = {"--pool",  box->pool, "--source",  box->text,
-                                     "--stay",  "--threads", "2", NULL};
+    const char *const arguments[] = {"--pool", box->pool,   "--source", box->text,
+                                     "--stay", "--threads", "2",        NULL};
     pid_t pid = reefd_start(box, -1, arguments);
     reefd_await(box, pid);
     // The trainer's own thread, and its worker once it has worked.
