@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "config_template.h"
 #include "init_size.h"
+#include "reef_context.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -51,7 +52,9 @@ const reef_cli_manual reef_init_manual = {
                "reef init mnist.pool --model vector --inputs 784",
 };
 
-#define MEMORY_BYTES_A_BYTE 20 // of prose; less where text repeats itself
+// Of a memory for a byte that it learns, of prose; less where text repeats itself.
+#define MEMORY_BYTES_A_BYTE 20
+#define WIDE_MEMORY_BYTES_A_BYTE 90
 
 static uint64_t experts_of(const reef_config *config) {
     return (uint64_t)config->side * config->side * reef_cli_peer_layers(config);
@@ -123,7 +126,8 @@ static void print_text_model(const making *m) {
     else
         printf("the net learns %.3g %% of the batches\n", 100.0 * (double)config->net_share);
     printf("  disk        about %d bytes for each byte of the stream, until a memory is full\n",
-           MEMORY_BYTES_A_BYTE);
+           config->context_memory > REEF_MEMORY_BYTES_NARROW ? WIDE_MEMORY_BYTES_A_BYTE
+                                                             : MEMORY_BYTES_A_BYTE);
 }
 
 static void print_vector_model(const making *m) {

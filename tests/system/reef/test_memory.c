@@ -68,6 +68,9 @@ static void sizes_count_it_and_units_are_read(void **state) {
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
     assert_non_null(strstr(p.out, "20 bytes for each byte of the stream"));
     program_release(&p);
+    reef(&p, "init", pool, "--context-memory", "512M", "--dry-run", NULL);
+    assert_non_null(strstr(p.out, "90 bytes for each byte of the stream"));
+    program_release(&p);
     reef(&p, "init", "--help", NULL);
     assert_non_null(strstr(p.out, "--context-memory"));
     assert_non_null(strstr(p.out, "--net-share"));
