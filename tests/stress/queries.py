@@ -1,10 +1,9 @@
 """Scoring clients, scrapes and a dashboard beside training: what training keeps of its pace, and how long scores take.
 
-8 clients ask 20 times a second each at random times (a Poisson process by a seed, as independent clients do): one that
+8 clients (--clients) ask 20 times a second each at random times (a Poisson process by a seed, as independent clients do): one that
 is late asks at once and its lateness counts. Texts are 1 KB, each another one. With --rate 0 they ask as fast as they
-are answered. Rounds of quiet and load in turns; training has
-one thread less than there are cores, unless --threads says otherwise. What a score costs is the model's forward pass:
---model chooses another one.
+are answered. Rounds of quiet and load in turns; training has one thread less than there are cores, unless --threads
+says otherwise. What a score costs is the model's forward pass: --model chooses another one.
 """
 
 import http.client
@@ -27,6 +26,7 @@ TEXTS = 512  # of a client
 
 
 def add_arguments(parser):
+    parser.add_argument("--clients", type=int, default=CLIENTS, metavar="N", help=f"how many score ({CLIENTS})")
     parser.add_argument("--rate", type=float, default=RATE, metavar="R", help=f"requests a second of a client ({RATE})")
 
 
@@ -111,11 +111,11 @@ def watch(address, stop, out):
 
 
 class Clients:
-    def __init__(self, address, rate, seed):
+    def __init__(self, address, count, rate, seed):
         context = multiprocessing.get_context("fork")
         self.stop, self.out = context.Event(), context.Queue()
         clock = self.stop, self.out
-        calls = [(score, address, 1000 * seed + i, rate, *clock) for i in range(CLIENTS)]
+        calls = [(score, address, 1000 * seed + i, rate, *clock) for i in range(count)]
         calls += [(scrape, address, *clock), (watch, address, *clock)]
         self.processes = [context.Process(target=call[0], args=call[1:], daemon=True) for call in calls]
         for process in self.processes:
@@ -173,7 +173,7 @@ def run(w, given):
     harness.wait_telling("quiet", each)
     quiet.append(pace.rate())
     for i in range(rounds):
-        clients = Clients(address, given.rate, i)
+        clients = Clients(address, given.clients, given.rate, i)
         pace.again()
         began = time.monotonic()
         harness.wait_telling("serving", each)
@@ -187,8 +187,8 @@ def run(w, given):
     latencies, codes = total["score"]
     events = "events" in total
     document = {
-        "clients": CLIENTS,
-        "requests_per_s_wanted": CLIENTS * given.rate or None,
+        "clients": given.clients,
+        "requests_per_s_wanted": given.clients * given.rate or None,
         "requests_per_s": len(latencies) / spent,
         "refused": codes.get(429, 0),
         "failed": sum(count for code, count in codes.items() if code not in (200, 429)),
