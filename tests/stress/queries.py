@@ -1,8 +1,8 @@
 """Scoring clients, scrapes and a dashboard beside training: what training keeps of its pace, and how long scores take.
 
-8 clients (--clients) ask 20 times a second each at random times (a Poisson process by a seed, as independent clients do): one that
-is late asks at once and its lateness counts. Texts are 1 KB, each another one. With --rate 0 they ask as fast as they
-are answered. Rounds of quiet and load in turns; training has one thread less than there are cores, unless --threads
+8 clients (--clients) ask 20 times a second each at random times (a Poisson process by a seed, as independent clients
+do): one that is late asks at once and its lateness counts. Texts are 1 KB, each another one. With --rate 0 they ask as
+fast as they are answered. Rounds of quiet and load in turns; training has one thread less than there are cores, unless --threads
 says otherwise. What a score costs is the model's forward pass: --model chooses another one.
 """
 
