@@ -392,6 +392,7 @@ static void submit(reef_routes *routes,
         snprintf(query->as_of, sizeof(query->as_of), "%s", as_of != NULL ? as_of : "now");
         query->arguments = json_incref(arguments);
         query->run = found->run;
+        query->asks_now = found->run == reef_query_score && strcmp(query->as_of, "now") == 0;
         query->owner = request;
         query->body = request->body;
         query->body_bytes = request->body_bytes;

@@ -1,4 +1,4 @@
-// The inside of the query thread, shared by query_thread.c and query_models.c.
+// The inside of the query thread, shared by query_thread.c, query_models.c and query_twins.c.
 #ifndef REEF_QUERY_INTERNAL_H
 #define REEF_QUERY_INTERNAL_H
 
@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#define REEF_QUERY_TWINS_MAX 8
 #define REEF_QUERY_MODELS 2 // kept open: now, and the last other requested state
 
 typedef struct reef_query_model {
@@ -26,6 +27,13 @@ typedef struct reef_query_renewal {
     uint64_t began_ns, took_ns;
 } reef_query_renewal;
 
+/** A thread that scores beside the query thread, by a second reader of the same state. */
+typedef struct reef_query_twin {
+    reef_query_thread *queries;
+    uv_thread_t thread;
+    reef_model *model; // of models[0]; NULL: none. Changed while nothing is lent
+} reef_query_twin;
+
 struct reef_query_thread {
     reef_query_thread_options options;
     uv_thread_t thread;
@@ -40,8 +48,40 @@ struct reef_query_thread {
     reef_query *current; // under way
     size_t waiting_count;
     bool stopping;
+    bool lending;      // twins may take queries
+    size_t twins_busy; // that run one
+    size_t twin_count; // threads; constant
+    reef_query_twin twins[REEF_QUERY_TWINS_MAX];
 };
 
+// query_thread.c
+
+/** Run a query that was taken from the list, and hand its reply to the loop. */
+void reef_query_thread_run(reef_query_thread *queries, reef_query *query);
+/** The first waiting query, or the first that twins may run, taken from the list; NULL: none. Under
+ *  the lock. */
+reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin);
+
+// query_twins.c
+
+/** Start the threads: half as many as there are cores. Where one does not start there are fewer. */
+void reef_query_twins_start(reef_query_thread *queries);
+/** Once the query thread has ended. */
+void reef_query_twins_join(reef_query_thread *queries);
+/** Lend the model of now, if queries wait for it. On the query thread. */
+void reef_query_twins_lend(reef_query_thread *queries);
+/**
+ * Close all twins, so that the model of now may change. On the query thread.
+ *
+ * waits  for those that are busy; else false is returned while one is, and no further query is
+ *        taken until reef_query_twins_lend
+ */
+bool reef_query_twins_take_back(reef_query_thread *queries, bool waits);
+
+// query_models.c
+
+/** May the model of now answer a query that begins now? On a twin that is busy. */
+bool reef_query_thread_is_recent(reef_query_thread *queries);
 /** Close all models, once what is being opened is there. */
 void reef_query_thread_close(reef_query_thread *queries);
 

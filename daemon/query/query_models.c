@@ -89,6 +89,8 @@ static void take_renewed(reef_query_thread *queries) {
     reef_query_renewal *r = &queries->renewal;
     reef_query_model *kept = &queries->models[0];
     if (!r->runs || !atomic_load(&r->done)) return;
+    // While a twin is busy the older one goes on, and no twin takes another query.
+    if (!reef_query_twins_take_back(queries, false)) return;
     join_renewal(queries);
     kept->took_ns = r->newer != NULL ? r->took_ns : 0;
     if (r->newer == NULL) return;
@@ -99,13 +101,16 @@ static void take_renewed(reef_query_thread *queries) {
 
 // A context memory may take a second to open, in which a hundred questions would wait. Other models
 // are opened at once: two of a large one may be more than there is room for.
+static bool is_slow_to_open(const reef_query_model *kept) {
+    return kept->took_ns >= WAIT_NS_MAX && reef_model_is_shared(kept->model) &&
+           reef_model_config(kept->model)->context_memory > 0;
+}
+
 static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept) {
     reef_query_renewal *r = &queries->renewal;
     if (kept != &queries->models[0] || kept->model == NULL) return false;
     if (r->runs) return true;
-    if (kept->took_ns < WAIT_NS_MAX || !reef_model_is_shared(kept->model) ||
-        reef_model_config(kept->model)->context_memory == 0)
-        return false;
+    if (!is_slow_to_open(kept)) return false;
     *r = (reef_query_renewal){.store = queries->options.store,
                               .options = options_of(queries),
                               .older = kept->model,
@@ -114,7 +119,18 @@ static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept)
     return r->runs;
 }
 
+bool reef_query_thread_is_recent(reef_query_thread *queries) {
+    const reef_query_model *kept = &queries->models[0];
+    reef_commit newest;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    // It answers until a newer one has been opened beside it.
+    if (is_slow_to_open(kept)) return true;
+    return find_state(queries, "now", name, &newest, NULL) == REEF_OK &&
+           is_fresh(kept, name, &newest);
+}
+
 void reef_query_thread_close(reef_query_thread *queries) {
+    (void)reef_query_twins_take_back(queries, true);
     if (queries->renewal.runs) {
         join_renewal(queries);
         reef_model_close(queries->renewal.newer); // before the one that owns what they share
@@ -141,6 +157,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     take_renewed(queries);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
     if (!is_fresh(kept, name, &newest) && !is_renewed(queries, kept)) {
+        if (kept == &queries->models[0]) (void)reef_query_twins_take_back(queries, true);
         reef_model *model = kept->model;
         *kept = (reef_query_model){.opened_ns = uv_hrtime()};
         snprintf(kept->as_of, sizeof(kept->as_of), "%s", name);
@@ -150,6 +167,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
         kept->took_ns = uv_hrtime() - kept->opened_ns;
     }
     *out = kept->model;
+    if (kept == &queries->models[0]) reef_query_twins_lend(queries);
     return status;
 }
 

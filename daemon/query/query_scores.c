@@ -53,8 +53,12 @@ static reef_status model_of(reef_query_thread *queries,
                             bool vectors,
                             reef_model **model,
                             reef_error *err) {
-    reef_status status = reef_query_thread_model(queries, query->as_of, model, err);
-    if (status == REEF_OK)
+    reef_status status = REEF_OK;
+    if (query->lent != NULL)
+        *model = query->lent; // of now
+    else
+        status = reef_query_thread_model(queries, query->as_of, model, err);
+    if (status == REEF_OK && query->lent == NULL)
         snprintf(query->as_of, sizeof(query->as_of), "%s", reef_query_thread_state(queries));
     if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
         return status;

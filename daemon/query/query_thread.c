@@ -1,5 +1,5 @@
-// The query thread; see query_thread.h. One query at a time, first come first served. A query is
-// bounded by the size that a request may have.
+// The query thread; see query_thread.h. One query at a time, first come first served, beside those
+// that twins take. A query is bounded by the size that a request may have.
 #include "query_thread.h"
 
 #include "query_forgetting.h"
@@ -62,18 +62,26 @@ bool reef_query_thread_emit(reef_query_thread *queries,
     return fits;
 }
 
+reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin) {
+    reef_query **at = &queries->waiting;
+    while (for_twin && *at != NULL && !(*at)->asks_now) at = &(*at)->next;
+    reef_query *query = *at;
+    if (query == NULL) return NULL;
+    *at = query->next;
+    query->next = NULL;
+    queries->waiting_count--;
+    return query;
+}
+
 static reef_query *next_query(reef_query_thread *queries) {
-    // One query at a time: models are large, and training has the other cores.
     uv_mutex_lock(&queries->lock);
     while (queries->waiting == NULL && !queries->stopping)
         uv_cond_wait(&queries->changed, &queries->lock);
     // A stop comes before whatever waits.
-    reef_query *query = queries->stopping ? NULL : queries->waiting;
-    if (query != NULL) {
-        queries->waiting = query->next;
-        queries->waiting_count--;
-    }
+    reef_query *query = queries->stopping ? NULL : reef_query_thread_take(queries, false);
     queries->current = query;
+    // What waits behind it may be a twin's.
+    if (queries->waiting != NULL) uv_cond_broadcast(&queries->changed);
     uv_mutex_unlock(&queries->lock);
     return query;
 }
@@ -90,25 +98,30 @@ static void write_text(reef_query *query) {
     query->result = NULL;
 }
 
+void reef_query_thread_run(reef_query_thread *queries, reef_query *query) {
+    // A query whose client left while it waited is not computed.
+    query->error.status = atomic_load(&query->unwanted)
+                              ? reef_fail(&query->error, REEF_ERR_BUSY,
+                                          "the client closed the connection before its query "
+                                          "began; leave it open until the reply")
+                              : query->run(queries, query, &query->error);
+    // Text is made here and not in the loop: a matrix or a long score is work.
+    if (query->on_done == NULL) write_text(query);
+    uv_mutex_lock(&queries->lock);
+    if (queries->current == query) queries->current = NULL;
+    append_query(&queries->done, query);
+    uv_mutex_unlock(&queries->lock);
+    (void)uv_async_send(queries->options.wake);
+}
+
 static void query_thread_main(void *argument) {
     reef_query_thread *queries = argument;
     for (reef_query *query; (query = next_query(queries)) != NULL;) {
-        // A query whose client left while it waited is not computed.
-        query->error.status =
-            atomic_load(&query->unwanted)
-                ? reef_fail(&query->error, REEF_ERR_BUSY,
-                            "the client closed the connection before its query began; "
-                            "leave it open until the reply")
-                : query->run(queries, query, &query->error);
-        // Text is made here and not in the loop: a matrix or a long score is work.
-        if (query->on_done == NULL) write_text(query);
-        uv_mutex_lock(&queries->lock);
-        queries->current = NULL;
-        append_query(&queries->done, query);
+        reef_query_thread_run(queries, query);
         // When nothing waits, the model releases the map, so that the writer may reuse pages.
+        uv_mutex_lock(&queries->lock);
         bool idle = queries->waiting == NULL;
         uv_mutex_unlock(&queries->lock);
-        (void)uv_async_send(queries->options.wake);
         reef_query_thread_unpin(queries, idle ? NULL : queries->used);
         queries->used = NULL;
     }
@@ -128,7 +141,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
     if (!full) {
         append_query(&queries->waiting, query);
         queries->waiting_count++;
-        uv_cond_signal(&queries->changed);
+        uv_cond_broadcast(&queries->changed);
     }
     uv_mutex_unlock(&queries->lock);
     if (!full) return REEF_OK;
@@ -172,9 +185,10 @@ reef_status reef_query_thread_start(reef_query_thread **out,
     queries->forgetting_unpin = reef_forgetting_unpin;
     if (uv_mutex_init(&queries->lock) || uv_cond_init(&queries->changed))
         abort(); // out of kernel memory
-    // One thread more than training; it computes with one worker.
+    // It computes with one worker, and so do its twins.
     int code = uv_thread_create(&queries->thread, query_thread_main, queries);
     if (!code) {
+        reef_query_twins_start(queries);
         *out = queries;
         return REEF_OK;
     }
@@ -188,10 +202,11 @@ void reef_query_thread_stop(reef_query_thread *queries) {
     if (queries == NULL) return;
     uv_mutex_lock(&queries->lock);
     queries->stopping = true;
-    uv_cond_signal(&queries->changed);
+    uv_cond_broadcast(&queries->changed);
     uv_mutex_unlock(&queries->lock);
     // The thread finishes its query first: it cannot be interrupted safely.
     (void)uv_thread_join(&queries->thread);
+    reef_query_twins_join(queries);
     free_all(queries->waiting);
     free_all(queries->done);
     uv_cond_destroy(&queries->changed);

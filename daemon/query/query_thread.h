@@ -1,5 +1,6 @@
 // Queries that compute or read the pool, on a thread of their own, so that neither the loop nor
-// training waits for them.
+// training waits for them. While it is busy, scores of the present state are computed beside it by
+// a few more threads, which share its model (query_twins.c).
 //
 // Replies come from a committed state, never from half-trained parameters. The model is opened on
 // the first request, and opened again when a request follows a later commit, but at most so often
@@ -30,7 +31,7 @@ typedef struct reef_query_thread_options {
     uv_async_t *wake; // sent when a query is done
 } reef_query_thread_options;
 
-/** Runs one query and writes `result`. On the query thread, which makes text of it. */
+/** Runs one query and writes `result`, of which the thread that runs it makes text. */
 typedef struct reef_query reef_query;
 typedef reef_status (*reef_query_run)(reef_query_thread *queries,
                                       reef_query *query,
@@ -39,7 +40,9 @@ typedef reef_status (*reef_query_run)(reef_query_thread *queries,
 struct reef_query {
     reef_query_run run;
     char as_of[REEF_NAME_BYTES_MAX + 1]; // "now" or a state
-    uint8_t *body;                       // on the heap, the query's
+    bool asks_now;    // it asks the model of now alone: another thread may run it beside others
+    reef_model *lent; // by which it then answers; else NULL
+    uint8_t *body;    // on the heap, the query's
     size_t body_bytes;
     json_t *arguments; // or NULL; the query's
     // the reply
@@ -98,7 +101,10 @@ bool reef_query_thread_emit(reef_query_thread *queries,
 reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries);
 /** The name of the state that the last model is of. */
 const char *reef_query_thread_state(const reef_query_thread *queries);
-/** The model of a state, the thread's own until the next call. */
+/**
+ * The model of a state, the thread's own until the next call. A query that a twin runs has `lent`
+ * instead.
+ */
 REEF_MUST_CHECK reef_status reef_query_thread_model(reef_query_thread *queries,
                                                     const char *as_of,
                                                     reef_model **out,

@@ -428,7 +428,7 @@ static void a_question_whose_client_hung_up_is_not_begun(void **state) {
     int fds[QUESTIONS_THAT_WAIT];
     for (size_t i = 0; i < QUESTIONS_THAT_WAIT; i++)
         fds[i] = send_post(run, "/v1/generate", "{\"prompt\": \"the \", \"bytes\": 4096}");
-    int half = send_post(run, "/v1/score", "a line of text");
+    int half = send_post(run, "/v1/generate", "{\"prompt\": \"a\", \"bytes\": 16}");
     assert_int_equal(shutdown(half, SHUT_WR), 0);
     for (size_t i = 1; i < QUESTIONS_THAT_WAIT; i++) close(fds[i]);
     int listening = send_post(run, "/v1/score", "a line of text");

@@ -7,6 +7,7 @@
 #include "lifelong.h"
 
 #include <semaphore.h>
+#include <unistd.h>
 
 enum { QUESTIONS = 4, TASKS = 30, COLUMNS = 24, TASK_BYTES = 256 };
 static const char PROBE[] = "some text to be scored";
@@ -16,9 +17,11 @@ typedef struct world {
     uv_loop_t loop;
     uv_async_t wake;
     reef_query_thread *queries;
+    reef_query *done; // replies that were not looked at yet
 } world;
 
 static sem_t submitted; // the first question begins when all of them wait
+static sem_t held;      // the query thread is busy until it is posted
 
 static void on_wake(uv_async_t *wake) {
     (void)wake;
@@ -34,17 +37,21 @@ static int setup(void **state) {
     assert_int_equal(uv_loop_init(&w->loop), 0);
     assert_int_equal(uv_async_init(&w->loop, &w->wake, on_wake), 0);
     assert_int_equal(sem_init(&submitted, 0, 0), 0);
+    assert_int_equal(sem_init(&held, 0, 0), 0);
     *state = w;
     return 0;
 }
 
 static int teardown(void **state) {
     world *w = *state;
+    (void)sem_post(&held); // of a test that failed
     reef_query_thread_stop(w->queries);
+    for (reef_query *done; (done = w->done) != NULL; reef_query_free(done)) w->done = done->next;
     uv_close((uv_handle_t *)&w->wake, NULL);
     (void)uv_run(&w->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&w->loop), 0);
     (void)sem_destroy(&submitted);
+    (void)sem_destroy(&held);
     void *f = w->f;
     free(w);
     return lifelong_teardown(&f);
@@ -127,6 +134,127 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
     }
 }
 
+// ---- twins --------------------------------------------------------------------------------------
+
+enum { OPENED_ANEW_SECONDS = 2 }; // more than ten times what opening takes
+
+static reef_status hold(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    (void)queries, (void)err;
+    while (sem_wait(&held) != 0) continue;
+    query->result = json_object();
+    return REEF_OK;
+}
+
+static reef_status score_now(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    reef_model *model = query->lent;
+    reef_score score = {0};
+    reef_status status =
+        model == NULL ? reef_query_thread_model(queries, "now", &model, err) : REEF_OK;
+    if (status == REEF_OK)
+        status = reef_model_score(model, (const uint8_t *)PROBE, sizeof(PROBE), NULL, &score, NULL,
+                                  NULL, err);
+    if (status != REEF_OK) return status;
+    query->result =
+        json_pack("{s:f, s:I, s:b}", "bits", score.bits, "commit",
+                  (json_int_t)reef_model_commit(model)->number, "lent", query->lent != NULL);
+    return REEF_OK;
+}
+
+static void submit_now(world *w, bool for_twins) {
+    reef_error err;
+    reef_query *query = calloc(1, sizeof(*query));
+    assert_non_null(query);
+    query->run = score_now;
+    query->asks_now = for_twins;
+    ok(reef_query_thread_submit(w->queries, query, &err), &err);
+}
+
+// The next score, the caller's; what was held is no score.
+static json_t *next_score(world *w) {
+    json_t *score = NULL;
+    while (score == NULL) {
+        if (w->done == NULL) w->done = reef_query_thread_replied(w->queries);
+        reef_query *done = w->done;
+        if (done == NULL) continue;
+        w->done = done->next;
+        if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
+        if (done->run == score_now) score = json_loads(done->text, 0, NULL);
+        reef_query_free(done);
+    }
+    return score;
+}
+
+// One score by the query thread, which is held then, and `count` by twins; or, where they still had
+// an older state, some of them by the query thread. Returns the bits, which are the same in all.
+static double score_and_hold(world *w, size_t count) {
+    double bits = 0.0;
+    size_t lent = 0;
+    submit(w, wait_for_others, "now");
+    submit_now(w, false);
+    submit(w, hold, "now");
+    for (size_t i = 0; i < count; i++) submit_now(w, true);
+    assert_int_equal(sem_post(&submitted), 0); // all of them wait: so the model is lent
+    for (size_t i = 0; i < count + 1; i++) {
+        json_t *score = next_score(w);
+        double these = json_real_value(json_object_get(score, "bits"));
+        if (i > 0) assert_true(these == bits);
+        bits = these;
+        lent += json_is_true(json_object_get(score, "lent"));
+        json_decref(score);
+    }
+    if (count > 0) assert_in_range(lent, 1, count);
+    return bits;
+}
+
+static void learn_more(world *w, int kind) {
+    uint8_t text[2048];
+    lifelong_text(text, sizeof(text), kind, 0);
+    feed(w->f, text, sizeof(text));
+    (void)commit(w->f);
+}
+
+static void twins_score_while_the_query_thread_is_busy(void **state) {
+    world *w = *state;
+    double before = 0.0;
+    make_pool(w->f, 1);
+    start(w, 0);
+    for (int round = 0; round < 2; round++) {
+        learn_more(w, round);
+        double bits = score_and_hold(w, 5);
+        assert_true(bits != before); // of another state
+        before = bits;
+        assert_int_equal(sem_post(&held), 0);
+        sleep(OPENED_ANEW_SECONDS);
+    }
+}
+
+static void a_newer_state_is_opened_by_the_query_thread(void **state) {
+    world *w = *state;
+    make_pool(w->f, 1);
+    learn_more(w, 0);
+    start(w, 0);
+    double bits = score_and_hold(w, 0);
+    learn_more(w, 1);
+    sleep(OPENED_ANEW_SECONDS);
+    submit_now(w, true);
+    assert_int_equal(sem_post(&held), 0);
+    json_t *score = next_score(w);
+    assert_true(json_real_value(json_object_get(score, "bits")) != bits);
+    json_decref(score);
+}
+
+static void a_stop_drops_what_twins_have_not_begun(void **state) {
+    world *w = *state;
+    make_pool(w->f, 1);
+    learn_more(w, 0);
+    start(w, 0);
+    (void)score_and_hold(w, 1);
+    for (int i = 0; i < 40; i++) submit_now(w, true);
+    assert_int_equal(sem_post(&held), 0);
+    reef_query_thread_stop(w->queries);
+    w->queries = NULL;
+}
+
 // The answer to one question; the caller's.
 static json_t *ask(world *w, reef_query_run run) {
     reef_query *done = NULL;
@@ -197,6 +325,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(under_load_a_state_that_is_not_asked_for_holds_no_read,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(twins_score_while_the_query_thread_is_busy, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_newer_state_is_opened_by_the_query_thread, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_stop_drops_what_twins_have_not_begun, setup, teardown),
         cmocka_unit_test_setup_teardown(of_many_tasks_the_newest_are_shown, setup, teardown),
         cmocka_unit_test_setup_teardown(reading_the_stats_opens_no_model, setup, teardown),
     };

@@ -189,6 +189,83 @@ static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **stat
     free(now);
 }
 
+// Scores by net and memories.
+static void scores_of(reef_model *model, float *bits) {
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    reef_score score = {0};
+    reef_error err;
+    for (int kind = 0; kind < 2; kind++) {
+        lifelong_text(probe, sizeof(probe), kind, 99);
+        ok(reef_model_score(model, probe, sizeof(probe), bits + kind * LIFELONG_PROBE_BYTES, &score,
+                            NULL, NULL, &err),
+           &err);
+    }
+}
+
+typedef struct scoring {
+    reef_model *model;
+    float bits[2 * LIFELONG_PROBE_BYTES];
+} scoring;
+
+static void *score_aside(void *context) {
+    scoring *s = context;
+    scores_of(s->model, s->bits);
+    return NULL;
+}
+
+static void twins_answer_at_once_and_alike(void **state) {
+    enum { TWINS = 3 };
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    scoring all[TWINS] = {0};
+    pthread_t threads[TWINS];
+    float expected[2 * LIFELONG_PROBE_BYTES], own[2 * LIFELONG_PROBE_BYTES];
+    choose(&f->config, "context_memory", "4M");
+    choose(&f->config, "net_share", "0.5");
+    make_pool(f, 1);
+    feed_kind(f, 0, 6000, 1);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 1, 6000, 1);
+    commit(f);
+    ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    scores_of(model, expected);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < TWINS; i++) ok(reef_model_open_twin(&all[i].model, model, &err), &err);
+        for (int i = 0; i < TWINS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, score_aside, &all[i]), 0);
+        scores_of(model, own); // beside them
+        assert_memory_equal(own, expected, sizeof(expected));
+        for (int i = 0; i < TWINS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        for (int i = 0; i < TWINS; i++) {
+            assert_memory_equal(all[i].bits, expected, sizeof(expected));
+            assert_int_equal(reef_model_commit(all[i].model)->number,
+                             reef_model_commit(model)->number);
+            reef_model_close(all[i].model);
+        }
+    }
+    scores_of(model, own); // it lost nothing with them
+    assert_memory_equal(own, expected, sizeof(expected));
+    reef_model_close(model);
+}
+
+static void rows_in_place_have_no_twin(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL, *twin = NULL;
+    choose(&f->config, "side", "32");
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 1);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    commit(f);
+    ok(reef_model_open(&model, f->store, "now",
+                       &(reef_model_options){.threads = 1, .memory_bytes = 1}, &err),
+       &err);
+    assert_int_equal(reef_model_open_twin(&twin, model, &err), REEF_ERR_INVALID);
+    assert_null(twin);
+    reef_model_close(model);
+}
+
 static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -357,6 +434,10 @@ int main(int argc, char **argv) {
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened,
                                         lifelong_setup_quick_gates, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(twins_answer_at_once_and_alike, lifelong_setup_quick_gates,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(rows_in_place_have_no_twin, lifelong_setup_quick_gates,
+                                        lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_model_opened_beside_an_older_one_leaves_that_as_it_was,
                                         lifelong_setup_quick_gates, lifelong_teardown),
         cmocka_unit_test_setup_teardown(todays_output_is_the_old_one_where_no_newer_gate_fires,

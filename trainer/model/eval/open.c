@@ -8,6 +8,7 @@
 #include "model_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LOAD_ATTEMPTS_MAX 3 // consolidating takes minutes, more often than loading
 
@@ -104,6 +105,36 @@ reef_status reef_model_open_beside(reef_model **out,
     // Only read: nothing is taken from it.
     reef_network *known = reef_model_is_shared(older) ? (reef_network *)&older->network : NULL;
     return open_model(out, store, as_of, options, known, true, err);
+}
+
+reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_error *err) {
+    *out = NULL;
+    if (!reef_model_is_shared(of))
+        return reef_fail(err, REEF_ERR_INVALID, "this model is not shared with another reader");
+    reef_model *twin = calloc(1, sizeof(*twin));
+    if (twin == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    size_t count = of->network.generation_count;
+    twin->kind = of->kind;
+    twin->commit = of->commit;
+    twin->network.config = of->network.config;
+    reef_residency_init(&twin->residency, of->residency.store, of->residency.memory_bytes);
+    twin->recall.frozen = of->recall.frozen;
+    reef_status status = reef_network_reserve(&twin->network, count, err);
+    if (status == REEF_OK && (twin->shared = malloc(count * sizeof(*twin->shared))) == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    if (status == REEF_OK) {
+        memcpy(twin->network.generations, of->network.generations,
+               count * sizeof(*twin->network.generations));
+        memset(twin->shared, true, count * sizeof(*twin->shared));
+        twin->network.generation_count = count;
+        status = reef_thread_pool_new(&twin->workers, 1, err);
+    }
+    if (status == REEF_OK) status = twin->kind->prepare(twin, err);
+    if (status == REEF_OK)
+        *out = twin;
+    else
+        reef_model_close(twin);
+    return status;
 }
 
 void reef_model_replace(reef_model *older, reef_model *newer) {

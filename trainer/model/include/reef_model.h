@@ -67,6 +67,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_open_beside(reef_model **out,
                                                             reef_error *err);
 /** Close `older`; `newer`, which was opened beside it, owns from here on what they share. */
 REEF_API void reef_model_replace(reef_model *older, reef_model *newer);
+/**
+ * A second reader of the same state, for another thread: both may be asked at once, and answer to
+ * the same bits. It shares everything that a pass does not change, and must be closed before
+ * `model` is closed, replaced or reopened. It computes with one thread.
+ *
+ * Errors: INVALID a model that is not shared, see reef_model_is_shared; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_open_twin(reef_model **out,
+                                                          const reef_model *model,
+                                                          reef_error *err);
 /** Would a copy beside this one share its sealed generations? Not where rows are in place. */
 REEF_API bool reef_model_is_shared(const reef_model *model);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
