@@ -1,4 +1,10 @@
-// The inside of the query thread, shared by query_thread.c, query_models.c and query_twins.c.
+// The inside of the query thread, shared by its files. Each calls those before it:
+//
+//   query_list.c    queries on their way
+//   query_state.c   which state is meant, and is a model of it
+//   query_twins.c   threads that score beside it
+//   query_models.c  the models that answer
+//   query_thread.c  the thread
 #ifndef REEF_QUERY_INTERNAL_H
 #define REEF_QUERY_INTERNAL_H
 
@@ -54,13 +60,33 @@ struct reef_query_thread {
     reef_query_twin twins[REEF_QUERY_TWINS_MAX];
 };
 
-// query_thread.c
+// query_list.c
 
 /** Run a query that was taken from the list, and hand its reply to the loop. */
 void reef_query_thread_run(reef_query_thread *queries, reef_query *query);
 /** The first waiting query, or the first that twins may run, taken from the list; NULL: none. Under
  *  the lock. */
 reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin);
+
+/** At the end of a list; under its lock. */
+void reef_query_append(reef_query **list, reef_query *query);
+
+// query_state.c
+
+/** The last commit, and which state is meant: see reef_state_name. */
+REEF_MUST_CHECK reef_status reef_query_find_state(reef_query_thread *queries,
+                                                  const char *as_of,
+                                                  char name[REEF_NAME_BYTES_MAX + 1],
+                                                  reef_commit *newest,
+                                                  reef_error *err);
+/** Is the model of that state, or opened so lately that it may answer for it? */
+bool reef_query_model_is_fresh(const reef_query_model *kept,
+                               const char *as_of,
+                               const reef_commit *newest);
+/** Does opening it anew take so long that questions should not wait for it? */
+bool reef_query_model_is_slow(const reef_query_model *kept);
+/** May the model of now answer a query that begins now? On a twin that is busy. */
+bool reef_query_thread_is_recent(reef_query_thread *queries);
 
 // query_twins.c
 
@@ -80,8 +106,6 @@ bool reef_query_twins_take_back(reef_query_thread *queries, bool waits);
 
 // query_models.c
 
-/** May the model of now answer a query that begins now? On a twin that is busy. */
-bool reef_query_thread_is_recent(reef_query_thread *queries);
 /** Close all models, once what is being opened is there. */
 void reef_query_thread_close(reef_query_thread *queries);
 

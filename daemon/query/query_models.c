@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REOPEN_SHARE 10      // of the time at most one part in so many goes to opening models
-#define WAIT_NS_MAX 20000000 // that a question waits for a newer model
-
 // Rows read in place must not keep the trainer from reusing pages while nobody asks for this model,
 // however many ask for another state. The model in use renews its read by itself.
 void reef_query_thread_unpin(reef_query_thread *queries, const reef_query_model *used) {
@@ -25,31 +22,6 @@ reef_store *reef_query_thread_store(reef_query_thread *queries) {
 
 reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries) {
     return &queries->forgetting;
-}
-
-// The last commit, and which state is meant: another one with time, where people named a moment.
-static reef_status find_state(reef_query_thread *queries,
-                              const char *as_of,
-                              char name[REEF_NAME_BYTES_MAX + 1],
-                              reef_commit *newest,
-                              reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_status status = reef_txn_begin(&txn, queries->options.store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, newest, err);
-    if (status == REEF_OK) status = reef_state_name(name, txn, as_of, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
-// A state of the past never changes while its name stands for it; a name can be given to another
-// one. Commits that only wrote beside training, such as what was pushed, leave the root as it was.
-static bool is_fresh(const reef_query_model *kept, const char *as_of, const reef_commit *newest) {
-    if (kept->model == NULL || strcmp(kept->as_of, as_of) != 0) return false;
-    const reef_commit *commit = reef_model_commit(kept->model);
-    if (commit->number == newest->number) return true;
-    if (strcmp(as_of, "now") == 0 && memcmp(commit->root, newest->root, sizeof(commit->root)) == 0)
-        return true;
-    return uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
 }
 
 static reef_model_options options_of(const reef_query_thread *queries) {
@@ -99,34 +71,17 @@ static void take_renewed(reef_query_thread *queries) {
     kept->opened_ns = r->began_ns;
 }
 
-// A context memory may take a second to open, in which a hundred questions would wait. Other models
-// are opened at once: two of a large one may be more than there is room for.
-static bool is_slow_to_open(const reef_query_model *kept) {
-    return kept->took_ns >= WAIT_NS_MAX && reef_model_is_shared(kept->model) &&
-           reef_model_config(kept->model)->context_memory > 0;
-}
-
 static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept) {
     reef_query_renewal *r = &queries->renewal;
     if (kept != &queries->models[0] || kept->model == NULL) return false;
     if (r->runs) return true;
-    if (!is_slow_to_open(kept)) return false;
+    if (!reef_query_model_is_slow(kept)) return false;
     *r = (reef_query_renewal){.store = queries->options.store,
                               .options = options_of(queries),
                               .older = kept->model,
                               .began_ns = uv_hrtime()};
     r->runs = uv_thread_create(&r->thread, renew, r) == 0;
     return r->runs;
-}
-
-bool reef_query_thread_is_recent(reef_query_thread *queries) {
-    const reef_query_model *kept = &queries->models[0];
-    reef_commit newest;
-    char name[REEF_NAME_BYTES_MAX + 1];
-    // It answers until a newer one has been opened beside it.
-    if (is_slow_to_open(kept)) return true;
-    return find_state(queries, "now", name, &newest, NULL) == REEF_OK &&
-           is_fresh(kept, name, &newest);
 }
 
 void reef_query_thread_close(reef_query_thread *queries) {
@@ -146,7 +101,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
                                     reef_error *err) {
     reef_commit newest;
     char name[REEF_NAME_BYTES_MAX + 1];
-    reef_status status = find_state(queries, as_of, name, &newest, err);
+    reef_status status = reef_query_find_state(queries, as_of, name, &newest, err);
     if (status != REEF_OK) return status;
     // Two models are kept: one of the present and one as of an older state, so that asking for both
     // in turn does not reload either.
@@ -156,7 +111,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     reef_query_thread_unpin(queries, kept);
     take_renewed(queries);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
-    if (!is_fresh(kept, name, &newest) && !is_renewed(queries, kept)) {
+    if (!reef_query_model_is_fresh(kept, name, &newest) && !is_renewed(queries, kept)) {
         if (kept == &queries->models[0]) (void)reef_query_twins_take_back(queries, true);
         reef_model *model = kept->model;
         *kept = (reef_query_model){.opened_ns = uv_hrtime()};
