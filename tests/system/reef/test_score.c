@@ -326,7 +326,7 @@ static void people_see_marks(void **state) {
     program_release(&p);
     reef(&p, "score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
     assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "no learned line is kept"));
+    assert_non_null(strstr(p.out, "no learned line that the pool keeps"));
     program_release(&p);
     json_t *found = reef_json("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
     assert_true(json_is_null(

@@ -72,8 +72,12 @@ reef_status reef_alarm_set(reef_alarm *alarm,
     const bool frozen = reef_cli_model_options(cli).frozen;
     reef_status status = reef_learned_text_read(&text, model, store, err);
     if (status == REEF_OK) status = reef_line_scorer_new(&scorer, err);
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "setting the threshold", text.count, "B");
     if (status == REEF_OK)
-        status = reef_learned_text_score(&text, model, frozen, &scored, &bits, scorer, err);
+        status =
+            reef_learned_text_score(&text, model, frozen, &scored, &bits, scorer, &progress, err);
+    reef_cli_progress_end(&progress);
     if (status != REEF_OK) goto cleanup;
     reef_scored_lines_init(&lines, scorer, scored.bytes, bits, scored.count, 0);
     status = list_scores(&scores, &alarm->learned, &lines, sessions, err);

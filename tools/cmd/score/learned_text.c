@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCORED_SHARE 5 // one part in so many
+#define SCORED_SHARE 5        // one part in so many
+#define LEARNED_AT_ONCE 65536 // bytes, between two looks at the clock
 
 // ---- text ---------------------------------------------------------------------------------------
 
@@ -106,6 +107,7 @@ static reef_status score_by_new_memory(const reef_model *model,
                                        reef_learned_text *out,
                                        float *bits,
                                        reef_line_scorer *scorer,
+                                       reef_cli_progress *progress,
                                        reef_error *err) {
     reef_memory *memory = NULL;
     reef_memory_session *session = NULL;
@@ -113,7 +115,11 @@ static reef_status score_by_new_memory(const reef_model *model,
     while (learned > 0 && bytes[learned - 1] != '\n') learned--;
     const reef_memory_options options = {.bytes_max = reef_model_config(model)->context_memory};
     reef_status status = reef_memory_new(&memory, &options, err);
-    if (status == REEF_OK) status = reef_memory_learn(memory, bytes, learned, NULL, NULL, err);
+    for (size_t at = 0, some; status == REEF_OK && at < learned; at += some) {
+        some = learned - at < LEARNED_AT_ONCE ? learned - at : LEARNED_AT_ONCE;
+        status = reef_memory_learn(memory, bytes + at, some, NULL, NULL, err);
+        reef_cli_progress_show(progress, at + some);
+    }
     if (status == REEF_OK) status = reef_line_scorer_learn(scorer, bytes, learned, err);
     if (status == REEF_OK) status = reef_memory_session_open(&session, memory, frozen, err);
     if (status == REEF_OK)
@@ -145,6 +151,7 @@ reef_status reef_learned_text_score(const reef_learned_text *text,
                                     reef_learned_text *out,
                                     float **bits,
                                     reef_line_scorer *scorer,
+                                    reef_cli_progress *progress,
                                     reef_error *err) {
     *out = (reef_learned_text){.is_sampled = text->is_sampled};
     out->bytes = reef_cli_alloc(text->count + 1, 1);
@@ -154,10 +161,12 @@ reef_status reef_learned_text_score(const reef_learned_text *text,
     for (size_t p = 0, begin = 0; status == REEF_OK && p < text->part_count; p++) {
         const uint8_t *bytes = text->bytes + begin;
         size_t count = text->ends[p] - begin;
-        status = text->is_sampled
-                     ? score_by_model(model, bytes, count, out, *bits, err)
-                     : score_by_new_memory(model, bytes, count, frozen, out, *bits, scorer, err);
+        status = text->is_sampled ? score_by_model(model, bytes, count, out, *bits, err)
+                                  : score_by_new_memory(model, bytes, count, frozen, out, *bits,
+                                                        scorer, progress, err);
         begin = text->ends[p];
+        progress->done_before = begin;
+        reef_cli_progress_show(progress, 0);
     }
     if (status == REEF_OK) return REEF_OK;
     free(*bits);

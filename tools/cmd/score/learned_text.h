@@ -6,6 +6,7 @@
 #define REEF_LEARNED_TEXT_H
 
 #include "cli_pool.h"
+#include "cli_progress.h"
 
 #define LEARNED_BYTES_MAX ((size_t)4 << 20) // that are looked at, the newest of each memory
 
@@ -37,6 +38,7 @@ void reef_learned_text_release(reef_learned_text *text); // accepts zeros
  * out     written: what was scored, as parts of its own; release it, on failure too
  * bits    written: (out->count) of each byte; free() it, NULL after an error
  * scorer  lines that were not scored are added: they are what scores of the others go by
+ * progress  shows bytes of `text`
  */
 REEF_MUST_CHECK reef_status reef_learned_text_score(const reef_learned_text *text,
                                                     reef_model *model,
@@ -44,6 +46,7 @@ REEF_MUST_CHECK reef_status reef_learned_text_score(const reef_learned_text *tex
                                                     reef_learned_text *out,
                                                     float **bits,
                                                     reef_line_scorer *scorer,
+                                                    reef_cli_progress *progress,
                                                     reef_error *err);
 
 #endif

@@ -142,7 +142,7 @@ reef_nearest_found reef_nearest_find(reef_nearest *nearest, const uint8_t *line,
     for (size_t i = 0; i < nearest->count; i++) {
         learned_line *other = &nearest->lines[i];
         double likeness = 2 * other->shared / (weight + other->weight);
-        if (best.line == NULL || likeness > best.likeness)
+        if (likeness > best.likeness)
             best = (reef_nearest_found){other->line, other->bytes, likeness};
         other->shared = 0;
     }

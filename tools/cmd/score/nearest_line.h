@@ -13,7 +13,7 @@
 typedef struct reef_nearest reef_nearest;
 
 typedef struct reef_nearest_found {
-    const uint8_t *line; // (bytes) lies in the learned text; NULL: there is none
+    const uint8_t *line; // (bytes) lies in the learned text; NULL: none has anything in common
     size_t bytes;
     double likeness; // 0 to 1
 } reef_nearest_found;

@@ -196,7 +196,7 @@ void reef_score_explain_print(
     reef_surprise_print(line, bits, count, "  ", EXPLAIN_COLUMNS, colours, stdout);
     const reef_nearest_found found = reef_nearest_find(nearest, line, count);
     if (found.line == NULL) {
-        printf("  no learned line is kept to compare it with\n");
+        printf("  no learned line that the pool keeps has anything in common with it\n");
         return;
     }
     char *text = reef_cli_printable(found.line, found.bytes, false);
