@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define LOG_LINES 1500
-#define LOG_BYTES (LOG_LINES * 80)
+#define LOG_BYTES ((size_t)LOG_LINES * 80)
 
 typedef struct logs {
     world *w;
