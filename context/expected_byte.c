@@ -199,20 +199,26 @@ void reef_expected_find(reef_predictor *p) {
     e->byte = elect_byte(p);
     if (e->byte < 0) return;
     uint8_t byte = (uint8_t)e->byte;
+    uint32_t last = p->position.bytes & 0xFF, last_two = p->position.bytes & 0xFFFF;
+    const uint32_t hashes[2] = {reef_mix_hash(last << 8 | byte),
+                                reef_mix_hash(last_two << 8 | byte | 1u << 30)};
+    uint16_t *rows[2];
+    // Asked for before the odds are known, as in the layer of bits.
+    for (size_t t = 0; t < 2; t++) {
+        rows[t] = state->sse[t][hashes[t] & ((1 << REEF_SSE_LOG2) - 1)];
+        __builtin_prefetch(rows[t]);
+        __builtin_prefetch(rows[t] + REEF_SSE_STEPS - 1);
+    }
+    e->divergence = state->divergence[hashes[0] & (REEF_DIVERGENCES - 1)];
+    __builtin_prefetch(e->divergence);
     choose_weights(p, byte, gather_inputs(p, byte));
     reef_predictor_dot(p, REEF_EXPECTED_SETS, e->odds, e->in, &e->weights);
     e->last_odds = reef_mix_last(REEF_EXPECTED_SETS, e->odds, e->last_weights);
-    uint32_t last = p->position.bytes & 0xFF, last_two = p->position.bytes & 0xFFFF;
-    const uint32_t rows[2] = {reef_mix_hash(last << 8 | byte),
-                              reef_mix_hash(last_two << 8 | byte | 1u << 30)};
     uint32_t right = 2 * reef_squash(p->logistic, e->last_odds);
-    for (size_t t = 0; t < 2; t++)
-        right += reef_refine(e->last_odds, state->sse[t][rows[t] & ((1 << REEF_SSE_LOG2) - 1)],
-                             &e->sse[t]);
+    for (size_t t = 0; t < 2; t++) right += reef_refine(e->last_odds, rows[t], &e->sse[t]);
     e->probability = reef_probability_clip(right / 4);
     e->trusted = e->probability >= TRUSTED;
     e->escape = (65536 - e->probability) << 6;
-    e->divergence = state->divergence[rows[0] & (REEF_DIVERGENCES - 1)];
 }
 
 void reef_expected_learn(reef_predictor *p, uint8_t byte) {
@@ -250,13 +256,27 @@ uint32_t reef_expected_predict(const reef_predictor *p) {
     return reef_expected_bit(p) == 1 ? 65536 - other : other;
 }
 
+// Bayes: the escape that is left, given that a bit agrees.
+static uint32_t escape_left(uint32_t escape, uint32_t other) {
+    const uint64_t one = 1u << 22;
+    return (uint32_t)((escape - other) * one / (one - other));
+}
+
+double reef_expected_read(reef_predictor *p) {
+    double chance = 1.0;
+    for (p->bit = 0; p->bit < 8; p->bit++) {
+        uint32_t other = diverging(p);
+        chance *= (65536 - reef_probability_clip(other >> 6)) / 65536.0;
+        p->expected_byte.escape = escape_left(p->expected_byte.escape, other);
+    }
+    return chance;
+}
+
 bool reef_expected_update(reef_predictor *p, int bit) {
     reef_expected_byte *e = &p->expected_byte;
-    const uint64_t one = 1u << 22;
     uint32_t other = diverging(p);
     if (reef_expected_bit(p) == bit) {
-        // Bayes: the escape that is left, given that this bit agrees.
-        e->escape = (uint32_t)((e->escape - other) * one / (one - other));
+        e->escape = escape_left(e->escape, other);
         return true;
     }
     e->trusted = false;

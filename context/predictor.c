@@ -508,6 +508,15 @@ void reef_predictor_update(reef_predictor *p, int bit) {
     end_byte(p);
 }
 
+bool reef_predictor_read_expected(reef_predictor *p, uint8_t byte, double *chance) {
+    if (!p->begun) begin_byte(p);
+    if (needs_trees(p) || p->bit > 0 || p->expected_byte.byte != byte) return false;
+    *chance = reef_expected_read(p);
+    p->bits = 256u | byte;
+    end_byte(p);
+    return true;
+}
+
 reef_status reef_predictor_code(reef_predictor *p,
                                 uint8_t byte,
                                 const reef_net_prediction *net,
@@ -518,7 +527,8 @@ reef_status reef_predictor_code(reef_predictor *p,
     reef_status status = reef_predictor_reserve(p, err);
     if (status != REEF_OK) return status;
     double chance = 1.0;
-    for (int i = 7; i >= 0; i--) {
+    bool read = inputs == NULL && reef_predictor_read_expected(p, byte, &chance);
+    for (int i = 7; i >= 0 && !read; i--) {
         int bit = byte >> i & 1;
         if (net != NULL) p->net_odds = reef_odds_clip(net->odds[7 - i]);
         uint32_t one = reef_predictor_predict(p);

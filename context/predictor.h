@@ -340,6 +340,16 @@ uint32_t reef_predictor_predict(reef_predictor *p);
 /** The bit that came, after reef_predictor_predict. */
 void reef_predictor_update(reef_predictor *p, int bit);
 
+/**
+ * Read a byte at once, where it is the trusted one and nothing else is asked: what it comes to is
+ * the same as bit by bit. Call it before the first predict of the byte, with room reserved.
+ *
+ * chance  written: the product of the probabilities of its bits
+ *
+ * Returns false where the byte has to be read bit by bit.
+ */
+bool reef_predictor_read_expected(reef_predictor *p, uint8_t byte, double *chance);
+
 struct reef_input_counts;
 
 /**

@@ -155,11 +155,14 @@ reef_status reef_memory_session_read(reef_memory_session *session,
     for (size_t i = 0; i < count; i++) {
         double chance = 1.0;
         p->net_tokens = net != NULL ? net[i].tokens : 0;
-        for (int b = 7; b >= 0; b--) {
+        reef_status status = p->begun ? REEF_OK : reef_predictor_reserve(p, err);
+        if (status != REEF_OK) return status;
+        bool read = !reef_inputs_sampled(p) && reef_predictor_read_expected(p, bytes[i], &chance);
+        for (int b = 7; b >= 0 && !read; b--) {
             uint32_t one = 0;
             int bit = bytes[i] >> b & 1;
             if (net != NULL) p->net_odds = reef_odds_clip(net[i].odds[7 - b]);
-            reef_status status = predict(session, &one, err);
+            status = predict(session, &one, err);
             if (status != REEF_OK) return status;
             chance *= (bit ? one : 65536 - one) / 65536.0;
             reef_memory_session_update(session, bit);

@@ -75,7 +75,10 @@ static void set_state(json_t *object, const reef_query *query, const reef_model 
 // ---- score --------------------------------------------------------------------------------------
 
 // One record a line; the end of a line is predicted, too, and belongs to it.
-static json_t *records_json(const uint8_t *bytes, size_t count, const float *bits) {
+static json_t *records_json(const reef_line_scorer *scorer,
+                            const uint8_t *bytes,
+                            size_t count,
+                            const float *bits) {
     json_t *records = json_array();
     // A line's score includes its newline, because the model predicts it as well.
     for (size_t at = 0; at < count;) {
@@ -83,10 +86,12 @@ static json_t *records_json(const uint8_t *bytes, size_t count, const float *bit
         size_t next = end != NULL ? (size_t)(end - bytes) + 1 : count;
         double sum = 0;
         for (size_t i = at; i < next; i++) sum += (double)bits[i];
-        json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o}", "offset", (json_int_t)at,
-                                                 "bytes", (json_int_t)(next - at), "bits",
-                                                 reef_json_number(sum), "bits_per_byte",
-                                                 reef_json_number(sum / (double)(next - at))));
+        double score = reef_line_score(scorer, bytes + at, bits + at, next - at);
+        json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o, s:o}", "offset",
+                                                 (json_int_t)at, "bytes", (json_int_t)(next - at),
+                                                 "bits", reef_json_number(sum), "bits_per_byte",
+                                                 reef_json_number(sum / (double)(next - at)),
+                                                 "score", reef_json_number(score)));
         at = next;
     }
     return records;
@@ -107,6 +112,7 @@ static size_t count_lines(const uint8_t *bytes, size_t count) {
 
 reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_model *model;
+    const reef_line_scorer *scorer;
     reef_score score = {0};
     // A single byte has nothing that could be predicted from it.
     if (query->body_bytes < 2)
@@ -132,6 +138,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     reef_model_set_frozen(model, frozen != 0);
     // The body is one text, and its gates read it as a stream.
     status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
+    if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
     if (status == REEF_OK) {
         query->result = json_object();
         set_state(query->result, query, model);
@@ -139,7 +146,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
         json_object_set_new(query->result, "bits", reef_json_number(score.bits));
         json_object_set_new(query->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
         json_object_set_new(query->result, "records",
-                            records_json(query->body, query->body_bytes, bits));
+                            records_json(scorer, query->body, query->body_bytes, bits));
         if (per_byte)
             json_object_set_new(query->result, "surprise", surprise_json(query->body_bytes, bits));
     }

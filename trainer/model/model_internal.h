@@ -6,6 +6,7 @@
 //   expert_uses.c   which experts a text uses, and where it uses one
 //   gate_margins.c  the gate of one generation along a text
 //   recall.c        what context memories add to it
+//   kept_text.c     the text that context memories keep, and its words
 //   generate.c      a text continued
 //   layer_model.c   the same copy of a layer by itself
 //   vector_model.c  and of vectors
@@ -64,6 +65,7 @@ struct reef_model {
     float *margins;
     size_t stride; // windows * T
     reef_recall recall;
+    reef_line_scorer *scorer; // owned; NULL: not asked for yet
 };
 
 // model_ops.c

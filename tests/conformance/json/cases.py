@@ -68,6 +68,9 @@ READING = [
     ("generate", ["generate", "reef.pool", "--prompt", "the sea", "--bytes", "8"]),
     ("generate", ["generate", "memory.pool", "--prompt", "the sea", "--bytes", "8", "--frozen"]),
     ("score", ["score", "memory.pool", "server.log", "--top", "3", "--frozen"]),
+    ("score", ["score", "memory.pool", "server.log", "--session", "[a-z]+", "--explain", "--by", "score"]),
+    ("score", ["score", "reef.pool", "server.log", "--alarms", "5%", "--explain"]),
+    ("score", ["score", "kinds.pool", "server.log", "--alarms", "5%", "--session", "[a-z]+", "--frozen"]),
     ("generations", ["generations", "reef.pool"]),
     ("generations", ["generations", "iris.pool"]),
     ("generations", ["generations", "memory.pool"]),
@@ -240,6 +243,9 @@ MISTAKES = [
     ("error", ["usage", "iris.pool"], 64),
     ("error", ["compress", "iris.pool", "notes.txt", "--out", "n.reef"], 64),
     ("error", ["expand", "memory.pool", "notes.txt", "--out", "n"], 64),
+    ("error", ["score", "reef.pool", "server.log", "--session", "blk_("], 64),
+    ("error", ["score", "reef.pool", "server.log", "--alarms", "0.01"], 64),
+    ("error", ["score", "budget.pool", "server.log", "--alarms", "1%"], 64),
     ("config-check", ["config", "check", "wrong.ini"], 64),
 ]
 

@@ -61,9 +61,9 @@ class Answers:
         if code == 0 and "--verbose" not in words and done.stderr:
             failures.append(f"{what} says on standard error: {done.stderr[:200]}")
 
-    def follow(self, cwd):
+    def follow(self, cwd, *options):
         """What streams: a document a line, until it is told to end."""
-        argv = [self.world.reef, "score", "reef.pool", "--follow", "--last", "3", "server.log", "--json"]
+        argv = [self.world.reef, "score", "reef.pool", "--follow", "--last", "3", "server.log", "--json", *options]
         process = subprocess.Popen(argv, cwd=cwd, env=self.world.environment, stdout=subprocess.PIPE, text=True)
         lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
@@ -225,6 +225,7 @@ def main():
             for name, words, code in cases.MISTAKES:
                 answers.ask(name, words, world.base, code)
             answers.follow(world.base)
+            answers.follow(world.base, "--alarms", "5%", "--explain")
             answers.ask_all(cases.CHANGING, world.copy("changing"))
             answers.run(world.copy("run"))
             beside = world.copy("daemon")

@@ -30,6 +30,7 @@ static void scores_are_those_of_the_committed_state(void **state) {
     reef_error err;
     reef_store *store;
     reef_model *model;
+    const reef_line_scorer *scorer;
     reef_score score = {0};
     float bits[sizeof(TEXT)];
     assert_int_equal(reef_store_open(&store, run->box.pool, &(reef_store_options){0}, &err),
@@ -39,6 +40,8 @@ static void scores_are_those_of_the_committed_state(void **state) {
     assert_int_equal(reef_model_score(model, (const uint8_t *)TEXT, sizeof(TEXT) - 1, bits, &score,
                                       NULL, NULL, &err),
                      REEF_OK);
+    assert_int_equal(reef_model_line_scorer(model, &scorer, &err), REEF_OK);
+    double second = reef_line_score(scorer, (const uint8_t *)TEXT + 15, bits + 15, 39);
     reef_model_close(model);
     reef_store_close(store);
 
@@ -50,6 +53,9 @@ static void scores_are_those_of_the_committed_state(void **state) {
     json_t *records = json_object_get(answer, "records");
     assert_int_equal(json_array_size(records), 3);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(records, 1), "offset")), 15);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(records, 1), "bytes")), 39);
+    assert_near(json_number_value(json_object_get(json_array_get(records, 1), "score")), second,
+                1e-9);
     double sum = 0, rounding = 0;
     for (size_t i = 0; i < 3; i++)
         sum += json_number_value(json_object_get(json_array_get(records, i), "bits"));

@@ -1,25 +1,27 @@
 // reef score: how surprising each line of a text is, and which lines stand out.
-#include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_table.h"
 #include "cli_vectors.h"
 #include "commands.h"
+#include "learned_text.h"
 #include "matrix.h"
 #include "score_follow.h"
+#include "score_reply.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TOP_DEFAULT 10
-#define TEXT_COLUMNS 60 // of a line that is shown
 
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE",
      "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     CLI_OPTION_FROZEN,
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
+    {"by", "WHAT", "what --top goes by: surplus or score (default: surplus)"},
+    {"session", "REGEX", "score sessions: lines with the same match of REGEX, or of its group"},
+    {"alarms", "P%", "show what exceeds the score that P % of the learned lines exceed"},
+    {"explain", NULL, "mark the bytes that were surprising, and show the nearest learned line"},
     {"follow", NULL,
      "print each line as it is written, across rotation of FILE; until interrupted"},
     {"outliers", NULL, "with --follow: only lines that stand out"},
@@ -34,6 +36,21 @@ const reef_cli_manual reef_score_manual = {
         "The most surprising lines are those with the most bits above what a line of their length\n"
         "has on average in this text. FILE - is standard input.\n"
         "\n"
+        "The score of a line is its bits per byte, and the greater of these: how surprising bytes "
+        "of its\n"
+        "words are, and how rare its words are in the learned lines that the pool keeps. --alarms "
+        "and\n"
+        "--session go by it. REGEX is a POSIX extended regular expression. A session is all lines "
+        "with the\n"
+        "same match of it, or of its first group; its score is the mean of its five worst lines. "
+        "Lines in\n"
+        "which nothing matches are left out. For --alarms the last fifth of the learned lines is "
+        "scored by\n"
+        "a memory that learned the others, which takes some seconds for each megabyte. --explain "
+        "marks\n"
+        "bytes that had a chance of at most 1 in 16, and shows the learned line that is most like "
+        "this one.\n"
+        "\n"
         "With --follow every line is printed as it comes, "
         "with its bits per byte, each byte predicted from\n"
         "what came before it, and how far that lies above the median of the last lines, in robust\n"
@@ -44,118 +61,69 @@ const reef_cli_manual reef_score_manual = {
         "--json writes a document a line. SIGINT ends it with a summary.",
     .options = OPTIONS,
     .example = "reef score reef.pool --top 5 server.log\n"
+               "reef score reef.pool --frozen --alarms 1% --explain server.log\n"
+               "reef score reef.pool --session 'from ([0-9.]+)' server.log\n"
                "journalctl -n 500 | reef score reef.pool -\n"
                "reef score reef.pool --follow --frozen --outliers /var/log/syslog",
 };
 
-typedef struct line {
-    size_t number;        // from 1
-    size_t offset, bytes; // without the line end
-    bool ended;           // the last one may lack its end
-    double bits;          // with the line end: it is predicted too
-    double surplus;       // bits above the text's mean for as many bytes
-} line;
+// What the options ask for, beside the text.
+typedef struct wishes {
+    size_t top;
+    bool by_score, by_session, by_alarm, explains;
+    regex_t pattern; // of sessions
+    reef_alarm alarm;
+} wishes;
 
-static size_t count_lines(const reef_cli_file *file) {
-    size_t count = 0;
-    for (size_t i = 0; i < file->count; i++) count += file->bytes[i] == '\n';
-    return count + (file->bytes[file->count - 1] != '\n');
+static reef_status read_wishes(wishes *out, const reef_cli_call *cli, reef_error *err) {
+    *out = (wishes){.explains = reef_cli_text(cli, "explain") != NULL};
+    const char *session = reef_cli_text(cli, "session"), *by = reef_cli_text(cli, "by");
+    reef_status status = reef_alarm_read(&out->alarm, &out->by_alarm, cli, err);
+    // All alarms are of interest, unless fewer are asked for.
+    uint64_t top = out->by_alarm ? 0 : TOP_DEFAULT;
+    if (status == REEF_OK) status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    out->top = (size_t)top;
+    out->by_score = out->by_alarm || (by != NULL && strcmp(by, "score") == 0);
+    if (status == REEF_OK && by != NULL && strcmp(by, "score") != 0 && strcmp(by, "surplus") != 0)
+        status =
+            reef_fail(err, REEF_ERR_INVALID, "--by is '%.64s', but must be surplus or score", by);
+    if (status != REEF_OK || session == NULL) return status;
+    status = reef_session_pattern_read(&out->pattern, session, err);
+    out->by_session = status == REEF_OK;
+    return status;
 }
 
-static line *cut_lines(const reef_cli_file *file, const float *bits, double mean, size_t *count) {
-    *count = count_lines(file);
-    line *lines = reef_cli_alloc(*count, sizeof(*lines));
-    size_t at = 0;
-    // The newline belongs to the bits of its line, but not to its bytes.
-    for (size_t i = 0; i < *count; i++) {
-        line *l = &lines[i];
-        *l = (line){.number = i + 1, .offset = at};
-        while (at < file->count && file->bytes[at] != '\n') l->bits += (double)bits[at++];
-        l->bytes = at - l->offset;
-        l->ended = at < file->count;
-        if (l->ended) l->bits += (double)bits[at++];
-        // How much more a line costs than the mean of the file: long normal lines do not stand out.
-        l->surplus = l->bits - mean * (double)(at - l->offset);
-    }
-    return lines;
-}
-
-static int by_surplus(const void *a, const void *b) {
-    const line *left = a, *right = b;
-    if (left->surplus != right->surplus) return left->surplus < right->surplus ? 1 : -1;
-    return left->number < right->number ? -1 : 1;
-}
-
-static double line_rate(const line *l) {
-    return l->bits / (double)(l->bytes + l->ended);
-}
-
-static json_t *line_json(const reef_cli_file *file, const line *l) {
-    char *text = reef_cli_printable(file->bytes + l->offset, l->bytes, false);
-    json_t *object =
-        json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number, "offset",
-                  (json_int_t)l->offset, "bytes", (json_int_t)l->bytes, "bits",
-                  reef_cli_real(l->bits), "bits_per_byte", reef_cli_real(line_rate(l)),
-                  "surplus_bits", reef_cli_real(l->surplus), "text", text);
-    free(text);
-    return object;
-}
-
-static void print_lines(const reef_cli_file *file, const line *lines, size_t count) {
-    static const char *const HEADING[] = {"line", "bytes", "bits", "bits/byte", "surplus", "text"};
-    reef_cli_table *table = reef_cli_table_new(">>>>><", HEADING);
-    for (size_t i = 0; i < count; i++) {
-        const line *l = &lines[i];
-        // Control characters of a log must not reach the terminal.
-        char *text = reef_cli_printable(file->bytes + l->offset, l->bytes, false);
-        // Cut by columns, so that wide characters keep the table aligned.
-        char *shown = reef_cli_cut(text, TEXT_COLUMNS);
-        reef_cli_table_cell(table, "%zu", l->number);
-        reef_cli_table_cell(table, "%zu", l->bytes);
-        reef_cli_table_cell(table, "%.1f", l->bits);
-        reef_cli_table_cell(table, "%.2f", line_rate(l));
-        reef_cli_table_cell(table, "%+.1f", l->surplus);
-        reef_cli_table_cell(table, "%s", shown);
-        free(shown);
-        free(text);
-    }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+static void release_wishes(wishes *w) {
+    if (w->by_session) regfree(&w->pattern);
 }
 
 static reef_status reply_score(reef_cli_call *cli,
-                               const reef_cli_file *file,
-                               const reef_score *score,
-                               const float *bits,
-                               size_t top,
+                               wishes *w,
+                               reef_model *model,
+                               reef_store *store,
+                               const reef_score_reply *scored,
                                reef_error *err) {
-    size_t count;
-    // Cut with the mean of this very text: a surplus compares lines of one file.
-    line *lines = cut_lines(file, bits, score->bits_per_byte, &count);
-    // Zero shows all lines, in the order of the file.
-    size_t shown = top > 0 && top < count ? top : count;
-    // Sorted only if some are left out.
-    if (top > 0) qsort(lines, count, sizeof(*lines), by_surplus);
+    reef_score_reply reply = *scored;
+    reef_sessions sessions = {0};
+    reef_learned_text learned = {0};
+    const regex_t *pattern = w->by_session ? &w->pattern : NULL;
     reef_status status = REEF_OK;
-    if (cli->json) {
-        json_t *array = json_array();
-        for (size_t i = 0; i < shown; i++) json_array_append_new(array, line_json(file, &lines[i]));
-        status = reef_cli_reply(cli,
-                                json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes",
-                                          (json_int_t)score->bytes, "line_count", (json_int_t)count,
-                                          "bits", reef_cli_real(score->bits), "bits_per_byte",
-                                          reef_cli_real(score->bits_per_byte), "lines", array),
-                                err);
-    } else {
-        char *name = reef_cli_printable((const uint8_t *)file->path, strlen(file->path), false);
-        printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
-               count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
-        free(name);
-        // Printed only if lines were left out.
-        if (shown < count) printf("the %zu most surprising lines:\n", shown);
-        print_lines(file, lines, shown);
+    if (w->by_session) {
+        status = reef_sessions_find(&sessions, pattern, reply.lines, err);
+        reply.sessions = &sessions;
     }
-    free(lines);
+    if (status == REEF_OK && w->by_alarm) {
+        status = reef_alarm_set(&w->alarm, cli, model, store, pattern, err);
+        reply.alarm = &w->alarm;
+    }
+    if (status == REEF_OK && w->explains) {
+        status = reef_learned_text_read(&learned, model, store, err);
+        if (status == REEF_OK) reply.nearest = reef_nearest_new(learned.bytes, learned.count);
+    }
+    if (status == REEF_OK) status = reef_score_reply_write(&reply, cli, err);
+    reef_nearest_free(reply.nearest);
+    reef_learned_text_release(&learned);
+    reef_sessions_release(&sessions);
     return status;
 }
 
@@ -166,14 +134,16 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     const reef_model_options options = reef_cli_model_options(cli);
     float *bits = NULL;
     reef_score score = {0};
-    uint64_t top = TOP_DEFAULT;
+    const reef_line_scorer *scorer;
+    reef_scored_lines lines = {0};
+    wishes w;
     char as_of[REEF_NAME_BYTES_MAX + 1];
 
     reef_status status = reef_score_follow_check(cli, err);
     if (status != REEF_OK) return status;
-    // Following is another program: it has no end and keeps a session.
+    // Following is another program: it has no end and keeps a stream.
     if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
-    status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    status = read_wishes(&w, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     // Bits a byte need a model of bytes.
     if (status == REEF_OK)
@@ -190,9 +160,22 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     reef_cli_progress_start(&progress, "scoring", file.count, "B");
     status = reef_score_file(model, &file, &progress, bits, &score, err);
     reef_cli_progress_end(&progress);
-    if (status == REEF_OK) status = reply_score(cli, &file, &score, bits, (size_t)top, err);
+    if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
+    if (status != REEF_OK) goto cleanup;
+
+    // Cut with the mean of this very text: a surplus compares lines of one file.
+    reef_scored_lines_init(&lines, scorer, file.bytes, bits, file.count, score.bits_per_byte);
+    const reef_score_reply reply = {.file = &file,
+                                    .score = &score,
+                                    .lines = &lines,
+                                    .top = w.top,
+                                    .by_score = w.by_score,
+                                    .explains = w.explains};
+    status = reply_score(cli, &w, model, pool.store, &reply, err);
 
 cleanup:
+    release_wishes(&w);
+    reef_scored_lines_release(&lines);
     free(bits);
     reef_model_close(model);
     reef_cli_file_release(&file);

@@ -2,13 +2,16 @@
 // that with a summary.
 #include "score_follow.h"
 
+#include "alarm.h"
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_signals.h"
 #include "cli_terminal.h"
 #include "cli_vectors.h"
+#include "learned_text.h"
 #include "line_reader.h"
 #include "outliers.h"
+#include "score_reply.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,6 +31,11 @@ typedef struct watch {
     reef_follow_input input;
     reef_follow_scorer scorer;
     reef_follow_usual usual;
+    bool by_alarm;    // outliers are lines above a threshold that was learned, not above the usual
+    reef_alarm alarm; // that threshold
+    bool explains;
+    reef_learned_text learned; // with `explains`: the text that `nearest` is about
+    reef_nearest *nearest;
     bool outliers_only, colour;
     uint64_t lines, bytes, outliers;
     double bits;
@@ -35,14 +43,38 @@ typedef struct watch {
     size_t silent;   // lines before the first one that is shown: they establish the usual range
 } watch;
 
+/** A line that was read, with its end, and what is known of it. */
+typedef struct scored_line {
+    const uint8_t *text; // (bytes)
+    size_t bytes;
+    const float *surprise; // (bytes)
+    double bits, score, distance;
+    bool outlier;
+} scored_line;
+
 // ---- options ------------------------------------------------------------------------------------
 
 reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err) {
     static const char *const FOLLOWING[] = {"last", "window", "threshold", "outliers"};
+    static const char *const USUAL[] = {"threshold", "window"};
     bool follow = reef_cli_text(cli, "follow") != NULL;
     if (follow && reef_cli_text(cli, "top") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--top wants a text that has an end; --follow shows --outliers");
+    // What was said of a session would change with each of its lines.
+    if (follow && reef_cli_text(cli, "by") != NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--by is about --top; --follow shows lines in their order");
+    if (follow && reef_cli_text(cli, "session") != NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--session wants a text that has an end; --follow goes line by line");
+    if (follow && reef_cli_text(cli, "alarms") != NULL)
+        for (size_t i = 0; i < 2; i++)
+            if (reef_cli_text(cli, USUAL[i]) != NULL)
+                return reef_fail(err, REEF_ERR_INVALID,
+                                 "--alarms goes by what was learned, --%s by the last lines: "
+                                 "choose one",
+                                 USUAL[i]);
     for (size_t i = 0; !follow && i < sizeof(FOLLOWING) / sizeof(*FOLLOWING); i++)
         if (reef_cli_text(cli, FOLLOWING[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID, "--%s goes with --follow", FOLLOWING[i]);
@@ -74,20 +106,24 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
 
 // ---- output -------------------------------------------------------------------------------------
 
-static json_t *line_json(
-    const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
-    // The newline is counted in `bytes`, as in `reef score`, but not shown.
-    size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
-    char *text = reef_cli_printable(line, shown, false);
+// The newline is counted in its bytes, as in `reef score`, but not shown.
+static size_t shown_bytes(const scored_line *l) {
+    return l->bytes - (l->bytes > 0 && l->text[l->bytes - 1] == '\n');
+}
+
+static json_t *line_json(const watch *w, const scored_line *l) {
+    char *text = reef_cli_printable(l->text, shown_bytes(l), false);
     // One object per line, so that the output can be followed itself.
     // "commit" tells which model judged the line.
-    json_t *object =
-        json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
-                  (json_int_t)w->lines, "bytes", (json_int_t)bytes, "bits", reef_cli_real(bits),
-                  "bits_per_byte", reef_cli_real(bits / (double)bytes), "distance",
-                  reef_cli_real(distance), "outlier", outlier, "commit",
-                  (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
+        (json_int_t)w->lines, "bytes", (json_int_t)l->bytes, "bits", reef_cli_real(l->bits),
+        "bits_per_byte", reef_cli_real(l->bits / (double)l->bytes), "score",
+        reef_cli_real(l->score), "distance", reef_cli_real(l->distance), "outlier", l->outlier,
+        "commit", (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
     free(text);
+    if (w->explains)
+        reef_score_explain_json(object, l->text, l->surprise, shown_bytes(l), w->nearest);
     return object;
 }
 
@@ -102,16 +138,19 @@ static reef_status put_json(reef_cli_call *cli, json_t *object, reef_error *err)
     return REEF_OK;
 }
 
-static void put_line(
-    const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
-    size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
-    char *text = reef_cli_printable(line, shown, false), how_far[CLI_WORD_BYTES] = "";
-    if (isfinite(distance)) snprintf(how_far, sizeof(how_far), "%+.1f", distance);
-    const char *on = !w->colour ? "" : outlier ? RED : FAINT; // the whole line, or its figures
+static void put_line(const watch *w, const scored_line *l) {
+    char *text = reef_cli_printable(l->text, shown_bytes(l), false), how_far[CLI_WORD_BYTES] = "";
+    if (w->by_alarm)
+        snprintf(how_far, sizeof(how_far), "%.2f", l->score);
+    else if (isfinite(l->distance))
+        snprintf(how_far, sizeof(how_far), "%+.1f", l->distance);
+    const char *on = !w->colour ? "" : l->outlier ? RED : FAINT; // the whole line, or its figures
     const char *off = !w->colour ? "" : PLAIN;
-    printf("%s%c %5.2f %6s%s  %s%s\n", on, outlier ? '!' : ' ', bits / (double)bytes, how_far,
-           outlier ? "" : off, text, outlier ? off : "");
+    printf("%s%c %5.2f %6s%s  %s%s\n", on, l->outlier ? '!' : ' ', l->bits / (double)l->bytes,
+           how_far, l->outlier ? "" : off, text, l->outlier ? off : "");
     free(text);
+    if (w->explains && l->outlier)
+        reef_score_explain_print(l->text, l->surprise, shown_bytes(l), w->nearest, w->colour);
 }
 
 static reef_status flush(reef_error *err) {
@@ -122,41 +161,44 @@ static reef_status flush(reef_error *err) {
 static reef_status summary(watch *w, reef_error *err) {
     double mean = w->bytes ? w->bits / (double)w->bytes : NAN;
     // The summary ends the stream of objects.
-    if (w->cli->json)
-        return put_json(w->cli,
-                        json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "summary",
-                                  "lines", (json_int_t)w->lines, "bytes", (json_int_t)w->bytes,
-                                  "bits", reef_cli_real(w->bits), "bits_per_byte",
-                                  reef_cli_real(mean), "outliers", (json_int_t)w->outliers,
-                                  "commits_read", (json_int_t)w->scorer.renewed),
-                        err);
+    if (w->cli->json) {
+        json_t *object =
+            json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "summary", "lines",
+                      (json_int_t)w->lines, "bytes", (json_int_t)w->bytes, "bits",
+                      reef_cli_real(w->bits), "bits_per_byte", reef_cli_real(mean), "outliers",
+                      (json_int_t)w->outliers, "commits_read", (json_int_t)w->scorer.renewed);
+        if (w->by_alarm)
+            json_object_set_new(object, "alarms", reef_alarm_json(&w->alarm, w->outliers));
+        return put_json(w->cli, object, err);
+    }
     char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
     // On standard error: standard output holds lines only.
     fprintf(stderr, "%s line%s", reef_cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
     if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
     // The threshold explains the number.
-    fprintf(stderr, "; %s outlier%s, more than %g above what was usual\n",
-            reef_cli_count(w->outliers, outliers), w->outliers == 1 ? "" : "s", w->usual.threshold);
+    fprintf(stderr, "; %s outlier%s, ", reef_cli_count(w->outliers, outliers),
+            w->outliers == 1 ? "" : "s");
+    if (w->by_alarm)
+        fprintf(stderr, "above the score %.2f, which at most %g %% of %zu learned lines exceed\n",
+                w->alarm.threshold, w->alarm.percent, w->alarm.learned);
+    else
+        fprintf(stderr, "more than %g above what was usual\n", w->usual.threshold);
     return REEF_OK;
 }
 
 // ---- lines --------------------------------------------------------------------------------------
 
-static reef_status put_scored_line(
-    watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {
-    // Not a number while too few lines were seen: the comparison is false.
-    bool outlier = distance > w->usual.threshold;
+static reef_status put_scored_line(watch *w, const scored_line *l, reef_error *err) {
     w->lines++;
-    w->bytes += bytes;
-    w->bits += bits;
-    w->outliers += outlier;
+    w->bytes += l->bytes;
+    w->bits += l->bits;
+    w->outliers += l->outlier;
     // Counted all the same: the summary is over all lines.
-    if (w->outliers_only && !outlier) return REEF_OK;
+    if (w->outliers_only && !l->outlier) return REEF_OK;
     if (!w->cli->json)
-        put_line(w, line, bytes, bits, distance, outlier);
+        put_line(w, l);
     else {
-        reef_status status =
-            put_json(w->cli, line_json(w, line, bytes, bits, distance, outlier), err);
+        reef_status status = put_json(w->cli, line_json(w, l), err);
         if (status != REEF_OK) return status;
     }
     // Flushed line by line, because the reader of a pipe waits for it.
@@ -165,11 +207,18 @@ static reef_status put_scored_line(
 
 static reef_status on_line(
     watch *w, const uint8_t *line, size_t bytes, const float *surprise, reef_error *err) {
-    double bits = 0;
-    for (size_t i = 0; i < bytes; i++) bits += (double)surprise[i];
-    double mean = bits / (double)bytes, distance = reef_follow_distance(&w->usual, mean);
+    scored_line l = {.text = line, .bytes = bytes, .surprise = surprise};
+    for (size_t i = 0; i < bytes; i++) l.bits += (double)surprise[i];
+    double mean = l.bits / (double)bytes;
+    const reef_line_scorer *scorer;
+    reef_status status = reef_model_line_scorer(w->scorer.model, &scorer, err);
+    if (status != REEF_OK) return status;
+    l.score = reef_line_score(scorer, line, surprise, bytes);
+    l.distance = reef_follow_distance(&w->usual, mean);
+    // Not a number while too few lines were seen: the comparison is false.
+    l.outlier = w->by_alarm ? l.score > w->alarm.threshold : l.distance > w->usual.threshold;
     reef_follow_usual_add(&w->usual, mean);
-    if (w->silent == 0) return put_scored_line(w, line, bytes, bits, distance, err);
+    if (w->silent == 0) return put_scored_line(w, &l, err);
     w->silent--;
     return REEF_OK;
 }
@@ -225,13 +274,25 @@ static reef_status open_input(watch *w, const settings *given, reef_error *err) 
     return status;
 }
 
+// What the pool has learned, where it is asked for.
+static reef_status read_learned(watch *w, reef_store *store, reef_error *err) {
+    reef_status status = REEF_OK;
+    if (w->by_alarm) status = reef_alarm_set(&w->alarm, w->cli, w->scorer.model, store, NULL, err);
+    if (status != REEF_OK || !w->explains) return status;
+    status = reef_learned_text_read(&w->learned, w->scorer.model, store, err);
+    if (status == REEF_OK) w->nearest = reef_nearest_new(w->learned.bytes, w->learned.count);
+    return status;
+}
+
 reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     watch w = {.cli = cli,
+               .explains = reef_cli_text(cli, "explain") != NULL,
                .outliers_only = reef_cli_text(cli, "outliers") != NULL,
                .colour = !cli->json && reef_cli_colours()};
     reef_cli_pool pool = {0};
     settings given;
     reef_status status = read_settings(cli, &given, err);
+    if (status == REEF_OK) status = reef_alarm_read(&w.alarm, &w.by_alarm, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     // Bits a byte need a model of bytes.
     if (status == REEF_OK)
@@ -240,6 +301,7 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     // The input first: a missing file is found before the model is loaded.
     if (status == REEF_OK) status = open_input(&w, &given, err);
     if (status == REEF_OK) status = reef_follow_scorer_open(&w.scorer, cli, pool.store, err);
+    if (status == REEF_OK) status = read_learned(&w, pool.store, err);
     if (status == REEF_OK) {
         reef_follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
         // One line at most is scored at once.
@@ -251,6 +313,8 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = summary(&w, err);
     reef_follow_usual_release(&w.usual);
     free(w.surprise);
+    reef_nearest_free(w.nearest);
+    reef_learned_text_release(&w.learned);
     reef_follow_scorer_close(&w.scorer);
     reef_follow_close(&w.input);
     reef_cli_pool_close(&pool);

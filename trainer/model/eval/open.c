@@ -176,6 +176,7 @@ void reef_model_close(reef_model *model) {
     free(model->infos);
     reef_layer_free(model->layer);
     reef_recall_release(&model->recall);
+    reef_line_scorer_free(model->scorer);
     give_shared_back(model);
     reef_activations_release(&model->acts);
     reef_residency_release(&model->residency);

@@ -149,6 +149,60 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score_next(reef_model *model,
                                                            reef_error *err);
 
 /**
+ * Copy the newest `count` bytes that the context memory of a generation keeps of what it learned,
+ * or all of them where they are fewer, the oldest first. Returns how many, 0 without a memory;
+ * `out` NULL only asks how many it keeps.
+ */
+REEF_API size_t reef_model_text(const reef_model *model,
+                                uint32_t generation,
+                                uint8_t *out,
+                                size_t count);
+/** How many bytes that memory has learned; 0 without one. */
+REEF_API uint64_t reef_model_memory_learned(const reef_model *model, uint32_t generation);
+
+// ---- how unusual a line is ----------------------------------------------------------------------
+
+/**
+ * What it takes to score lines: in how many learned lines each word is. A word lies between spaces,
+ * and has a letter and no digit.
+ *
+ *   score  = max(surprise, rarity) + bits a byte of the line
+ *   surprise  mean bits of the 3 most surprising bytes of the line's words
+ *   rarity    mean of log2((N + 1) / (n + 1)) of its 4 rarest words, where n of N learned lines
+ *             have a word
+ *
+ * Where a line has fewer bytes or words than that, the others count as 0. So a line is unusual by
+ * what the model did not expect, by words that are rare however well they were expected, or, without
+ * any word, by its bits alone.
+ */
+typedef struct reef_line_scorer reef_line_scorer;
+
+/** Without learned lines: rarity is 0. Errors: NO_MEMORY. */
+REEF_API REEF_MUST_CHECK reef_status reef_line_scorer_new(reef_line_scorer **out, reef_error *err);
+REEF_API void reef_line_scorer_free(reef_line_scorer *scorer); // accepts NULL
+/** Count the words of the lines of `text` (count). Errors: NO_MEMORY. */
+REEF_API REEF_MUST_CHECK reef_status reef_line_scorer_learn(reef_line_scorer *scorer,
+                                                            const uint8_t *text,
+                                                            size_t count,
+                                                            reef_error *err);
+/**
+ * That of the lines which the context memories of a model keep: of the newest 4 MB of text, an equal
+ * share of each memory. Without memories there are none. Counted when it is asked for first.
+ *
+ * out  written: lent, good until the model ends
+ *
+ * Errors: NO_MEMORY. Threads: one at a time on a model.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_line_scorer(reef_model *model,
+                                                            const reef_line_scorer **out,
+                                                            reef_error *err);
+/** The score of a line: its bytes and their bits (count), with the line end where it has one. */
+REEF_API double reef_line_score(const reef_line_scorer *scorer,
+                                const uint8_t *line,
+                                const float *bits,
+                                size_t count);
+
+/**
  * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, with
  * gates updated along it. For the paper's models, in which one block retrieves its experts.
  *

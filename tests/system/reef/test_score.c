@@ -1,0 +1,450 @@
+// reef score by sessions, with a threshold from what was learned, and with reasons.
+#include "tools_world.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#define LOG_LINES 1500
+#define LOG_BYTES ((size_t)LOG_LINES * 80)
+
+typedef struct logs {
+    world *w;
+    char *pool;    // with a context memory, which learned `learned`
+    char *learned; // a log
+    char *fresh;   // more of it, and some lines of another kind
+    char *unmade;  // a pool that has learned nothing
+} logs;
+
+static uint32_t draw(uint32_t *seed, uint32_t below) {
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 8) % below;
+}
+
+// Requests of sessions; of every fifth line one of another kind where that is asked for.
+static void write_log(const char *path, size_t lines, uint32_t seed, bool strange) {
+    static const char *const VERBS[] = {"get", "put", "list"};
+    static const char *const NAMES[] = {"users", "orders", "carts", "prices"};
+    char *text = reef_cli_alloc(LOG_BYTES, 1), *to = text;
+    for (size_t i = 0; i < lines; i++) {
+        uint32_t session = draw(&seed, 40);
+        if (strange && i % 50 == 7)
+            to += sprintf(to, "KERNEL PANIC %x: r%u not in fstab\n", draw(&seed, 9999), session);
+        else
+            to += sprintf(to, "app[%u] r%u %s /%s took %u ms\n", draw(&seed, 9), session,
+                          VERBS[draw(&seed, 3)], NAMES[draw(&seed, 4)], draw(&seed, 60));
+    }
+    write_file(path, text);
+    free(text);
+}
+
+static int logs_make(void **state) {
+    logs *l = reef_cli_alloc(1, sizeof(*l));
+    void *made = NULL;
+    if (world_make(&made) != 0) return 1;
+    l->w = made;
+    l->pool = path_in(l->w->directory, "logs");
+    l->learned = path_in(l->w->directory, "learned.log");
+    l->fresh = path_in(l->w->directory, "fresh.log");
+    l->unmade = path_in(l->w->directory, "unmade");
+    write_log(l->learned, LOG_LINES, 1, false);
+    write_log(l->fresh, 200, 2, true);
+    json_decref(reef_json("init", l->pool, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
+                          "0", NULL));
+    json_decref(reef_json("train", l->pool, l->learned, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("init", l->unmade, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
+                          "0", NULL));
+    *state = l;
+    return 0;
+}
+
+static int logs_remove(void **state) {
+    logs *l = *state;
+    void *made = l->w;
+    (void)world_remove(&made);
+    free(l->pool);
+    free(l->learned);
+    free(l->fresh);
+    free(l->unmade);
+    free(l);
+    return 0;
+}
+
+static void assert_near(double a, double b) {
+    if (!(fabs(a - b) <= 1e-9)) fail_msg("%.17g is not %.17g", a, b);
+}
+
+static const char *string(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    if (text == NULL) fail_msg("%s is no text", name);
+    return text;
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+static void expect_session(const json_t *session, const json_t *lines) {
+    size_t i, count = 0, first = 0;
+    double worst[5] = {0};
+    char *id = reef_cli_format(" %s ", string(session, "session"));
+    const json_t *line;
+    json_array_foreach(lines, i, line) {
+        char *text = reef_cli_format("%s ", string(line, "text"));
+        if (strstr(text, id) != NULL) {
+            double score = number(line, "score");
+            if (count++ == 0) first = i + 1;
+            for (size_t k = 0; k < 5; k++)
+                if (score > worst[k] || k >= count) {
+                    double before = worst[k];
+                    worst[k] = score;
+                    score = before;
+                }
+        }
+        free(text);
+    }
+    free(id);
+    assert_int_equal(integer(session, "line_count"), count);
+    assert_int_equal(integer(session, "first_line"), first);
+    const json_t *numbers = json_object_get(session, "worst_lines");
+    size_t made = json_array_size(numbers);
+    assert_int_equal(made, count < 5 ? count : 5);
+    double sum = 0;
+    for (size_t k = 0; k < made; k++) sum += worst[k];
+    assert_true(fabs(number(session, "score") - sum / (double)made) < 1e-9);
+    const json_t *best =
+        json_array_get(lines, (size_t)json_integer_value(json_array_get(numbers, 0)) - 1);
+    assert_true(fabs(number(best, "score") - worst[0]) < 1e-9);
+}
+
+static void sessions_are_made_of_their_lines(void **state) {
+    const logs *l = *state;
+    json_t *all = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "0", NULL);
+    json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "0", "--session",
+                              "[] ](r[0-9]+)( |$)", NULL);
+    const json_t *lines = json_object_get(all, "lines"), *session;
+    const json_t *sessions = json_object_get(found, "sessions");
+    size_t i, before = 0, held = 0;
+    assert_int_equal(json_array_size(sessions), integer(found, "session_count"));
+    assert_int_equal(integer(found, "lines_left_out"), 0);
+    json_array_foreach(sessions, i, session) {
+        expect_session(session, lines);
+        // All of them come in the order of the text.
+        assert_true((size_t)integer(session, "first_line") > before);
+        before = (size_t)integer(session, "first_line");
+        held += (size_t)integer(session, "line_count");
+    }
+    assert_int_equal(held, 200);
+    json_decref(found);
+    // The highest first, and the lines that make them.
+    found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "2", "--session", "r[0-9]+ ",
+                      NULL);
+    sessions = json_object_get(found, "sessions");
+    assert_int_equal(json_array_size(sessions), 2);
+    assert_true(number(json_array_get(sessions, 0), "score") >=
+                number(json_array_get(sessions, 1), "score"));
+    size_t made = 0;
+    json_array_foreach(sessions, i, session) made +=
+        json_array_size(json_object_get(session, "worst_lines"));
+    assert_int_equal(json_array_size(json_object_get(found, "lines")), made);
+    json_decref(found);
+    json_decref(all);
+}
+
+static void lines_in_which_nothing_matches_are_left_out(void **state) {
+    const logs *l = *state;
+    json_t *found = reef_json("score", l->pool, l->fresh, "--session", "PANIC", NULL);
+    assert_int_equal(integer(found, "session_count"), 1);
+    assert_int_equal(integer(found, "lines_left_out"), 196);
+    json_decref(found);
+    program p;
+    reef(&p, "score", l->pool, l->fresh, "--session", "PANIC", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "1 session; 196 lines left out, in which nothing matches"));
+    program_release(&p);
+    // None at all is an answer, too.
+    found = reef_json("score", l->pool, l->fresh, "--session", "no such words", NULL);
+    assert_int_equal(integer(found, "session_count"), 0);
+    assert_int_equal(integer(found, "lines_left_out"), 200);
+    json_decref(found);
+}
+
+// ---- alarms -------------------------------------------------------------------------------------
+
+// What is shown is what lies above the threshold, in the order of the text.
+static json_t *expect_alarms(const char *pool, const char *log, const char *percent) {
+    json_t *all = reef_json("score", pool, log, "--frozen", "--top", "0", NULL);
+    json_t *found = reef_json("score", pool, log, "--frozen", "--alarms", percent, NULL);
+    json_t *alarms = json_object_get(found, "alarms");
+    const json_t *lines = json_object_get(found, "lines"), *line;
+    double threshold = number(alarms, "threshold");
+    size_t i, shown = 0;
+    json_array_foreach(json_object_get(all, "lines"), i, line) {
+        if (!(number(line, "score") > threshold)) continue;
+        const json_t *same = json_array_get(lines, shown++);
+        assert_int_equal(integer(same, "line"), integer(line, "line"));
+        assert_true(json_is_true(json_object_get(same, "alarm")));
+    }
+    assert_int_equal(json_array_size(lines), shown);
+    assert_int_equal(integer(alarms, "count"), shown);
+    assert_true(number(alarms, "percent") == atof(percent));
+    json_decref(all);
+    return found;
+}
+
+static void alarms_lie_above_what_learned_lines_reach(void **state) {
+    const logs *l = *state;
+    json_t *found = expect_alarms(l->pool, l->fresh, "1%");
+    const json_t *alarms = json_object_get(found, "alarms"), *line;
+    // A fifth of the lines that were learned; what does not fill a batch was not.
+    assert_in_range(integer(alarms, "learned"), LOG_LINES / 5 - 10, LOG_LINES / 5 + 1);
+    size_t i, strange = 0;
+    json_array_foreach(json_object_get(found, "lines"), i, line) strange +=
+        strstr(string(line, "text"), "PANIC") != NULL;
+    assert_int_equal(strange, 4);
+    // Lines as those that were learned: few of them, as was asked for.
+    assert_in_range(integer(alarms, "count"), 4, 4 + 30);
+    double high = number(alarms, "threshold");
+    json_decref(found);
+    found = expect_alarms(l->pool, l->fresh, "20%");
+    alarms = json_object_get(found, "alarms");
+    assert_true(number(alarms, "threshold") < high);
+    assert_in_range(integer(alarms, "count"), 20, 120);
+    json_decref(found);
+    // At most so many, the highest first.
+    found =
+        reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "20%", "--top", "3", NULL);
+    const json_t *lines = json_object_get(found, "lines");
+    assert_int_equal(json_array_size(lines), 3);
+    assert_true(number(json_array_get(lines, 0), "score") >=
+                number(json_array_get(lines, 1), "score"));
+    json_decref(found);
+    program p;
+    reef(&p, "score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
+    assert_non_null(strstr(p.out, "learned lines exceed it"));
+    assert_non_null(strstr(p.out, "KERNEL PANIC"));
+    program_release(&p);
+}
+
+static void lines_can_be_listed_by_score(void **state) {
+    const logs *l = *state;
+    static const char *const NAMES[] = {"score", "surplus"};
+    for (size_t by = 0; by < 2; by++) {
+        json_t *found =
+            reef_json("score", l->pool, l->fresh, "--by", NAMES[by], "--top", "9", NULL);
+        const json_t *lines = json_object_get(found, "lines");
+        const char *name = by == 0 ? "score" : "surplus_bits";
+        for (size_t i = 1; i < 9; i++)
+            assert_true(number(json_array_get(lines, i - 1), name) >=
+                        number(json_array_get(lines, i), name));
+        json_decref(found);
+    }
+}
+
+static void a_pool_without_memories_goes_by_its_reservoir(void **state) {
+    const logs *l = *state;
+    json_t *found = expect_alarms(l->w->pool, l->w->english, "5%");
+    assert_true(integer(json_object_get(found, "alarms"), "learned") > 0);
+    json_decref(found);
+}
+
+static void sessions_have_a_threshold_of_their_own(void **state) {
+    const logs *l = *state;
+    json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--session", "r[0-9]+ ",
+                              "--alarms", "10%", NULL);
+    const json_t *alarms = json_object_get(found, "alarms"), *session;
+    size_t i;
+    assert_int_equal(integer(alarms, "learned"), 40);
+    assert_int_equal(integer(alarms, "count"), json_array_size(json_object_get(found, "sessions")));
+    json_array_foreach(json_object_get(found, "sessions"), i, session) {
+        assert_true(number(session, "score") > number(alarms, "threshold"));
+        assert_true(json_is_true(json_object_get(session, "alarm")));
+    }
+    json_decref(found);
+}
+
+// ---- reasons ------------------------------------------------------------------------------------
+
+static bool is_line_of(const char *file, const char *line) {
+    char command[512];
+    (void)snprintf(command, sizeof(command), "grep -qxF -- '%s' %s", line, file);
+    const char *argv[] = {"/bin/sh", "-c", command, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    bool found = p.code == 0;
+    program_release(&p);
+    return found;
+}
+
+static void a_line_is_explained(void **state) {
+    const logs *l = *state;
+    json_t *found =
+        reef_json("score", l->pool, l->fresh, "--frozen", "--top", "3", "--explain", NULL);
+    const json_t *line, *span;
+    size_t i, k;
+    json_array_foreach(json_object_get(found, "lines"), i, line) {
+        const char *text = string(line, "text");
+        const json_t *spans = json_object_get(line, "surprising");
+        size_t behind = 0;
+        double bits = 0;
+        assert_true(json_array_size(spans) > 0);
+        json_array_foreach(spans, k, span) {
+            size_t offset = (size_t)integer(span, "offset"), bytes = (size_t)integer(span, "bytes");
+            assert_true(offset >= behind && offset + bytes <= strlen(text));
+            assert_int_equal(strlen(string(span, "text")), bytes);
+            assert_memory_equal(string(span, "text"), text + offset, bytes);
+            assert_true(number(span, "bits") >= 4);
+            bits += number(span, "bits");
+            behind = offset + bytes;
+        }
+        assert_true(bits <= number(line, "bits") + 1e-3);
+        const json_t *nearest = json_object_get(line, "nearest");
+        assert_true(is_line_of(l->learned, string(nearest, "text")));
+        assert_true(number(nearest, "likeness") >= 0 && number(nearest, "likeness") < 1);
+    }
+    json_decref(found);
+    // A line that was learned is nearest to itself.
+    char *known = path_in(l->w->directory, "known.log");
+    write_log(known, 3, 1, false);
+    found = reef_json("score", l->pool, known, "--top", "0", "--explain", NULL);
+    json_array_foreach(json_object_get(found, "lines"), i, line) {
+        const json_t *nearest = json_object_get(line, "nearest");
+        assert_string_equal(string(nearest, "text"), string(line, "text"));
+        assert_near(number(nearest, "likeness"), 1);
+    }
+    json_decref(found);
+    free(known);
+}
+
+static void people_see_marks(void **state) {
+    const logs *l = *state;
+    program p;
+    reef(&p, "score", l->pool, l->fresh, "--frozen", "--top", "1", "--explain", NULL);
+    assert_int_equal(p.code, 0);
+    char *shown = strstr(p.out, "  KERNEL PANIC");
+    assert_non_null(shown);
+    assert_non_null(strstr(shown, "\n  ^^"));
+    assert_non_null(strstr(shown, "  nearest learned line, "));
+    assert_null(strchr(p.out, '\033')); // no terminal
+    program_release(&p);
+    reef(&p, "score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "no learned line that the pool keeps"));
+    program_release(&p);
+    json_t *found = reef_json("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
+    assert_true(json_is_null(
+        json_object_get(json_array_get(json_object_get(found, "lines"), 0), "nearest")));
+    json_decref(found);
+    // Sessions are explained by the lines that make them.
+    reef(&p, "score", l->pool, l->fresh, "--session", "r[0-9]+ ", "--top", "1", "--explain", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "session  "));
+    assert_non_null(strstr(p.out, "\nline "));
+    program_release(&p);
+}
+
+// ---- as it is written ---------------------------------------------------------------------------
+
+static void a_followed_text_has_the_same_threshold(void **state) {
+    const logs *l = *state;
+    json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
+    double threshold = number(json_object_get(found, "alarms"), "threshold");
+    json_decref(found);
+    char *command =
+        reef_cli_format("%s score %s --follow - --frozen --alarms 1%% --explain --json <%s",
+                        REEF_BINARY, l->pool, l->fresh);
+    const char *argv[] = {"/bin/sh", "-c", command, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 0);
+    size_t outliers = 0, lines = 0;
+    char *rest = NULL;
+    for (char *one = strtok_r(p.out, "\n", &rest); one; one = strtok_r(NULL, "\n", &rest)) {
+        json_t *object = json_loads(one, 0, NULL);
+        assert_non_null(object);
+        if (strcmp(string(object, "event"), "line") == 0) {
+            bool outlier = json_is_true(json_object_get(object, "outlier"));
+            assert_true(outlier == (number(object, "score") > threshold));
+            assert_true(json_is_array(json_object_get(object, "surprising")));
+            outliers += outlier;
+            lines++;
+        } else {
+            const json_t *alarms = json_object_get(object, "alarms");
+            assert_true(fabs(number(alarms, "threshold") - threshold) < 1e-9);
+            assert_int_equal(integer(alarms, "count"), outliers);
+        }
+        json_decref(object);
+    }
+    assert_int_equal(lines, 200);
+    assert_true(outliers >= 4);
+    program_release(&p);
+    free(command);
+    command =
+        reef_cli_format("%s score %s --follow - --frozen --alarms 1%% --explain --outliers <%s",
+                        REEF_BINARY, l->pool, l->fresh);
+    argv[2] = command;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "nearest learned line"));
+    assert_non_null(strstr(p.err, "learned lines exceed"));
+    program_release(&p);
+    free(command);
+}
+
+// ---- mistakes -----------------------------------------------------------------------------------
+
+static void expect_refused(const char *says,
+                           const char *pool,
+                           const char *log,
+                           const char *const *options) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, "score", pool, log};
+    for (size_t i = 0; options[i] != NULL; i++) argv[4 + i] = options[i];
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 64 || strstr(p.err, says) == NULL)
+        fail_msg("%s: exit %d, %s instead of %s", options[0], p.code, p.err, says);
+    assert_string_equal(p.out, "");
+    program_release(&p);
+}
+
+static void mistakes_are_named(void **state) {
+    const logs *l = *state;
+    static const char *const PERCENTS[] = {"0.01", "0%",   "100%", "-1%", "1", "1%%",
+                                           "one%", "nan%", "inf%", "",    "%", "1 %x"};
+    for (size_t i = 0; i < sizeof(PERCENTS) / sizeof(*PERCENTS); i++) {
+        const char *options[] = {"--alarms", PERCENTS[i], NULL};
+        expect_refused("must be a percentage between 0% and 100%", l->pool, l->fresh, options);
+    }
+    const struct {
+        const char *says, *options[6];
+    } mistakes[] = {
+        {"is no POSIX extended regular expression", {"--session", "blk_("}},
+        {"is no POSIX extended regular expression", {"--session", "["}},
+        {"--session matches no learned line", {"--session", "PANIC", "--alarms", "1%"}},
+        {"--follow goes line by line", {"--follow", "--session", "r[0-9]"}},
+        {"--threshold by the last lines", {"--follow", "--alarms", "1%", "--threshold", "4"}},
+        {"--window by the last lines", {"--follow", "--alarms", "1%", "--window", "40"}},
+        {"must be a percentage", {"--follow", "--alarms", "1"}},
+        {"must be surplus or score", {"--by", "bits"}},
+        {"--by is about --top", {"--follow", "--by", "score"}},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++)
+        expect_refused(mistakes[i].says, l->pool, l->fresh, mistakes[i].options);
+    static const char *const ALARMS[] = {"--alarms", "1%", NULL};
+    static const char *const FOLLOWED[] = {"--follow", "--alarms", "1%", NULL};
+    expect_refused("keeps none: let it learn first", l->unmade, l->fresh, ALARMS);
+    expect_refused("keeps none: let it learn first", l->unmade, l->fresh, FOLLOWED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_are_made_of_their_lines),
+        cmocka_unit_test(lines_in_which_nothing_matches_are_left_out),
+        cmocka_unit_test(alarms_lie_above_what_learned_lines_reach),
+        cmocka_unit_test(lines_can_be_listed_by_score),
+        cmocka_unit_test(a_pool_without_memories_goes_by_its_reservoir),
+        cmocka_unit_test(sessions_have_a_threshold_of_their_own),
+        cmocka_unit_test(a_line_is_explained),
+        cmocka_unit_test(people_see_marks),
+        cmocka_unit_test(a_followed_text_has_the_same_threshold),
+        cmocka_unit_test(mistakes_are_named),
+    };
+    return cmocka_run_group_tests(tests, logs_make, logs_remove);
+}

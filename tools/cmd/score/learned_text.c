@@ -1,0 +1,175 @@
+// See learned_text.h.
+#include "learned_text.h"
+#include "reef_context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SCORED_SHARE 5        // one part in so many
+#define LEARNED_AT_ONCE 65536 // bytes, between two looks at the clock
+
+// ---- text ---------------------------------------------------------------------------------------
+
+// Add whole lines, of which there may be none. `begins`: the first byte begins a line.
+static void add_part(reef_learned_text *out, const uint8_t *bytes, size_t count, bool begins) {
+    const uint8_t *first = begins ? bytes : memchr(bytes, '\n', count);
+    if (first == NULL) return;
+    if (!begins) first++;
+    size_t left = count - (size_t)(first - bytes);
+    // The last line may go on in what was not kept, or was not learned yet.
+    while (left > 0 && first[left - 1] != '\n') left--;
+    if (left == 0) return;
+    memcpy(out->bytes + out->count, first, left);
+    out->count += left;
+    out->ends[out->part_count++] = out->count;
+}
+
+static void take_memories(reef_learned_text *out, const reef_model *model, size_t memories) {
+    size_t most = LEARNED_BYTES_MAX / memories;
+    uint8_t *bytes = reef_cli_alloc(most, 1);
+    for (uint32_t g = 0; g < reef_model_generation_count(model); g++) {
+        size_t count = reef_model_text(model, g, bytes, most);
+        bool all = count == reef_model_memory_learned(model, g);
+        add_part(out, bytes, count, all);
+    }
+    free(bytes);
+}
+
+static reef_status count_window(
+    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
+    size_t *sizes = context;
+    (void)generation, (void)bytes, (void)err;
+    sizes[0]++;
+    sizes[1] += count;
+    return REEF_OK;
+}
+
+typedef struct window_list {
+    reef_learned_text *text;
+    uint32_t generations; // of the state
+} window_list;
+
+static reef_status take_window(
+    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
+    window_list *list = context;
+    (void)err;
+    if (generation < list->generations && list->text->count + count <= LEARNED_BYTES_MAX)
+        add_part(list->text, bytes, count, false);
+    return REEF_OK;
+}
+
+static reef_status take_windows(reef_learned_text *out,
+                                const reef_model *model,
+                                reef_store *store,
+                                reef_error *err) {
+    reef_txn *txn = NULL;
+    size_t sizes[2] = {0, 0}; // windows, and their bytes
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_reservoir_scan(txn, count_window, sizes, err);
+    if (status == REEF_OK) {
+        out->is_sampled = true;
+        out->bytes = reef_cli_alloc(sizes[1] + 1, 1);
+        out->ends = reef_cli_alloc(sizes[0] + 1, sizeof(*out->ends));
+        window_list list = {out, reef_model_generation_count(model)};
+        status = reef_reservoir_scan(txn, take_window, &list, err);
+    }
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_learned_text_read(reef_learned_text *out,
+                                   const reef_model *model,
+                                   reef_store *store,
+                                   reef_error *err) {
+    *out = (reef_learned_text){0};
+    size_t memories = 0, generations = reef_model_generation_count(model);
+    for (uint32_t g = 0; g < generations; g++) memories += reef_model_text(model, g, NULL, 0) > 0;
+    if (memories == 0) return take_windows(out, model, store, err);
+    out->bytes = reef_cli_alloc(LEARNED_BYTES_MAX, 1);
+    out->ends = reef_cli_alloc(memories, sizeof(*out->ends));
+    take_memories(out, model, memories);
+    return REEF_OK;
+}
+
+void reef_learned_text_release(reef_learned_text *text) {
+    free(text->bytes);
+    free(text->ends);
+    *text = (reef_learned_text){0};
+}
+
+// ---- surprise -----------------------------------------------------------------------------------
+
+// Score the last fifth of some lines by a memory that learned those before them.
+static reef_status score_by_new_memory(const reef_model *model,
+                                       const uint8_t *bytes,
+                                       size_t count,
+                                       bool frozen,
+                                       reef_learned_text *out,
+                                       float *bits,
+                                       reef_line_scorer *scorer,
+                                       reef_cli_progress *progress,
+                                       reef_error *err) {
+    reef_memory *memory = NULL;
+    reef_memory_session *session = NULL;
+    size_t learned = count - count / SCORED_SHARE;
+    while (learned > 0 && bytes[learned - 1] != '\n') learned--;
+    const reef_memory_options options = {.bytes_max = reef_model_config(model)->context_memory};
+    reef_status status = reef_memory_new(&memory, &options, err);
+    for (size_t at = 0, some; status == REEF_OK && at < learned; at += some) {
+        some = learned - at < LEARNED_AT_ONCE ? learned - at : LEARNED_AT_ONCE;
+        status = reef_memory_learn(memory, bytes + at, some, NULL, NULL, err);
+        reef_cli_progress_show(progress, at + some);
+    }
+    if (status == REEF_OK) status = reef_line_scorer_learn(scorer, bytes, learned, err);
+    if (status == REEF_OK) status = reef_memory_session_open(&session, memory, frozen, err);
+    if (status == REEF_OK)
+        status = reef_memory_session_read(session, bytes + learned, count - learned, NULL,
+                                          bits + out->count, err);
+    if (status == REEF_OK) add_part(out, bytes + learned, count - learned, true);
+    reef_memory_session_close(session);
+    reef_memory_free(memory);
+    return status;
+}
+
+static reef_status score_by_model(reef_model *model,
+                                  const uint8_t *bytes,
+                                  size_t count,
+                                  reef_learned_text *out,
+                                  float *bits,
+                                  reef_error *err) {
+    reef_score score = {0};
+    if (count < 2) return REEF_OK; // nothing to predict
+    reef_status status =
+        reef_model_score(model, bytes, count, bits + out->count, &score, NULL, NULL, err);
+    if (status == REEF_OK) add_part(out, bytes, count, true);
+    return status;
+}
+
+reef_status reef_learned_text_score(const reef_learned_text *text,
+                                    reef_model *model,
+                                    bool frozen,
+                                    reef_learned_text *out,
+                                    float **bits,
+                                    reef_line_scorer *scorer,
+                                    reef_cli_progress *progress,
+                                    reef_error *err) {
+    *out = (reef_learned_text){.is_sampled = text->is_sampled};
+    out->bytes = reef_cli_alloc(text->count + 1, 1);
+    out->ends = reef_cli_alloc(text->part_count + 1, sizeof(*out->ends));
+    *bits = reef_cli_alloc(text->count + 1, sizeof(**bits));
+    reef_status status = REEF_OK;
+    for (size_t p = 0, begin = 0; status == REEF_OK && p < text->part_count; p++) {
+        const uint8_t *bytes = text->bytes + begin;
+        size_t count = text->ends[p] - begin;
+        status = text->is_sampled ? score_by_model(model, bytes, count, out, *bits, err)
+                                  : score_by_new_memory(model, bytes, count, frozen, out, *bits,
+                                                        scorer, progress, err);
+        begin = text->ends[p];
+        progress->done_before = begin;
+        reef_cli_progress_show(progress, 0);
+    }
+    if (status == REEF_OK) return REEF_OK;
+    free(*bits);
+    *bits = NULL;
+    return status;
+}
