@@ -2,6 +2,7 @@
 #ifndef REEF_ROUTER_TAPE_H
 #define REEF_ROUTER_TAPE_H
 
+#include "coarse_list.h"
 #include "product_key.h"
 #include "reef_router.h"
 
@@ -20,6 +21,7 @@ typedef struct tape_slot {
     const float **keys_a; // (topk) its rows of sub_keys_a
     const float **keys_b; // (topk)
     pair_lists lists;     // of one query; its list of table a is the caller's to set
+    coarse_scratch coarse;
 } tape_slot;
 
 /** View of slot `number`; lives as long as the tape. */
