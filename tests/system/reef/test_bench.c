@@ -159,7 +159,7 @@ static void rows_in_bf16_take_half_the_bytes_and_compute_nearly_the_same(void **
 // Smaller than any side with a first pass, and larger where the kernels have one.
 static void retrieval_is_the_same_with_and_without_a_first_pass(void **state) {
     (void)state;
-    static const char *const SIDES[] = {"8", "256"};
+    static const char *const SIDES[] = {"8", "384"};
     for (size_t i = 0; i < 2; i++) {
         json_t *document = reef_json("bench", "peer", TINY_LAYER, "--side", SIDES[i], "--d-key",
                                      "32", "--tokens", "256", "--only", "retrieval", NULL);

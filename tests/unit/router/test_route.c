@@ -361,7 +361,7 @@ static void the_first_pass_leaves_every_bit(void **state) {
     (void)state;
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 3, NULL), REEF_OK);
-    const size_t sides[] = {256, 300, 520}, keys[] = {16, 64, 128}, topks[] = {1, 5, 16, 23};
+    const size_t sides[] = {384, 405, 520}, keys[] = {16, 64, 128}, topks[] = {1, 5, 16, 23};
     size_t made = 0;
     for (size_t s = 0; s < 3; s++)
         for (size_t k = 0; k < 3; k++)
