@@ -159,6 +159,19 @@ static pthread_mutex_t known_mutex = PTHREAD_MUTEX_INITIALIZER;
 static known_order known_orders[KNOWN_MAX];
 static size_t known_count;
 
+static void before_fork(void) {
+    pthread_mutex_lock(&known_mutex);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&known_mutex);
+}
+
+// A child must not find it locked by a thread that it does not have.
+static void heed_forks(void) {
+    (void)pthread_atfork(before_fork, after_fork, after_fork); // without memory for it: not heeded
+}
+
 static bool is_size(const known_order *known,
                     const reef_coarse_kernels *kernels,
                     size_t count,
@@ -175,7 +188,9 @@ const coarse_order *reef_coarse_order(const reef_coarse_kernels *kernels,
                                       float *queries,
                                       size_t tile_stride,
                                       float *tile) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (count > QUERIES_MAX) return NULL;
+    (void)pthread_once(&once, heed_forks);
     // Held while a size is tried, or threads that open models of one size would all try it.
     pthread_mutex_lock(&known_mutex);
     size_t n = 0;
@@ -191,42 +206,83 @@ const coarse_order *reef_coarse_order(const reef_coarse_kernels *kernels,
 
 // ---- lists --------------------------------------------------------------------------------------
 
-bool reef_coarse_score(coarse_group *group, const coarse_scratch *scratch) {
-    const reef_coarse_kernels *kernels = group->kernels;
-    const size_t half = group->tables[0]->half, words = half / kernels->together;
-    const size_t padded = reef_coarse_padded(group->tables[0]->side);
-    const size_t whole = (group->count + COARSE_QUERIES - 1) / COARSE_QUERIES * COARSE_QUERIES;
-    memset(scratch->groups + group->count * words, 0,
-           (whole - group->count) * words * sizeof(*scratch->groups));
-    for (size_t side = 0; side < 2; side++) {
-        for (size_t n = 0; n < group->count; n++) {
-            group->rounded[side][n] =
-                kernels->query(group->tables[side], group->query + n * group->stride + side * half,
-                               scratch->groups + n * words, scratch->words[side] + n * half);
-            if (group->rounded[side][n].bound < 0) return false;
-        }
-        kernels->scores(group->tables[side], whole, scratch->groups, scratch->scores[side], padded);
+static size_t kept_of(const coarse_tile *tile) {
+    return reef_pairs_kept(tile->tables[0]->side, tile->topk);
+}
+
+// What coarse scores of one table leave of a few queries from `first` on, and their near scores.
+static bool reach_group(const coarse_tile *tile,
+                        const coarse_scratch *scratch,
+                        size_t side,
+                        size_t first,
+                        size_t count) {
+    const reef_coarse_kernels *kernels = tile->kernels;
+    const coarse_table *table = tile->tables[side];
+    const size_t half = table->half, groups = half / kernels->together;
+    const size_t padded = reef_coarse_padded(table->side);
+    const size_t whole = (count + COARSE_QUERIES - 1) / COARSE_QUERIES * COARSE_QUERIES;
+    coarse_query rounded[COARSE_GROUP];
+
+    for (size_t n = 0; n < count; n++) {
+        rounded[n] = kernels->query(table, tile->query + (first + n) * tile->stride + side * half,
+                                    scratch->groups + n * groups, scratch->words + n * half);
+        if (rounded[n].bound < 0) return false;
+    }
+    memset(scratch->groups + count * groups, 0,
+           (whole - count) * groups * sizeof(*scratch->groups));
+    kernels->scores(table, whole, scratch->groups, scratch->scores, padded);
+    for (size_t n = 0; n < count; n++) {
+        coarse_left *left = &scratch->left[side][first + n];
+        uint16_t *rows = scratch->rows[side] + (first + n) * COARSE_ROOM;
+        left->margin = rounded[n].margin;
+        left->count = kernels->reach(padded, scratch->scores + n * padded, kept_of(tile),
+                                     rounded[n].bound, rows);
+        if (left->count == 0) return false;
+        kernels->near(table, &rounded[n], scratch->words + n * half, left->count, rows,
+                      scratch->near[side] + (first + n) * COARSE_ROOM, left->peaks);
     }
     return true;
 }
 
-// Exact scores of what is left, best first; how many.
-static size_t sort_exact(const coarse_group *group,
-                         const coarse_scratch *scratch,
-                         size_t side,
-                         size_t n,
-                         size_t left,
-                         size_t kept,
-                         float *best,
-                         uint16_t *rows) {
-    const coarse_order *order = group->order;
-    const coarse_table *table = group->tables[side];
+// A key that falls short with the best partner falls short with all. The margins count twice: for
+// the best pairs and for the others.
+static void keep_both(const coarse_tile *tile, const coarse_scratch *scratch, size_t n) {
+    coarse_left *a = &scratch->left[0][n], *b = &scratch->left[1][n];
+    const float sum =
+        reef_pairs_reached(tile->stairs, COARSE_PEAKS, a->peaks, COARSE_PEAKS, b->peaks) -
+        2 * (a->margin + b->margin);
+    a->count = tile->kernels->keep(a->count, scratch->near[0] + n * COARSE_ROOM, sum - b->peaks[0],
+                                   scratch->rows[0] + n * COARSE_ROOM);
+    b->count = tile->kernels->keep(b->count, scratch->near[1] + n * COARSE_ROOM, sum - a->peaks[0],
+                                   scratch->rows[1] + n * COARSE_ROOM);
+}
+
+bool reef_coarse_reach(const coarse_tile *tile, const coarse_scratch *scratch) {
+    for (size_t side = 0; side < 2; side++)
+        for (size_t first = 0; first < tile->count; first += COARSE_GROUP) {
+            size_t rest = tile->count - first, count = rest < COARSE_GROUP ? rest : COARSE_GROUP;
+            if (!reach_group(tile, scratch, side, first, count)) return false;
+        }
+    for (size_t n = 0; n < tile->count; n++) keep_both(tile, scratch, n);
+    return true;
+}
+
+size_t reef_coarse_list(const coarse_tile *tile,
+                        const coarse_scratch *scratch,
+                        size_t side,
+                        size_t n,
+                        float *best,
+                        uint16_t *rows) {
+    const coarse_order *order = tile->order;
+    const coarse_table *table = tile->tables[side];
+    const size_t left = scratch->left[side][n].count, kept = kept_of(tile);
     const size_t count = left < kept ? left : kept;
-    group->kernels->exact(table, group->query + n * group->stride + side * table->half,
-                          order->pairwise + order->pattern[group->first + n] * order->words, left,
-                          scratch->rows[side], scratch->exact);
+    uint16_t *found = scratch->rows[side] + n * COARSE_ROOM;
+    tile->kernels->exact(table, tile->query + n * tile->stride + side * table->half,
+                         order->pairwise + order->pattern[n] * order->words, left, found,
+                         scratch->exact);
     if (left <= COARSE_SORT_MAX) {
-        group->kernels->sort(left, scratch->exact, scratch->rows[side], count, best, rows);
+        tile->kernels->sort(left, scratch->exact, found, count, best, rows);
         return count;
     }
     uint16_t places[COARSE_KEPT_MAX + 1];
@@ -234,39 +290,6 @@ static size_t sort_exact(const coarse_group *group,
     assert(finite); // as queries and keys are
     (void)finite;
     // Rows rise, so the lower row stays first among equals.
-    for (size_t k = 0; k < count; k++) rows[k] = scratch->rows[side][places[k]];
+    for (size_t k = 0; k < count; k++) rows[k] = found[places[k]];
     return count;
-}
-
-bool reef_coarse_list(const coarse_group *group,
-                      const coarse_scratch *scratch,
-                      size_t n,
-                      pair_lists *lists) {
-    const reef_coarse_kernels *kernels = group->kernels;
-    const size_t side_count = group->tables[0]->side, half = group->tables[0]->half;
-    const size_t padded = reef_coarse_padded(side_count);
-    const size_t kept = reef_pairs_kept(side_count, lists->topk);
-    float peaks[2][COARSE_PEAKS];
-    size_t left[2];
-
-    for (size_t side = 0; side < 2; side++) {
-        left[side] = kernels->reach(padded, scratch->scores[side] + n * padded, kept,
-                                    group->rounded[side][n].bound, scratch->rows[side]);
-        if (left[side] == 0) return false;
-        kernels->near(group->tables[side], &group->rounded[side][n],
-                      scratch->words[side] + n * half, left[side], scratch->rows[side],
-                      scratch->near[side], peaks[side]);
-    }
-    // A key that falls short with the best partner falls short with all. The margins count twice:
-    // for the best pairs and for the others.
-    const float margin = group->rounded[0][n].margin + group->rounded[1][n].margin;
-    const float sum =
-        reef_pairs_reached(&lists->stairs, COARSE_PEAKS, peaks[0], COARSE_PEAKS, peaks[1]) -
-        2 * margin;
-    for (size_t side = 0; side < 2; side++)
-        left[side] = kernels->keep(left[side], scratch->near[side], sum - peaks[1 - side][0],
-                                   scratch->rows[side]);
-    lists->length_a = sort_exact(group, scratch, 0, n, left[0], kept, lists->score_a, lists->row_a);
-    lists->length_b = sort_exact(group, scratch, 1, n, left[1], kept, lists->score_b, lists->row_b);
-    return true;
 }

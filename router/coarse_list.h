@@ -6,16 +6,24 @@
 #include "coarse.h"
 #include "product_key.h"
 
-enum { COARSE_GROUP = 8 }; // queries that are listed together
+enum { COARSE_GROUP = 8 }; // queries whose coarse scores are in cache together
 
-/** Scratch of a group: of tables a and b each. */
+/** What is left of one table for one query, whose rows and scores lie beside it. */
+typedef struct coarse_left {
+    size_t count;
+    float margin; // see coarse_query
+    float peaks[COARSE_PEAKS];
+} coarse_left;
+
+/** Scratch of a tile; of two, the one of table a first. */
 typedef struct coarse_scratch {
-    uint32_t *groups;   // (COARSE_GROUP, half / together) of one table after the other
-    int16_t *words[2];  // (COARSE_GROUP, half)
-    int16_t *scores[2]; // (COARSE_GROUP, padded side)
-    uint16_t *rows[2];  // (COARSE_ROOM) sub-keys that are left for one query
-    float *near[2];     // (COARSE_ROOM) their scores
-    float *exact;       // (COARSE_ROOM)
+    uint32_t *groups;     // (COARSE_GROUP, half / together)
+    int16_t *words;       // (COARSE_GROUP, half)
+    int16_t *scores;      // (COARSE_GROUP, padded side)
+    coarse_left *left[2]; // (tile_rows)
+    uint16_t *rows[2];    // (tile_rows, COARSE_ROOM)
+    float *near[2];       // (tile_rows, COARSE_ROOM)
+    float *exact;         // (COARSE_ROOM)
 } coarse_scratch;
 
 /**
@@ -52,28 +60,31 @@ const coarse_order *reef_coarse_order(const reef_coarse_kernels *kernels,
                                       size_t tile_stride,
                                       float *tile);
 
-/** Up to COARSE_GROUP queries of a tile. */
-typedef struct coarse_group {
+/** The queries of a tile. */
+typedef struct coarse_tile {
     const reef_coarse_kernels *kernels;
     const coarse_order *order;
     const coarse_table *tables[2]; // a, b
-    size_t first, count;           // in the tile
-    const float *query;            // (count) rows of both halves, `stride` apart
+    size_t topk;
+    const pair_stairs *stairs; // of topk
+    size_t count;              // of queries
+    const float *query;        // (count) rows of both halves, `stride` apart
     size_t stride;
-    coarse_query rounded[2][COARSE_GROUP];
-} coarse_group;
-
-/** Coarse scores of all queries of a group. False when one is of no use here. */
-bool reef_coarse_score(coarse_group *group, const coarse_scratch *scratch);
+} coarse_tile;
 
 /**
- * The lists of query `n` of a group: of both tables the sub-keys that may take part in one of the
- * `topk` best pairs or tie with it, by their exact scores. False, lists unspecified, where too many
- * may.
+ * Of both tables the sub-keys that may take part in one of the `topk` best pairs of a query, or tie
+ * with one. One table after the other, so that its bytes and words stay in cache. False, nothing
+ * settled, when a query is of no use here or too many sub-keys are left.
  */
-bool reef_coarse_list(const coarse_group *group,
-                      const coarse_scratch *scratch,
-                      size_t n,
-                      pair_lists *lists);
+bool reef_coarse_reach(const coarse_tile *tile, const coarse_scratch *scratch);
+
+/** Their exact scores for one query: the list of table `side`. Returns its length. */
+size_t reef_coarse_list(const coarse_tile *tile,
+                        const coarse_scratch *scratch,
+                        size_t side,
+                        size_t n,
+                        float *best,     // (reef_pairs_kept) written
+                        uint16_t *rows); // (reef_pairs_kept) written
 
 #endif

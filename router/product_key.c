@@ -26,7 +26,7 @@
 reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j) {
     // Shell m holds the ids m*m to (m+1)*(m+1) - 1, so a larger side keeps all ids.
     uint32_t m = i > j ? i : j;
-    return m * m + (i == m ? m + (m - j) : i);
+    return m * m + i + (m - j); // without a branch: m - j is 0 where j is the larger one
 }
 
 void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j) {

@@ -283,27 +283,31 @@ static bool choose_tile(router_pass *pass, tape_slot *slot, const tile *of) {
 // One tile without the scores of all sub-keys. False where they are needed, nothing settled: for
 // ties, queries of zeros, and keys so much alike that too many are left.
 static bool choose_tile_coarsely(const router_pass *pass, tape_slot *slot, const tile *of) {
-    const size_t d_key = pass->shape->d_key, tables = reef_router_tables(pass->shape);
-    const coarse_table *coarse = pass->tape->coarse + of->table;
-    // The lists of one query at a time.
-    slot->lists.score_a = slot->best_a;
-    slot->lists.row_a = slot->row_a;
-    for (size_t at = 0; at < of->count; at += COARSE_GROUP) {
-        const size_t first = of->first + at * of->step;
-        coarse_group group = {
-            .kernels = pass->coarse,
-            .order = pass->tape->coarse_order,
-            .tables = {coarse, coarse + tables},
-            .first = at,
-            .count = of->count - at < COARSE_GROUP ? of->count - at : COARSE_GROUP,
-            .query = pass->tape->query + first * d_key,
-            .stride = of->step * d_key,
-        };
-        if (!reef_coarse_score(&group, &slot->coarse)) return false;
-        for (size_t n = 0; n < group.count; n++)
-            if (!reef_coarse_list(&group, &slot->coarse, n, &slot->lists) ||
-                choose_experts(pass, slot, first + n * of->step, NULL, NULL) != PAIRS_CHOSEN)
-                return false;
+    const size_t d_key = pass->shape->d_key;
+    const size_t kept = reef_pairs_kept(pass->shape->side, pass->shape->topk);
+    const coarse_table *table = pass->tape->coarse + of->table;
+    pair_lists *lists = &slot->lists;
+    const coarse_tile all = {
+        .kernels = pass->coarse,
+        .order = pass->tape->coarse_order,
+        .tables = {table, table + reef_router_tables(pass->shape)},
+        .topk = pass->shape->topk,
+        .stairs = &lists->stairs,
+        .count = of->count,
+        .query = pass->tape->query + of->first * d_key,
+        .stride = of->step * d_key,
+    };
+    if (!reef_coarse_reach(&all, &slot->coarse)) return false;
+    for (size_t n = 0; n < of->count; n++)
+        slot->length_a[n] = reef_coarse_list(&all, &slot->coarse, 0, n, slot->best_a + n * kept,
+                                             slot->row_a + n * kept);
+    for (size_t n = 0; n < of->count; n++) {
+        lists->score_a = slot->best_a + n * kept;
+        lists->row_a = slot->row_a + n * kept;
+        lists->length_a = slot->length_a[n];
+        lists->length_b = reef_coarse_list(&all, &slot->coarse, 1, n, lists->score_b, lists->row_b);
+        if (choose_experts(pass, slot, of->first + n * of->step, NULL, NULL) != PAIRS_CHOSEN)
+            return false;
     }
     return true;
 }

@@ -16,6 +16,7 @@ typedef struct tape_slot {
     float *tile_b;        // (tile_rows, tile_stride)
     float *best_a;        // (tile_rows, pairs_kept) best scores against table a
     uint16_t *row_a;      // (tile_rows, pairs_kept)
+    size_t *length_a;     // (tile_rows) of these lists
     float *decay;         // (topk) exp(-|score|) of one query
     float *d_score;       // (topk) gradient of the scores of one query
     const float **keys_a; // (topk) its rows of sub_keys_a
