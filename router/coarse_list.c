@@ -77,6 +77,7 @@ static void note_wrong(const trial *t, size_t n, size_t order) {
     }
 }
 
+// Strides are not the router's: BLAS copies what it multiplies, row by row.
 static void try_product(const trial *t, uint64_t number) {
     draw(t->count, t->half, t->queries, 2 * number, 1);
     draw(t->side, t->half, t->keys, 2 * number + 1, -1);
@@ -149,6 +150,7 @@ static void ask(known_order *known, float *queries, size_t tile_stride, float *t
                .tile_stride = tile_stride};
     for (size_t order = 0; order < 2; order++)
         t.wrong[order] = calloc(t.count * t.words, sizeof(*t.wrong[order]));
+    // On one thread, as the router's products are: programs have one, and libreef claims it.
     if (t.wrong[0] != NULL && t.wrong[1] != NULL && find_order(&t)) keep_patterns(&t, known);
     free(t.wrong[0]);
     free(t.wrong[1]);
