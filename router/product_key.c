@@ -26,7 +26,7 @@
 reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j) {
     // Shell m holds the ids m*m to (m+1)*(m+1) - 1, so a larger side keeps all ids.
     uint32_t m = i > j ? i : j;
-    return m * m + (i == m ? m + (m - j) : i);
+    return m * m + i + (m - j); // without a branch: m - j is 0 where j is the larger one
 }
 
 void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j) {
@@ -67,8 +67,8 @@ static void sort_candidates(const pair_lists *lists) {
     const size_t topk = lists->topk;
     size_t count = 0;
 
-    for (size_t p = 0; p < topk; p++) {
-        for (size_t q = 0; (p + 1) * (q + 1) <= topk; q++) {
+    for (size_t p = 0; p < topk && p < lists->length_a; p++) {
+        for (size_t q = 0; (p + 1) * (q + 1) <= topk && q < lists->length_b; q++) {
             reef_expert_id id = reef_expert_id_of(lists->row_a[p], lists->row_b[q]);
             uint64_t key = key_of(score_at(lists, p, q), id);
             bool full = count == topk;
@@ -89,40 +89,85 @@ static size_t row_length(size_t topk, size_t p, size_t length_before) {
     return length_before;
 }
 
-// The same for up to CANDIDATES_MAX of them by the kernel that ranks a row of scores, several times
-// as fast. It knows no ids: false, with nothing settled, when two of the best score the same.
-#define CANDIDATES_MAX 256
-static bool rank_candidates(const pair_lists *lists) {
-    const size_t topk = lists->topk;
-    float sums[CANDIDATES_MAX], best[CANDIDATES_MAX];
-    uint32_t pairs[CANDIDATES_MAX];
-    uint16_t chosen[CANDIDATES_MAX];
-    size_t count = 0, length = topk;
-    for (size_t p = 0; p < topk; p++) {
-        const float score = lists->score_a[p], *others = lists->score_b;
-        length = row_length(topk, p, length);
-        if (count + length > CANDIDATES_MAX) return false;
-        for (size_t q = 0; q < length; q++) sums[count + q] = score + others[q];
-        for (size_t q = 0; q < length; q++) pairs[count + q] = (uint32_t)(p << 16 | q);
-        count += length;
-    }
-    // One more than needed: a tie across the end of the list must show too.
-    size_t kept = topk < count ? topk + 1 : topk;
-    if (!reef_kernels()->topk(count, sums, kept, best, chosen)) return false;
-    for (size_t k = 0; k + 1 < kept; k++)
-        if (best[k] == best[k + 1]) return false;
-    for (size_t k = 0; k < topk; k++) lists->positions[k] = pairs[chosen[k]];
-    return true;
+// Row p of the set for `m` has m / (p + 1)^slant places.
+static size_t stairs_row(size_t m, double slant, size_t p) {
+    return (size_t)((double)m / pow((double)(p + 1), slant));
 }
 
-// Does a pair outside the candidates score as much as the worst of the chosen? `kept` is the length
-// of the lists: topk + 1, or side if that is less.
-static bool frontier_ties(const pair_lists *lists, size_t kept, float worst) {
+// The least set of this slant with topk places.
+static void lay_stairs(size_t topk, double slant, size_t number, pair_stairs *stairs) {
+    size_t m = 0;
+    for (size_t places = 0; places < topk;) {
+        m++;
+        places = 0;
+        for (size_t p = 0; p < m; p++) places += stairs_row(m, slant, p);
+    }
+    size_t steps = 0;
+    for (size_t p = 0; p < m && stairs_row(m, slant, p) > 0; p++) {
+        const size_t length = stairs_row(m, slant, p);
+        if (stairs_row(m, slant, p + 1) == length) continue; // not the last of its step
+        stairs->p[number][steps] = (uint8_t)p;
+        stairs->q[number][steps++] = (uint8_t)(length - 1);
+    }
+    stairs->steps[number] = (uint8_t)steps;
+}
+
+void reef_pairs_stairs(size_t topk, pair_stairs *stairs) {
+    enum { TOPK_MAX = 48 }; // of the square set, 13 steps
+    static const double slants[PAIR_STAIRS] = {1, 1.5, 2.5, 64};
+    memset(stairs, 0, sizeof(*stairs));
+    for (size_t n = 0; n < PAIR_STAIRS && topk <= TOPK_MAX; n++)
+        lay_stairs(topk, slants[n], n, stairs);
+}
+
+static float least_of_steps(const pair_stairs *stairs,
+                            size_t n,
+                            size_t count_p,
+                            const float *p,
+                            size_t count_q,
+                            const float *q) {
+    const size_t steps = stairs->steps[n];
+    // The first step is the longest row, the last one the last row.
+    if (steps == 0 || stairs->q[n][0] >= count_q || stairs->p[n][steps - 1] >= count_p)
+        return -INFINITY;
+    float least = INFINITY;
+    for (size_t i = 0; i < steps; i++) {
+        float sum = p[stairs->p[n][i]] + q[stairs->q[n][i]];
+        least = sum < least ? sum : least;
+    }
+    return least;
+}
+
+float reef_pairs_reached(
+    const pair_stairs *stairs, size_t count_a, const float *a, size_t count_b, const float *b) {
+    // Where one table's scores are further apart than the other's, a slanted set has the best bound.
+    float most = -INFINITY;
+    for (size_t n = 0; n < PAIR_STAIRS; n++) {
+        float one = least_of_steps(stairs, n, count_a, a, count_b, b);
+        float other = least_of_steps(stairs, n, count_b, b, count_a, a);
+        most = one > most ? one : most;
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+// The same by the kernel that ranks pairs of short lists, many times as fast. It knows no ids: false,
+// with nothing settled, when two of the best score the same, or lists are too long for it.
+static bool rank_candidates(const pair_lists *lists) {
+    const float least = reef_pairs_reached(&lists->stairs, lists->length_a, lists->score_a,
+                                           lists->length_b, lists->score_b);
+    return least > -INFINITY &&
+           reef_kernels()->rank_pairs(lists->length_a, lists->score_a, lists->length_b,
+                                      lists->score_b, least, lists->topk, lists->positions);
+}
+
+// Does a pair outside the candidates score as much as the worst of the chosen?
+static bool frontier_ties(const pair_lists *lists, float worst) {
     size_t q = lists->topk;
-    for (size_t p = 0; p < kept; p++) {
+    for (size_t p = 0; p < lists->length_a; p++) {
         q = row_length(lists->topk, p, q);
         // No pair outside scores more than `worst` (see the top of the file), so >= means a tie.
-        if (q < kept && score_at(lists, p, q) >= worst) return true;
+        if (q < lists->length_b && score_at(lists, p, q) >= worst) return true;
     }
     return false;
 }
@@ -185,23 +230,26 @@ bool reef_pairs_list(size_t side, size_t topk, const float *scores, float *best,
     return reef_kernels()->topk(side, scores, reef_pairs_kept(side, topk), best, rows);
 }
 
-bool reef_pairs_choose(const pair_lists *lists,
-                       const float *score_a,
-                       const float *score_b,
-                       reef_expert_id *indices,
-                       uint16_t *index_a,
-                       uint16_t *index_b,
-                       float *scores) {
+pairs_outcome reef_pairs_choose(const pair_lists *lists,
+                                const float *score_a,
+                                const float *score_b,
+                                reef_expert_id *indices,
+                                uint16_t *index_a,
+                                uint16_t *index_b,
+                                float *scores) {
     const size_t topk = lists->topk;
     float best = score_at(lists, 0, 0);
+    const size_t last_a = topk < lists->length_a ? topk - 1 : lists->length_a - 1;
+    const size_t last_b = topk < lists->length_b ? topk - 1 : lists->length_b - 1;
     // The first and the last corner bound all candidates: where both are finite, all are.
-    if (!isfinite(best) || !isfinite(score_at(lists, topk - 1, topk - 1))) return false;
+    if (!isfinite(best) || !isfinite(score_at(lists, last_a, last_b))) return PAIRS_NOT_FINITE;
 
     // The fast way knows no ids and refuses ties; the slow one orders them.
     if (!rank_candidates(lists)) sort_candidates(lists);
     uint32_t last = lists->positions[topk - 1];
     float worst = score_at(lists, last >> 16, last & 0xffff);
-    bool ties = frontier_ties(lists, reef_pairs_kept(lists->side, topk), worst);
+    bool ties = frontier_ties(lists, worst);
+    if (ties && score_a == NULL) return PAIRS_TIED;
 
     chosen_pairs out = {0, topk, indices, index_a, index_b, scores};
     for (size_t k = 0; k < topk; k++) {
@@ -215,5 +263,5 @@ bool reef_pairs_choose(const pair_lists *lists,
     }
     if (ties) choose_ties(lists, score_a, score_b, worst, &out);
     assert(out.count == topk);
-    return true;
+    return PAIRS_CHOSEN;
 }

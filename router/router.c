@@ -11,6 +11,7 @@
 // What always holds: how the work is cut depends on the sizes alone, every output is written by one
 // piece, and sums over groups run in their order. So the bits do not depend on the workers.
 // Backward holds the choice of experts fixed.
+#include "kernels_internal.h"
 #include "query_network.h"
 #include "router_tape.h"
 
@@ -40,6 +41,7 @@ typedef struct router_pass {
 
     // forward
     atomic_size_t bad_row; // lowest row with a query or score that is not finite; SIZE_MAX for none
+    const reef_coarse_kernels *coarse; // of the first pass; NULL: all sub-keys are scored
 
     // backward
     const float *d_gate;
@@ -228,27 +230,39 @@ static size_t list_tile_a(const router_pass *pass, const tape_slot *slot, size_t
     return count;
 }
 
-// Experts and gate of one query, number `n` of its tile. False when a score is not finite.
-static bool choose_experts(const router_pass *pass, tape_slot *slot, size_t query, size_t n) {
+// Experts and gate of one query, whose lists are set; the scores of all sub-keys, or NULL.
+static pairs_outcome choose_experts(const router_pass *pass,
+                                    const tape_slot *slot,
+                                    size_t query,
+                                    const float *score_a,
+                                    const float *score_b) {
+    const reef_router_tape *tape = pass->tape;
+    const size_t topk = pass->shape->topk, at = query * topk;
+    pairs_outcome outcome =
+        reef_pairs_choose(&slot->lists, score_a, score_b, tape->indices + at, tape->index_a + at,
+                          tape->index_b + at, tape->gate + at);
+    if (outcome == PAIRS_CHOSEN)
+        gate_forward(pass->shape->score, topk, tape->gate + at, slot->decay);
+    return outcome;
+}
+
+// The same from the scores of all sub-keys, for query number `n` of its tile. False when a score is
+// not finite.
+static bool choose_plainly(const router_pass *pass, tape_slot *slot, size_t query, size_t n) {
     const reef_router_tape *tape = pass->tape;
     const reef_router_shape *shape = pass->shape;
     const size_t kept = reef_pairs_kept(shape->side, shape->topk);
-    const float *score_a = slot->tile_a + n * tape->tile_stride;
     const float *score_b = slot->tile_b + n * tape->tile_stride;
     pair_lists *lists = &slot->lists;
-    float *gate = tape->gate + query * shape->topk;
 
     // Views: each query of the tile has its own list of table a.
     lists->score_a = slot->best_a + n * kept;
     lists->row_a = slot->row_a + n * kept;
+    lists->length_a = lists->length_b = kept;
     if (!reef_pairs_list(shape->side, shape->topk, score_b, lists->score_b, lists->row_b))
         return false;
-    if (!reef_pairs_choose(lists, score_a, score_b, tape->indices + query * shape->topk,
-                           tape->index_a + query * shape->topk, tape->index_b + query * shape->topk,
-                           gate))
-        return false;
-    gate_forward(shape->score, shape->topk, gate, slot->decay);
-    return true;
+    return choose_experts(pass, slot, query, slot->tile_a + n * tape->tile_stride, score_b) ==
+           PAIRS_CHOSEN;
 }
 
 // One tile, one table after the other, so that its scores are read again before they leave the
@@ -259,11 +273,48 @@ static bool choose_tile(router_pass *pass, tape_slot *slot, const tile *of) {
     score(pass, of, pass->shape->d_key / 2, slot->tile_b);
     for (size_t n = 0; n < of->count; n++) {
         size_t query = of->first + n * of->step;
-        if (n < listed && choose_experts(pass, slot, query, n)) continue;
+        if (n < listed && choose_plainly(pass, slot, query, n)) continue;
         note_bad_row(pass, query / pass->shape->head_count);
         return false;
     }
     return true;
+}
+
+// One tile without the scores of all sub-keys. False where they are needed, nothing settled: for
+// ties, queries of zeros, and keys so much alike that too many are left.
+static bool choose_tile_coarsely(const router_pass *pass, tape_slot *slot, const tile *of) {
+    const size_t d_key = pass->shape->d_key;
+    const size_t kept = reef_pairs_kept(pass->shape->side, pass->shape->topk);
+    const coarse_table *table = pass->tape->coarse + of->table;
+    pair_lists *lists = &slot->lists;
+    const coarse_tile all = {
+        .kernels = pass->coarse,
+        .order = pass->tape->coarse_order,
+        .tables = {table, table + reef_router_tables(pass->shape)},
+        .topk = pass->shape->topk,
+        .stairs = &lists->stairs,
+        .count = of->count,
+        .query = pass->tape->query + of->first * d_key,
+        .stride = of->step * d_key,
+    };
+    if (!reef_coarse_reach(&all, &slot->coarse)) return false;
+    for (size_t n = 0; n < of->count; n++)
+        slot->length_a[n] = reef_coarse_list(&all, &slot->coarse, 0, n, slot->best_a + n * kept,
+                                             slot->row_a + n * kept);
+    for (size_t n = 0; n < of->count; n++) {
+        lists->score_a = slot->best_a + n * kept;
+        lists->row_a = slot->row_a + n * kept;
+        lists->length_a = slot->length_a[n];
+        lists->length_b = reef_coarse_list(&all, &slot->coarse, 1, n, lists->score_b, lists->row_b);
+        if (choose_experts(pass, slot, of->first + n * of->step, NULL, NULL) != PAIRS_CHOSEN)
+            return false;
+    }
+    return true;
+}
+
+static bool table_is_usable(const router_pass *pass, size_t table) {
+    const coarse_table *coarse = pass->tape->coarse;
+    return coarse[table].usable && coarse[reef_router_tables(pass->shape) + table].usable;
 }
 
 // Experts of one piece, in tiles: of its queries, heads and all, or where each head has a table of
@@ -274,13 +325,38 @@ static void choose_all(router_pass *pass, tape_slot *slot, size_t piece) {
     const size_t first = piece * pass->piece_rows * heads;
     const size_t queries = rows_of(pass, piece) * heads / tables; // that one table meets
 
-    for (size_t table = 0; table < tables; table++)
+    for (size_t table = 0; table < tables; table++) {
+        // Where one tile needed all scores, the next ones are likely to, and are not tried.
+        bool coarse = pass->coarse != NULL && table_is_usable(pass, table);
         for (size_t at = 0; at < queries; at += tile_rows) {
             size_t count = queries - at < tile_rows ? queries - at : tile_rows;
             // With a table of its own per head, queries of one head lie `tables` apart.
             tile of = {first + table + at * tables, tables, count, table};
+            // A shorter tile is another product, whose order was not asked for.
+            if (coarse && count == tile_rows) coarse = choose_tile_coarsely(pass, slot, &of);
+            if (coarse && count == tile_rows) continue;
             if (!choose_tile(pass, slot, &of)) break; // another head may have a lower bad row
         }
+    }
+}
+
+// One table in bytes; those of side a come first.
+static void round_table(void *context, size_t number) {
+    const router_pass *pass = context;
+    const size_t tables = reef_router_tables(pass->shape), half = pass->shape->d_key / 2;
+    coarse_table *table = &pass->tape->coarse[number];
+    table->keys = number < tables ? pass->params->sub_keys_a + number * half
+                                  : pass->params->sub_keys_b + (number - tables) * half;
+    pass->coarse->table(table);
+}
+
+// Is the first pass worth its tables? Their keys are rounded once for all queries.
+static const reef_coarse_kernels *first_pass(const router_pass *pass) {
+    if (pass->tape->coarse_order == NULL || pass->tape->score_all) return NULL;
+    size_t rows = 0;
+    for (size_t piece = 0; piece < pass->piece_count; piece++)
+        if (is_active(pass, piece)) rows += rows_of(pass, piece);
+    return rows * pass->shape->head_count >= pass->shape->side ? reef_kernels_coarse() : NULL;
 }
 
 static void project_piece(void *context, size_t piece) {
@@ -345,6 +421,9 @@ reef_status reef_router_forward(const reef_router_shape *shape,
                                 reef_error *err) {
     router_pass pass = pass_begin(shape, params, mode, rows, x, piece_active, tape);
     if (rows == 0) return REEF_OK; // and no statistics
+    pass.coarse = first_pass(&pass);
+    if (pass.coarse != NULL)
+        reef_thread_pool_run(workers, 2 * reef_router_tables(shape), round_table, &pass);
 
     if (pass.normalise) reef_thread_pool_run(workers, pass.piece_count, project_piece, &pass);
     // One bad row would spoil the statistics of all: it is named before that.

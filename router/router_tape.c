@@ -5,6 +5,8 @@
 // of slots that never run at once are never touched.
 #include "router_tape.h"
 
+#include "kernels_internal.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -87,7 +89,8 @@ static size_t carve_slot(tape_slot *slot,
                          unsigned char *block,
                          const reef_router_shape *shape,
                          size_t tile_rows,
-                         size_t tile_stride) {
+                         size_t tile_stride,
+                         bool coarse) {
     const size_t kept = reef_pairs_kept(shape->side, shape->topk);
     const size_t tile_floats = tile_rows * tile_stride;
     // The list of arrays exists once: measuring and laying out walk the same calls, so the size is
@@ -104,13 +107,28 @@ static size_t carve_slot(tape_slot *slot,
     slot->keys_b = carve(block, &at, shape->topk * sizeof(*slot->keys_b));
     slot->lists.side = shape->side;
     slot->lists.topk = shape->topk;
+    reef_pairs_stairs(shape->topk, &slot->lists.stairs);
     slot->lists.score_b = carve(block, &at, kept * sizeof(float));
     slot->lists.row_b = carve(block, &at, kept * sizeof(uint16_t));
+    slot->lists.length_a = slot->lists.length_b = kept;
     slot->lists.keys = carve(block, &at, shape->topk * sizeof(uint64_t));
     slot->lists.positions = carve(block, &at, shape->topk * sizeof(uint32_t));
     // As long as a side: with ties throughout, every row may take part.
     slot->lists.tied_a = carve(block, &at, shape->side * sizeof(uint16_t));
     slot->lists.tied_b = carve(block, &at, shape->side * sizeof(uint16_t));
+    if (!coarse) return at;
+    const size_t half = shape->d_key / 2, room = tile_rows * COARSE_ROOM;
+    slot->length_a = carve(block, &at, tile_rows * sizeof(*slot->length_a));
+    slot->coarse.groups = carve(block, &at, COARSE_GROUP * half / 2 * sizeof(uint32_t));
+    slot->coarse.words = carve(block, &at, COARSE_GROUP * half * sizeof(int16_t));
+    slot->coarse.scores =
+        carve(block, &at, COARSE_GROUP * reef_coarse_padded(shape->side) * sizeof(int16_t));
+    for (size_t side = 0; side < 2; side++) {
+        slot->coarse.left[side] = carve(block, &at, tile_rows * sizeof(coarse_left));
+        slot->coarse.rows[side] = carve(block, &at, room * sizeof(uint16_t));
+        slot->coarse.near[side] = carve(block, &at, room * sizeof(float));
+    }
+    slot->coarse.exact = carve(block, &at, COARSE_ROOM * sizeof(float));
     return at;
 }
 
@@ -120,15 +138,42 @@ tape_slot reef_tape_slot_at(const reef_router_tape *tape,
     assert(number < tape->slot_count);
     tape_slot slot;
     float *start = tape->scratch + number * tape->slot_floats;
-    carve_slot(&slot, (unsigned char *)start, shape, tape->tile_rows, tape->tile_stride);
+    carve_slot(&slot, (unsigned char *)start, shape, tape->tile_rows, tape->tile_stride,
+               tape->coarse_order != NULL);
     return slot;
+}
+
+// Views of the tables in bytes; what they hold is that of a forward's parameters.
+static void carve_coarse(reef_router_tape *tape,
+                         unsigned char *block,
+                         size_t *at,
+                         const reef_router_shape *shape) {
+    const size_t count = 2 * reef_router_tables(shape), half = shape->d_key / 2;
+    const size_t padded = reef_coarse_padded(shape->side);
+    tape->coarse = carve(block, at, count * sizeof(*tape->coarse));
+    for (size_t n = 0; n < count; n++) {
+        int8_t *bytes = carve(block, at, padded * half);
+        int16_t *starts = carve(block, at, coarse_chunks(half) * padded * sizeof(*starts));
+        int32_t *totals = carve(block, at, padded * sizeof(*totals));
+        int16_t *words = carve(block, at, shape->side * half * sizeof(*words));
+        if (block == NULL) continue;
+        tape->coarse[n] = (coarse_table){.side = shape->side,
+                                         .half = half,
+                                         .stride = reef_router_key_row(shape),
+                                         .together = reef_kernels_coarse()->together,
+                                         .bytes = bytes,
+                                         .starts = starts,
+                                         .totals = totals,
+                                         .words = words};
+    }
 }
 
 // Lay out the whole tape at `block` (NULL: only measure) and return its bytes.
 static size_t lay_out_tape(reef_router_tape *tape,
                            unsigned char *block,
                            const reef_router_shape *shape,
-                           bool backward) {
+                           bool backward,
+                           bool coarse) {
     const size_t width = shape->head_count * shape->d_key;
     const size_t rows = tape->rows_max;
     const size_t chosen = rows * shape->head_count * shape->topk;
@@ -143,6 +188,7 @@ static size_t lay_out_tape(reef_router_tape *tape,
     tape->index_a = carve(block, &at, chosen * sizeof(uint16_t));
     tape->index_b = carve(block, &at, chosen * sizeof(uint16_t));
     tape->gate = carve(block, &at, chosen * sizeof(float));
+    if (coarse) carve_coarse(tape, block, &at, shape);
     if (!backward) return at;
     if (shape->batch_norm) {
         tape->query_raw = carve(block, &at, rows * width * sizeof(float));
@@ -153,6 +199,13 @@ static size_t lay_out_tape(reef_router_tape *tape,
     tape->d_query = carve(block, &at, rows * width * sizeof(float));
     tape->piece_grads = carve(block, &at, groups * keys * sizeof(float));
     return at;
+}
+
+// Asked once a size, in memory that nothing is in yet.
+static const coarse_order *coarse_order_of(const reef_router_tape *tape,
+                                           const reef_router_shape *shape) {
+    return reef_coarse_order(reef_kernels_coarse(), tape->tile_rows, shape->side, shape->d_key / 2,
+                             tape->query, tape->tile_stride, tape->scratch);
 }
 
 reef_status reef_router_tape_init(reef_router_tape *tape,
@@ -183,17 +236,21 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
     laid_out.slot_count = router_tape_least(rows_max / piece_rows, SLOTS_MAX);
     // Measured with a NULL base first: one allocation holds everything.
     tape_slot measured;
+    // A tile at least as high as keys are long has the memory that BLAS is asked in.
+    const bool coarse =
+        reef_coarse_fits(reef_kernels_coarse(), shape) && laid_out.tile_rows >= shape->d_key / 2;
     laid_out.slot_floats =
-        carve_slot(&measured, NULL, shape, laid_out.tile_rows, laid_out.tile_stride) /
+        carve_slot(&measured, NULL, shape, laid_out.tile_rows, laid_out.tile_stride, coarse) /
         sizeof(float);
 
-    size_t bytes = lay_out_tape(&laid_out, NULL, shape, backward);
+    size_t bytes = lay_out_tape(&laid_out, NULL, shape, backward, coarse);
     void *block = aligned_alloc(ALIGNMENT, bytes);
     if (block == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory: %zu bytes for a router tape of %zu rows", bytes, rows_max);
     // The same walk again, this time with addresses.
-    lay_out_tape(&laid_out, block, shape, backward);
+    lay_out_tape(&laid_out, block, shape, backward, coarse);
+    if (coarse) laid_out.coarse_order = coarse_order_of(&laid_out, shape);
     *tape = laid_out;
     return REEF_OK;
 }

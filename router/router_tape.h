@@ -2,6 +2,7 @@
 #ifndef REEF_ROUTER_TAPE_H
 #define REEF_ROUTER_TAPE_H
 
+#include "coarse_list.h"
 #include "product_key.h"
 #include "reef_router.h"
 
@@ -15,11 +16,13 @@ typedef struct tape_slot {
     float *tile_b;        // (tile_rows, tile_stride)
     float *best_a;        // (tile_rows, pairs_kept) best scores against table a
     uint16_t *row_a;      // (tile_rows, pairs_kept)
+    size_t *length_a;     // (tile_rows) of these lists
     float *decay;         // (topk) exp(-|score|) of one query
     float *d_score;       // (topk) gradient of the scores of one query
     const float **keys_a; // (topk) its rows of sub_keys_a
     const float **keys_b; // (topk)
     pair_lists lists;     // of one query; its list of table a is the caller's to set
+    coarse_scratch coarse;
 } tape_slot;
 
 /** View of slot `number`; lives as long as the tape. */

@@ -122,6 +122,9 @@ typedef struct reef_router_tape {
     size_t tile_stride;      // floats from one query's scores to the next one's; at least S
     size_t slot_count;       // sets in `scratch`
     size_t slot_floats;      // floats of one of them
+    struct coarse_table *coarse; // (2, tables) sub-keys in bytes
+    const struct coarse_order *coarse_order; // NULL: no first pass, all sub-keys are scored
+    bool score_all; // the caller's to set: all are, as if there were none; the choice is the same
 } reef_router_tape;
 
 /**
@@ -137,7 +140,9 @@ REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the z
 
 /**
  * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the
- * best K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact.
+ * best K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact. Of many
+ * sub-keys most are left out after a first pass in bytes that bounds their scores; ids and weights
+ * have the bits of scoring all of them.
  *
  * x             (rows, D); if rows is not a multiple of tape->piece_rows the last piece is shorter,
  *               and the bits of its rows then depend on their number (pad them where that matters)

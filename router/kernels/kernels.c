@@ -55,6 +55,19 @@ const reef_kernel_table *reef_kernels(void) {
     return table;
 }
 
+const reef_coarse_kernels *reef_kernels_coarse(void) {
+#if defined(__x86_64__)
+    const reef_kernel_table *table = reef_kernels();
+    // Dot products of bytes are an extension of their own; scores differ, what is chosen does not.
+    if (table == &reef_kernels_avx512 && __builtin_cpu_supports("avx512vnni"))
+        return &reef_coarse_avx512vnni;
+    if (table == &reef_kernels_avx2 && __builtin_cpu_supports("avxvnni"))
+        return &reef_coarse_avxvnni;
+    if (table != &reef_kernels_scalar) return &reef_coarse_avx2;
+#endif
+    return NULL;
+}
+
 const char *reef_kernels_name(void) {
     return reef_kernels()->name;
 }

@@ -2,6 +2,7 @@
 #ifndef REEF_KERNELS_INTERNAL_H
 #define REEF_KERNELS_INTERNAL_H
 
+#include "coarse.h"
 #include "reef_kernels.h"
 
 #include <stdbool.h>
@@ -59,14 +60,34 @@ typedef struct reef_kernel_table {
     /** The K <= D best of a row, best first and the lower index first among equals; D <= 65536.
      *  False when one is NaN. */
     bool (*topk)(size_t D, const float *row, size_t K, float *scores, uint16_t *indices);
+    /**
+     * The `topk` best sums of one score of a and one of b, by place: place in a << 16 | place in b.
+     * Both lists fall; at least topk sums reach `least`. False, positions unspecified, where two of
+     * the best are equal, or more than RANK_PAIRS_MAX reach it.
+     */
+    bool (*rank_pairs)(size_t count_a,
+                       const float *a,
+                       size_t count_b,
+                       const float *b,
+                       float least,
+                       size_t topk,
+                       uint32_t *positions);
 } reef_kernel_table;
+
+enum { RANK_PAIRS_MAX = 64 };
 
 /** The table in use. */
 const reef_kernel_table *reef_kernels(void);
 
+/** The kernels of the first pass that go with it, see coarse.h; NULL: there are none. */
+const reef_coarse_kernels *reef_kernels_coarse(void);
+
 // NOLINTBEGIN(readability-identifier-naming): tables that one is chosen of, no constants.
 extern const reef_kernel_table reef_kernels_scalar;
 #if defined(__x86_64__)
+extern const reef_coarse_kernels reef_coarse_avx2;
+extern const reef_coarse_kernels reef_coarse_avxvnni;
+extern const reef_coarse_kernels reef_coarse_avx512vnni;
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
 #endif

@@ -161,6 +161,34 @@ static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *
     return true;
 }
 
+static bool rank_pairs(size_t count_a,
+                       const float *a,
+                       size_t count_b,
+                       const float *b,
+                       float least,
+                       size_t topk,
+                       uint32_t *positions) {
+    float sums[RANK_PAIRS_MAX];
+    uint32_t places[RANK_PAIRS_MAX];
+    size_t count = 0;
+    for (size_t p = 0; p < count_a; p++)
+        for (size_t q = 0; q < count_b && a[p] + b[q] >= least; q++) {
+            if (count == RANK_PAIRS_MAX) return false;
+            // Insertion, as above; equal sums have no order here.
+            size_t slot = count++;
+            for (; slot > 0 && sums[slot - 1] < a[p] + b[q]; slot--) {
+                sums[slot] = sums[slot - 1];
+                places[slot] = places[slot - 1];
+            }
+            sums[slot] = a[p] + b[q];
+            places[slot] = (uint32_t)(p << 16 | q);
+        }
+    for (size_t k = 0; k < topk && k + 1 < count; k++)
+        if (sums[k] == sums[k + 1]) return false;
+    memcpy(positions, places, topk * sizeof(*positions));
+    return true;
+}
+
 const reef_kernel_table reef_kernels_scalar = {
     .name = "scalar",
     .dot = dot,
@@ -176,4 +204,5 @@ const reef_kernel_table reef_kernels_scalar = {
     .adam = adam,
     .approach = approach,
     .topk = topk,
+    .rank_pairs = rank_pairs,
 };

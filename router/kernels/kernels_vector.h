@@ -358,6 +358,57 @@ static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *
     return true;
 }
 
+static bool rank_pairs(size_t count_a,
+                       const float *a,
+                       size_t count_b,
+                       const float *b,
+                       float least,
+                       size_t topk,
+                       uint32_t *positions) {
+    float sums[RANK_PAIRS_MAX + VEC_FLOATS];
+    int32_t places[RANK_PAIRS_MAX + VEC_FLOATS];
+    const vec_int lanes = lane_numbers();
+    const vec bound = broadcast(least);
+    size_t count = 0;
+    for (size_t p = 0; p < count_a && a[p] + b[0] >= least; p++)
+        for (size_t q = 0; q < count_b; q += VEC_FLOATS) {
+            const size_t rest = count_b - q < VEC_FLOATS ? count_b - q : VEC_FLOATS;
+            vec row = broadcast(a[p]) + (rest < VEC_FLOATS ? load_some(rest, b + q) : load(b + q));
+            vec_int place = lanes + (int32_t)(p << 16 | q);
+            store(sums + count, row);
+            memcpy(places + count, &place, sizeof(place));
+            // Sums of a row fall, so those that reach the bound are its first ones.
+            uint32_t reached = vec_not_below(row, bound) & (uint32_t)((1ull << rest) - 1);
+            count += (size_t)__builtin_popcount(reached);
+            if (count > RANK_PAIRS_MAX) return false;
+            if (reached >> (VEC_FLOATS - 1) == 0) break;
+        }
+
+    // Ranks by counting, as in scatter_by_rank; equal sums share a rank.
+    int32_t ranked[RANK_PAIRS_MAX + VEC_FLOATS];
+    size_t below = 0; // ranks below topk
+    for (size_t k = 0; k < topk; k++) ranked[k] = -1;
+    for (size_t first = 0; first < count; first += VEC_FLOATS) {
+        const vec these = load(sums + first);
+        const size_t left = count - first, here = left < VEC_FLOATS ? left : VEC_FLOATS;
+        vec_int above = {0};
+        for (size_t n = 0; n < count; n++)
+            above = vec_count_above(above, broadcast(sums[n]), these);
+        int32_t slots[VEC_FLOATS];
+        memcpy(slots, &above, sizeof(slots));
+        for (size_t i = 0; i < here; i++) {
+            ranked[slots[i]] = places[first + i];
+            below += (size_t)slots[i] < topk;
+        }
+    }
+    // Where sums are equal a rank is missing, or too many have the last one.
+    bool missing = false;
+    for (size_t k = 0; k < topk; k++) missing |= ranked[k] < 0;
+    if (missing || below != topk) return false;
+    memcpy(positions, ranked, topk * sizeof(*positions));
+    return true;
+}
+
 const reef_kernel_table VEC_TABLE = {
     .name = VEC_NAME,
     .dot = dot,
@@ -373,4 +424,5 @@ const reef_kernel_table VEC_TABLE = {
     .adam = adam,
     .approach = approach,
     .topk = topk,
+    .rank_pairs = rank_pairs,
 };

@@ -98,6 +98,7 @@ static void what_is_left_out_of_a_measurement_is_null(void **state) {
     assert_true(is_null(document, "thread_speedup"));
     assert_true(is_null(document, "rival_step_ratio"));
     assert_true(is_null(document, "avx2_forward_ratio"));
+    assert_true(is_null(document, "first_pass_retrieval_ratio"));
     assert_true(number(document, "bf16_forward_ratio") > 0);
     assert_true(number(document, "bf16_experts_ratio") > 0);
     assert_true(number(document, "sealed90_step_ratio") > 0);
@@ -153,6 +154,25 @@ static void rows_in_bf16_take_half_the_bytes_and_compute_nearly_the_same(void **
     assert_true(number(bf16, "largest_difference") > 1e-5);
     assert_true(number(bf16, "largest_difference") < 0.02);
     json_decref(document);
+}
+
+// Smaller than any side with a first pass, and larger where the kernels have one.
+static void retrieval_is_the_same_with_and_without_a_first_pass(void **state) {
+    (void)state;
+    static const char *const SIDES[] = {"8", "384"};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *document = reef_json("bench", "peer", TINY_LAYER, "--side", SIDES[i], "--d-key",
+                                     "32", "--tokens", "256", "--only", "retrieval", NULL);
+        const json_t *retrieval = json_object_get(document, "retrieval");
+        assert_true(json_is_true(json_object_get(retrieval, "same_bits")));
+        if (i == 0) assert_true(json_is_false(json_object_get(retrieval, "first_pass")));
+        double ratio =
+            number(retrieval, "all_scores_us_per_token") / number(retrieval, "us_per_token");
+        assert_true(fabs(number(document, "first_pass_retrieval_ratio") / ratio - 1) < 1e-9);
+        assert_true(number(retrieval, "query_product_us_per_token") > 0);
+        assert_true(number(retrieval, "scores_product_us_per_token") > 0);
+        json_decref(document);
+    }
 }
 
 static void avx2_is_compared_where_there_is_avx512_and_missing_elsewhere(void **state) {
@@ -470,6 +490,7 @@ int main(void) {
         cmocka_unit_test(a_pool_sealed_to_nine_tenths_has_a_tenth_of_the_moments),
         cmocka_unit_test(a_pool_too_small_to_be_sealed_in_parts_is_named),
         cmocka_unit_test(rows_in_bf16_take_half_the_bytes_and_compute_nearly_the_same),
+        cmocka_unit_test(retrieval_is_the_same_with_and_without_a_first_pass),
         cmocka_unit_test(avx2_is_compared_where_there_is_avx512_and_missing_elsewhere),
         cmocka_unit_test(a_layer_is_measured_at_every_side_and_again_narrow_in_bf16),
         cmocka_unit_test(experts_that_do_not_fit_memory_are_read_from_disk),

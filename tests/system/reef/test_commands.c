@@ -131,8 +131,9 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
                 "forward_tokens_per_s step_tokens_per_s forward_limit_share thread_speedup "
                 "forward_thread_speedup limits by_threads experts_touched load_before "
                 "sealed90_step_ratio sealed90_bf16_step_ratio bf16_forward_ratio "
-                "bf16_experts_ratio rival_forward_ratio rival_step_ratio "
-                "avx2_forward_ratio avx2_step_ratio rival sealed90 bf16 avx2");
+                "bf16_experts_ratio first_pass_retrieval_ratio rival_forward_ratio "
+                "rival_step_ratio avx2_forward_ratio avx2_step_ratio rival retrieval sealed90 "
+                "bf16 avx2");
     expect_keys(reef_json("bench", "scale", TINY_SCALE, "--sides", "8", NULL),
                 "heads topk d_key tokens repeat threads kernels blas load_before limits points "
                 "does_not_fit exhaustive scale_ratio");

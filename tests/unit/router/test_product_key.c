@@ -56,11 +56,13 @@ static int tear_down(void **state) {
 static bool choose(fixture *f, size_t side, size_t topk) {
     f->lists.side = side;
     f->lists.topk = topk;
+    f->lists.length_a = f->lists.length_b = reef_pairs_kept(side, topk);
+    reef_pairs_stairs(topk, &f->lists.stairs);
     f->indices[topk] = 0xdeadbeef;
     return reef_pairs_list(side, topk, f->score_a, f->top_a, f->row_a) &&
            reef_pairs_list(side, topk, f->score_b, f->top_b, f->row_b) &&
            reef_pairs_choose(&f->lists, f->score_a, f->score_b, f->indices, f->index_a, f->index_b,
-                             f->scores);
+                             f->scores) == PAIRS_CHOSEN;
 }
 
 static void assert_equals_exhaustive(fixture *f, size_t side, size_t topk) {

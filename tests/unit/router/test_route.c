@@ -294,6 +294,92 @@ static void retrieval_equals_exhaustive_search_on_ties(void **state) {
     check_exact_retrieval(21, 2 * 50, 1); // 150 queries a piece: more than one tile
 }
 
+// ---- the first pass -----------------------------------------------------------------------------
+
+// How keys and tokens of a test look beside evenly drawn ones.
+typedef enum look {
+    LOOK_EVEN,
+    LOOK_WHOLE,
+    LOOK_TWINS,
+    LOOK_SHIFTED,
+    LOOK_UNEQUAL,
+    LOOK_ZEROS,
+    LOOK_COUNT
+} look;
+
+static void dress(router *r, look how, uint64_t *seed) {
+    const size_t keys = r->shape.side * reef_router_key_row(&r->shape);
+    float *tables[] = {r->params.sub_keys_a, r->params.sub_keys_b};
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; i < keys; i++) {
+            if (how == LOOK_SHIFTED) tables[t][i] += 2;
+            if (how == LOOK_UNEQUAL && i / r->shape.d_key % 40 == 7) tables[t][i] *= 5;
+            if (how == LOOK_TWINS && i >= keys / 2) tables[t][i] = tables[t][i - keys / 2];
+        }
+    if (how == LOOK_WHOLE) { // exact products, and ties everywhere
+        draw_ints(seed, r->shape.d_model * r->width, r->params.w_query, -1, 1);
+        for (size_t t = 0; t < 2; t++) draw_ints(seed, keys, tables[t], -1, 1);
+        draw_ints(seed, r->rows * r->shape.d_model, r->x, -1, 1);
+    }
+    // Of all zeros in the middle of a piece, and of one more row.
+    if (how == LOOK_ZEROS) memset(r->x + 3 * r->shape.d_model, 0, r->shape.d_model * sizeof(float));
+}
+
+// With the first pass, with several threads, and with all sub-keys scored: the same bits.
+static void check_first_pass(
+    reef_router_shape shape, look how, size_t rows, reef_thread_pool *workers, size_t *made) {
+    uint64_t seed = shape.side + shape.d_key + shape.topk + how;
+    router r = make(shape, rows, rows / 2, seed);
+    dress(&r, how, &seed);
+    const size_t gates = r.gates;
+    reef_expert_id *indices = malloc(gates * sizeof(*indices));
+    float *gate = malloc(gates * sizeof(*gate));
+    uint16_t *index = malloc(2 * gates * sizeof(*index));
+    assert_true(indices != NULL && gate != NULL && index != NULL);
+    *made += r.tape.coarse_order != NULL;
+    for (int mode = 0; mode < 2; mode++) { // BLAS alone comes first
+        r.tape.score_all = true;
+        forward(&r, REEF_ROUTER_TRAIN, NULL);
+        memcpy(indices, r.tape.indices, gates * sizeof(*indices));
+        memcpy(gate, r.tape.gate, gates * sizeof(*gate));
+        memcpy(index, r.tape.index_a, gates * sizeof(*index));
+        memcpy(index + gates, r.tape.index_b, gates * sizeof(*index));
+        r.tape.score_all = false;
+        forward(&r, REEF_ROUTER_TRAIN, mode == 0 ? NULL : workers);
+        assert_memory_equal(indices, r.tape.indices, gates * sizeof(*indices));
+        assert_memory_equal(gate, r.tape.gate, gates * sizeof(*gate));
+        assert_memory_equal(index, r.tape.index_a, gates * sizeof(*index));
+        assert_memory_equal(index + gates, r.tape.index_b, gates * sizeof(*index));
+    }
+    free(index);
+    free(gate);
+    free(indices);
+    release(&r);
+}
+
+static void the_first_pass_leaves_every_bit(void **state) {
+    (void)state;
+    reef_thread_pool *workers;
+    assert_int_equal(reef_thread_pool_new(&workers, 3, NULL), REEF_OK);
+    const size_t sides[] = {384, 405, 520}, keys[] = {16, 64, 128}, topks[] = {1, 5, 16, 23};
+    size_t made = 0;
+    for (size_t s = 0; s < 3; s++)
+        for (size_t k = 0; k < 3; k++)
+            for (look how = 0; how < LOOK_COUNT; how++) {
+                // A tile has 128 queries: of both heads together, or of each.
+                const reef_router_shape shape = {.d_model = 24,
+                                                 .head_count = 2,
+                                                 .topk = topks[(s + k + how) % 4],
+                                                 .d_key = keys[k],
+                                                 .side = sides[s],
+                                                 .batch_norm = how % 2 == 0,
+                                                 .score = all_scores[how % SCORE_COUNT]};
+                check_first_pass(shape, how, 256, workers, &made);
+            }
+    print_message("sizes with a first pass: %zu of 54\n", made);
+    reef_thread_pool_free(workers);
+}
+
 static void folded_router_agrees_with_running_statistics(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
@@ -749,6 +835,7 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(forward_agrees_with_the_plain_router),
         cmocka_unit_test(score_functions_hold_for_scores_of_any_size),
         cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
+        cmocka_unit_test(the_first_pass_leaves_every_bit),
         cmocka_unit_test(folded_router_agrees_with_running_statistics),
         cmocka_unit_test(running_statistics_move_towards_the_batch),
         cmocka_unit_test(a_row_does_not_depend_on_the_rest_of_the_batch),
@@ -774,6 +861,7 @@ static int run_with_tables_for_each_head(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_plain_router),
         cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
+        cmocka_unit_test(the_first_pass_leaves_every_bit),
         cmocka_unit_test(folded_router_agrees_with_running_statistics),
         cmocka_unit_test(a_row_does_not_depend_on_the_rest_of_the_batch),
         cmocka_unit_test(backward_agrees_with_finite_differences_with_batch_norm),

@@ -13,10 +13,11 @@
 
 // What can be measured, in this order; each word of --only chooses one.
 typedef enum reef_peer_section {
-    PEER_LAYER = 1,  // the passes of one layer, the machine's limits, the baseline
-    PEER_SEALED = 2, // a pool of generations, all open or all sealed but one
-    PEER_BF16 = 4,   // rows of half the bytes
-    PEER_AVX2 = 8,   // the same layer with the kernels of an older processor
+    PEER_LAYER = 1,      // the passes of one layer, the machine's limits, the baseline
+    PEER_SEALED = 2,     // a pool of generations, all open or all sealed but one
+    PEER_BF16 = 4,       // rows of half the bytes
+    PEER_AVX2 = 8,       // the same layer with the kernels of an older processor
+    PEER_RETRIEVAL = 16, // the first pass against scores of all sub-keys
 } reef_peer_section;
 
 typedef struct reef_peer_plan {
@@ -104,6 +105,14 @@ typedef struct reef_peer_bf16 {
         difference; // largest over tokens of |y of bf16 - y of f32| / |y of f32|, Euclidean norms
 } reef_peer_bf16;
 
+/** Retrieval with the first pass and without; seconds of a pass. */
+typedef struct reef_peer_retrieval {
+    bool first_pass;                      // this size has one with these kernels
+    bool same;                            // ids and weights, to the bit
+    double seconds, all_scores_seconds;   // the whole, with and without
+    double query_seconds, scores_seconds; // products of BLAS alone: query network, all scores
+} reef_peer_retrieval;
+
 /** The same layer, measured by this program with AVX2 kernels. */
 typedef struct reef_peer_avx2 {
     reef_error missing; // why figures are missing; OK if they are there
@@ -119,6 +128,7 @@ typedef struct reef_peer_findings {
     reef_peer_sealed sealed;
     reef_peer_bf16 bf16;
     reef_peer_avx2 avx2;
+    reef_peer_retrieval retrieval;
 } reef_peer_findings;
 
 /** The run with all threads. */
@@ -156,6 +166,15 @@ REEF_MUST_CHECK reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
                                                    reef_thread_pool *workers,
                                                    reef_peer_bf16 *out,
                                                    reef_error *err);
+
+// ---- bench_peer_retrieval.c ---------------------------------------------------------------------
+
+REEF_MUST_CHECK reef_status reef_peer_retrieval_measure(const reef_peer_plan *plan,
+                                                        reef_thread_pool *workers,
+                                                        reef_peer_retrieval *out,
+                                                        reef_error *err);
+/** How much faster retrieval is with the first pass; NaN when not measured. */
+double reef_peer_retrieval_ratio(const reef_peer_retrieval *retrieval);
 
 // ---- bench_peer_avx2.c --------------------------------------------------------------------------
 

@@ -107,6 +107,17 @@ static json_t *bf16_json(const reef_peer_plan *plan, const reef_peer_bf16 *b) {
                      "largest_difference", reef_cli_real(b->difference));
 }
 
+static json_t *retrieval_json(const reef_peer_plan *plan, const reef_peer_retrieval *r) {
+    return json_pack(
+        "{s:b, s:b, s:o, s:o, s:o, s:o}", "first_pass", r->first_pass, "same_bits", r->same,
+        "us_per_token", reef_cli_real(reef_peer_microseconds(plan, r->seconds)),
+        "all_scores_us_per_token",
+        reef_cli_real(reef_peer_microseconds(plan, r->all_scores_seconds)),
+        "query_product_us_per_token", reef_cli_real(reef_peer_microseconds(plan, r->query_seconds)),
+        "scores_product_us_per_token",
+        reef_cli_real(reef_peer_microseconds(plan, r->scores_seconds)));
+}
+
 static json_t *avx2_json(const reef_peer_avx2 *avx2) {
     if (avx2->missing.status != REEF_OK)
         return json_pack("{s:s}", "missing", avx2->missing.message);
@@ -124,15 +135,16 @@ static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings 
     // The names with "rival" and "avx2" are null if that side was not measured: NaN becomes null in
     // reef_cli_real.
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "forward_tokens_per_s",
-        reef_cli_real(forward), "step_tokens_per_s", reef_cli_real(step), "forward_limit_share",
-        reef_cli_real(all->limit_share), "thread_speedup",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "forward_tokens_per_s", reef_cli_real(forward), "step_tokens_per_s", reef_cli_real(step),
+        "forward_limit_share", reef_cli_real(all->limit_share), "thread_speedup",
         reef_cli_real(reef_peer_speedup(f, PASS_STEP)), "forward_thread_speedup",
         reef_cli_real(reef_peer_speedup(f, PASS_FORWARD)), "sealed90_step_ratio",
         reef_cli_real(reef_peer_sealed_ratio(&f->sealed, POOL_SEALED)), "sealed90_bf16_step_ratio",
         reef_cli_real(reef_peer_sealed_ratio(&f->sealed, POOL_BF16)), "bf16_forward_ratio",
         reef_cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "bf16_experts_ratio",
         reef_cli_real(f->bf16.f32_experts_seconds / f->bf16.bf16_experts_seconds),
+        "first_pass_retrieval_ratio", reef_cli_real(reef_peer_retrieval_ratio(&f->retrieval)),
         "rival_forward_ratio",
         reef_cli_real(reef_peer_baseline_ratio(plan, f, PASS_FORWARD, BASELINE_FORWARD)),
         "rival_step_ratio",
@@ -158,6 +170,8 @@ json_t *reef_peer_json(const reef_peer_plan *plan, const reef_peer_findings *fin
     json_decref(ratios);
     // Parts that were left out have no member at all, rather than a null one.
     if (plan->parts & PEER_LAYER) add_layer(document, plan, findings);
+    if (plan->parts & PEER_RETRIEVAL)
+        json_object_set_new(document, "retrieval", retrieval_json(plan, &findings->retrieval));
     if (plan->parts & PEER_SEALED)
         json_object_set_new(document, "sealed90", sealed_json(plan, &findings->sealed));
     if (plan->parts & PEER_BF16)

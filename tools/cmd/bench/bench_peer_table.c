@@ -170,6 +170,19 @@ static void print_bf16(const reef_peer_plan *plan, const reef_peer_bf16 *b) {
         b->f32_experts_seconds / b->bf16_experts_seconds, b->difference);
 }
 
+static void print_retrieval(const reef_peer_plan *plan, const reef_peer_retrieval *r) {
+    const char *first = r->first_pass ? "with a first pass in bytes" : "without a first pass here";
+    printf(
+        "\n"
+        "retrieval %.2f us a token %s, %.2f with all sub-keys scored: %.2f times as fast\n"
+        "          (products alone: query network %.2f, all scores %.2f); ids and weights are %s\n",
+        reef_peer_microseconds(plan, r->seconds), first,
+        reef_peer_microseconds(plan, r->all_scores_seconds), reef_peer_retrieval_ratio(r),
+        reef_peer_microseconds(plan, r->query_seconds),
+        reef_peer_microseconds(plan, r->scores_seconds),
+        r->same ? "the same to the bit" : "NOT the same");
+}
+
 static void print_avx2(const reef_peer_plan *plan, const reef_peer_findings *f) {
     const reef_peer_avx2 *avx2 = &f->avx2;
     const reef_peer_sample *all = &reef_peer_run_all(f)->median;
@@ -199,6 +212,7 @@ void reef_peer_print(const reef_peer_plan *plan, const reef_peer_findings *findi
            reef_kernels_name(), reef_gemm_name(), plan->threads, findings->load);
     // Only what was asked for: each part is a section of its own.
     if (plan->parts & PEER_LAYER) print_layer(plan, findings);
+    if (plan->parts & PEER_RETRIEVAL) print_retrieval(plan, &findings->retrieval);
     if (plan->parts & PEER_SEALED) print_sealed(plan, &findings->sealed);
     if (plan->parts & PEER_BF16) print_bf16(plan, &findings->bf16);
     if (plan->parts & PEER_AVX2) print_avx2(plan, findings);

@@ -36,7 +36,8 @@ typedef struct reef_scale_point {
     double us_cold;         // with nothing in the system's cache; `us` is that of the passes after
     double huge_bytes;      // of the process on huge pages, while this was measured
     double us, us_retrieval, us_experts;
-    double us_query, us_scores; // the products of retrieval by themselves
+    bool first_pass;            // most sub-keys are not scored
+    double us_query, us_scores; // products by themselves: query network, scores of all sub-keys
     double tokens_per_s;
 } reef_scale_point;
 

@@ -31,7 +31,8 @@ static void print_points(const reef_scale_findings *f) {
         reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)p->wanted_bytes, bytes));
         reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)p->huge_bytes, bytes));
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)p->tokens_per_s, rate));
-        // Choosing has no clock of its own: it is what retrieval takes beyond its two products.
+        // Choosing has no clock of its own: it is what retrieval takes beyond its two products, of
+        // which a first pass does not compute the second.
         const double times[] = {p->us,
                                 p->us_retrieval,
                                 p->us_query,
@@ -40,8 +41,10 @@ static void print_points(const reef_scale_findings *f) {
                                 p->us_experts};
         // On disk the products are not measured by themselves, and three columns stay empty.
         bool products = p->us_scores > 0;
-        for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++)
-            reef_cli_table_cell(table, products || t < 2 || t == 5 ? "%.1f" : "-", times[t]);
+        for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++) {
+            bool known = t < 2 || t == 5 || (products && (t != 4 || !p->first_pass));
+            reef_cli_table_cell(table, known ? "%.1f" : "-", times[t]);
+        }
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);

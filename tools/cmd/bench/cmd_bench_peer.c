@@ -18,7 +18,7 @@ static const reef_cli_option OPTIONS[] = {
     {"d-key", "N", "width of a query (default: 128)"},
     {"tokens", "N", "tokens of one pass (default: 2048)"},
     {"repeat", "N", "repetitions of each pass; the median counts (default: 5)"},
-    {"only", "PARTS", "what to measure of layer,sealed90,bf16,avx2 (default: all)"},
+    {"only", "PARTS", "what to measure of layer,retrieval,sealed90,bf16,avx2 (default: all)"},
     {"rival", "SCRIPT", "Python script that measures the same layer otherwise"},
     {"rounds", "N", "how often the layer and the baseline are measured in turn (default: 1)"},
     {0},
@@ -26,7 +26,7 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_bench_peer_manual = {
     .about =
-        "Measures one PEER layer with random weights outside any pool, in four parts:\n"
+        "Measures one PEER layer with random weights outside any pool, in five parts:\n"
         "\n"
         "layer     with one thread and with all: "
         "retrieval, forward, forward and backward, a whole\n"
@@ -41,6 +41,10 @@ const reef_cli_manual reef_bench_peer_manual = {
         "          of all its selections, repeated ones too, "
         "at the rate of gathering from huge pages,\n"
         "          where the same share of rows is repeated.\n"
+        "retrieval with the first pass in bytes that leaves most sub-keys out, "
+        "and with all of them scored;\n"
+        "          beside them the products of BLAS alone. Ids and weights must be the same to the "
+        "bit.\n"
         "sealed90  a training step over ten generations "
         "of a tenth of the experts each, all of them on\n"
         "          every token: all open, "
@@ -71,8 +75,11 @@ const reef_cli_manual reef_bench_peer_manual = {
 static const struct {
     const char *name;
     reef_peer_section part;
-} PARTS[] = {
-    {"layer", PEER_LAYER}, {"sealed90", PEER_SEALED}, {"bf16", PEER_BF16}, {"avx2", PEER_AVX2}};
+} PARTS[] = {{"layer", PEER_LAYER},
+             {"retrieval", PEER_RETRIEVAL},
+             {"sealed90", PEER_SEALED},
+             {"bf16", PEER_BF16},
+             {"avx2", PEER_AVX2}};
 
 #define PART_COUNT (sizeof(PARTS) / sizeof(PARTS[0]))
 
@@ -94,7 +101,7 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
         // The word is cut in the message, as it may be the whole of a wrong command line.
         if (part == 0)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "--only has '%.*s'; choose of layer,sealed90,bf16,avx2",
+                             "--only has '%.*s'; choose of layer,retrieval,sealed90,bf16,avx2",
                              (int)(length < 64 ? length : 64), words);
         *parts |= part;
         // No comma after the last word.
@@ -192,6 +199,8 @@ static reef_status measure_parts(reef_peer_plan *plan,
         status = reef_peer_layer_measure(plan, f, err);
     // The second process has the machine to itself as long as this one waits for it.
     if (status == REEF_OK && plan->parts & PEER_AVX2) reef_peer_avx2_measure(plan, &f->avx2);
+    if (status == REEF_OK && plan->parts & PEER_RETRIEVAL)
+        status = reef_peer_retrieval_measure(plan, all, &f->retrieval, err);
     if (status == REEF_OK && plan->parts & PEER_BF16)
         status = reef_peer_bf16_measure(plan, all, &f->bf16, err);
     if (status == REEF_OK && plan->parts & PEER_SEALED)

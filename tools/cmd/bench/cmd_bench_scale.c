@@ -117,17 +117,17 @@ static reef_status read_plan(const reef_cli_call *cli, reef_scale_plan *plan, re
 static json_t *point_json(const reef_scale_point *p) {
     // What every point has, in memory or on disk.
     // "us_query_product" is null for pools on disk, where the products are not measured.
-    json_t *document =
-        json_pack("{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
-                  (json_int_t)p->side, "experts", (json_int_t)p->side * (json_int_t)p->side,
-                  "d_model", (json_int_t)p->d_model, "dtype", reef_scale_dtype_name(p->dtype),
-                  "residency", p->mapped ? "mapped" : "resident", "us_per_token",
-                  reef_cli_real(p->us), "us_retrieval", reef_cli_real(p->us_retrieval),
-                  "us_query_product", reef_cli_real(p->mapped ? NAN : p->us_query),
-                  "us_score_product", reef_cli_real(p->mapped ? NAN : p->us_scores), "us_experts",
-                  reef_cli_real(p->us_experts), "tokens_per_s", reef_cli_real(p->tokens_per_s),
-                  "resident_bytes", reef_cli_real(p->mapped ? p->peak_bytes : p->wanted_bytes),
-                  "huge_page_bytes", reef_cli_real(p->huge_bytes));
+    json_t *document = json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
+        (json_int_t)p->side, "experts", (json_int_t)p->side * (json_int_t)p->side, "d_model",
+        (json_int_t)p->d_model, "dtype", reef_scale_dtype_name(p->dtype), "residency",
+        p->mapped ? "mapped" : "resident", "first_pass", p->first_pass, "us_per_token",
+        reef_cli_real(p->us), "us_retrieval", reef_cli_real(p->us_retrieval), "us_query_product",
+        reef_cli_real(p->mapped ? NAN : p->us_query), "us_score_product",
+        reef_cli_real(p->mapped ? NAN : p->us_scores), "us_experts", reef_cli_real(p->us_experts),
+        "tokens_per_s", reef_cli_real(p->tokens_per_s), "resident_bytes",
+        reef_cli_real(p->mapped ? p->peak_bytes : p->wanted_bytes), "huge_page_bytes",
+        reef_cli_real(p->huge_bytes));
     // The members below exist for points on disk only.
     if (!p->mapped) return document;
     json_object_set_new(document, "row_bytes", reef_cli_real(p->wanted_bytes));

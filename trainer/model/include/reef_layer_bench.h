@@ -73,6 +73,9 @@ REEF_API const float *reef_layer_bench_output(const reef_layer_bench *layer);
 REEF_API const reef_router_params *reef_layer_bench_router(const reef_layer_bench *layer);
 REEF_API const reef_router_tape *reef_layer_bench_tape(const reef_layer_bench *layer);
 
+/** From now on all sub-keys are scored, or those that the router's first pass leaves. */
+REEF_API void reef_layer_bench_score_all(reef_layer_bench *layer, bool all);
+
 /**
  * One pass over the layer's tokens each. retrieve and forward evaluate, with the batch norm folded.
  * backward is forward and backward in training mode, up to the gradients of tokens and router;

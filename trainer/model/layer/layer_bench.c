@@ -500,6 +500,10 @@ static reef_status train(size_t count,
     return REEF_OK;
 }
 
+void reef_layer_bench_score_all(reef_layer_bench *layer, bool all) {
+    layer->tape.score_all = all;
+}
+
 reef_status reef_layer_bench_retrieve(reef_layer_bench *layer,
                                       reef_thread_pool *workers,
                                       reef_layer_seconds *seconds,

@@ -1,0 +1,90 @@
+// Lists of the best sub-keys by coarse scores first, and exact ones of what they leave; private to
+// the router.
+#ifndef REEF_COARSE_LIST_H
+#define REEF_COARSE_LIST_H
+
+#include "coarse.h"
+#include "product_key.h"
+
+enum { COARSE_GROUP = 8 }; // queries whose coarse scores are in cache together
+
+/** What is left of one table for one query, whose rows and scores lie beside it. */
+typedef struct coarse_left {
+    size_t count;
+    float margin; // see coarse_query
+    float peaks[COARSE_PEAKS];
+} coarse_left;
+
+/** Scratch of a tile; of two, the one of table a first. */
+typedef struct coarse_scratch {
+    uint32_t *groups;     // (COARSE_GROUP, half / together)
+    int16_t *words;       // (COARSE_GROUP, half)
+    int16_t *scores;      // (COARSE_GROUP, padded side)
+    coarse_left *left[2]; // (tile_rows)
+    uint16_t *rows[2];    // (tile_rows, COARSE_ROOM)
+    float *near[2];       // (tile_rows, COARSE_ROOM)
+    float *exact;         // (COARSE_ROOM)
+} coarse_scratch;
+
+/**
+ * In which order BLAS sums the products of a score, by the place that it has in a tile: one after
+ * the other, or the even ones and the odd ones apart. Lives as long as the process.
+ */
+typedef struct coarse_order {
+    const uint8_t *pattern;   // (count) of the tile's queries
+    const uint32_t *pairwise; // (patterns, words) bits of the sub-keys with the second order
+    size_t words;             // of a pattern
+} coarse_order;
+
+/** Keys of a table with those that fill its last block. */
+size_t reef_coarse_padded(size_t side);
+
+/** May this shape have a first pass with these kernels (NULL: there are none)? */
+bool reef_coarse_fits(const reef_coarse_kernels *kernels, const reef_router_shape *shape);
+
+/**
+ * The order of BLAS in tiles of `count` queries, at most 256. The products themselves are asked,
+ * once for each size, with numbers whose sums depend on the order. NULL where they have others, and
+ * without memory.
+ *
+ * queries  (count, half) scratch
+ * tile     (count + half, tile_stride) scratch, tile_stride at least side
+ *
+ * Threads: any number may ask at once.
+ */
+const coarse_order *reef_coarse_order(const reef_coarse_kernels *kernels,
+                                      size_t count,
+                                      size_t side,
+                                      size_t half,
+                                      float *queries,
+                                      size_t tile_stride,
+                                      float *tile);
+
+/** The queries of a tile. */
+typedef struct coarse_tile {
+    const reef_coarse_kernels *kernels;
+    const coarse_order *order;
+    const coarse_table *tables[2]; // a, b
+    size_t topk;
+    const pair_stairs *stairs; // of topk
+    size_t count;              // of queries
+    const float *query;        // (count) rows of both halves, `stride` apart
+    size_t stride;
+} coarse_tile;
+
+/**
+ * Of both tables the sub-keys that may take part in one of the `topk` best pairs of a query, or tie
+ * with one. One table after the other, so that its bytes and words stay in cache. False, nothing
+ * settled, when a query is of no use here or too many sub-keys are left.
+ */
+bool reef_coarse_reach(const coarse_tile *tile, const coarse_scratch *scratch);
+
+/** Their exact scores for one query: the list of table `side`. Returns its length. */
+size_t reef_coarse_list(const coarse_tile *tile,
+                        const coarse_scratch *scratch,
+                        size_t side,
+                        size_t n,
+                        float *best,     // (reef_pairs_kept) written
+                        uint16_t *rows); // (reef_pairs_kept) written
+
+#endif
