@@ -135,8 +135,8 @@ class Bench:
             options["side"] = str(sizes.side_of_pool(self.model(options), len(domains)))
         if base == "joint":
             by_window = settings["mix"] == "window" and stream.kind == "text"
-            if by_window:  # a step has a window of each text, and rehearses none
-                options |= {"batch": str(len(domains)), "rehearse": "0", "cut_windows": "true"}
+            if by_window:
+                options["cut_windows"] = "true"
             window = self.model(options)["context"] if by_window else None
             plan["train"] = [str(self.streams.joint(stream, domains, plan["seed"], window))]
         elif base != "isolated" and stream.returns and not plan["tune"]:
@@ -172,7 +172,9 @@ class Bench:
 
     def evaluate(self, pool, plan, held):
         """What the pool is at the end, beside its losses: generations, and what a floor leaves of the losses."""
+        # The file has free pages as well, which commits leave.
         found = {"generations": self.reef("generations", pool)["generations"], "eval": None}
+        found["used_bytes"] = self.reef("verify", pool, "--quick")["used_bytes"]
         if plan["kind"] == "text":
             found["eval"] = self.reef("eval", pool, "--floor", FLOOR, *held)["files"]
         return found

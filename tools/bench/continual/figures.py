@@ -122,7 +122,7 @@ def size_figures(document):
     return found | {
         "floored": [file["floored_bits_per_byte"] for file in document["eval"]] if document["eval"] else None,
         "memory_bytes": sum(memories) if memories else None,
-        "pool_bytes": document["train"]["pool_bytes"],
+        "pool_bytes": document["used_bytes"],
     }
 
 

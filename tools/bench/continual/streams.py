@@ -46,7 +46,7 @@ def records(content):
 
 
 def mixed_windows(texts, window, seed):
-    """Windows of all texts, each of `window` bytes and the one that follows it, so that a step sees all of them.
+    """Windows of all texts, each of `window` bytes and the one that follows it, so that a step sees many texts.
 
     For `reef init --strategy joint --cut-windows true`. Every byte of a text but its first is a target once. The windows
     of a text are in a random order and evenly spread over the whole stream, whatever its length is beside the others'.
