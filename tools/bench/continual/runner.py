@@ -85,58 +85,81 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def report(began, done, left):
-    """Rate and time that is left, of cells that are much alike."""
-    passed = time.monotonic() - began
-    rate = done / passed
-    return f"  ({60 * rate:.2f} cells a minute" + (f", eta {duration(left / rate)})" if left else ")")
+class Work:
+    """Cells under way: started as they come, and their documents by name; one that is skipped has none."""
 
+    def __init__(self, bench, total):
+        self.bench, self.total = bench, total
+        self.pool = concurrent.futures.ThreadPoolExecutor(bench.jobs)
+        self.done, self.futures = {}, {}
+        self.over = self.ran = 0  # cells that need no more work; of them those that this run made
+        self.began = time.monotonic()
 
-def run_some(bench, cells, total, before):
-    """Documents of (name, plan) cells, by name; one that is skipped has none. `before`: how many were done before."""
-    done, todo = {}, []
-    for name, plan in cells:
-        found = bench.finished(name, plan)
-        if found:
-            done[name] = found
-        else:
-            todo.append((name, plan))
-    if done:
-        say(f"{len(done)} of {len(cells)} cells are there already")
-    began = time.monotonic()
-    pool = concurrent.futures.ThreadPoolExecutor(bench.jobs)
-    futures = {pool.submit(bench.run, name, plan): name for name, plan in todo}
-    try:
-        for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
-            name = futures[future]
-            where = f"[{before + len(cells) - len(todo) + count}/{total}] {name}"
+    def start(self, cells):
+        """(name, plan) of each."""
+        for name, plan in cells:
+            found = self.bench.finished(name, plan)
+            if found:
+                self.done[name] = found
+                self.over += 1
+            else:
+                self.futures[self.pool.submit(self.bench.run, name, plan)] = name
+
+    def rate(self):
+        """Of cells that are much alike, and the time that is left."""
+        rate, left = self.ran / (time.monotonic() - self.began), self.total - self.over
+        return f"  ({60 * rate:.2f} cells a minute" + (f", eta {duration(left / rate)})" if left else ")")
+
+    def take_finished(self):
+        """Wait for one cell or more."""
+        finished, _ = concurrent.futures.wait(self.futures, return_when=concurrent.futures.FIRST_COMPLETED)
+        for future in finished:
+            name = self.futures.pop(future)
+            self.over, self.ran = self.over + 1, self.ran + 1
             try:
-                done[name] = future.result()
+                self.done[name] = future.result()
+                text = figures.line(self.done[name]) + self.rate()
             except Skipped as reason:
-                say(f"{where}: skipped: {reason}")
-                continue
-            say(f"{where}: {figures.line(done[name])}" + report(began, count, total - before - len(done)))
-    except BaseException:
-        bench.reef.stop()
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-    pool.shutdown()
-    return done
+                text = f"skipped: {reason}"
+            say(f"[{self.over}/{self.total}] {name}: {text}")
+
+    def stop(self):
+        self.bench.reef.stop()
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def start_chosen(work, choosing, waiting):
+    """Start the cells whose grid has been run."""
+    for grid in [grid for grid, cells in choosing.items() if all(name in work.done for name, _ in cells)]:
+        stream, method = grid
+        say(f"{stream.name}: {method} has {tuning.words(work.bench.choice(stream, method))}")
+        work.start([work.bench.cell(*cell) for cell in waiting[grid]])
+        del choosing[grid]
 
 
 def run_all(bench, cells):
-    """Documents by cell, in the order of `cells`: first what grids are chosen by and what depends on none."""
-    grids = tuning.wanted(bench.config, cells)
-    choosing = [cell for stream, method in grids for cell in bench.tuning_cells(stream, method)]
-    waits = [cell for cell in cells if bench.config.chosen_for(cell[2])]
-    total = len(choosing) + len(cells)
-    first = choosing + [bench.cell(*cell) for cell in cells if cell not in waits]
-    done = run_some(bench, first, total, 0)
-    for stream, method in grids:
-        say(f"{stream.name}: {method} has {tuning.words(bench.choice(stream, method))}")
-    if waits:
-        done |= run_some(bench, [bench.cell(*cell) for cell in waits], total, len(first))
-    return {cell_name(*cell): done[cell_name(*cell)] for cell in cells if cell_name(*cell) in done}
+    """Documents by cell, in the order of `cells`. Those with a grid begin when all of its choices are measured."""
+    choosing, waiting = {}, {}
+    for grid in tuning.wanted(bench.config, cells):
+        choosing[grid] = bench.tuning_cells(*grid)
+        waiting[grid] = [cell for cell in cells if (cell[0], bench.config.chosen_for(cell[2])) == grid]
+    total = len(cells) + sum(map(len, choosing.values()))
+    work = Work(bench, total)
+    try:
+        for of_grid in choosing.values():
+            work.start(of_grid)
+        start_chosen(work, choosing, waiting)
+        work.start([bench.cell(*cell) for cell in cells if not bench.config.chosen_for(cell[2])])
+        if work.done:
+            say(f"{len(work.done)} of {total} cells are there already")
+        while work.futures:
+            work.take_finished()
+            start_chosen(work, choosing, waiting)
+    except BaseException:
+        work.stop()
+        raise
+    work.pool.shutdown()
+    return {cell_name(*cell): work.done[cell_name(*cell)] for cell in cells if cell_name(*cell) in work.done}
 
 
 def lock(out):
