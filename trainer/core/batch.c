@@ -10,8 +10,8 @@
 
 size_t reef_step_windows(const reef_config *config) {
     size_t beside = config->rehearse;
-    if (config->strategy == REEF_STRATEGY_REPLAY && reef_replay_windows(config) > beside)
-        beside = reef_replay_windows(config);
+    if (config->strategy == REEF_STRATEGY_REPLAY && reef_replay_windows_max(config) > beside)
+        beside = reef_replay_windows_max(config);
     return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
 }
 
@@ -122,9 +122,9 @@ reef_status reef_step_decide(reef_trainer *trainer,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
     // `bytes` has one more token than the batch. Targets are tokens shifted by one, so window w
-    // ends with the first token of window w + 1.
-    for (size_t w = 0; w < config->batch; w++)
-        reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
+    // ends with the first token of window w + 1, or with a token of its own.
+    size_t stride = reef_config_window_stride(config) * reef_token_bytes(config);
+    for (size_t w = 0; w < config->batch; w++) reef_step_place(trainer, w, bytes + w * stride);
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
     reef_gating_pass pass = gating_pass(trainer, &trainer->network);
     // Only the batch's own windows move the gates; rehearsal and retain windows come later and are

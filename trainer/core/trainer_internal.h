@@ -146,7 +146,7 @@ static inline size_t reef_batch_tokens(const reef_config *config) {
 }
 
 static inline size_t reef_batch_bytes(const reef_config *config) {
-    return reef_batch_tokens(config) * reef_token_bytes(config);
+    return config->batch * reef_config_window_stride(config) * reef_token_bytes(config);
 }
 
 /** Is there a net? Else the context memory alone learns and answers. */

@@ -1,6 +1,7 @@
 // Experience replay: a share of the windows of every step is raw data of earlier tasks, from the
-// uniform reservoir (Robins 1995; Rolnick et al. 2019). They replace rehearsal windows, so that a
-// step has as many windows as with any other strategy.
+// uniform reservoir (Robins 1995; Rolnick et al. 2019), which `reservoir_bytes` bounds. They replace
+// rehearsal windows, so that a step has as many windows as with any other strategy while these are
+// enough.
 #include "batch.h"
 #include "reef_random.h"
 #include "strategy.h"
@@ -22,16 +23,16 @@ size_t reef_replay_add(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     if (trainer->strategy.kind != REEF_STRATEGY_REPLAY) return 0;
-    size_t windows = reef_replay_windows(config), old = 0;
-    // Counted in each step: the reservoir changes meanwhile. A few hundred slots cost nothing
-    // beside a pass.
+    size_t windows = reef_replay_windows(config, trainer->step), old = 0;
+    // Counted in each step: the reservoir changes meanwhile. Twenty thousand slots, of 10 MB, take
+    // some microseconds, and a pass milliseconds.
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) old += is_old(trainer, slot);
     if (old == 0) return 0;
     size_t each = reservoir->token_bytes;
     size_t starts = reservoir->window_bytes / each - config->context;
     for (size_t i = 0; i < windows; i++) {
         // Numbered by step and window: a restart replays the same windows.
-        uint64_t counter = 2 * (trainer->step * windows + i);
+        uint64_t counter = 2 * (trainer->step * reef_replay_windows_max(config) + i);
         uint64_t n = reef_random_below(config->seed, REEF_STREAM_REPLAY, counter, old);
         size_t slot = old_slot(trainer, (size_t)n);
         size_t at =

@@ -49,6 +49,7 @@ READING = [
     ("eval", ["eval", "reef.pool", "held.txt", "held.c"]),
     ("eval", ["eval", "reef.pool", "--last-word", "held.txt"]),
     ("eval", ["eval", "memory.pool", "held.txt", "--frozen"]),
+    ("eval", ["eval", "reef.pool", "held.txt", "--floor", "0.01"]),
     ("eval", ["eval", "memory.pool", "held.txt", "--kinds"]),
     ("eval-matrix", ["eval", "memory.pool", "--matrix", "--frozen", "held.txt"]),
     ("eval", ["eval", "iris.pool", "csv:iris.csv"]),

@@ -174,6 +174,32 @@ static void the_matrix_holds_what_eval_says_state_by_state(void **state) {
     json_decref(document);
 }
 
+// Of a text of two bytes the second alone is predicted.
+static void a_floor_bounds_what_a_byte_can_cost(void **state) {
+    world *w = *state;
+    char *text = path_in(w->directory, "two-bytes");
+    write_file(text, "q\x7f");
+    json_t *document = reef_json("eval", w->pool, "--floor", "0.01", text, NULL);
+    const json_t *file = json_array_get(json_object_get(document, "files"), 0);
+    double bits = number(file, "bits_per_byte"), floored = number(file, "floored_bits_per_byte");
+    assert_float_equal(floored, -log2(0.99 * exp2(-bits) + 0.01 / 256), 1e-5);
+    assert_true(floored < bits && bits > 8);
+    json_decref(document);
+    document = reef_json("eval", w->pool, "--floor", "1", w->english, NULL);
+    file = json_array_get(json_object_get(document, "files"), 0);
+    assert_float_equal(number(file, "floored_bits_per_byte"), 8.0, 1e-9);
+    json_decref(document);
+    program p;
+    reef(&p, "eval", w->pool, "--floor", "0.01", text, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "with the floor"));
+    program_release(&p);
+    reef(&p, "eval", w->pool, "--floor", "0", text, NULL);
+    assert_int_equal(p.code, 64);
+    program_release(&p);
+    free(text);
+}
+
 static void a_text_without_words_has_no_perplexity_of_one(void **state) {
     world *w = *state;
     char *blank = path_in(w->directory, "blank");
@@ -867,6 +893,7 @@ int main(void) {
         cmocka_unit_test(every_field_of_the_configuration_is_an_option_of_init),
         cmocka_unit_test(every_json_answer_is_one_document_with_its_keys),
         cmocka_unit_test(the_matrix_holds_what_eval_says_state_by_state),
+        cmocka_unit_test(a_floor_bounds_what_a_byte_can_cost),
         cmocka_unit_test(a_text_without_words_has_no_perplexity_of_one),
         cmocka_unit_test(a_snapshot_is_evaluated_as_it_was),
         cmocka_unit_test(lines_of_score_add_up_to_the_whole),

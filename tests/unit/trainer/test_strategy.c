@@ -178,6 +178,34 @@ static void drift_makes_a_task_where_generations_would_open_one(void **state) {
     assert_true(told);
 }
 
+// Windows of 17 bytes: window w of the stream has kind w % 2, and its last byte is a target alone.
+static void cut_windows_end_in_their_own_target(void **state) {
+    lifelong *f = *state;
+    uint8_t stream[40 * 17 + 1] = {0};
+    for (uint32_t w = 0; w < 40; w++) lifelong_text(stream + w * 17, 17, (int)(w % 2), w);
+    choose(&f->config, "cut_windows", "true");
+    make_baseline(f, "joint", "drift");
+    feed(f, stream, 1); // a batch is trained with the byte after it
+    for (size_t step = 0; step < 10; step++) {
+        const uint8_t *batch = stream + step * 4 * 17;
+        feed(f, batch + 1, 4 * 17);
+        assert_int_equal(f->trainer->step, step + 1);
+        for (size_t w = 0; w < 4; w++) {
+            assert_memory_equal(f->trainer->tokens + w * 16, batch + w * 17, 16);
+            assert_memory_equal(f->trainer->targets + w * 16, batch + w * 17 + 1, 16);
+        }
+        // What it rehearses are windows of the stream, too: never of both kinds.
+        assert_int_equal(f->trainer->rehearse_windows, step == 0 ? 0 : f->config.rehearse);
+        for (size_t w = 4; w < 4 + f->trainer->rehearse_windows; w++) {
+            size_t letters = 0;
+            for (size_t t = 0; t < 16; t++)
+                letters += strchr(FIRST_KIND, f->trainer->targets[w * 16 + t]) != NULL;
+            assert_true(letters == 0 || letters >= 8);
+        }
+    }
+    assert_int_equal(f->trainer->stream_bytes, 40 * 17);
+}
+
 // ---- replay -------------------------------------------------------------------------------------
 
 // How many of the windows that the last step trained on are of the first kind of text.
@@ -213,6 +241,39 @@ static void replay_adds_windows_where_rehearsal_has_too_few_windows(void **state
     lifelong *f = *state;
     f->config.replay_share = 0.75f;
     assert_share(f, 16, 12);
+}
+
+// Of the windows of `steps` steps, those of old data; how many were trained is written.
+static size_t count_old(lifelong *f, uint32_t steps, size_t *trained) {
+    size_t old = 0;
+    *trained = 0;
+    for (uint32_t i = 0; i < steps; i++) {
+        feed_kind(f, 1, 64, i);
+        size_t windows = f->config.batch + f->trainer->rehearse_windows;
+        old += old_windows(f, windows);
+        *trained += windows;
+    }
+    return old;
+}
+
+// Four windows of the stream and one of rehearsal: a share of 0.25 is no whole number of windows.
+static void replay_has_its_share_of_trained_windows_over_time(void **state) {
+    static const float SHARES[] = {0.1f, 0.25f, 0.3f, 0.5f, 0.77f};
+    (void)state;
+    for (size_t i = 0; i < sizeof(SHARES) / sizeof(*SHARES); i++) {
+        void *own = NULL;
+        setup(&own);
+        lifelong *f = own;
+        f->config.rehearse = 1;
+        f->config.replay_share = SHARES[i];
+        first_task(f, "replay");
+        feed_kind(f, 1, 64 * 4, 9); // rehearsal has something to draw from
+        size_t trained, old = count_old(f, 57, &trained);
+        double wanted = (double)SHARES[i] * (double)trained;
+        if (fabs((double)old - wanted) > 1.0)
+            fail_msg("share %g: %zu of %zu windows are old", (double)SHARES[i], old, trained);
+        lifelong_teardown(&own);
+    }
 }
 
 static void replay_of_a_third_task_draws_from_both_before(void **state) {
@@ -869,8 +930,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         STRATEGY_TEST(finetune_changes_every_tensor_and_keeps_one_generation),
         STRATEGY_TEST(joint_searches_no_boundary_and_rehearses_the_whole_past),
+        STRATEGY_TEST(cut_windows_end_in_their_own_target),
         STRATEGY_TEST(drift_makes_a_task_where_generations_would_open_one),
         STRATEGY_TEST(replay_takes_rehearsals_windows),
+        cmocka_unit_test(replay_has_its_share_of_trained_windows_over_time),
         STRATEGY_TEST(replay_adds_windows_where_rehearsal_has_too_few_windows),
         STRATEGY_TEST(replay_of_a_third_task_draws_from_both_before),
         cmocka_unit_test(finetune_forgets_more_than_replay),

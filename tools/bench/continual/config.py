@@ -3,12 +3,16 @@
 [bench]             methods, seeds, orders, order_seeds, transients, tolerance
 [model]             options of `reef init` for every run
 [model STREAM]      more of them for one stream
-[method METHOD]     more of them for one method; also seeds and orders of its own
-[text STREAM]       name = training file, held-out file      in order; further keys: TEXT_KEYS
+[method METHOD]     more of them for one method; also METHOD_KEYS, and grid.KEY = VALUE, VALUE, ...
+[tune]              seed, train_bytes, eval_bytes: how the values of grids are chosen, see tuning.py
+[text STREAM]       name = training file, held-out file[, tuning file]      in order; further keys: TEXT_KEYS
 [images STREAM]     train, test, split; further keys: IMAGE_KEYS
 
-What is compared is how nets learn: a run has a context memory only where its options ask for one.
-Paths are relative to the data directory. A mistake names the file and the line.
+A method of a name of its own says `method = ` which of METHODS it is. An order is 0, the one of the file; another
+number, a shuffle of it; or a text's name, the same order turned so that it begins with that text.
+
+A run has a context memory only where its options ask for one. Paths are relative to the data directory. A mistake
+names the file and the line.
 """
 
 import configparser
@@ -16,7 +20,10 @@ import pathlib
 import random
 import re
 
-METHODS = ["generations", "finetune", "replay", "ewc", "lwf", "sparse-memory", "grid", "joint", "fresh"]
+import methods
+from methods import CHOICES, COMPRESSORS, METHOD_KEYS, METHODS, Method
+from values import Problem, number, order_names, whole_numbers, words
+
 BENCH_KEYS = {"methods", "seeds", "orders", "order_seeds", "transients", "tolerance"}
 TEXT_KEYS = {"returns", "train_bytes", "eval_bytes", "return_bytes", "tolerance"}
 IMAGE_KEYS = {"train", "test", "split", "train_examples", "test_examples", "tolerance", "options"}
@@ -45,34 +52,11 @@ QUICK_DOMAINS = 2
 QUICK_TRANSIENTS = {"text": "4K,16K", "images": "512K,2M"}
 
 
-class Problem(Exception):
-    """Something that the user can put right; the message says what."""
-
-
-def number(text, what):
-    """8192, 8K or 2M."""
-    match = re.fullmatch(r"(\d+)([KMG]?)", str(text).strip())
-    if not match or int(match[1]) == 0:
-        raise Problem(f"{what} is '{text}', but must be a whole number above 0, such as 8192, 8K or 2M")
-    return int(match[1]) * 1024 ** " KMG".index(match[2] or " ")
-
-
-def words(text):
-    return [word.strip() for word in str(text).split(",") if word.strip()]
-
-
-def whole_numbers(text, what):
-    found = words(text)
-    if not found or not all(re.fullmatch(r"\d+", word) for word in found):
-        raise Problem(f"{what} is '{text}', but must be whole numbers such as 1,2,3")
-    return list(dict.fromkeys(int(word) for word in found))
-
-
 class Domain:
-    """One training source and its held-out set: paths of files, or vector specs."""
+    """One training source, its held-out set and what choices are made on: paths of files, or vector specs."""
 
-    def __init__(self, name, train, held, classes=None):
-        self.name, self.train, self.held, self.classes = name, train, held, classes
+    def __init__(self, name, train, held, tuning=None):
+        self.name, self.train, self.held, self.tuning = name, train, held, tuning
 
 
 class Stream:
@@ -88,23 +72,33 @@ class Stream:
         self.joint = None  # the vector spec of all domains mixed, {seed} to be filled in
 
     def ordered(self, order):
-        """Order 0 is the one of the file; the others are shuffles of it."""
+        """Order 0 is the one of the file; other numbers are shuffles of it, and a name begins with that domain."""
         domains = list(self.domains)
+        if isinstance(order, str):
+            names = [domain.name for domain in domains]
+            if order not in names:
+                raise Problem(f"order '{order}' names no text of {self.name}; there are {', '.join(names)}")
+            first = names.index(order)
+            return domains[first:] + domains[:first]
         if order:
             random.Random(order).shuffle(domains)
         return domains
 
 
 class Config:
-    def __init__(self, path, data, quick=False):
+    def __init__(self, path, data, quick=False, look=True):
+        """With `look` False the data are not looked for: for what is asked of the file alone."""
         self.path, self.data, self.quick = pathlib.Path(path), data and pathlib.Path(data), quick
+        self.look = look
         self.streams, self.model, self.methods, self.lines = [], {}, {}, {}
+        self.tune = {"seed": None, "train_bytes": None, "eval_bytes": None}
         self.parser = self.parse()
         self.read_bench()
         for section in self.parser.sections():
             self.read_section(section)
         if not self.streams:
             raise Problem(f"{path} describes no stream: it needs a section [text NAME] or [images NAME]")
+        methods.check_tuning(self)
         if quick:
             self.make_quick()
 
@@ -145,6 +139,8 @@ class Config:
 
     def file(self, section, key, name):
         path = pathlib.Path(name)
+        if not self.look:
+            return path
         if not path.is_absolute():
             if not self.data:
                 raise self.wrong(
@@ -168,7 +164,7 @@ class Config:
         self.known_keys("bench", BENCH_KEYS)
         bench = self.parser["bench"]
         self.seeds = self.checked("bench", "seeds", whole_numbers) if "seeds" in bench else [1]
-        self.orders = self.checked("bench", "orders", whole_numbers) if "orders" in bench else [0]
+        self.orders = self.checked("bench", "orders", order_names) if "orders" in bench else [0]
         self.order_seeds = (
             self.checked("bench", "order_seeds", whole_numbers) if "order_seeds" in bench else None
         )
@@ -179,13 +175,11 @@ class Config:
             except Problem as problem:
                 raise self.wrong("bench", "transients", str(problem)) from None
         self.tolerance = self.checked("bench", "tolerance", number) if "tolerance" in bench else 65536
-        self.methods = {name: {} for name in words(bench.get("methods", "generations, finetune"))}
-        for name in self.methods:
-            self.check_method(name, "bench", "methods")
-
-    def check_method(self, name, section, key):
-        if name not in METHODS:
-            raise self.wrong(section, key, f"unknown method '{name}'; known: {', '.join(METHODS)}")
+        self.methods = {}
+        for name in words(bench.get("methods", "generations, finetune")):
+            self.methods[name] = methods.read_method(self, name)
+        for name, method in self.methods.items():
+            methods.check_tuned_as(self, name, method)
 
     def read_section(self, section):
         kind, _, name = section.partition(" ")
@@ -197,9 +191,9 @@ class Config:
         elif kind == "model" and name:
             pass  # read with its stream, which may come later
         elif kind == "method" and name:
-            self.check_method(name, section, None)
-            if name in self.methods:
-                self.methods[name] = dict(self.parser[section])
+            methods.check_method(self, name, section, None)
+        elif section == "tune":
+            methods.read_tune(self)
         elif kind in ("text", "images") and re.fullmatch(r"[A-Za-z0-9_-]+", name):
             stream = Stream(name, kind)
             (self.read_text if kind == "text" else self.read_images)(stream, section)
@@ -212,7 +206,7 @@ class Config:
             raise self.wrong(
                 section,
                 None,
-                f"unknown section [{section}]; known: bench, model, model STREAM, method METHOD, text STREAM, "
+                f"unknown section [{section}]; known: bench, tune, model, model STREAM, method METHOD, text STREAM, "
                 "images STREAM (names of letters, digits, - and _)",
             )
 
@@ -226,12 +220,14 @@ class Config:
             if name in TEXT_KEYS:
                 continue
             files = words(keys[name])
-            if len(files) != 2:
-                raise self.wrong(section, name, f"{name} is '{keys[name]}', but must be TRAINING FILE, HELD-OUT FILE")
+            if len(files) not in (2, 3):
+                raise self.wrong(section, name, f"{name} is '{keys[name]}', but must be TRAINING FILE, HELD-OUT FILE, "
+                                 "and for grids a TUNING FILE")
             stream.domains.append(Domain(name, *(self.file(section, name, file) for file in files)))
         if "returns" in keys:
             stream.returns = self.file(section, "returns", keys["returns"])
         stream.files = [path for domain in stream.domains for path in (domain.train, domain.held)]
+        stream.files += [domain.tuning for domain in stream.domains if domain.tuning]
         stream.files += [stream.returns] if stream.returns else []
         if not stream.domains:
             raise self.wrong(section, None, f"[{section}] names no domain: name = training file, held-out file")
@@ -294,9 +290,8 @@ class Config:
     def make_quick(self):
         self.seeds, self.orders, self.order_seeds = self.seeds[:1], [0], None
         self.methods = dict(list(self.methods.items())[:2])
-        for options in self.methods.values():
-            options.pop("seeds", None)
-            options.pop("orders", None)
+        for method in self.methods.values():
+            method.seeds = method.orders = None
         kind_of_model = {key: value for key, value in self.model.items() if key in ("model", "inputs")}
         self.model = {}
         for stream in self.streams:
@@ -313,26 +308,39 @@ class Config:
 
     # ---- what follows from it --------------------------------------------------------------------
 
-    def options(self, stream, method, seed):
+    def chosen_for(self, method):
+        """The method whose grid a method's values are chosen from, or None."""
+        name = self.methods[method].tuned_as or method
+        return name if self.methods[name].grid and not self.quick else None
+
+    def settings(self, method, choice):
+        """size and mix, as the file or a choice from the grid has them."""
+        own = {key: value for key, value in choice.items() if key in CHOICES}
+        return self.methods[method].settings | own
+
+    def options(self, stream, method, seed, choice):
         """Options of `reef init`, the more special one last."""
-        own = {k: v for k, v in self.methods.get(method, {}).items() if k not in ("seeds", "orders")}
-        options = {"context_memory": "0", **self.model, **stream.model, **own, "seed": str(seed)}
-        if method not in ("generations", "fresh"):
-            options["strategy"] = method
+        of = self.methods[method]
+        chosen = {key: value for key, value in choice.items() if key not in CHOICES}
+        options = {"context_memory": "0", **self.model, **stream.model, **of.options, **chosen, "seed": str(seed)}
+        if of.base == "isolated":
+            options["boundaries"] = "given"  # one kind, which is known
+        elif of.base != "generations":
+            options["strategy"] = of.base
         return options
 
     def check_options(self, known):
         """Every option must be one of `reef init`."""
         for section in self.parser.sections():
-            if section.split(" ")[0] not in ("model", "method"):
+            kind, _, name = section.partition(" ")
+            if kind not in ("model", "method"):
                 continue
             for key in self.parser[section]:
-                if key in ("seeds", "orders") and section.startswith("method "):
+                option = key.removeprefix("grid.") if kind == "method" else key
+                if kind == "method" and (option in CHOICES or key in METHOD_KEYS):
                     continue
-                if key not in known or key in ("seed", "strategy"):
+                if option not in known or option in ("seed", "strategy"):
                     raise self.wrong(section, key, f"'{key}' is no option of reef init; see reef init --help")
-        for section in self.parser.sections():
-            kind, _, name = section.partition(" ")
             if kind == "model" and name and not any(s.name == name.strip() for s in self.streams):
                 raise self.wrong(section, None, f"[{section}] is of no stream in this file")
 
@@ -342,20 +350,24 @@ class Config:
             if not any(stream.name == name for stream in self.streams):
                 raise Problem(f"--streams: {self.path} has no stream '{name}'")
         for name in methods or []:
-            if name not in METHODS:
-                raise Problem(f"--methods: unknown method '{name}'; known: {', '.join(METHODS)}")
+            if name not in self.methods and name not in METHODS:
+                raise Problem(f"--methods: unknown method '{name}'; known: {', '.join([*self.methods, *METHODS])}")
+            self.methods.setdefault(name, Method(name, name))
         found = []
         for stream in self.streams:
             if streams and stream.name not in streams:
                 continue
             for method in methods or self.methods:
-                own = self.methods.get(method, {})
-                place = f"method {method}"
-                method_seeds = seeds or (self.checked(place, "seeds", whole_numbers) if "seeds" in own else self.seeds)
-                orders = self.checked(place, "orders", whole_numbers) if "orders" in own else self.orders
-                if method in ("joint", "fresh"):
+                of = self.methods[method]
+                if of.base in COMPRESSORS and stream.kind != "text":
+                    continue
+                method_seeds = seeds or of.seeds or self.seeds
+                orders = of.orders or self.orders
+                if of.base in ("joint", "isolated"):
                     orders = orders[:1]  # the order of domains means nothing to them
                 for order in orders:
                     use = method_seeds if order == orders[0] or not self.order_seeds else self.order_seeds
+                    # A compressor draws nothing.
+                    use = use[:1] if of.base in COMPRESSORS else use
                     found += [(stream, order, method, seed) for seed in use]
         return found

@@ -1,4 +1,4 @@
-"""From what `reef train` measured in each cell to results.json, results.csv and results.md.
+"""From what was measured in each cell to results.json, results.csv and results.md.
 
 Figures of one run (forgetting, transfer, stability gap) are those of tools/metrics.h, as reef computed
 them. Here is what needs more than one run: shares against a baseline, means, spreads and tables.
@@ -11,15 +11,18 @@ import os
 import platform
 import statistics
 
+import sizes
+
 FIGURES = [
-    # key in results, heading, digits, whether less is better (None: says nothing by itself)
+    # key in results, heading, digits
     ("final_mean", "mean at the end", 4),
+    ("floored_mean", "mean with a floor", 4),
     ("accuracy", "accuracy", 4),
     ("forgetting_max", "forgetting, since best", 4),
     ("forgetting_learned", "forgetting, since learned", 4),
     ("asof_forgetting", "as-of change", 4),
     ("learned_share", "learned share", 3),
-    ("learned_share_fresh", "share of fresh", 3),
+    ("learned_share_isolated", "share of isolated", 3),
     ("forward_transfer", "forward transfer", 3),
     ("stability_gap_worst", "stability gap", 4),
     ("prequential", "prequential", 4),
@@ -29,10 +32,19 @@ FIGURES = [
     ("generations", "generations", 1),
     ("seconds", "seconds", 0),
     ("cost_ratio", "cost of a byte", 2),
-    ("pool_megabytes", "pool, MB", 1),
+    ("parameters_millions", "parameters, M", 2),
+    ("active_thousands", "of them a byte, k", 0),
+    ("megaflops", "MFLOP a byte", 3),
+    ("memory_megabytes", "context memories, MB", 1),
+    ("pool_megabytes", "on disk, MB", 1),
     ("optimiser_megabytes", "optimiser, MB", 1),
     ("peak_megabytes", "memory, MB", 0),
 ]
+
+
+# Methods that learn one domain after the other.
+LEARNERS = ("generations", "finetune", "replay", "ewc", "lwf", "sparse-memory", "grid")
+ALONE_BITS = 8  # bits a byte of a model that knows nothing: more is worse than no model
 
 
 def known(values):
@@ -48,6 +60,11 @@ def spread(values):
     """Sample standard deviation; None of fewer than two."""
     values = known(values)
     return statistics.stdev(values) if len(values) > 1 else None
+
+
+def sum_known(values):
+    values = known(values)
+    return sum(values) if values else None
 
 
 # ---- one run -----------------------------------------------------------------------------------------
@@ -96,17 +113,104 @@ def weighted_accuracy(train):
     return sum(a * b for a, b in zip(train["matrix"][-1], sizes)) / sum(sizes)
 
 
-def run_figures(document):
-    plan, train = document["plan"], document["train"]
-    figures = train["figures"]
-    joint = plan["method"] == "joint"
-    run = {
+def size_figures(document):
+    """How large the pool of a document is at the end; sizes.py has the formulas."""
+    generations = document["generations"]
+    shares = [file["fire_share"] for file in document["eval"] or []]
+    found = sizes.measure(document["init"]["config"], [g["side"] for g in generations], shares)
+    memories = [g["context_memory"]["bytes"] for g in generations if g["context_memory"]]
+    return found | {
+        "floored": [file["floored_bits_per_byte"] for file in document["eval"]] if document["eval"] else None,
+        "memory_bytes": sum(memories) if memories else None,
+        "pool_bytes": document["used_bytes"],
+    }
+
+
+def in_tables(run):
+    """The same in the units of tables."""
+    return {
+        "floored_mean": mean(run["floored"]) if run["floored"] else None,
+        "parameters_millions": run["parameters"] and run["parameters"] / 1e6,
+        "active_thousands": run["parameters_active"] and run["parameters_active"] / 1e3,
+        "megaflops": run["flops"] and run["flops"] / 1e6,
+        "memory_megabytes": run["memory_bytes"] and run["memory_bytes"] / 1e6,
+        "pool_megabytes": run["pool_bytes"] / 1e6,
+    }
+
+
+def run_of(plan, document):
+    """What every run has, whatever made it."""
+    return {
         "stream": plan["stream"],
         "method": plan["method"],
+        "base": plan["base"],
         "order": plan["order"],
         "seed": plan["seed"],
-        "measure": train["measure"],
+        "choice": plan["choice"],
+        "program": plan["program"],
+        "key": plan["key"],
+        "content": plan["content"],
         "domains": plan["domains"],
+        "jobs": document["jobs"],
+    }
+
+
+def compressor_figures(document):
+    plan, found = document["plan"], document["compressed"]
+    final = [found["bits_per_byte"][name] for name in plan["domains"]]
+    run = run_of(plan, document) | {
+        "measure": "bits_per_byte",
+        "matrix": None,
+        "final": final,
+        "learned": final,
+        "final_mean": mean(final),
+        "seconds": found["seconds"],
+        "floored": None,
+        "parameters": None,
+        "parameters_active": None,
+        "flops": None,
+        "memory_bytes": None,
+        "pool_bytes": found["archive_bytes"],
+    }
+    return run | in_tables(run)
+
+
+def isolated_figures(document):
+    """A model for each domain: what all have together, and what one byte costs the one that is asked."""
+    plan = document["plan"]
+    models = [document["isolated"][name] for name in plan["domains"]]
+    parts = [size_figures(model) for model in models]
+    final = [model["train"]["matrix"][-1][0] for model in models]
+    run = run_of(plan, document) | {
+        "measure": models[0]["train"]["measure"],
+        "matrix": None,
+        "final": final,
+        "learned": final,
+        "final_mean": mean(final),
+        "seconds": sum(model["train"]["seconds"] for model in models),
+        "floored": [part["floored"][0] for part in parts] if parts[0]["floored"] else None,
+        "parameters": sum_known(part["parameters"] for part in parts),
+        "parameters_active": mean(part["parameters_active"] for part in parts),
+        "flops": mean(part["flops"] for part in parts),
+        "memory_bytes": sum_known(part["memory_bytes"] for part in parts),
+        "pool_bytes": sum(part["pool_bytes"] for part in parts),
+    }
+    return run | in_tables(run)
+
+
+def run_figures(document):
+    if "compressed" in document:
+        return compressor_figures(document)
+    return isolated_figures(document) if "isolated" in document else stream_figures(document)
+
+
+def stream_figures(document):
+    plan, train = document["plan"], document["train"]
+    figures = train["figures"]
+    joint = plan["base"] == "joint"
+    run = run_of(plan, document) | size_figures(document)
+    run |= {
+        "measure": train["measure"],
         "matrix": train["matrix"],
         "final": train["matrix"][-1],
         "learned": figures["learned_by_domain"],
@@ -129,20 +233,18 @@ def run_figures(document):
         "seconds": train["seconds"],
         "seconds_measuring": train["seconds_measuring"],
         "threads": train["threads"],
-        "jobs": document["jobs"],
         "cost_ratio": train["cost_ratio"],
         "us_per_byte": train["us_per_byte_now"],
-        "pool_bytes": train["pool_bytes"],
         "bytes": train["pool_bytes"],
         "optimiser_bytes": train["optimiser_bytes"],
         "peak_memory_bytes": train["peak_memory_bytes"],
-        "pool_megabytes": train["pool_bytes"] / 1e6,
         "optimiser_megabytes": train["optimiser_bytes"] / 1e6,
         "peak_megabytes": train["peak_memory_bytes"] / 1e6,
         "after_return": document["returned"]["matrix"][-1] if document.get("returned") else None,
         "fire_share": train["measured"]["points"][-1]["fire_share"],
         "root": train["root"],
     }
+    run |= in_tables(run)
     if joint:  # there are no domains one after the other, so nothing is old
         for key in ("forgetting", "forgetting_max", "forgetting_learned", "backward_transfer"):
             run[key] = None
@@ -165,32 +267,23 @@ def ratio(measure, own, baseline):
 def find_baseline(runs, run, method):
     """What the baseline had right after each domain: of the same order and seed, or the mean over seeds."""
     same = [r for r in runs if r["method"] == method and r["stream"] == run["stream"]]
-    same = [r for r in same if r["order"] == run["order"]]
+    # Models of single domains know no order.
+    same = [r for r in same if r["order"] == run["order"] or r["base"] == "isolated"]
     exact = [r for r in same if r["seed"] == run["seed"]]
     learned = [dict(zip(r["domains"], r["learned"])) for r in exact or same]
     return {name: mean(each.get(name) for each in learned) for name in run["domains"]} if learned else {}
 
 
-def fresh_values(documents, run):
-    """Of a new model for each domain alone: of the same seed, or the mean over seeds."""
-    of_stream = [d for d in documents if d["plan"]["stream"] == run["stream"] and "fresh" in d]
-    exact = [d for d in of_stream if d["plan"]["seed"] == run["seed"]]
-    return {
-        name: mean(d["fresh"].get(name) for d in exact or of_stream) for name in run["domains"]
-    }
-
-
-def add_shares(runs, documents):
+def add_shares(runs):
     for run in runs:
-        for key, baseline in (
-            ("learned_share", find_baseline(runs, run, "finetune")),
-            ("learned_share_fresh", fresh_values(documents, run)),
-        ):
+        baselines = (("learned_share", "finetune"), ("learned_share_isolated", "isolated"))
+        for key, method in baselines:
+            baseline = find_baseline(runs, run, method)
             shares = [
                 ratio(run["measure"], own, baseline.get(name))
                 for name, own in zip(run["domains"], run["learned"])
             ]
-            if run["method"] == "joint":
+            if run["base"] not in LEARNERS:
                 shares = [None] * len(shares)
             run[f"{key}_by_domain"] = shares
             run[key] = mean(shares[1:])  # new domains: all but the first
@@ -218,26 +311,30 @@ def summarise(runs):
                 "stream": stream,
                 "order": order,
                 "method": method,
+                "base": group[0]["base"],
+                "choice": group[0]["choice"],
                 "runs": len(group),
                 "measure": group[0]["measure"],
                 "domains": group[0]["domains"],
                 "figures": figures,
-                "matrix": mean_matrix([run["matrix"] for run in group]),
+                "matrix": mean_matrix([run.get("matrix") for run in group]),
                 "final": mean_matrix([[run["final"]] for run in group])[0],
                 "final_spread": [spread(values) for values in zip(*(run["final"] for run in group))],
-                "true_boundaries": len(group[0].get("boundaries_true", [])),
+                "true_boundaries": len(group[0].get("boundaries_true") or []),
             }
         )
     return summary
 
 
 def mean_matrix(matrices):
+    if None in matrices:
+        return None
     return [[mean(cell) for cell in zip(*rows)] for rows in zip(*matrices)]
 
 
 def results(config, documents, command, version):
-    runs = [run_figures(d) for d in documents.values() if "train" in d]
-    add_shares(runs, list(documents.values()))
+    runs = [run_figures(document) for document in documents.values()]
+    add_shares(runs)
     return {
         "command": command,
         "config": str(config.path),
@@ -251,7 +348,6 @@ def results(config, documents, command, version):
         "means over all domains but the one learned last",
         "learned_share_definition": "right after each new domain was learned, finetune's bits per byte by ours "
         "(accuracy: ours by finetune's), mean over all domains but the first; above 1 is better than finetune",
-        "fresh": {name: d["fresh"] for name, d in documents.items() if "fresh" in d},
         "results": runs,
         "summary": summarise(runs),
     }
@@ -259,13 +355,11 @@ def results(config, documents, command, version):
 
 def line(document):
     """One finished cell in a few words."""
-    if "fresh" in document:
-        return "  ".join(f"{name} {value:.4f}" for name, value in document["fresh"].items())
     run = run_figures(document)
     text = f"{run['measure'].replace('_', ' ')} {run['final_mean']:.4f}"
-    if run["forgetting_learned"] is not None:
+    if run.get("forgetting_learned") is not None:
         text += f", forgotten {run['forgetting_learned']:.4f}"
-    if run["boundaries_hit"] is not None:
+    if run.get("boundaries_hit") is not None:
         text += f", boundaries {run['boundaries_hit']}/{len(run['boundaries_true'])}"
         text += f" and {run['boundaries_false']} false"
     return text + f", {run['seconds']:.0f} s"
@@ -280,68 +374,3 @@ def write_csv(path, document):
         values = " ".join(f"{name}={value}" for name, value in zip(run["domains"], run["final"]))
         writer.writerow([run.get(key) for key in keys] + [values])
     path.write_text(out.getvalue())
-
-
-# ---- Markdown ----------------------------------------------------------------------------------------
-
-
-def cell(figure, digits):
-    if figure["mean"] is None:
-        return "-"
-    text = f"{figure['mean']:.{digits}f}"
-    if figure["mean"] and abs(figure["mean"]) < 10**-digits / 2:
-        text = f"{figure['mean']:.1e}"  # small, but not zero
-    return text if figure["spread"] is None else f"{text} ± {figure['spread']:.{digits}f}"
-
-
-def table(heading, rows):
-    lines = ["| " + " | ".join(heading) + " |", "| --- |" + " ---: |" * (len(heading) - 1)]
-    return lines + ["| " + " | ".join(str(word) for word in row) + " |" for row in rows]
-
-
-def figure_table(groups, first, name_of):
-    shown = [f for f in FIGURES if any(g["figures"][f[0]]["mean"] is not None for g in groups)]
-    rows = [
-        [name_of(g), g["runs"]] + [cell(g["figures"][key], digits) for key, _, digits in shown]
-        for g in groups
-    ]
-    return table([first, "runs"] + [heading for _, heading, _ in shown], rows)
-
-
-def domain_table(groups):
-    names = groups[0]["domains"]
-    rows = []
-    for g in groups:
-        own = {
-            name: {"mean": value, "spread": wide}
-            for name, value, wide in zip(g["domains"], g["final"], g["final_spread"])
-        }
-        rows.append([g["method"]] + [cell(own[name], 4) for name in names])
-    return table(["method"] + names, rows)
-
-
-def write_markdown(path, document):
-    lines = [
-        "# Learning for life, compared",
-        "",
-        f"`{document['command']}`",
-        "",
-        f"reef {document['reef']}, {document['machine']}, {document['made'][:10]}. Means over runs, "
-        "± the sample standard deviation.",
-    ]
-    if document["quick"]:
-        lines += ["", "**Quick form: a tiny model on slices. It checks the program and says nothing about methods.**"]
-    for stream in dict.fromkeys(group["stream"] for group in document["summary"]):
-        groups = [g for g in document["summary"] if g["stream"] == stream]
-        first = [g for g in groups if g["order"] == groups[0]["order"]]
-        unit = "accuracy" if first[0]["measure"] == "accuracy" else "bits per byte"
-        lines += ["", f"## {stream}", "", f"{' → '.join(first[0]['domains'])}; {unit}.", ""]
-        lines += figure_table(first, "method", lambda g: g["method"])
-        lines += ["", f"At the end, {unit}:", ""] + domain_table(first)
-        shuffled = [g["method"] for g in groups if g["order"] != groups[0]["order"]]
-        for method in dict.fromkeys(shuffled):
-            orders = [g for g in groups if g["method"] == method]
-            lines += ["", f"{method}, in other orders of the domains:", ""]
-            lines += figure_table(orders, "order", lambda g: " → ".join(g["domains"]))
-    lines += ["", document["forgetting_definition"] + ".", "", document["learned_share_definition"] + "."]
-    path.write_text("\n".join(lines) + "\n")

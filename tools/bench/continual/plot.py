@@ -116,22 +116,28 @@ def dots(axes, groups, rising):
     )
 
 
+def with_matrix(groups):
+    """Compressors and models of single domains have none: nothing is measured on the way."""
+    return [group for group in groups if group["matrix"]]
+
+
 def block_heights(groups):
     """Rows of heat maps, and inches of one of them."""
-    count = math.ceil(len(groups) / HEATMAPS_PER_ROW)
+    count = math.ceil(len(with_matrix(groups)) / HEATMAPS_PER_ROW)
     return count, 1.2 + 0.3 * len(groups[0]["domains"])
 
 
 def draw_stream(figure, stream, groups):
     rising = groups[0]["measure"] == "accuracy"
-    values = [v for g in groups for row in g["matrix"][1:] for v in row if v is not None]
-    low, high = (0.0, 1.0) if rising else (min(values), min(max(values), BITS_SHOWN_MAX))
+    mapped = with_matrix(groups)
+    values = [v for g in mapped for row in g["matrix"][1:] for v in row if v is not None]
+    low, high = (0.0, 1.0) if rising or not values else (min(values), min(max(values), BITS_SHOWN_MAX))
     high = max(high, low + 0.1)
     rows, inches = block_heights(groups)
-    columns = min(len(groups), HEATMAPS_PER_ROW)
+    columns = max(1, min(len(mapped), HEATMAPS_PER_ROW))
     dots_inches = 1.3 + 0.42 * (len(groups[0]["domains"]) + 1)
     grid = figure.add_gridspec(rows + 1, columns, height_ratios=[inches] * rows + [dots_inches])
-    for index, group in enumerate(groups):
+    for index, group in enumerate(mapped):
         heat_map(figure.add_subplot(grid[divmod(index, columns)]), group, low, high, rising)
     dots(figure.add_subplot(grid[rows, :]), groups, rising)
     unit = "accuracy" if rising else "bits per byte"

@@ -45,6 +45,22 @@ def records(content):
     return found
 
 
+def mixed_windows(texts, window, seed):
+    """Windows of all texts, each of `window` bytes and the one that follows it, so that a step sees many texts.
+
+    For `reef init --strategy joint --cut-windows true`. Every byte of a text but its first is a target once. The windows
+    of a text are in a random order and evenly spread over the whole stream, whatever its length is beside the others'.
+    """
+    draw, placed = random.Random(seed), []
+    for number, text in enumerate(texts):
+        starts = list(range(0, len(text) - window, window))
+        draw.shuffle(starts)
+        for i, at in enumerate(starts):
+            placed.append(((i + draw.random()) / len(starts), number, at))
+    placed.sort()
+    return [texts[number][at : at + window + 1] for _, number, at in placed]
+
+
 class Files:
     def __init__(self, directory):
         self.directory, self.hashes = directory, {}
@@ -79,24 +95,36 @@ class Files:
             self.slice(domain.held, stream.limits.get("eval_bytes")),
         )
 
+    def tuning_domain(self, stream, domain, tune):
+        """The same for choosing from a grid: another held-out text, and limits of [tune] where it has any."""
+        return Domain(
+            domain.name,
+            self.slice(domain.train, tune["train_bytes"] or stream.limits.get("train_bytes")),
+            self.slice(domain.tuning, tune["eval_bytes"] or stream.limits.get("eval_bytes")),
+        )
+
     def returned(self, stream):
         return self.slice(stream.returns, stream.limits.get("return_bytes"))
 
-    def joint(self, stream, domains, seed):
-        """All domains in one file, in pieces shuffled by the seed; of images a spec that does it."""
+    def joint(self, stream, domains, seed, window=None):
+        """All domains in one file, in pieces or with `window` in windows; of images a spec that does it."""
         if stream.kind != "text":
             return stream.joint.format(seed=seed)
 
         # In the order of names, so that the mixed stream does not depend on the order of domains.
         ordered = sorted(domains, key=lambda domain: domain.name)
         states = "-".join(f"{os.path.getsize(d.train):x}" for d in ordered)
+        how = f"windows{window}" if window else "mixed"
 
         def mix():
-            pieces = [piece for d in ordered for piece in records(d.train.read_bytes())]
+            texts = [domain.train.read_bytes() for domain in ordered]
+            if window:
+                return b"".join(mixed_windows(texts, window, seed))
+            pieces = [piece for text in texts for piece in records(text)]
             random.Random(seed).shuffle(pieces)
             return b"".join(pieces)
 
-        path = self.directory / f"{stream.name}.mixed-{seed}.{states}.txt"
+        path = self.directory / f"{stream.name}.{how}-{seed}.{states}.txt"
         made_from, content = path.with_suffix(".from"), self.content(stream)
         if not made_from.exists() or made_from.read_text() != content:
             path.unlink(missing_ok=True)

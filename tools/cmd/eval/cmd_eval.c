@@ -32,6 +32,8 @@ static const reef_cli_option OPTIONS[] = {
     {"svg", "FILE",
      "with --kinds: draw them into a file as well; "
      "with --gates: what each misses against what it leaks"},
+    {"floor", "SHARE",
+     "also the loss where so much of each prediction is even over all bytes, such as 0.01"},
     {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
     {"logits", "FILE.npy",
      "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
@@ -71,6 +73,10 @@ const reef_cli_manual reef_eval_manual = {
         "predicted so far; then the last column has the shares of bytes that each answered, and\n"
         "--kinds draws where.\n"
         "\n"
+        "A model that is sure of the wrong byte can lose 20 bits with it. "
+        "--floor S shows what is left of\n"
+        "that where a byte of probability p has (1 - S) p + S / 256 instead.\n"
+        "\n"
         "--last-word reads lines by themselves, and counts the last words whose every byte is the\n"
         "most likely one, given what stands before it in the line and fits the context.\n"
         "\n"
@@ -99,6 +105,7 @@ typedef struct file_score {
     uint32_t *answered;          // with --kinds
     const reef_kind_list *kinds; // their names, with --kinds
     uint64_t words;
+    double floored;            // with --floor: bits per byte or token; else not a number
     reef_eval_last_words last; // with --last-word
     bool recalled;             // by context memories, whose inputs were worth so much
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
@@ -142,6 +149,22 @@ static json_t *last_words_json(const reef_eval_last_words *last) {
                      reef_cli_real((double)last->right / all), "accuracy_with_end",
                      reef_cli_real((double)last->ended / all), "bits_per_word",
                      reef_cli_real(last->bits / all));
+}
+
+// Only with --floor: two losses side by side.
+static void print_floored(const reef_cli_file *files,
+                          const file_score *scores,
+                          size_t count,
+                          bool ids) {
+    const char *const HEADING[] = {"file", ids ? "bits/token" : "bits/byte", "with the floor"};
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        reef_cli_table_cell(table, "%s", files[i].path);
+        reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        reef_cli_table_cell(table, "%.4f", scores[i].floored);
+    }
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static void print_shares(reef_cli_table *table, const file_score *score, uint32_t generations) {
@@ -214,6 +237,11 @@ static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *sco
     };
 }
 
+// NULL, and so no member, without --floor.
+static json_t *floored_json(const file_score *score) {
+    return isnan(score->floored) ? NULL : reef_cli_real(score->floored);
+}
+
 static json_t *score_json(const reef_cli_file *file,
                           const file_score *score,
                           uint32_t generations,
@@ -224,20 +252,21 @@ static json_t *score_json(const reef_cli_file *file,
         json_array_append_new(shares, reef_cli_real(score->fire_share[g]));
     // Names carry the unit, so that no reader mistakes one for another.
     if (ids)
-        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
+        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o*}", "file", reef_cli_path(file->path),
                          "tokens", (json_int_t)score->score.bytes, "bits",
                          reef_cli_real(score->score.bits), "bits_per_token",
                          reef_cli_real(score->score.bits_per_byte), "perplexity_per_token",
-                         reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
+                         reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares,
+                         "floored_bits_per_token", floored_json(score));
     // "perplexity_per_word" is null for a file without words.
     json_t *object =
-        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
-                  "bytes", (json_int_t)score->score.bytes, "words", (json_int_t)score->words,
-                  "bits", reef_cli_real(score->score.bits), "bits_per_byte",
-                  reef_cli_real(score->score.bits_per_byte), "perplexity_per_byte",
+        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o*}", "file",
+                  reef_cli_path(file->path), "bytes", (json_int_t)score->score.bytes, "words",
+                  (json_int_t)score->words, "bits", reef_cli_real(score->score.bits),
+                  "bits_per_byte", reef_cli_real(score->score.bits_per_byte), "perplexity_per_byte",
                   reef_cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
                   reef_cli_real(reef_eval_word_perplexity(score->score.bits, score->words)),
-                  "fire_share", shares);
+                  "fire_share", shares, "floored_bits_per_byte", floored_json(score));
     // Only with --last-word.
     if (score->last.passages > 0)
         json_object_set_new(object, "last_word", last_words_json(&score->last));
@@ -301,6 +330,8 @@ static reef_status reply_eval(reef_cli_call *cli,
             print_ids(files, scores, cli->operand_count, generations);
         else
             print_scores(files, scores, cli->operand_count, model);
+        if (reef_cli_text(cli, "floor") != NULL)
+            print_floored(files, scores, cli->operand_count, ids);
         if (reef_cli_text(cli, "last-word") != NULL)
             print_last_words(files, scores, cli->operand_count);
         for (size_t i = 0; cli->verbose && i < cli->operand_count; i++)
@@ -326,6 +357,35 @@ static reef_status check_options(const reef_cli_call *cli,
         status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
     if (status == REEF_OK && reef_cli_text(cli, "logits") != NULL)
         status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
+    if (status == REEF_OK && reef_cli_text(cli, "floor") != NULL)
+        status = reef_cli_pool_wants(pool, false, "leave --floor out", err);
+    return status;
+}
+
+// Mean loss of the tokens after the first where `share` of each prediction is even over all that
+// there are.
+static double floored_bits(const float *bits, size_t count, double share, double vocab) {
+    double sum = 0.0;
+    for (size_t t = 1; t < count; t++)
+        sum -= log2((1.0 - share) * exp2(-(double)bits[t]) + share / vocab);
+    return sum / (double)(count - 1);
+}
+
+// Score one file; with a `share` above 0 also with that floor.
+static reef_status score_file(reef_model *model,
+                              const reef_cli_file *file,
+                              reef_cli_progress *progress,
+                              double share,
+                              file_score *score,
+                              reef_error *err) {
+    const reef_config *config = reef_model_config(model);
+    size_t tokens = file->count / reef_token_bytes(config);
+    float *bits = share > 0.0 ? reef_cli_alloc(tokens + 1, sizeof(*bits)) : NULL;
+    reef_status status = reef_score_file(model, file, progress, bits, &score->score, err);
+    score->floored = NAN;
+    if (status == REEF_OK && bits != NULL)
+        score->floored = floored_bits(bits, tokens, share, (double)config->vocab);
+    free(bits);
     return status;
 }
 
@@ -338,12 +398,14 @@ static reef_status score_files(const reef_cli_call *cli,
                                file_score *scores,
                                reef_error *err) {
     bool last_word = reef_cli_text(cli, "last-word") != NULL;
+    double share = 0.0;
+    reef_status status = reef_cli_number(cli, "floor", 1e-9, 1.0, &share, err);
+    if (status != REEF_OK) return status;
     uint64_t total = 0;
     // All files count into one bar, so that its ETA is for the whole command.
     for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "evaluating", total, "B");
-    reef_status status = REEF_OK;
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
         file_score *score = &scores[i];
         score->fire_share = reef_cli_alloc(reef_model_generation_count(model), sizeof(double));
@@ -356,7 +418,7 @@ static reef_status score_files(const reef_cli_call *cli,
         }
         // Words are counted in the text; the model sees bytes.
         if (!ids) score->words = reef_eval_word_count(files[i].bytes, files[i].count);
-        status = reef_score_file(model, &files[i], &progress, NULL, &score->score, err);
+        status = score_file(model, &files[i], &progress, share, score, err);
         score->recalled = reef_model_inputs(model, score->shares, score->hits);
     }
     // A second pass over the same bytes: each passage is read again up to its last word.
@@ -437,7 +499,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
                                reef_cli_pool *pool,
                                const reef_cli_file *files,
                                reef_error *err) {
-    static const char *const ONE_STATE[] = {"as-of", "last-word", "logits"};
+    static const char *const ONE_STATE[] = {"as-of", "floor", "last-word", "logits"};
     // Options of one state would silently apply to none here.
     for (size_t i = 0; i < sizeof(ONE_STATE) / sizeof(*ONE_STATE); i++)
         if (reef_cli_text(cli, ONE_STATE[i]) != NULL)

@@ -265,7 +265,13 @@ reef_status reef_tokens_check(const reef_config *config,
                      name, offset + count, config->vocab);
 }
 
+size_t reef_config_window_stride(const reef_config *config) {
+    return (size_t)config->context + config->cut_windows;
+}
+
 size_t reef_reservoir_window_bytes(const reef_config *config) {
+    // A longer stretch of such a stream would be of several texts.
+    if (config->cut_windows) return reef_config_window_stride(config) * reef_token_bytes(config);
     size_t batch_bytes = (size_t)config->batch * config->context * reef_token_bytes(config);
     return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
 }
@@ -276,11 +282,22 @@ uint32_t reef_config_rehearsed(const reef_config *config) {
     return tokens > config->context ? config->rehearse : 0;
 }
 
-size_t reef_replay_windows(const reef_config *config) {
+// Of old data in a step, on average.
+static double replay_rate(const reef_config *config) {
     double share = (double)config->replay_share;
     double windows = (double)config->batch + (double)config->rehearse;
-    double share_windows = floor(share * windows + 0.5);
-    if (share_windows <= (double)config->rehearse) return (size_t)share_windows;
+    if (share * windows <= (double)config->rehearse) return share * windows;
     // More than rehearsal has windows for: the step grows until the share is right.
-    return (size_t)floor(share / (1.0 - share) * (double)config->batch + 0.5);
+    return share / (1.0 - share) * (double)config->batch;
+}
+
+size_t reef_replay_windows(const reef_config *config, uint64_t step) {
+    // What all steps up to this one have, less what those before it have: each rounded by itself
+    // would turn a share of 0.25 of five windows into a fifth for ever.
+    double rate = replay_rate(config);
+    return (size_t)(floor(rate * (double)(step + 1) + 0.5) - floor(rate * (double)step + 0.5));
+}
+
+size_t reef_replay_windows_max(const reef_config *config) {
+    return (size_t)ceil(replay_rate(config));
 }

@@ -254,6 +254,18 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
         c->model == REEF_MODEL_LM ? "token ids" : "no text");
 }
 
+// A boundary, a gate and a context memory follow a text from window to window; joint training has
+// none of them.
+static reef_status cut_windows_check(const reef_config *c, reef_error *err) {
+    if (!c->cut_windows) return REEF_OK;
+    if (c->model == REEF_MODEL_LM && c->strategy == REEF_STRATEGY_JOINT && c->context_memory == 0)
+        return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "cut_windows is for strategy joint of a language model without context "
+                     "memory: everything else reads a text on from one window to the next; leave "
+                     "it out");
+}
+
 // ---- new pools ----------------------------------------------------------------------------------
 
 // Has a later generation a gate that is fitted on the reservoir?
@@ -319,6 +331,7 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     // Ranges of single fields first: the checks below multiply them and must not overflow.
     reef_status status = bounds_check(config, err);
     if (status == REEF_OK) status = memory_check(config, err);
+    if (status == REEF_OK) status = cut_windows_check(config, err);
     // The fields of the other kind of model are not looked at: their bounds are all that they have
     // to meet.
     if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);

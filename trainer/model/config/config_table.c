@@ -141,6 +141,8 @@
     X(lwf_temperature, NUMBER, LATER, "2", 0.1, 100, "lwf: temperature of both softmaxes")         \
     X(sparse_slots, INTEGER, LATER, "1024", 1, 1e9,                                                \
       "sparse-memory: experts of a layer that one step changes")                                   \
+    X(cut_windows, BOOLEAN, LATER, "false", 0, 1,                                                  \
+      "joint: the stream is windows of context + 1 tokens each, cut from anywhere")                \
     X(inputs, INTEGER, LATER, "0", 0, 32767, "vector: width of a vector; 0 for lm")                \
     X(memory, INTEGER, LATER, "500", 0, 1000000,                                                   \
       "vector: examples kept, with labels, as a sample of the past")                               \

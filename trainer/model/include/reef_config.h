@@ -199,6 +199,7 @@ typedef struct reef_config {
     float lwf_weight;            // of the distillation from the model of the last boundary
     float lwf_temperature;       // of both softmaxes of that distillation
     uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
+    bool cut_windows;      // joint: each window of the stream ends in its own last target
     // vector models only; of the fields above they read model, seed, side (also of later
     // generations), boundaries ("drift" or "given") and strategy, and the baselines learning_rate,
     // warmup, decay, beta1, beta2 and epsilon

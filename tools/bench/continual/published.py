@@ -1,0 +1,214 @@
+"""The cells that docs/RESULTS.md shows: kept in docs/results, rendered from there, compared with what is wanted.
+
+A record is one cell's figures, with what made it: the settings of the INI file, the version of reef, a hash of the
+data, the machine. A table shows records alone. It says which cells have none, and which were made with other settings
+or by another version.
+"""
+
+import hashlib
+import json
+
+import figures
+import tables
+from cells import FLOOR, VERSION, cell_name, write_json
+from methods import COMPRESSORS
+
+# Of a run's figures; losses have the digits of the tables and two more.
+KEPT = (
+    "stream method base order seed choice program content domains measure final floored final_mean floored_mean "
+    "forgetting_max asof_forgetting boundaries_true boundaries_hit boundaries_false parameters parameters_active flops "
+    "memory_bytes pool_bytes seconds jobs"
+).split()
+DIGITS = 6
+ORACLE_GOAL = 0.02  # bits a byte that a pool may have above a model for each kind
+
+
+def rounded(value):
+    if isinstance(value, float):
+        return round(value, DIGITS)
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def settings_key(config, stream, order, method, seed):
+    """What the INI file says of a cell, whatever the data hold."""
+    of = config.methods[method]
+    chooser = config.chosen_for(method)
+    said = {
+        "version": VERSION,
+        "order": [domain.name for domain in stream.ordered(order)],
+        "options": config.options(stream, method, seed, {}) if of.base not in COMPRESSORS else {},
+        "settings": of.settings,
+        "base": of.base,
+        "grid": config.methods[chooser].grid if chooser else None,
+        "tune": config.tune if chooser else None,
+        "limits": stream.limits,
+        "files": [[str(d.train), str(d.held), str(d.tuning)] for d in stream.domains],
+        "transients": stream.transients,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def record(document, key, made):
+    run = figures.run_figures(document)
+    return {"settings": key} | made | {name: rounded(run.get(name)) for name in KEPT}
+
+
+def read(path):
+    """Records by the name of their cell."""
+    try:
+        return json.loads(path.read_text())["cells"]
+    except FileNotFoundError:
+        return {}
+
+
+def write(path, command, records):
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, {"command": command, "cells": dict(sorted(records.items()))})
+
+
+def states(config, records, version):
+    """(name, record or None, what is wrong with it or "") of every cell that the INI file wants."""
+    found = []
+    for stream, order, method, seed in config.cells():
+        name = cell_name(stream, order, method, seed)
+        have, program = records.get(name), version
+        if config.methods[method].base in COMPRESSORS:
+            program = config.methods[method].base
+        if have is None:
+            found.append((name, None, "not run"))
+        elif have["settings"] != settings_key(config, stream, order, method, seed):
+            found.append((name, have, "other settings"))
+        else:
+            found.append((name, have, "" if have["program"] == program else f"reef {have['program']}"))
+    return found
+
+
+# ---- Markdown ----------------------------------------------------------------------------------------------
+
+
+def in_sentence(words):
+    return ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
+
+
+def lines_of(names, width=116):
+    """Text broken into lines."""
+    lines, line = [], ""
+    for word in names:
+        if len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return lines + [line]
+
+
+def paragraph(text):
+    return ["", *lines_of(text.split())]
+
+
+def made_lines(records):
+    """By which program, where and when."""
+    found = []
+    for one in records:
+        cells = "one cell" if one["jobs"] == 1 else f"{one['jobs']} cells"
+        threads = "one thread" if one["threads"] == 1 else f"{one['threads']} threads"
+        found.append(f"{one['machine']}, {cells} at a time on {threads}, {one['date']}")
+    return [f"Measured on {machine}." for machine in dict.fromkeys(found)]
+
+
+def gaps(table, wanted):
+    """What a table does not have as it should."""
+    said = []
+    for wrong in dict.fromkeys(wrong for _, _, wrong in wanted if wrong):
+        names = [name.split(".", 1)[1] for name, _, each in wanted if each == wrong]
+        text = "Not run with this program:" if wrong == "not run" else f"Measured with {wrong}:"
+        said += paragraph(f"{text} {', '.join(names)}.")
+    return said
+
+
+def better(rival, ours):
+    """Texts on which a rival's mean is lower, with the difference."""
+    own = dict(zip(ours["domains"], ours["final"]))
+    pairs = zip(rival["domains"], rival["final"])
+    return [(name, own[name] - value) for name, value in pairs if value < own[name]]
+
+
+def oracle_of(ours, groups):
+    """The models of single kinds that a method is compared with: isolated for generations, isolated-NAME for NAME."""
+    suffix = "" if ours["method"] == "generations" else f"-{ours['method']}"
+    return next((g for g in groups if g["method"] == f"isolated{suffix}"), None)
+
+
+def verdict(groups):
+    """Is a pool at most the best baseline, and where not; and how far above models of single kinds?"""
+    pools = [g for g in groups if g["base"] == "generations" and oracle_of(g, groups)]
+    rivals = [g for g in groups if g not in pools and g["base"] != "isolated"]
+    said = []
+    for ours in pools:
+        mean = ours["figures"]["final_mean"]["mean"]
+        said.append(f"`{ours['method']}` has {mean:.4f} in the mean.")
+        # A pool without context memories adapts to nothing that it reads, and is compared with nets.
+        nets = ours["figures"]["memory_megabytes"]["mean"] is None
+        own = [g for g in rivals if not nets or g["base"] not in COMPRESSORS]
+        if own:
+            kind = "net" if nets else "baseline"
+            best = min(own, key=lambda g: g["figures"]["final_mean"]["mean"])
+            said.append(f"The best other {kind}, `{best['method']}`, has {best['figures']['final_mean']['mean']:.4f}.")
+            where = {}
+            for rival in own:
+                for name, difference in better(rival, ours):
+                    where.setdefault(name, []).append((difference, rival["method"]))
+            worst = sorted(((*max(found), name) for name, found in where.items()), reverse=True)
+            lost = [f"{name} (`{method}`, by {difference:.4f})" for difference, method, name in worst]
+            said.append(f"A {kind} is better on {in_sentence(lost)}." if lost else f"No {kind} is better on any text.")
+        oracle = oracle_of(ours, groups)
+        above = mean - oracle["figures"]["final_mean"]["mean"]
+        said.append(f"Beside `{oracle['method']}`, where an oracle knows the kind, that is {above:+.4f} (goal: at most "
+                    f"{ORACLE_GOAL}).")
+    return paragraph(" ".join(said)) if said else []
+
+
+def order_rows(groups):
+    """Means in every order of the texts, for methods that ran in more than one."""
+    shown = [m for m in dict.fromkeys(g["method"] for g in groups) if sum(g["method"] == m for g in groups) > 1]
+    rows = []
+    for g in groups:
+        if g["method"] in shown:
+            figures_of = g["figures"]
+            rows.append([g["method"], " → ".join(g["domains"]), tables.loss_cell(figures_of["final_mean"], g["measure"]),
+                         tables.cell(figures_of["forgetting_max"], 4), g["runs"]])
+    rows.sort(key=lambda row: shown.index(row[0]))
+    return tables.table(["method", "order", "mean", "forgetting, since best", "runs"], rows) if rows else []
+
+
+def stream_lines(groups):
+    first = [g for g in groups if g["order"] == 0]
+    unit = "accuracy" if groups[0]["measure"] == "accuracy" else "bits per byte"
+    lines = ["", f"{' → '.join(groups[0]['domains'])}; {unit} at the end:", ""]
+    lines += tables.comparison_table(first or groups)
+    lines += verdict(first)
+    if choices := tables.choice_lines(first):
+        lines += ["", "Chosen from grids, on other held-out texts and with another seed:", "", *choices]
+    if rows := order_rows(groups):
+        lines += ["", "Other orders:", "", *rows]
+    return lines
+
+
+def block(table, config, records, version):
+    """What stands between the comments of a table in docs/RESULTS.md."""
+    wanted = states(config, records, version)
+    have = [one | figures.in_tables(one) for _, one, _ in wanted if one]
+    command = f"`tools/results --only {table} --data DIR`"
+    if not have:
+        return [f"No cell of this table has been run with this program: {command}."]
+    text = (f"{command} runs `{table_config(config)}` and writes this table. Means over seeds ± the sample standard "
+            f"deviation. \"With a floor\" is the mean where {float(FLOOR):.0%} of every prediction is even over all bytes. ")
+    lines = paragraph(text + " ".join(made_lines(have)))[1:]
+    summary = figures.summarise(have)
+    for stream in dict.fromkeys(group["stream"] for group in summary):
+        lines += stream_lines([g for g in summary if g["stream"] == stream])
+    return lines + gaps(table, wanted)
+
+
+def table_config(config):
+    return "/".join(config.path.parts[-4:])
