@@ -46,8 +46,8 @@ uint32_t reef_expected_predict(const reef_predictor *p);
 bool reef_expected_update(reef_predictor *p, int bit);
 
 /**
- * All bits of the trusted byte come, none of which was read before: as reef_expected_predict and
- * reef_expected_update one after the other, and faster. Returns the product of their probabilities.
+ * Read all bits of the trusted byte at once, before any was read: the same as calling
+ * reef_expected_predict and reef_expected_update for each, and faster. Returns the product of their probabilities.
  */
 double reef_expected_read(reef_predictor *p);
 

@@ -140,7 +140,7 @@ static float least_of_steps(const pair_stairs *stairs,
 
 float reef_pairs_reached(
     const pair_stairs *stairs, size_t count_a, const float *a, size_t count_b, const float *b) {
-    // Where one table's scores are further apart than the other's, a slanted set has the best bound.
+    // Where one table's scores lie further apart than the other's, a slanted set bounds best.
     float most = -INFINITY;
     for (size_t n = 0; n < PAIR_STAIRS; n++) {
         float one = least_of_steps(stairs, n, count_a, a, count_b, b);
@@ -151,8 +151,8 @@ float reef_pairs_reached(
     return most;
 }
 
-// The same by the kernel that ranks pairs of short lists, many times as fast. It knows no ids: false,
-// with nothing settled, when two of the best score the same, or lists are too long for it.
+// The same by the kernel that ranks pairs of short lists, many times as fast. It knows no ids:
+// false, with nothing settled, when two of the best score the same, or lists are too long for it.
 static bool rank_candidates(const pair_lists *lists) {
     const float least = reef_pairs_reached(&lists->stairs, lists->length_a, lists->score_a,
                                            lists->length_b, lists->score_b);

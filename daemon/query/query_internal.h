@@ -83,7 +83,7 @@ REEF_MUST_CHECK reef_status reef_query_find_state(reef_query_thread *queries,
 bool reef_query_model_is_fresh(const reef_query_model *kept,
                                const char *as_of,
                                const reef_commit *newest);
-/** Does opening it anew take so long that questions should not wait for it? */
+/** Would a question have to wait too long if the model were opened again for it? */
 bool reef_query_model_is_slow(const reef_query_model *kept);
 /** May the model of now answer a query that begins now? On a twin that is busy. */
 bool reef_query_thread_is_recent(reef_query_thread *queries);

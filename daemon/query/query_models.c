@@ -61,7 +61,7 @@ static void take_renewed(reef_query_thread *queries) {
     reef_query_renewal *r = &queries->renewal;
     reef_query_model *kept = &queries->models[0];
     if (!r->runs || !atomic_load(&r->done)) return;
-    // While a twin is busy the older one goes on, and no twin takes another query.
+    // A busy twin still reads the older model: keep it, and let no twin take another query.
     if (!reef_query_twins_take_back(queries, false)) return;
     join_renewal(queries);
     kept->took_ns = r->newer != NULL ? r->took_ns : 0;

@@ -31,7 +31,7 @@ typedef struct reef_query_thread_options {
     uv_async_t *wake; // sent when a query is done
 } reef_query_thread_options;
 
-/** Runs one query and writes `result`, of which the thread that runs it makes text. */
+/** Runs one query and writes `result`; the same thread then turns it into text. */
 typedef struct reef_query reef_query;
 typedef reef_status (*reef_query_run)(reef_query_thread *queries,
                                       reef_query *query,

@@ -1,7 +1,7 @@
 // Threads that score beside the query thread.
 //
-// A twin reads the same state as the model of now, so it must not outlive it. The query thread lends
-// that model while queries wait, and takes it back before it replaces it:
+// A twin reads the same state as the model of now, so it must not outlive it. The query thread
+// lends that model while queries wait, and takes it back before it replaces it:
 //
 //   query thread   open or replace | lend: open twins      | run a query | take back: close twins
 //   twin                           | take a query, run it ........ done  |

@@ -373,8 +373,8 @@ static size_t reach(size_t side, const int16_t *scores, size_t K, int32_t bound,
         __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(above0, above1), 0xd8);
         uint32_t reached = (uint32_t)_mm256_movemask_epi8(packed);
         const size_t found = (size_t)__builtin_popcount(reached);
-        // Three at once, since a loop over the bits would end where no CPU foresees it. With none
-        // left, what is written is overwritten; the bit above them keeps the count defined.
+        // Three at once: the end of a loop over the bits could not be predicted. If no bit is left,
+        // the next write replaces this one; the bit above them keeps the count defined.
         uint64_t bits = reached | 1ull << 32;
         for (size_t n = 0; n < 3; n++, bits &= bits - 1)
             rows[count + n] = (uint16_t)(i + (size_t)__builtin_ctzll(bits | 1ull << 32));

@@ -19,7 +19,7 @@
 
 enum { SIDE_LARGEST = 700, HALF_LARGEST = COARSE_HALF_MAX, QUERIES = 128 };
 
-// A table of keys of some kind (and one more for the other half), queries, and memory for both ways.
+// A table of keys of some kind (one more for the other half), queries, and memory for both ways.
 typedef struct fixture {
     coarse_table table;
     float keys[SIDE_LARGEST * HALF_LARGEST], queries[QUERIES * HALF_LARGEST];

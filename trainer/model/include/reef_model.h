@@ -172,8 +172,8 @@ REEF_API uint64_t reef_model_memory_learned(const reef_model *model, uint32_t ge
  *             have a word
  *
  * Where a line has fewer bytes or words than that, the others count as 0. So a line is unusual by
- * what the model did not expect, by words that are rare however well they were expected, or, without
- * any word, by its bits alone.
+ * what the model did not expect, by words that are rare however well they were expected, or,
+ * without any word, by its bits alone.
  */
 typedef struct reef_line_scorer reef_line_scorer;
 
@@ -186,8 +186,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_line_scorer_learn(reef_line_scorer *sc
                                                             size_t count,
                                                             reef_error *err);
 /**
- * That of the lines which the context memories of a model keep: of the newest 4 MB of text, an equal
- * share of each memory. Without memories there are none. Counted when it is asked for first.
+ * The scorer of the lines that a model's context memories keep: of the newest 4 MB of text, an
+ * equal share of each memory. Without memories there are none. Counted when it is asked for first.
  *
  * out  written: lent, good until the model ends
  *
