@@ -11,11 +11,16 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 // Set on first use. Threads that race store the same pointer.
 static _Atomic(const reef_kernel_table *) chosen;
 
 #if defined(__x86_64__)
+#define AVXVNNI_BIT (1u << 4) // of EAX, leaf 7.1: Intel's manual, volume 2, CPUID
+
 static bool cpu_runs_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
@@ -24,6 +29,17 @@ static bool cpu_runs_avx512(void) {
     return cpu_runs_avx2() && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl");
+}
+
+bool reef_cpu_runs_avx512vnni(void) {
+    return cpu_runs_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
+bool reef_cpu_runs_avxvnni(void) {
+    // Asked of the CPU: clang 14's __builtin_cpu_supports does not know the name.
+    unsigned int a, b, c, d;
+    bool known = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;
+    return known && (a & AVXVNNI_BIT) != 0 && cpu_runs_avx2();
 }
 #endif
 
@@ -59,10 +75,8 @@ const reef_coarse_kernels *reef_kernels_coarse(void) {
 #if defined(__x86_64__)
     const reef_kernel_table *table = reef_kernels();
     // Dot products of bytes are an extension of their own; scores differ, what is chosen does not.
-    if (table == &reef_kernels_avx512 && __builtin_cpu_supports("avx512vnni"))
-        return &reef_coarse_avx512vnni;
-    if (table == &reef_kernels_avx2 && __builtin_cpu_supports("avxvnni"))
-        return &reef_coarse_avxvnni;
+    if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vnni()) return &reef_coarse_avx512vnni;
+    if (table == &reef_kernels_avx2 && reef_cpu_runs_avxvnni()) return &reef_coarse_avxvnni;
     if (table != &reef_kernels_scalar) return &reef_coarse_avx2;
 #endif
     return NULL;

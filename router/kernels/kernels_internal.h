@@ -82,6 +82,12 @@ const reef_kernel_table *reef_kernels(void);
 /** The kernels of the first pass that go with it, see coarse.h; NULL: there are none. */
 const reef_coarse_kernels *reef_kernels_coarse(void);
 
+#if defined(__x86_64__)
+/** Whether this CPU has dot products of bytes, in its wide or its narrow registers. */
+bool reef_cpu_runs_avx512vnni(void);
+bool reef_cpu_runs_avxvnni(void);
+#endif
+
 // NOLINTBEGIN(readability-identifier-naming): tables that one is chosen of, no constants.
 extern const reef_kernel_table reef_kernels_scalar;
 #if defined(__x86_64__)

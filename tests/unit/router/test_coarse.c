@@ -361,9 +361,8 @@ int main(void) {
     emulated.scores = emulated_dot4_scores;
     failed += run_with("avx2", &reef_coarse_avx2);
     failed += run_with("dot products of bytes, emulated", &emulated);
-    if (__builtin_cpu_supports("avxvnni")) failed += run_with("avxvnni", &reef_coarse_avxvnni);
-    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl"))
-        failed += run_with("avx512vnni", &reef_coarse_avx512vnni);
+    if (reef_cpu_runs_avxvnni()) failed += run_with("avxvnni", &reef_coarse_avxvnni);
+    if (reef_cpu_runs_avx512vnni()) failed += run_with("avx512vnni", &reef_coarse_avx512vnni);
 #endif
     return failed;
 }
