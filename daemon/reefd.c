@@ -369,6 +369,8 @@ static void report_start(reef_daemon *daemon) {
                   daemon->options.config != NULL ? reef_json_text(daemon->options.config) : NULL,
                   "http", daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
                   (json_int_t)daemon->monitor.threads, "kernels", reef_kernels_name()));
+    if (reef_gemm_advice() != NULL)
+        reef_report_warning(&daemon->report, "kernels", "%s", reef_gemm_advice());
 }
 
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {

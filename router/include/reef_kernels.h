@@ -56,6 +56,12 @@ REEF_API void reef_gemm_give_back(void);
 REEF_API const char *reef_gemm_name(void);
 
 /**
+ * What slows the products and how to mend it, a constant text; NULL: nothing does. An OpenBLAS that
+ * is older than the CPU may not know it, and then takes kernels without AVX.
+ */
+REEF_API const char *reef_gemm_advice(void);
+
+/**
  * For functions that only prefetch: GCC removes a call without effects, unless it was inlined
  * before.
  */

@@ -13,6 +13,8 @@
 #include <assert.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
@@ -67,6 +69,18 @@ void reef_gemm_give_back(void) {
 
 const char *reef_gemm_name(void) {
     return openblas_get_corename();
+}
+
+const char *reef_gemm_advice(void) {
+#if defined(__x86_64__)
+    // Who sets the variable has chosen, for equal bits on several machines perhaps.
+    bool chosen = getenv("OPENBLAS_CORETYPE") != NULL;
+    bool plain = strcmp(reef_gemm_name(), "Prescott") == 0;
+    if (!chosen && plain && __builtin_cpu_supports("avx2"))
+        return "OpenBLAS does not know this CPU and takes its Prescott kernels, which have no AVX; "
+               "OPENBLAS_CORETYPE=Haswell in the environment makes matrix products faster";
+#endif
+    return NULL;
 }
 
 // C = beta * C, for products over nothing.

@@ -17,5 +17,6 @@ reef_status reef_cmd_version(reef_cli_call *cli, reef_error *err) {
                               err);
     printf("reef %s, pool format %u, kernels %s, matrix products %s\n", REEF_VERSION_TEXT,
            REEF_FORMAT_VERSION, reef_kernels_name(), reef_gemm_name());
+    if (reef_gemm_advice() != NULL) fprintf(stderr, "reef: warning: %s\n", reef_gemm_advice());
     return REEF_OK;
 }

@@ -131,12 +131,31 @@ static void the_kernels_of_blas_have_a_name(void **state) {
     assert_true(strlen(reef_gemm_name()) > 0);
 }
 
+// test_numerics runs this with the kernels for Prescott as well.
+static void slow_products_are_explained(void **state) {
+    (void)state;
+    const char *name = reef_gemm_name(), *set = getenv("OPENBLAS_CORETYPE");
+    char *before = set == NULL ? NULL : strdup(set);
+    bool slow = false;
+#if defined(__x86_64__)
+    slow = strcmp(name, "Prescott") == 0 && __builtin_cpu_supports("avx2");
+#endif
+    assert_int_equal(unsetenv("OPENBLAS_CORETYPE"), 0);
+    assert_int_equal(reef_gemm_advice() != NULL, slow);
+    // Who has chosen knows.
+    assert_int_equal(setenv("OPENBLAS_CORETYPE", name, 1), 0);
+    assert_null(reef_gemm_advice());
+    if (before == NULL) assert_int_equal(unsetenv("OPENBLAS_CORETYPE"), 0);
+    free(before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(product_agrees_with_naive_loops),
         cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
         cmocka_unit_test(products_at_the_same_time_have_the_same_bits),
         cmocka_unit_test(the_kernels_of_blas_have_a_name),
+        cmocka_unit_test(slow_products_are_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
