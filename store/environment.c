@@ -17,6 +17,7 @@
 #include "pool_file.h"
 #include "record.h"
 #include "schema.h"
+#include "reef_pool_check.h"
 
 #include <assert.h>
 #include <errno.h>

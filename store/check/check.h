@@ -4,6 +4,7 @@
 
 #include "page_reader.h"
 #include "store_internal.h"
+#include "reef_pool_check.h"
 
 #define REEF_DAMAGED_MAX 1000 // findings that are kept; counting continues
 

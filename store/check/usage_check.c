@@ -8,6 +8,7 @@
 #include "check.h"
 
 #include "usage_windows.h"
+#include "reef_usage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

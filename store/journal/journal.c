@@ -23,6 +23,7 @@
 #include "journal.h"
 
 #include "reef_byte_order.h"
+#include "reef_push_journal.h"
 
 #include <xxhash.h>
 

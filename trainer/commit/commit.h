@@ -3,6 +3,7 @@
 #define REEF_COMMIT_H
 
 #include "trainer_internal.h"
+#include "reef_snapshot.h"
 
 /** A commit, and in the same transaction a snapshot where it has a name. */
 REEF_MUST_CHECK reef_status reef_trainer_commit_with(reef_trainer *trainer,

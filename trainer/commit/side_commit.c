@@ -5,6 +5,8 @@
 // in place are released first.
 #include "events.h"
 #include "trainer_internal.h"
+#include "reef_pool_check.h"
+#include "reef_usage.h"
 
 void reef_trainer_on_commit(reef_trainer *trainer, reef_trainer_writer writer, void *context) {
     trainer->on_commit = writer;

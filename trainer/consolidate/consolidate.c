@@ -15,6 +15,7 @@
 #include "kind_memories.h"
 #include "recognition.h"
 #include "sealed_memory.h"
+#include "reef_snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -26,6 +26,7 @@
 #include "strategy_state.h"
 #include "trainer_ops.h"
 #include "visit_log.h"
+#include "reef_pool_check.h"
 
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's

@@ -16,6 +16,10 @@
 
 #include "reef_config.h"
 #include "reef_model.h"
+#include "reef_pool_check.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
+#include "reef_usage.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -13,6 +13,7 @@
 
 #include "push_parse.h"
 #include "reef_error.h"
+#include "reef_push_journal.h"
 #include "reef_source.h"
 #include "reef_store.h"
 

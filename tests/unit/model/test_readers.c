@@ -3,6 +3,7 @@
 #include "lifelong.h"
 #include "model_internal.h"
 #include "trainer_internal.h"
+#include "reef_pool_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 // does.
 #include "lifelong_process.h"
 #include "trainer_internal.h"
+#include "reef_snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

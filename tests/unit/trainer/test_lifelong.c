@@ -2,6 +2,7 @@
 // stream alone decides the bits (not threads, cuts, commits or restarts).
 #include "lifelong_process.h"
 #include "trainer_internal.h"
+#include "reef_snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

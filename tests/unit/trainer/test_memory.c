@@ -4,6 +4,7 @@
 #include "lifelong.h"
 #include "trainer_internal.h"
 #include "zero_runs.h"
+#include "reef_snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #include "lifelong.h"
 #include "loss_history.h"
 #include "trainer_internal.h"
+#include "reef_pool_check.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
 #include "heads.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
+#include "reef_snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

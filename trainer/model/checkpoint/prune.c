@@ -7,6 +7,7 @@
 // states as of 1, 2 and 3 do. Reading a state that lacks one of its visits is NOT_FOUND.
 #include "checkpoint_internal.h"
 #include "heads.h"
+#include "reef_snapshot.h"
 #include "reef_states.h"
 
 #include <inttypes.h>

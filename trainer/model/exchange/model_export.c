@@ -7,6 +7,7 @@
 #include "heads.h"
 #include "model_file.h"
 #include "stream_position.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 
 #include "reef_config.h"
 #include "reef_context.h"
+#include "reef_snapshot.h"
 
 #include <stdbool.h>
 #include <stddef.h>
