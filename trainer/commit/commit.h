@@ -2,8 +2,8 @@
 #ifndef REEF_COMMIT_H
 #define REEF_COMMIT_H
 
-#include "trainer_internal.h"
 #include "reef_snapshot.h"
+#include "trainer_internal.h"
 
 /** A commit, and in the same transaction a snapshot where it has a name. */
 REEF_MUST_CHECK reef_status reef_trainer_commit_with(reef_trainer *trainer,

@@ -14,8 +14,8 @@
 #include "events.h"
 #include "kind_memories.h"
 #include "recognition.h"
-#include "sealed_memory.h"
 #include "reef_snapshot.h"
+#include "sealed_memory.h"
 
 #include <math.h>
 #include <stdlib.h>

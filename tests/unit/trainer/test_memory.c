@@ -2,9 +2,9 @@
 // reader.
 #include "generation_memory.h"
 #include "lifelong.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 #include "zero_runs.h"
-#include "reef_snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

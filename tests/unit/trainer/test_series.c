@@ -2,8 +2,8 @@
 // enter the root hash.
 #include "lifelong.h"
 #include "loss_history.h"
-#include "trainer_internal.h"
 #include "reef_pool_check.h"
+#include "trainer_internal.h"
 
 #include <math.h>
 
