@@ -16,8 +16,8 @@
 #include "pool_create.h"
 #include "pool_file.h"
 #include "record.h"
-#include "schema.h"
 #include "reef_pool_check.h"
+#include "schema.h"
 
 #include <assert.h>
 #include <errno.h>

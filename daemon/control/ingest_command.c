@@ -1,7 +1,7 @@
 // Batches as JSON: the command of the socket, and the answers of socket and HTTP.
 #include "push.h"
-#include "reply_json.h"
 #include "reef_push_journal.h"
+#include "reply_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 //
 // A commit that fails leaves the state in memory as it was and is tried again after a pause, a
 // bounded number of times.
-#include "training_internal.h"
 #include "reef_usage.h"
+#include "training_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

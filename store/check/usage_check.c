@@ -7,8 +7,8 @@
 // windows and totals.
 #include "check.h"
 
-#include "usage_windows.h"
 #include "reef_usage.h"
+#include "usage_windows.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
