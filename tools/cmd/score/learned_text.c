@@ -16,7 +16,7 @@ static void add_part(reef_learned_text *out, const uint8_t *bytes, size_t count,
     if (first == NULL) return;
     if (!begins) first++;
     size_t left = count - (size_t)(first - bytes);
-    // The last line may go on in what was not kept, or was not learned yet.
+    // The last line may continue in what was not kept, or was not learned yet.
     while (left > 0 && first[left - 1] != '\n') left--;
     if (left == 0) return;
     memcpy(out->bytes + out->count, first, left);
