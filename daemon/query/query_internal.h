@@ -65,8 +65,10 @@ struct reef_query_thread {
 
 /** Run a query that was taken from the list, and hand its reply to the loop. */
 void reef_query_thread_run(reef_query_thread *queries, reef_query *query);
-/** The first waiting query, or the first that twins may run, taken from the list; NULL: none. Under
- *  the lock. */
+/**
+ * The first waiting query, or the first that twins may run, taken from the list; NULL: none. Under
+ * the lock.
+ */
 reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin);
 
 /** At the end of a list; under its lock. */

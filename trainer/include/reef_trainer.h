@@ -287,8 +287,8 @@ typedef struct reef_branch {
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
     reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err);
 
-#define REEF_FREEZE_TO_END                                                                         \
-    INT64_MAX // as `last`, and so is what lies beyond: to the end of the layer
+// as `last`, and so is what lies beyond: to the end of the layer
+#define REEF_FREEZE_TO_END INT64_MAX
 
 typedef struct reef_freeze {
     int32_t layer;         // PEER layer, -1 for all

@@ -9,8 +9,8 @@
 
 #define REOPEN_SHARE 10.0 // of the time at most one part in so many goes to reading commits
 #define MAD_TO_SIGMA 1.4826
-#define SIGMA_MIN                                                                                  \
-    0.05 // bits per byte: a stream of equal lines has no spread, and rounding must not stand out
+// bits per byte: a stream of equal lines has no spread, and rounding must not stand out
+#define SIGMA_MIN 0.05
 
 // ---- scores -------------------------------------------------------------------------------------
 
