@@ -1,12 +1,12 @@
 // The inside of libreef: one handle over what the modules offer. Everything behind it may change;
 // reef/reef.h may only grow.
 //
-//   lib_pool.c   make, open, close, commit, boundaries
-//   lib_info.c   what there is: generations, snapshots, usage
-//   lib_layer.c  one PEER layer
-//   lib_train.c  models of bytes
-//   lib_archive.c texts coded by them
-//   lib_vector.c models of labelled vectors
+//   lib_pool.c     make, open, close, commit, boundaries
+//   lib_info.c     what there is: generations, snapshots, usage
+//   lib_layer.c    one PEER layer
+//   lib_train.c    models of bytes
+//   lib_archive.c  texts coded by them
+//   lib_vector.c   models of labelled vectors
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
 

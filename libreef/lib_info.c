@@ -1,5 +1,7 @@
 // What there is in a pool: sizes, generations, snapshots, usage.
 #include "lib.h"
+#include "reef_snapshot.h"
+#include "reef_usage.h"
 
 #include <stdio.h>
 #include <stdlib.h>

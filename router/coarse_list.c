@@ -40,17 +40,17 @@ enum {
     QUERIES_MAX = 256
 };
 
-typedef struct trial {
+typedef struct order_probe {
     const reef_coarse_kernels *kernels;
     size_t count, side, half, words;
     float *queries, *keys, *tile;
     size_t tile_stride;
     uint32_t *wrong[2]; // (count, words) bits: not this order
-} trial;
+} order_probe;
 
 // Numbers of many sizes lose other bits in another order. In every second draw the products of the
 // second half take back those of the first, so that only what was lost is left.
-static void draw(size_t count, size_t half, float *values, uint64_t stream, float again) {
+static void draw_operands(size_t count, size_t half, float *values, uint64_t stream, float again) {
     const bool cancel = stream / 2 % 2 == 1;
     for (size_t i = 0; i < count * half; i++) {
         uint64_t bits = reef_random_bits(1, stream, i);
@@ -60,7 +60,7 @@ static void draw(size_t count, size_t half, float *values, uint64_t stream, floa
     }
 }
 
-static void note_wrong(const trial *t, size_t n, size_t order) {
+static void mark_wrong(const order_probe *t, size_t n, size_t order) {
     static const uint32_t orders[2][CHUNK / 32] = {{0}, {~0u, ~0u, ~0u, ~0u}};
     uint16_t rows[CHUNK + COARSE_ROOM];
     float scores[CHUNK + COARSE_ROOM];
@@ -78,19 +78,24 @@ static void note_wrong(const trial *t, size_t n, size_t order) {
 }
 
 // Strides are not the router's: BLAS copies what it multiplies, row by row.
-static void try_product(const trial *t, uint64_t number) {
-    draw(t->count, t->half, t->queries, 2 * number, 1);
-    draw(t->side, t->half, t->keys, 2 * number + 1, -1);
+static void probe_product(const order_probe *t, uint64_t number) {
+    draw_operands(t->count, t->half, t->queries, 2 * number, 1);
+    draw_operands(t->side, t->half, t->keys, 2 * number + 1, -1);
     reef_gemm(false, true, t->count, t->side, t->half, 1, t->queries, t->half, t->keys, t->half, 0,
               t->tile, t->tile_stride);
     for (size_t n = 0; n < t->count; n++)
-        for (size_t order = 0; order < 2; order++) note_wrong(t, n, order);
+        for (size_t order = 0; order < 2; order++) mark_wrong(t, n, order);
 }
 
-typedef enum finding { FINDING_NONE, FINDING_OTHER, FINDING_OPEN, FINDING_ORDER } finding;
+typedef enum finding {
+    FINDING_NONE,  // nothing was multiplied yet
+    FINDING_OTHER, // a score has neither order
+    FINDING_OPEN,  // the draws so far fit both orders of some score
+    FINDING_ORDER  // each score has exactly one of them
+} finding;
 
 // Has each score exactly one of the orders?
-static finding look_at(const trial *t) {
+static finding compare_orders(const order_probe *t) {
     finding found = FINDING_ORDER;
     for (size_t n = 0; n < t->count; n++)
         for (size_t i = 0; i < t->side; i++) {
@@ -103,12 +108,12 @@ static finding look_at(const trial *t) {
     return found;
 }
 
-static bool find_order(const trial *t) {
+static bool find_order(const order_probe *t) {
     finding found = FINDING_NONE;
     for (uint64_t n = 0; n < DRAWS_MAX && found != FINDING_OTHER; n++) {
         if (n >= DRAWS_MIN && found == FINDING_ORDER) break;
-        try_product(t, n);
-        found = look_at(t);
+        probe_product(t, n);
+        found = compare_orders(t);
     }
     return found == FINDING_ORDER;
 }
@@ -122,7 +127,7 @@ typedef struct known_order {
 } known_order;
 
 // Rows of `wrong[0]` that are the same share a pattern; they move up to it.
-static void keep_patterns(trial *t, known_order *known) {
+static void keep_patterns(order_probe *t, known_order *known) {
     uint32_t *rows = t->wrong[0];
     size_t found = 0;
     for (size_t n = 0; n < t->count; n++) {
@@ -138,16 +143,16 @@ static void keep_patterns(trial *t, known_order *known) {
     t->wrong[0] = NULL; // the order's now
 }
 
-static void ask(known_order *known, float *queries, size_t tile_stride, float *tile) {
-    trial t = {.kernels = known->kernels,
-               .count = known->count,
-               .side = known->side,
-               .half = known->half,
-               .words = (known->side + 31) / 32,
-               .queries = queries,
-               .keys = tile + known->count * tile_stride,
-               .tile = tile,
-               .tile_stride = tile_stride};
+static void ask_blas(known_order *known, float *queries, size_t tile_stride, float *tile) {
+    order_probe t = {.kernels = known->kernels,
+                     .count = known->count,
+                     .side = known->side,
+                     .half = known->half,
+                     .words = (known->side + 31) / 32,
+                     .queries = queries,
+                     .keys = tile + known->count * tile_stride,
+                     .tile = tile,
+                     .tile_stride = tile_stride};
     for (size_t order = 0; order < 2; order++)
         t.wrong[order] = calloc(t.count * t.words, sizeof(*t.wrong[order]));
     // On one thread, as the router's products are: programs have one, and libreef claims it.
@@ -169,9 +174,10 @@ static void after_fork(void) {
     pthread_mutex_unlock(&known_mutex);
 }
 
-// A child must not find it locked by a thread that it does not have.
-static void heed_forks(void) {
-    (void)pthread_atfork(before_fork, after_fork, after_fork); // without memory for it: not heeded
+// A child of fork must not find the mutex locked by a thread that it does not have.
+static void register_fork_handlers(void) {
+    // It fails without memory only; then there are no handlers.
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 static bool is_size(const known_order *known,
@@ -192,14 +198,14 @@ const coarse_order *reef_coarse_order(const reef_coarse_kernels *kernels,
                                       float *tile) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (count > QUERIES_MAX) return NULL;
-    (void)pthread_once(&once, heed_forks);
+    (void)pthread_once(&once, register_fork_handlers);
     // Held while a size is tried, or threads that open models of one size would all try it.
     pthread_mutex_lock(&known_mutex);
     size_t n = 0;
     while (n < known_count && !is_size(&known_orders[n], kernels, count, side, half)) n++;
     if (n == known_count && n < KNOWN_MAX) {
         known_orders[n] = (known_order){kernels, count, side, half, {0}, {0}};
-        ask(&known_orders[n], queries, tile_stride, tile);
+        ask_blas(&known_orders[n], queries, tile_stride, tile);
         known_count++;
     }
     pthread_mutex_unlock(&known_mutex);

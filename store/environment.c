@@ -16,6 +16,7 @@
 #include "pool_create.h"
 #include "pool_file.h"
 #include "record.h"
+#include "reef_pool_check.h"
 #include "schema.h"
 
 #include <assert.h>

@@ -5,6 +5,7 @@
 
 #include "environment.h"
 #include "record.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 
 struct reef_store {

@@ -12,6 +12,8 @@
 #include "lineage.h"
 #include "loss_history.h"
 #include "reef_fail_point.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 #include "trainer_state.h"
 

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define SEND_SECONDS_MAX 10
-#define REPLY_SECONDS_MAX                                                                          \
-    600 // a seal or a commit waits for the step that is running and for the disk
+// a seal or a commit waits for the step that is running and for the disk
+#define REPLY_SECONDS_MAX 600
 #define REPLY_ROOM_FIRST 4096
 
 static reef_status fail_io(const struct sockaddr_un *address, const char *what, reef_error *err) {

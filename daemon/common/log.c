@@ -210,9 +210,9 @@ static void format_event(char *out, size_t room, const json_t *event) {
     // The timeline's JSON in one line for people: the event, its message, then its other members.
     const char *name = json_string_value(json_object_get(event, "event"));
     const char *message = json_string_value(json_object_get(event, "message"));
-    int head = snprintf(out, room, "%s%s%s", name != NULL ? name : "event",
-                        message != NULL ? ": " : "", message != NULL ? message : "");
-    size_t used = head < 0 ? 0 : (size_t)head;
+    int begun = snprintf(out, room, "%s%s%s", name != NULL ? name : "event",
+                         message != NULL ? ": " : "", message != NULL ? message : "");
+    size_t used = begun < 0 ? 0 : (size_t)begun;
     const char *key = NULL;
     json_t *value = NULL;
     const char *separator = message != NULL ? "; " : ": ";

@@ -2,6 +2,8 @@
 #include "reef_pool_json.h"
 
 #include "reef_log.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "reply_json.h"
 
 #include <inttypes.h>

@@ -5,6 +5,7 @@
 #include "reef_clock.h"
 #include "reef_kernels.h"
 #include "reef_log.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 
 #include <jansson.h>

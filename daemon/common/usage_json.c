@@ -2,6 +2,7 @@
 #include "reef_usage_json.h"
 
 #include "reef_log.h"
+#include "reef_usage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // Batches as JSON: the command of the socket, and the answers of socket and HTTP.
 #include "push.h"
+#include "reef_push_journal.h"
 #include "reply_json.h"
 
 #include <stdlib.h>

@@ -3,8 +3,9 @@
 #include "reply_json.h"
 
 #include "reef_log.h"
-#include "reef_pool_json.h"
 #include "reef_niceness.h"
+#include "reef_pool_check.h"
+#include "reef_pool_json.h"
 #include "reef_priority.h"
 
 #include <inttypes.h>

@@ -24,9 +24,9 @@
 #define REEF_HTTP_BODY_BYTES_MAX (1u << 20)
 #define REEF_HTTP_BODIES_BYTES_MAX ((size_t)32 << 20) // of all requests that are being read
 #define REEF_HTTP_SENDING_BYTES_MAX (128 * 1024)      // sent and not read yet, for each connection
-#define REEF_HTTP_PHASE_MS_MAX                                                                     \
-    6000                         // to send the header; again for the body; again to take the reply
-#define REEF_HTTP_STREAMS_MAX 32 // at once, of the connections
+// to send the header; again for the body; again to take the reply
+#define REEF_HTTP_PHASE_MS_MAX 6000
+#define REEF_HTTP_STREAMS_MAX 32          // at once, of the connections
 #define REEF_HTTP_STREAM_BYTES_MAX 131072 // that wait for one client, of several sendings
 #define REEF_HTTP_TOKEN_BYTES_MIN 16
 #define REEF_HTTP_TOKEN_BYTES_MAX 256

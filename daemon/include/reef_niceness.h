@@ -1,6 +1,6 @@
-// Priorities inside reefd. A client waits for its reply, so the loop and queries have the priority
-// of the process. Training, and what makes a newer state ready to answer, come after
-// them. Checks of what is stored come last.
+// Niceness of the threads of reefd. A client waits for its reply, so the loop and queries keep that
+// of the process. Training, and opening a newer state for queries, give way to them. Checks of what
+// is stored give way to all others.
 #ifndef REEF_NICENESS_H
 #define REEF_NICENESS_H
 

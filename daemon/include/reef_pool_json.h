@@ -3,6 +3,8 @@
 #define REEF_POOL_JSON_H
 
 #include "reef_kinds.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 #include "reef_trainer.h"
 

@@ -4,6 +4,7 @@
 
 #include "reef_store.h"
 #include "reef_trainer.h"
+#include "reef_usage.h"
 
 #include <jansson.h>
 #include <stdbool.h>

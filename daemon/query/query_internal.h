@@ -43,7 +43,8 @@ typedef struct reef_query_twin {
 struct reef_query_thread {
     reef_query_thread_options options;
     uv_thread_t thread;
-    reef_query_model models[REEF_QUERY_MODELS]; // the thread's; 0 is now
+    reef_query_model models[REEF_QUERY_MODELS]; // the thread's; 0 is now, which twins read while
+                                                // they are busy, and which then does not change
     reef_query_model *used;      // the thread's: the one of the running query, or NULL
     reef_query_renewal renewal;  // the thread's, of models[0]
     reef_forgetting *forgetting; // the thread's, or NULL
@@ -64,8 +65,10 @@ struct reef_query_thread {
 
 /** Run a query that was taken from the list, and hand its reply to the loop. */
 void reef_query_thread_run(reef_query_thread *queries, reef_query *query);
-/** The first waiting query, or the first that twins may run, taken from the list; NULL: none. Under
- *  the lock. */
+/**
+ * The first waiting query, or the first that twins may run, taken from the list; NULL: none. Under
+ * the lock.
+ */
 reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin);
 
 /** At the end of a list; under its lock. */
@@ -83,7 +86,7 @@ REEF_MUST_CHECK reef_status reef_query_find_state(reef_query_thread *queries,
 bool reef_query_model_is_fresh(const reef_query_model *kept,
                                const char *as_of,
                                const reef_commit *newest);
-/** Would a question have to wait too long if the model were opened again for it? */
+/** Would a query have to wait too long if the model were opened again for it? */
 bool reef_query_model_is_slow(const reef_query_model *kept);
 /** May the model of now answer a query that begins now? On a twin that is busy. */
 bool reef_query_thread_is_recent(reef_query_thread *queries);

@@ -55,7 +55,7 @@ static void join_renewal(reef_query_thread *queries) {
     queries->renewal.runs = false;
 }
 
-// The newer model answers from here on. After a failure the next one is opened while a question
+// The newer model answers from here on. After a failure the next one is opened while a query
 // waits.
 static void take_renewed(reef_query_thread *queries) {
     reef_query_renewal *r = &queries->renewal;

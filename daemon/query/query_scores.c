@@ -4,6 +4,7 @@
 
 #include "reef_log.h"
 #include "reef_pool_json.h"
+#include "reef_snapshot.h"
 
 #include <float.h>
 #include <inttypes.h>

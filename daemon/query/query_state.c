@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define REOPEN_SHARE 10      // of the time at most one part in so many goes to opening models
-#define WAIT_NS_MAX 20000000 // that a question waits for a newer model
+#define WAIT_NS_MAX 20000000 // that a query waits for a newer model
 
 // The last commit, and which state is meant: another one with time, where people named a moment.
 reef_status reef_query_find_state(reef_query_thread *queries,
@@ -34,7 +34,7 @@ bool reef_query_model_is_fresh(const reef_query_model *kept,
     return uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
 }
 
-// A context memory may take a second to open, in which a hundred questions would wait. Other models
+// A context memory may take a second to open, in which a hundred queries would wait. Other models
 // are opened at once: two of a large one may be more than there is room for.
 bool reef_query_model_is_slow(const reef_query_model *kept) {
     return kept->took_ns >= WAIT_NS_MAX && reef_model_is_shared(kept->model) &&

@@ -4,6 +4,7 @@
 #include "query_scores.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
+#include "reef_usage.h"
 #include "reef_usage_json.h"
 
 #include <inttypes.h>

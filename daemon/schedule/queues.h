@@ -16,8 +16,8 @@
 
 #define REEF_QUEUE_BYTES_HIGH (4u << 20) // of sources that end: reading stops when this much waits
 #define REEF_LIVE_BYTES_HIGH (1u << 20)  // of a live source
-#define REEF_CHECKPOINT_BYTES_HIGH                                                                 \
-    (1u << 20) // of its checkpoints: those of a large directory are long
+// of its checkpoints: those of a large directory are long
+#define REEF_CHECKPOINT_BYTES_HIGH (1u << 20)
 
 /** Where a byte of a live source lies, as its kind put it. */
 typedef struct reef_queue_checkpoint {

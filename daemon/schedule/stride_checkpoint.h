@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-#define REEF_STRIDE_NAME                                                                           \
-    "turns" // of its journal records; no live source has a name without a colon
+// of its journal records; no live source has a name without a colon
+#define REEF_STRIDE_NAME "turns"
 
 /** A queue becomes idle, or active again, from a position of the stream on. */
 typedef struct reef_schedule_choice {

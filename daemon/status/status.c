@@ -4,6 +4,7 @@
 #include "reply_json.h"
 
 #include "reef_kernels.h"
+#include "reef_pool_check.h"
 #include "reef_pool_json.h"
 
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 #include "push.h"
 
 #include "reef_clock.h"
+#include "reef_push_journal.h"
 #include "training_thread.h"
 
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 
 #include "reef_clock.h"
 #include "reef_niceness.h"
+#include "reef_pool_check.h"
 #include "reef_priority.h"
 
 #include <stdio.h>

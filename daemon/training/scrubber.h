@@ -12,6 +12,7 @@
 #define REEF_SCRUBBER_H
 
 #include "reef_log.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 
 #define REEF_SCRUB_RATE_DEFAULT (UINT64_C(1) << 20) // bytes a second: 86 GB a day, little of a disk

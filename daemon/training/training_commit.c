@@ -2,6 +2,7 @@
 //
 // A commit that fails leaves the state in memory as it was and is tried again after a pause, a
 // bounded number of times.
+#include "reef_usage.h"
 #include "training_internal.h"
 
 #include <inttypes.h>

@@ -16,6 +16,7 @@
 #include "reef_error.h"
 #include "reef_kinds.h"
 #include "reef_log.h"
+#include "reef_snapshot.h"
 #include "reef_source.h"
 #include "reef_states.h"
 #include "reef_trainer.h"

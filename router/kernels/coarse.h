@@ -10,6 +10,17 @@
 //
 // of rho . kappa (Cauchy-Schwarz), plus what the exact score itself is rounded by. A key whose
 // coarse score is more than twice that bound below those of K others scores less than these K.
+//
+// coarse_list.c calls the kernels of a set in this order; counts are of 1,024 sub-keys:
+//
+//   table    once for a table: its keys in bytes and in words, and what rounding took from them
+//   query    the same for a query, and the bound of its coarse scores
+//   scores   coarse scores of all sub-keys, products of bytes
+//   reach    sub-keys at most twice the bound below the K-th best: about 50
+//   near     nearly exact scores of these, products of words
+//   keep     those that may take part in one of the best pairs: about 12
+//   exact    scores of these in floats, summed in the order of BLAS
+//   sort     the K best of these, best first
 #ifndef REEF_COARSE_H
 #define REEF_COARSE_H
 
@@ -26,8 +37,8 @@ enum {
     COARSE_KEPT_MAX = 24,   // of COARSE_KEYS maxima, so that their K-th largest is a useful bound
     COARSE_FOUND_MAX = 192, // sub-keys that are left; of more all are scored
     COARSE_ROOM = COARSE_FOUND_MAX + 2 * COARSE_KEYS, // of their lists
-    COARSE_PEAKS = 16,
-    COARSE_SORT_MAX = 32
+    COARSE_PEAKS = 16,   // shares of the nearly exact scores, of each of which the best is known
+    COARSE_SORT_MAX = 32 // scores that `sort` takes; more go through the kernel for top-k
 };
 
 /** One table of sub-keys in bytes. */

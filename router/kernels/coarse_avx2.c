@@ -68,7 +68,7 @@ static void take_mean(const coarse_table *table, float *mean) {
     for (size_t d = 0; d < table->half; d++) mean[d] *= share;
 }
 
-static extent measure(const coarse_table *table, const float *mean) {
+static extent measure_keys(const coarse_table *table, const float *mean) {
     extent most = {0, 0, 0, 0};
     for (size_t i = 0; i < table->side; i++) {
         const float *key = table->keys + i * table->stride;
@@ -160,7 +160,7 @@ static void pad_block(const coarse_table *table) {
 static void fill_table(coarse_table *table) {
     float mean[COARSE_HALF_MAX];
     take_mean(table, mean);
-    const extent most = measure(table, mean);
+    const extent most = measure_keys(table, mean);
     const float centred = sqrtf(most.centred) * SLACK;
     table->norm = sqrtf(most.whole) * SLACK;
     // Also false for NaN.
@@ -316,11 +316,11 @@ static inline void score_block(size_t half,
     }
 }
 
-static void score_all(const coarse_table *table,
-                      size_t count,
-                      const uint32_t *pairs,
-                      int16_t *scores,
-                      size_t stride) {
+static void score_blocks(const coarse_table *table,
+                         size_t count,
+                         const uint32_t *pairs,
+                         int16_t *scores,
+                         size_t stride) {
     const size_t half = table->half, chunks = coarse_chunks(half);
     for (size_t key = 0; key < table->side; key += COARSE_KEYS)
         for (size_t n = 0; n < count; n += COARSE_QUERIES)
@@ -355,7 +355,8 @@ static inline __m256i load_scores(const int16_t *scores) {
     return _mm256_loadu_si256((const __m256i_u *)scores);
 }
 
-static size_t reach(size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows) {
+static size_t find_reached(
+    size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows) {
     // Of the best K at least K are among these maxima or above them, see lower_bound in
     // kernels_vector.h.
     __m256i low = load_scores(scores), high = load_scores(scores + COARSE_KEYS / 2);
@@ -458,12 +459,12 @@ static void pad_rows(size_t count, uint16_t *rows, size_t to) {
     for (size_t n = 0; n < to; n++) rows[count + n] = rows[0]; // any key
 }
 
-static void exact(const coarse_table *table,
-                  const float *query,
-                  const uint32_t *pairwise,
-                  size_t count,
-                  uint16_t *rows,
-                  float *scores) {
+static void score_exact(const coarse_table *table,
+                        const float *query,
+                        const uint32_t *pairwise,
+                        size_t count,
+                        uint16_t *rows,
+                        float *scores) {
     pad_rows(count, rows, LANES);
     size_t n = 0;
     for (; n + LANES < count; n += 2 * LANES)
@@ -530,13 +531,13 @@ static inline __m256i rank_among(__m256 these, const float *all, size_t count, s
     return ranks;
 }
 
-static void near(const coarse_table *table,
-                 const coarse_query *rounded,
-                 const int16_t *words,
-                 size_t count,
-                 uint16_t *rows,
-                 float *scores,
-                 float peaks[COARSE_PEAKS]) {
+static void score_near(const coarse_table *table,
+                       const coarse_query *rounded,
+                       const int16_t *words,
+                       size_t count,
+                       uint16_t *rows,
+                       float *scores,
+                       float peaks[COARSE_PEAKS]) {
     const __m256 none = _mm256_set1_ps(-INFINITY), unit = _mm256_set1_ps(rounded->near_unit);
     const size_t whole = (count + COARSE_PEAKS - 1) / COARSE_PEAKS * COARSE_PEAKS;
     __m256 most[2] = {none, none};
@@ -560,7 +561,7 @@ static void near(const coarse_table *table,
     }
 }
 
-static size_t keep(size_t count, const float *scores, float least, uint16_t *rows) {
+static size_t keep_reached(size_t count, const float *scores, float least, uint16_t *rows) {
     const __m256 bound = _mm256_set1_ps(least);
     size_t kept = 0;
     for (size_t first = 0; first < count; first += 4 * LANES) {
@@ -577,12 +578,12 @@ static size_t keep(size_t count, const float *scores, float least, uint16_t *row
     return kept;
 }
 
-static void sort(size_t count,
-                 const float *scores,
-                 const uint16_t *rows,
-                 size_t kept,
-                 float *best,
-                 uint16_t *best_rows) {
+static void sort_best(size_t count,
+                      const float *scores,
+                      const uint16_t *rows,
+                      size_t kept,
+                      float *best,
+                      uint16_t *best_rows) {
     float sorted[COARSE_SORT_MAX];
     uint16_t order[COARSE_SORT_MAX];
     for (size_t first = 0; first < count; first += LANES) {
@@ -602,10 +603,11 @@ static void sort(size_t count,
 #define COARSE_SET(number, function)                                                               \
     {                                                                                              \
         .together = (number), .table = fill_table, .query = round_query, .scores = (function),     \
-        .reach = reach, .near = near, .keep = keep, .exact = exact, .sort = sort,                  \
+        .reach = find_reached, .near = score_near, .keep = keep_reached, .exact = score_exact,     \
+        .sort = sort_best,                                                                         \
     }
 
 // What VNNI has no part in is the same for all.
-const reef_coarse_kernels reef_coarse_avx2 = COARSE_SET(2, score_all);
+const reef_coarse_kernels reef_coarse_avx2 = COARSE_SET(2, score_blocks);
 const reef_coarse_kernels reef_coarse_avxvnni = COARSE_SET(4, reef_coarse_scores_avxvnni);
 const reef_coarse_kernels reef_coarse_avx512vnni = COARSE_SET(4, reef_coarse_scores_avx512vnni);

@@ -14,6 +14,8 @@
 #include "check.h"
 
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include <xxhash.h>

@@ -3,6 +3,7 @@
 #define REEF_CHECK_H
 
 #include "page_reader.h"
+#include "reef_pool_check.h"
 #include "store_internal.h"
 
 #define REEF_DAMAGED_MAX 1000 // findings that are kept; counting continues

@@ -2,6 +2,7 @@
 // journal.c.
 #include "check.h"
 #include "journal.h"
+#include "reef_push_journal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

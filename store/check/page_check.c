@@ -20,6 +20,7 @@
 #include "page_reader.h"
 #include "record.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 #include "store_internal.h"
 

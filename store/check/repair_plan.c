@@ -8,6 +8,8 @@
 // A snapshot can be restored when nothing of its state is damaged: the sealed generations that it
 // shares with the pool, its copies, their records, and where live sources stood.
 #include "check.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>

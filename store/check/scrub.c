@@ -16,6 +16,7 @@
 
 #include "page_reader.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
 
 #include <stdlib.h>
 #include <string.h>

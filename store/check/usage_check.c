@@ -7,6 +7,7 @@
 // windows and totals.
 #include "check.h"
 
+#include "reef_usage.h"
 #include "usage_windows.h"
 
 #include <inttypes.h>

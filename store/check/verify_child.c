@@ -10,6 +10,7 @@
 #include "verify_child.h"
 
 #include "check.h"
+#include "reef_pool_check.h"
 
 #include <errno.h>
 #include <inttypes.h>

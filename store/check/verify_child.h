@@ -2,6 +2,7 @@
 #ifndef REEF_VERIFY_CHILD_H
 #define REEF_VERIFY_CHILD_H
 
+#include "reef_pool_check.h"
 #include "reef_store.h"
 
 /** Checks a pool: reef_store_check_with after opening it, or a test's stand-in. */

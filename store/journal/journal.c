@@ -23,6 +23,7 @@
 #include "journal.h"
 
 #include "reef_byte_order.h"
+#include "reef_push_journal.h"
 
 #include <xxhash.h>
 
@@ -51,7 +52,7 @@ bool reef_journal_entry_parse(reef_journal_entry *entry,
     // The end is begin + length everywhere, and must not wrap.
     if (entry->begin > UINT64_MAX - entry->length) return false;
     left -= entry->id_bytes;
-    // A trained entry keeps its head and id only, so its bytes are all there or none.
+    // A trained entry keeps its header and id only, so its bytes are all there or none.
     if (left == entry->length)
         entry->bytes = at + REEF_JOURNAL_HEAD_BYTES + entry->id_bytes;
     else if (left != 0)
@@ -364,7 +365,7 @@ reef_status reef_journal_trim(reef_txn *txn, const char *source, uint64_t cursor
         const reef_key key = entry_key(source, s);
         status = reef_record_remove(txn, &key, err);
     }
-    // Trained entries among these lose their bytes and keep their head.
+    // Trained entries among these lose their bytes and keep header and id.
     for (uint64_t s = all.whole > known ? all.whole : known; status == REEF_OK && s < trained; s++)
         status = shorten(txn, source, s, err);
     return status;

@@ -6,8 +6,8 @@
 
 #define REEF_JOURNAL_HEAD_BYTES 36 // of an entry, before its id
 #define REEF_JOURNAL_SHIFT_SEQUENCE UINT64_MAX
-#define REEF_JOURNAL_IDS_PREFIX                                                                    \
-    "ids:" // of the names of what snapshots keep; no live source has one that begins so
+// of the names of what snapshots keep; no live source has one that begins so
+#define REEF_JOURNAL_IDS_PREFIX "ids:"
 
 /** One entry. Pointers into the map, until the transaction ends. */
 typedef struct reef_journal_entry {

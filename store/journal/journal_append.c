@@ -2,6 +2,7 @@
 #include "journal.h"
 
 #include "reef_fail_point.h"
+#include "reef_push_journal.h"
 
 #include <xxhash.h>
 

@@ -21,6 +21,8 @@
 #include "journal.h"
 
 #include "reef_byte_order.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 #include <stdio.h>

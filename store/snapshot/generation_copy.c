@@ -14,6 +14,7 @@
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 #include <stdio.h>

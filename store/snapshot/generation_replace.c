@@ -2,6 +2,7 @@
 //
 // The numbers of the emptied ones stay, so that no other generation, and nothing that names one,
 // has to change. No snapshot may share the rows of a generation that is replaced.
+#include "reef_snapshot.h"
 #include "store_internal.h"
 
 #include <inttypes.h>

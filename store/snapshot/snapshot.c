@@ -12,6 +12,7 @@
 
 #include "reef_byte_order.h"
 #include "reef_fail_point.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 #include <stdio.h>

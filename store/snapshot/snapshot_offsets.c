@@ -14,6 +14,7 @@
 // pushed into are others (journal.c), and left alone here: going back moves them
 // (reef_journal_move).
 #include "journal.h"
+#include "reef_push_journal.h"
 
 #include <stdlib.h>
 #include <string.h>

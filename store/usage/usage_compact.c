@@ -12,6 +12,7 @@
 // The bytes of each level are counted by a walk over keys, not kept in a record of their own: there
 // are at most some ten thousand, and what is not stored cannot be wrong.
 #include "reef_fail_point.h"
+#include "reef_usage.h"
 #include "usage_windows.h"
 
 #include <inttypes.h>

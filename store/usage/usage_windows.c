@@ -29,6 +29,7 @@
 // The extent is there because a day or an hour may be merged before it has ended, when finer
 // windows take too much space: then it says how far the coarse one reaches.
 #include "usage_windows.h"
+#include "reef_usage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

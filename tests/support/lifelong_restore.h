@@ -3,6 +3,8 @@
 #define LIFELONG_RESTORE_H
 
 #include "lifelong.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 
 static inline reef_snapshot take(lifelong *f, const char *name) {
     reef_error err;

@@ -6,6 +6,7 @@
 #define POOL_H
 
 #include "draw.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 #include "temp_dir.h"
 

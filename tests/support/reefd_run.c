@@ -2,6 +2,7 @@
 #include "reefd_run.h"
 
 #include "reef_client.h"
+#include "reef_pool_check.h"
 #include "reef_trainer.h"
 
 #include <dirent.h>

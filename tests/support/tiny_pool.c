@@ -1,6 +1,7 @@
 // See tiny_pool.h.
 #include "tiny_pool.h"
 
+#include "reef_snapshot.h"
 #include "reef_trainer.h"
 
 #include <setjmp.h>

@@ -16,8 +16,8 @@
 #define LABEL_ROOM 112.0 // for "generation 99"
 #define NUMBER_ROOM 28.0
 #define PATH_POINTS_MAX 3000 // more would not be seen
-#define BITS_SHOWN_MAX                                                                             \
-    10.0 // a guess among all bytes costs 8; the first batches of unknown bytes 30
+// a guess among all bytes costs 8; the first batches of unknown bytes 30
+#define BITS_SHOWN_MAX 10.0
 #define RAW_COLOUR "#a9c6e3"
 #define SMOOTH_COLOUR "#1d5fa3"
 #define FOUND_COLOUR "#c8402f"

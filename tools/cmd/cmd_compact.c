@@ -4,6 +4,7 @@
 #include "cli_table.h"
 #include "commands.h"
 #include "reef_clock.h"
+#include "reef_usage.h"
 
 #include <inttypes.h>
 

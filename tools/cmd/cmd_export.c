@@ -4,6 +4,7 @@
 #include "cli_signals.h"
 #include "commands.h"
 #include "reef_clock.h"
+#include "reef_pool_check.h"
 
 #include <errno.h>
 #include <inttypes.h>

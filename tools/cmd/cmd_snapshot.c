@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 

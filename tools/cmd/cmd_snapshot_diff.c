@@ -4,6 +4,7 @@
 #include "cli_table.h"
 #include "commands.h"
 #include "reef_pool_json.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "cli_pool.h"
 #include "commands.h"
 #include "reef_pool_json.h"
+#include "reef_snapshot.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

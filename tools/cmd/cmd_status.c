@@ -5,6 +5,7 @@
 #include "cli_tokens.h"
 #include "cli_transport.h"
 #include "commands.h"
+#include "reef_pool_check.h"
 #include "reef_pool_json.h"
 
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 #include "cli_vectors.h"
 #include "commands.h"
 #include "npy_file.h"
+#include "reef_usage.h"
 #include "reef_usage_json.h"
 
 #include <inttypes.h>

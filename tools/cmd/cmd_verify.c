@@ -3,6 +3,7 @@
 #include "cli_format.h"
 #include "commands.h"
 #include "reef_clock.h"
+#include "reef_pool_check.h"
 #include "reef_pool_json.h"
 #include "repair_advice.h"
 

@@ -3,6 +3,7 @@
 #include "experts_list.h"
 
 #include "cli_pool.h"
+#include "reef_usage.h"
 #include "reef_usage_json.h"
 
 #include <inttypes.h>

@@ -4,6 +4,9 @@
 // nothing else needs, the export of a generation that is whole.
 #include "repair_advice.h"
 #include "cli_format.h"
+#include "reef_pool_check.h"
+#include "reef_push_journal.h"
+#include "reef_usage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define REEF_REPAIR_ADVICE_H
 
 #include "cli.h"
+#include "reef_pool_check.h"
 
 typedef struct reef_verify_plan {
     const char *pool;

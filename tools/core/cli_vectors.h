@@ -59,9 +59,8 @@ REEF_MUST_CHECK reef_status reef_cli_predict(reef_model *model,
 typedef struct reef_cli_accuracy {
     uint64_t examples, labelled, right;
     double accuracy; // right / labelled; NaN without labels
-    double
-        *answered_share; // (generation count) on the heap: examples in which each had the largest
-                         // weight
+    // (generation count) on the heap: examples in which each had the largest weight
+    double *answered_share;
 } reef_cli_accuracy;
 
 /**

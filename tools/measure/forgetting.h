@@ -15,10 +15,10 @@
 typedef struct reef_metrics_matrix {
     size_t rows, columns;
     const double *values; // (rows, columns)
-    const size_t
-        *learned; // (columns): the row right after domain j was learned, or METRICS_UNKNOWN;
-                  // NULL when no row is known
-    bool rising;  // more is better: accuracies
+    // (columns): the row right after domain j was learned, or METRICS_UNKNOWN; NULL when no row is
+    // known
+    const size_t *learned;
+    bool rising; // more is better: accuracies
 } reef_metrics_matrix;
 
 /** Means over domains; NaN over none. */

@@ -8,8 +8,8 @@
 #include "forgetting.h"
 
 #define GATE_NEVER SIZE_MAX
-#define GATE_TARGETS                                                                               \
-    8 // leaks that a table is made for; the first is that of the gate's own threshold
+// leaks that a table is made for; the first is that of the gate's own threshold
+#define GATE_TARGETS 8
 #define GATE_DET_POINTS 33
 
 /** The texts, and when each was learned. */

@@ -4,6 +4,8 @@
 #include "events.h"
 #include "pool_bound.h"
 #include "reef_fail_point.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 #include "trainer_state.h"
 

@@ -2,6 +2,7 @@
 #ifndef REEF_COMMIT_H
 #define REEF_COMMIT_H
 
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 
 /** A commit, and in the same transaction a snapshot where it has a name. */

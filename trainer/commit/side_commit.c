@@ -4,6 +4,8 @@
 // transaction of ours may hold the map while the writer needs to enlarge it, so rows that are read
 // in place are released first.
 #include "events.h"
+#include "reef_pool_check.h"
+#include "reef_usage.h"
 #include "trainer_internal.h"
 
 void reef_trainer_on_commit(reef_trainer *trainer, reef_trainer_writer writer, void *context) {

@@ -14,6 +14,7 @@
 #include "events.h"
 #include "kind_memories.h"
 #include "recognition.h"
+#include "reef_snapshot.h"
 #include "sealed_memory.h"
 
 #include <math.h>

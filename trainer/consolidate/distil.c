@@ -22,8 +22,8 @@ enum { STREAM_DISTIL_SAMPLE = 401, STREAM_SILENCE = 402 };
 
 typedef struct distiller {
     const reef_distil *distil;
-    reef_trainer
-        student; // a trainer of all other generations and, last, the new one; no stream, no store
+    // a trainer of all other generations and, last, the new one; no stream, no store
+    reef_trainer student;
     reef_generation **generations; // of its model: the pool's, but the last two
     reef_generation *open;         // sealed twin of the pool's open generation; the last but one
     reef_generation *fresh;        // the new one

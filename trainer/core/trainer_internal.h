@@ -21,6 +21,7 @@
 #include "kind_names.h"
 #include "marker_line.h"
 #include "prequential.h"
+#include "reef_pool_check.h"
 #include "reservoir.h"
 #include "residency.h"
 #include "strategy_state.h"
@@ -42,14 +43,14 @@ typedef struct reef_source {
 } reef_source;
 
 /** A kind that came back: see kind_memories.h. */
-typedef struct reef_head {
+typedef struct reef_kind_head {
     reef_visit visit;
     bool in_open_generation; // that one holds a visit of it
     bool stored;             // all of it
     bool consolidating;      // the commit to come drops it
     uint32_t merged_into;    // where visit.merged: the kind that learns its text
-    uint64_t used_at;        // see head_uses
-} reef_head;
+    uint64_t used_at;        // see kind_head_uses
+} reef_kind_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */
 typedef struct reef_familiarity_level {
@@ -73,9 +74,9 @@ struct reef_trainer {
     reef_drift drift;
     reef_drift memory_drift; // the same of the context memory, where the net learns a share
     reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
-    reef_head *heads;        // owned; in the order in which they were first read
-    uint64_t head_uses;      // of heads in memory, one after the other
-    size_t head_count;
+    reef_kind_head *kind_heads; // owned; in the order in which they were first read
+    uint64_t kind_head_uses;    // how often one was used: orders them by their last use
+    size_t kind_head_count;
     reef_kind_names kind_names;
     reef_visit_log visit_log;
     uint32_t current_kind; // where contexts decide: the generation whose kind is being learned

@@ -1,7 +1,7 @@
 // When and by how much a pool grows, as the configuration asks for it.
 //
-//   boundaries  drift: stream.c asks drift_test.c. given: marker lines (marker_line.c) and
-//               commands only. budget: every boundary_bytes of the stream, counted from the last
+//   boundaries  contexts: by_contexts.c asks the memories. drift: stream.c asks drift_test.c.
+//               given: marker lines (marker_line.c) and commands only. budget: every boundary_bytes of the stream, counted from the last
 //               boundary.
 //               capacity: once capacity_share of the open generation's experts, of all layers
 //               together, were used capacity_uses times each; checked every REEF_POLICY_STEPS
@@ -20,8 +20,8 @@
 #include "trainer_internal.h"
 
 #define REEF_POLICY_STEPS 32 // steps of training from one check of the usage to the next
-#define REEF_PROBE_BATCHES                                                                         \
-    8 // deferred batches that a measurement passes through the model, at most
+// deferred batches that a measurement passes through the model, at most
+#define REEF_PROBE_BATCHES 8
 
 /** Why the batch that was just trained ends at a boundary, or NULL. */
 const char *reef_policy_due(const reef_trainer *trainer);

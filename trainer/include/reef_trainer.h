@@ -16,6 +16,10 @@
 
 #include "reef_config.h"
 #include "reef_model.h"
+#include "reef_pool_check.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
+#include "reef_usage.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -283,8 +287,8 @@ typedef struct reef_branch {
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
     reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err);
 
-#define REEF_FREEZE_TO_END                                                                         \
-    INT64_MAX // as `last`, and so is what lies beyond: to the end of the layer
+// as `last`, and so is what lies beyond: to the end of the layer
+#define REEF_FREEZE_TO_END INT64_MAX
 
 typedef struct reef_freeze {
     int32_t layer;         // PEER layer, -1 for all

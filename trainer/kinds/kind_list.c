@@ -53,15 +53,15 @@ static void set_learned(reef_kind_facts *kind, const json_t *item, size_t at) {
 
 static void take_state(reef_kind_list *list, const json_t *state, const reef_kind_names *names) {
     const json_t *memory = json_object_get(state, "memory");
-    const json_t *heads = json_object_get(state, "kinds");
+    const json_t *learned = json_object_get(state, "kinds");
     const json_t *merged = json_object_get(state, "merged_kinds");
     const json_t *current = json_object_get(state, "current_kind");
     reef_kind_facts *open = &list->kinds[list->count - 1];
     // Records have what was sealed; the state has what the open generation and kinds that came back
     // learned since. Its numbers may be of generations that were consolidated: see kind_of.
     if (memory != NULL) set_learned(open, memory, 0);
-    for (size_t i = 0; i < json_array_size(heads); i++) {
-        const json_t *item = json_array_get(heads, i);
+    for (size_t i = 0; i < json_array_size(learned); i++) {
+        const json_t *item = json_array_get(learned, i);
         reef_kind_facts *kind =
             kind_of(list, (uint32_t)json_integer_value(json_array_get(item, 0)));
         if (kind != NULL) set_learned(kind, item, 1);

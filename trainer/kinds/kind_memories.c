@@ -1,6 +1,6 @@
 // See kind_memories.h.
 #include "kind_memories.h"
-#include "heads.h"
+#include "kind_heads.h"
 #include "memory_batch.h"
 #include "prequential.h"
 #include "reef_json_build.h"
@@ -16,29 +16,29 @@ bool reef_kinds_learn(const reef_trainer *trainer) {
            reef_store_format(trainer->store) >= FORMAT_FIRST;
 }
 
-static reef_head *find_head(const reef_trainer *trainer, uint32_t kind) {
-    for (size_t i = 0; i < trainer->head_count; i++)
-        if (trainer->heads[i].visit.kind == kind) return &trainer->heads[i];
+static reef_kind_head *find_head(const reef_trainer *trainer, uint32_t kind) {
+    for (size_t i = 0; i < trainer->kind_head_count; i++)
+        if (trainer->kind_heads[i].visit.kind == kind) return &trainer->kind_heads[i];
     return NULL;
 }
 
 // ---- in memory, and not -------------------------------------------------------------------------
 
 // False: it was only read to compare.
-static bool came_back(const reef_head *head) {
+static bool came_back(const reef_kind_head *head) {
     return head->visit.learned > 0;
 }
 
-static bool is_loaded(const reef_head *head) {
+static bool is_loaded(const reef_kind_head *head) {
     return head->visit.memory.memory != NULL;
 }
 
 // Release the memory that was used longest ago, if all of it is stored. The last two always stay.
 static void make_room(reef_trainer *trainer) {
-    reef_head *oldest = NULL;
+    reef_kind_head *oldest = NULL;
     size_t loaded = 0;
-    for (size_t i = 0; i < trainer->head_count; i++) {
-        reef_head *head = &trainer->heads[i];
+    for (size_t i = 0; i < trainer->kind_head_count; i++) {
+        reef_kind_head *head = &trainer->kind_heads[i];
         if (!is_loaded(head)) continue;
         loaded++;
         if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
@@ -62,12 +62,12 @@ static reef_status read_head(reef_generation_memory *out,
                              reef_error *err) {
     const reef_as_of state = {.last = last, .own = last};
     reef_txn *txn = NULL;
-    reef_heads heads = {0};
+    reef_kind_heads heads = {0};
     size_t older = 0;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_heads_read(&heads, txn, &state, err);
-    if (status == REEF_OK) status = reef_heads_load(&heads, txn, kind, out, &older, err);
-    reef_heads_release(&heads);
+    if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, err);
+    if (status == REEF_OK) status = reef_kind_heads_load(&heads, txn, kind, out, &older, err);
+    reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     if (status == REEF_OK)
         status = reef_generation_memory_catch_up(out, trainer->network.config.context_memory, err);
@@ -86,7 +86,7 @@ static reef_status copy_sealed(reef_generation_memory *out,
     return REEF_OK;
 }
 
-static reef_status load_head(reef_trainer *trainer, reef_head *head, reef_error *err) {
+static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_error *err) {
     uint32_t kind = head->visit.kind;
     const reef_generation *sealed = trainer->network.generations[kind];
     reef_generation_memory *m = &head->visit.memory;
@@ -107,22 +107,22 @@ static reef_status load_head(reef_trainer *trainer, reef_head *head, reef_error 
 
 static reef_status add_head(reef_trainer *trainer,
                             uint32_t kind,
-                            reef_head **out,
+                            reef_kind_head **out,
                             reef_error *err) {
-    size_t count = trainer->head_count;
-    reef_head *heads = realloc(trainer->heads, (count + 1) * sizeof(*heads));
+    size_t count = trainer->kind_head_count;
+    reef_kind_head *heads = realloc(trainer->kind_heads, (count + 1) * sizeof(*heads));
     if (heads == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the heads of %zu kinds", count);
-    trainer->heads = heads;
-    *out = &heads[trainer->head_count++];
-    **out = (reef_head){.visit = {.kind = kind}, .stored = true};
+    trainer->kind_heads = heads;
+    *out = &heads[trainer->kind_head_count++];
+    **out = (reef_kind_head){.visit = {.kind = kind}, .stored = true};
     return REEF_OK;
 }
 
 // The head of a kind, read if it must be.
 static reef_status loaded_head(reef_trainer *trainer,
                                uint32_t kind,
-                               reef_head **out,
+                               reef_kind_head **out,
                                reef_error *err) {
     reef_status status = REEF_OK;
     *out = find_head(trainer, kind);
@@ -136,7 +136,7 @@ reef_status reef_kinds_memory(reef_trainer *trainer,
                               const reef_memory **out,
                               reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
-    reef_head *head;
+    reef_kind_head *head;
     *out = open->memory.memory;
     if (kind == open->info.generation) return REEF_OK;
     if (reef_kinds_is_merged(trainer, kind, NULL)) {
@@ -145,14 +145,14 @@ reef_status reef_kinds_memory(reef_trainer *trainer,
     }
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
-    head->used_at = ++trainer->head_uses;
+    head->used_at = ++trainer->kind_head_uses;
     *out = head->visit.memory.memory;
     return REEF_OK;
 }
 
 uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
     const reef_generation *open = reef_open_generation(trainer);
-    const reef_head *head = find_head(trainer, kind);
+    const reef_kind_head *head = find_head(trainer, kind);
     if (kind == open->info.generation) return open->memory.next;
     if (head != NULL && came_back(head)) return head->visit.next;
     return trainer->network.generations[kind]->info.sealed_at;
@@ -160,11 +160,11 @@ uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
 
 // ---- learning -----------------------------------------------------------------------------------
 
-static void note_learned(reef_trainer *trainer, reef_head *head) {
+static void note_learned(reef_trainer *trainer, reef_kind_head *head) {
     const reef_generation_memory *m = &head->visit.memory;
     head->in_open_generation = true;
     head->stored = false;
-    head->used_at = ++trainer->head_uses;
+    head->used_at = ++trainer->kind_head_uses;
     head->visit.learned = reef_memory_learned_bytes(m->memory);
     head->visit.next = m->next;
     memcpy(head->visit.chain, m->chain, sizeof(m->chain));
@@ -173,7 +173,7 @@ static void note_learned(reef_trainer *trainer, reef_head *head) {
 reef_status reef_kinds_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
     uint64_t end = trainer->stream_bytes, begin = end > count ? end - count : 0;
-    reef_head *head;
+    reef_kind_head *head;
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     status =
@@ -190,7 +190,7 @@ reef_status reef_kinds_mark_merged(reef_trainer *trainer,
                                    uint32_t kind,
                                    uint32_t into,
                                    reef_error *err) {
-    reef_head *head = find_head(trainer, kind);
+    reef_kind_head *head = find_head(trainer, kind);
     reef_status status = REEF_OK;
     if (head == NULL) status = add_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
@@ -202,7 +202,7 @@ reef_status reef_kinds_mark_merged(reef_trainer *trainer,
 }
 
 bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into) {
-    const reef_head *head = find_head(trainer, kind);
+    const reef_kind_head *head = find_head(trainer, kind);
     if (head == NULL || !head->visit.merged) return false;
     if (into != NULL) *into = head->merged_into;
     return true;
@@ -213,7 +213,7 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
                                    double *bits,
                                    reef_error *err) {
     size_t count = reef_batch_tokens(&trainer->network.config);
-    reef_head *head;
+    reef_kind_head *head;
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory *m = &head->visit.memory;
@@ -252,11 +252,12 @@ static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_erro
 }
 
 reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef_error *err) {
-    sealed->visits = calloc(trainer->head_count + 1, sizeof(*sealed->visits));
+    sealed->visits = calloc(trainer->kind_head_count + 1, sizeof(*sealed->visits));
     if (sealed->visits == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
-    for (size_t i = 0; i < trainer->head_count; i++) {
-        reef_head *head = &trainer->heads[i];
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits",
+                         trainer->kind_head_count);
+    for (size_t i = 0; i < trainer->kind_head_count; i++) {
+        reef_kind_head *head = &trainer->kind_heads[i];
         if (!head->in_open_generation) continue;
         reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
         if (status != REEF_OK) return status;
@@ -270,13 +271,14 @@ reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef
 
 reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     size_t count = 0;
-    if (trainer->head_count == 0) return REEF_OK;
-    reef_visit **visits = calloc(trainer->head_count, sizeof(*visits));
+    if (trainer->kind_head_count == 0) return REEF_OK;
+    reef_visit **visits = calloc(trainer->kind_head_count, sizeof(*visits));
     if (visits == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", trainer->head_count);
-    for (size_t i = 0; i < trainer->head_count; i++)
-        if (trainer->heads[i].in_open_generation && !trainer->heads[i].consolidating)
-            visits[count++] = &trainer->heads[i].visit;
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits",
+                         trainer->kind_head_count);
+    for (size_t i = 0; i < trainer->kind_head_count; i++)
+        if (trainer->kind_heads[i].in_open_generation && !trainer->kind_heads[i].consolidating)
+            visits[count++] = &trainer->kind_heads[i].visit;
     reef_status status = reef_checkpoint_put_visits(
         txn, reef_open_generation(trainer)->info.generation, visits, count, err);
     free(visits);
@@ -284,8 +286,8 @@ reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
 }
 
 void reef_kinds_committed(reef_trainer *trainer) {
-    for (size_t i = 0; i < trainer->head_count; i++) {
-        reef_head *head = &trainer->heads[i];
+    for (size_t i = 0; i < trainer->kind_head_count; i++) {
+        reef_kind_head *head = &trainer->kind_heads[i];
         head->stored = true;
         if (head->in_open_generation) reef_generation_memory_settle(&head->visit.memory);
     }
@@ -298,7 +300,7 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
                             const reef_generation *sealed,
                             reef_error *err) {
     uint32_t kind = sealed->info.generation;
-    const reef_head *head = find_head(trainer, kind);
+    const reef_kind_head *head = find_head(trainer, kind);
     reef_status status = REEF_OK;
     if (trainer->network.config.context_memory == 0) return REEF_OK;
     if (head != NULL && head->visit.merged) return REEF_OK;
@@ -317,7 +319,10 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
 // ---- consolidation ------------------------------------------------------------------------------
 
 // Has a generation of first .. last stored a visit of the kind?
-static bool is_held_among(const reef_heads *heads, uint32_t first, uint32_t last, uint32_t kind) {
+static bool is_held_among(const reef_kind_heads *heads,
+                          uint32_t first,
+                          uint32_t last,
+                          uint32_t kind) {
     for (uint32_t g = first; g <= last; g++)
         for (size_t i = 0; i < heads->holders[g].count; i++)
             if (heads->holders[g].entries[i].kind == kind) return true;
@@ -332,11 +337,11 @@ static void take_entry(reef_visit *visit, const reef_visit_entry *newest) {
 
 // The kind's memory as of generation `last`, as tables: `fresh` begins a new chain of holders.
 static reef_status take_visit(reef_trainer *trainer,
-                              const reef_heads *heads,
+                              const reef_kind_heads *heads,
                               uint32_t kind,
                               reef_generation *fresh,
                               reef_error *err) {
-    const reef_visit_entry *newest = reef_heads_find(heads, kind);
+    const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
     reef_visit *visit = &fresh->visits[fresh->visit_count++];
     *visit = (reef_visit){.kind = kind, .merged = newest->merged};
     if (newest->merged) {
@@ -361,10 +366,10 @@ reef_status reef_kinds_consolidate(
     reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err) {
     const reef_as_of state = {.last = last, .own = last};
     reef_txn *txn = NULL;
-    reef_heads heads = {0};
+    reef_kind_heads heads = {0};
     if (!reef_kinds_learn(trainer)) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_heads_read(&heads, txn, &state, err);
+    if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     fresh->visits = calloc((size_t)first + 1, sizeof(*fresh->visits));
@@ -373,7 +378,7 @@ reef_status reef_kinds_consolidate(
     for (uint32_t kind = 0; status == REEF_OK && kind < first; kind++)
         if (is_held_among(&heads, first, last, kind))
             status = take_visit(trainer, &heads, kind, fresh, err);
-    reef_heads_release(&heads);
+    reef_kind_heads_release(&heads);
     return status;
 }
 
@@ -381,21 +386,21 @@ void reef_kinds_set_consolidating(reef_trainer *trainer,
                                   uint32_t first,
                                   uint32_t last,
                                   bool consolidating) {
-    for (size_t i = 0; i < trainer->head_count; i++) {
-        uint32_t kind = trainer->heads[i].visit.kind;
-        if (kind >= first && kind <= last) trainer->heads[i].consolidating = consolidating;
+    for (size_t i = 0; i < trainer->kind_head_count; i++) {
+        uint32_t kind = trainer->kind_heads[i].visit.kind;
+        if (kind >= first && kind <= last) trainer->kind_heads[i].consolidating = consolidating;
     }
 }
 
 void reef_kinds_drop_consolidated(reef_trainer *trainer) {
     size_t kept = 0;
-    for (size_t i = 0; i < trainer->head_count; i++) {
-        if (trainer->heads[i].consolidating)
-            reef_generation_memory_release(&trainer->heads[i].visit.memory);
+    for (size_t i = 0; i < trainer->kind_head_count; i++) {
+        if (trainer->kind_heads[i].consolidating)
+            reef_generation_memory_release(&trainer->kind_heads[i].visit.memory);
         else
-            trainer->heads[kept++] = trainer->heads[i];
+            trainer->kind_heads[kept++] = trainer->kind_heads[i];
     }
-    trainer->head_count = kept;
+    trainer->kind_head_count = kept;
 }
 
 // ---- the state ----------------------------------------------------------------------------------
@@ -404,7 +409,7 @@ void reef_kinds_drop_consolidated(reef_trainer *trainer) {
 static void set_merged(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
-        const reef_head *head = find_head(trainer, (uint32_t)g);
+        const reef_kind_head *head = find_head(trainer, (uint32_t)g);
         if (head == NULL || head->consolidating || !head->visit.merged) continue;
         reef_json_append(&list, json_pack("[I, I]", (json_int_t)g, (json_int_t)head->merged_into));
     }
@@ -419,7 +424,7 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
     // By number: in which order they were read depends on restarts.
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
-        const reef_head *head = find_head(trainer, (uint32_t)g);
+        const reef_kind_head *head = find_head(trainer, (uint32_t)g);
         if (head == NULL || head->consolidating || !came_back(head)) continue;
         const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
@@ -445,7 +450,7 @@ static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_erro
         next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
         !reef_hash_parse(json_string_value(json_array_get(item, 3)), chain))
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
-    reef_head *head;
+    reef_kind_head *head;
     reef_status status = add_head(trainer, (uint32_t)kind, &head, err);
     if (status != REEF_OK) return status;
     head->visit.learned = (uint64_t)learned;
@@ -463,7 +468,7 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed merged kind");
     reef_status status = reef_kinds_mark_merged(trainer, (uint32_t)kind, (uint32_t)into, err);
     if (status != REEF_OK) return status;
-    reef_head *head = find_head(trainer, (uint32_t)kind);
+    reef_kind_head *head = find_head(trainer, (uint32_t)kind);
     head->in_open_generation = false;
     head->stored = true;
     return REEF_OK;
@@ -473,14 +478,14 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
 static reef_status find_in_open_generation(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t open = reef_open_generation(trainer)->info.generation;
     const reef_as_of state = {.last = open, .own = open};
-    reef_heads heads;
-    reef_status status = reef_heads_read(&heads, txn, &state, err);
+    reef_kind_heads heads;
+    reef_status status = reef_kind_heads_read(&heads, txn, &state, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < heads.holders[open].count; i++) {
-        reef_head *head = find_head(trainer, heads.holders[open].entries[i].kind);
+        reef_kind_head *head = find_head(trainer, heads.holders[open].entries[i].kind);
         if (head != NULL) head->in_open_generation = true;
     }
-    reef_heads_release(&heads);
+    reef_kind_heads_release(&heads);
     return REEF_OK;
 }
 
@@ -496,14 +501,15 @@ reef_status reef_kinds_load(reef_trainer *trainer,
         status = load_one(trainer, json_array_get(list, i), err);
     for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
         status = load_merged(trainer, json_array_get(merged, i), err);
-    return status == REEF_OK && trainer->head_count > 0 ? find_in_open_generation(trainer, txn, err)
-                                                        : status;
+    return status == REEF_OK && trainer->kind_head_count > 0
+               ? find_in_open_generation(trainer, txn, err)
+               : status;
 }
 
 void reef_kinds_release(reef_trainer *trainer) {
-    for (size_t i = 0; i < trainer->head_count; i++)
-        reef_generation_memory_release(&trainer->heads[i].visit.memory);
-    free(trainer->heads);
-    trainer->heads = NULL;
-    trainer->head_count = 0;
+    for (size_t i = 0; i < trainer->kind_head_count; i++)
+        reef_generation_memory_release(&trainer->kind_heads[i].visit.memory);
+    free(trainer->kind_heads);
+    trainer->kind_heads = NULL;
+    trainer->kind_head_count = 0;
 }

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FISHER_WINDOWS_MAX                                                                         \
-    256 // squared gradients of fewer are too few, of more cost more than they tell
+// squared gradients of fewer are too few, of more cost more than they tell
+#define FISHER_WINDOWS_MAX 256
 
 reef_status reef_shadow_init(reef_shadow *shadow,
                              const reef_generation *generation,

@@ -13,6 +13,7 @@
 
 #include "push_parse.h"
 #include "reef_error.h"
+#include "reef_push_journal.h"
 #include "reef_source.h"
 #include "reef_store.h"
 
@@ -22,10 +23,10 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define REEF_PUSH_WAITING_BYTES_MAX                                                                \
-    (4u << 20) // as they came in, of all batches on their way to the journal
-#define REEF_PUSH_JOURNAL_BYTES                                                                    \
-    ((uint64_t)256 << 20)            // of one source's journal, unless --journal says otherwise
+// as they came in, of all batches on their way to the journal
+#define REEF_PUSH_WAITING_BYTES_MAX (4u << 20)
+// of one source's journal, unless --journal says otherwise
+#define REEF_PUSH_JOURNAL_BYTES ((uint64_t)256 << 20)
 #define REEF_PUSH_RETRY_MS 200       // hint to who is refused because many wait,
 #define REEF_PUSH_RETRY_FULL_MS 1000 // and because the journal is full
 

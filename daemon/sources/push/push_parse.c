@@ -1,6 +1,7 @@
 // See push_parse.h.
 #include "push_parse.h"
 
+#include "reef_push_journal.h"
 #include "reef_store.h"
 #include "vector_record.h"
 #include "vector_table.h"

@@ -1,6 +1,7 @@
 // The kind of source "push:NAME": its bytes are read from the journal, and a read waits until there
 // are some. What it read is trimmed in the commit that takes the trainer's cursor past it.
 #include "push.h"
+#include "reef_push_journal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 #include "vector_record.h"
 
 #define REDIS_ID_BYTES 48 // two numbers of 20 digits
-#define REDIS_ENTRIES_MAX                                                                          \
-    16 // of one XREAD: small ones may be followed by large ones, and a reply is kept as a whole
+// of one XREAD: small ones may be followed by large ones, and a reply is kept as a whole
+#define REDIS_ENTRIES_MAX 16
 #define REDIS_UNKNOWN (-1)
 
 typedef struct reef_redis_entry {

@@ -13,8 +13,8 @@
 
 #include "reef_source.h"
 
-#define REEF_REDIS_ENTRY_BYTES_MAX                                                                 \
-    ((size_t)16 << 20) // the rest of a longer entry is dropped, which is reported
+// the rest of a longer entry is dropped, which is reported
+#define REEF_REDIS_ENTRY_BYTES_MAX ((size_t)16 << 20)
 
 extern const reef_input_kind reef_redis_kind;
 

@@ -95,29 +95,29 @@ static reef_status not_idx(const char *path, const uint8_t *magic, reef_error *e
 }
 
 static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
-    uint8_t head[4 + 4 * IDX_DIMENSIONS_MAX] = {0};
+    uint8_t header[4 + 4 * IDX_DIMENSIONS_MAX] = {0};
     reef_vector_file *file = &array->file;
     // Two zero bytes, a type, and the number of dimensions.
     if (file->bytes < 4)
         return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' has only %" PRIu64 " bytes: no IDX file",
                          file->path, file->bytes);
-    reef_status status = reef_vector_file_read(file, 0, head, 4, err);
+    reef_status status = reef_vector_file_read(file, 0, header, 4, err);
     if (status != REEF_OK) return status;
-    size_t dimensions = head[3];
-    if (head[0] || head[1] || !idx_element(head[2], &array->element) || !dimensions ||
+    size_t dimensions = header[3];
+    if (header[0] || header[1] || !idx_element(header[2], &array->element) || !dimensions ||
         dimensions > IDX_DIMENSIONS_MAX)
-        return not_idx(file->path, head, err);
+        return not_idx(file->path, header, err);
     // Each dimension is four bytes; the data follows at once.
     array->offset = 4 + 4 * dimensions;
     if (file->bytes < array->offset)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "'%.120s' was cut: it ends in the middle of its header", file->path);
-    status = reef_vector_file_read(file, 4, head + 4, 4 * dimensions, err);
+    status = reef_vector_file_read(file, 4, header + 4, 4 * dimensions, err);
     if (status != REEF_OK) return status;
     // Sizes are big-endian, and so are the values.
     uint64_t sizes[IDX_DIMENSIONS_MAX];
     for (size_t i = 0; i < dimensions; i++) {
-        const uint8_t *at = head + 4 + 4 * i;
+        const uint8_t *at = header + 4 + 4 * i;
         sizes[i] = (uint64_t)at[0] << 24 | (uint64_t)at[1] << 16 | (uint64_t)at[2] << 8 | at[3];
     }
     array->big_endian = true;
@@ -200,19 +200,19 @@ static reef_status take_dict(reef_vector_array *array, const char *dict, reef_er
 
 static reef_status read_npy_header(reef_vector_array *array, reef_error *err) {
     reef_vector_file *file = &array->file;
-    uint8_t head[12] = {0};
+    uint8_t header[12] = {0};
     // A file shorter than the largest header is read as far as it goes.
-    size_t got = file->bytes < sizeof(head) ? (size_t)file->bytes : sizeof(head);
-    reef_status status = reef_vector_file_read(file, 0, head, got, err);
+    size_t got = file->bytes < sizeof(header) ? (size_t)file->bytes : sizeof(header);
+    reef_status status = reef_vector_file_read(file, 0, header, got, err);
     if (status != REEF_OK) return status;
-    if (got < sizeof(head) || memcmp(head, "\x93NUMPY", NPY_MAGIC_BYTES) != 0)
+    if (got < sizeof(header) || memcmp(header, "\x93NUMPY", NPY_MAGIC_BYTES) != 0)
         return npy_unfit(file->path, "it does not begin with \\x93NUMPY", err);
     // Version 1 has a 16-bit header length, 2 and 3 have 32 bits.
-    if (head[6] < 1 || head[6] > 3)
+    if (header[6] < 1 || header[6] > 3)
         return npy_unfit(file->path, "its version is none of 1.0, 2.0 and 3.0", err);
-    uint64_t bytes = (uint64_t)head[8] | (uint64_t)head[9] << 8;
-    if (head[6] > 1) bytes |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
-    uint64_t begin = head[6] > 1 ? 12 : 10;
+    uint64_t bytes = (uint64_t)header[8] | (uint64_t)header[9] << 8;
+    if (header[6] > 1) bytes |= (uint64_t)header[10] << 16 | (uint64_t)header[11] << 24;
+    uint64_t begin = header[6] > 1 ? 12 : 10;
     // A bound before the header is read into memory.
     if (bytes > NPY_HEADER_BYTES_MAX || begin + bytes > file->bytes)
         return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' was cut or damaged in its header",

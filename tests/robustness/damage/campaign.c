@@ -16,6 +16,7 @@
 #include "byte_map.h"
 #include "program.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 
 #include <dirent.h>

@@ -2,6 +2,7 @@
 // (0: a language model) and where a label stands, a byte each; then the batch.
 #include "fuzz.h"
 #include "push_parse.h"
+#include "reef_push_journal.h"
 #include "reef_store.h"
 
 #include <assert.h>

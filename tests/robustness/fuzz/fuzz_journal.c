@@ -3,6 +3,9 @@
 // payload (two bytes) and the payload. Then the journal is surveyed, read, moved, appended to,
 // trimmed and checked.
 #include "fuzz.h"
+#include "reef_pool_check.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 #include "temp_dir.h"
 

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "fuzz.h"
 #include "pool_file.h"
+#include "reef_pool_check.h"
 
 #include <assert.h>
 #include <fcntl.h>

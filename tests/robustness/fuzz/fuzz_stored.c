@@ -5,8 +5,11 @@
 // continues.
 #include "fuzz.h"
 #include "page_reader.h"
+#include "reef_pool_check.h"
 #include "reef_pool_json.h"
+#include "reef_snapshot.h"
 #include "reef_trainer.h"
+#include "reef_usage.h"
 #include "store_internal.h"
 
 #include <assert.h>

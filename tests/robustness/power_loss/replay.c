@@ -13,6 +13,7 @@
 #include "history.h"
 
 #include "draw.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 
 #include <fcntl.h>

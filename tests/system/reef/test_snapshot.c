@@ -2,6 +2,7 @@
 #include "tools_world.h"
 
 #include "damaged_record.h"
+#include "reef_snapshot.h"
 
 #include <sys/file.h>
 #include <time.h>

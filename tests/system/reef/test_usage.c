@@ -1,5 +1,6 @@
 // `reef usage` over ranges of time, `reef compact`, and a daemon that compacts by itself.
 #include "reef_clock.h"
+#include "reef_usage.h"
 #include "tools_world.h"
 
 #include <reef/reef.h> // after the rooms, whose words for failure it shares

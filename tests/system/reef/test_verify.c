@@ -4,6 +4,8 @@
 
 #include "record.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 
 #include "damaged_record.h"
 #include "data_file.h"

@@ -3,6 +3,7 @@
 
 #include "kept_states.h"
 #include "reef_clock.h"
+#include "reef_snapshot.h"
 #include "reef_states.h"
 
 #include <setjmp.h>

@@ -435,6 +435,8 @@ static size_t threads_nicer_by(pid_t pid, int niceness) {
 }
 
 static void training_gives_way_to_replies(void **state) {
+    // Under nice all threads of the daemon begin with that niceness, and there is less to see.
+    if (getpriority(PRIO_PROCESS, 0) > 0) skip();
     const sandbox *box = *state;
     const char *const arguments[] = {"--pool", box->pool,   "--source", box->text,
                                      "--stay", "--threads", "2",        NULL};

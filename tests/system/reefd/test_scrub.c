@@ -2,6 +2,7 @@
 // everywhere, and the result of training is the same without it.
 #include "reefd_run.h"
 
+#include "reef_pool_check.h"
 #include "reef_store.h"
 #include "scrubber.h"
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kept_states.h"
+#include "reef_snapshot.h"
 
 #define HOUR 3600000u
 #define DAY (24 * (uint64_t)HOUR)

@@ -6,6 +6,7 @@
 #include "piece_coder.h"
 #include "reef_archive.h"
 #include "reef_byte_order.h"
+#include "reef_snapshot.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
 // trainer from reusing pages for long, and the results are the same to the bit.
 #include "lifelong.h"
 #include "model_internal.h"
+#include "reef_pool_check.h"
 #include "trainer_internal.h"
 
 #include <setjmp.h>

@@ -13,6 +13,9 @@
 
 #include "pool.h"
 #include "reef_layer_bench.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
+#include "reef_usage.h"
 
 // 2,304 experts of 64 floats are four blocks in the map and a shorter one that is copied.
 enum { SIDE = 48, STEP_BYTES = 4 * 16, PROBE_BYTES = 300 };

@@ -1,6 +1,7 @@
 // Usage over time as training leaves it: windows that add up to the totals, and no trace in the
 // root hash.
 #include "lifelong.h"
+#include "reef_usage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,6 +2,7 @@
 // what is wrong with a batch in words that name the line. A batch is taken as a whole or not at
 // all.
 #include "push_parse.h"
+#include "reef_push_journal.h"
 #include "reef_store.h"
 
 #include <math.h>

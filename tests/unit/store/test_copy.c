@@ -1,5 +1,7 @@
 // Standalone copies of a pool: what they hold, beside a writer too, and that a copy that cannot be
 // made leaves nothing behind.
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 
 #include <setjmp.h>

@@ -1,5 +1,7 @@
 // What lies on disk is not what was written: every change is found, and the record is named.
 #include "record.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 #include "verify_child.h"
 

@@ -2,6 +2,8 @@
 // All else is the same in all.
 #include "record.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 #include "store_internal.h"
 

@@ -1,4 +1,5 @@
 // Generations, sealing, root hashes and snapshots.
+#include "reef_snapshot.h"
 #include "reef_store.h"
 
 #include <setjmp.h>

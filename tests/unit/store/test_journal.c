@@ -3,6 +3,8 @@
 #include "journal.h"
 #include "reef_byte_order.h"
 #include "reef_fail_point.h"
+#include "reef_pool_check.h"
+#include "reef_push_journal.h"
 #include "reef_store.h"
 
 #include <setjmp.h>

@@ -3,6 +3,7 @@
 // are named.
 #include "check.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
 #include "reef_store.h"
 
 #include <setjmp.h>

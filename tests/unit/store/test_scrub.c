@@ -3,6 +3,8 @@
 #include "page_reader.h"
 #include "record.h"
 #include "reef_byte_order.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "reef_store.h"
 
 #include <lmdb.h>

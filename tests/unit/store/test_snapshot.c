@@ -15,6 +15,7 @@
 #include "damaged_record.h"
 #include "pool.h"
 #include "reef_byte_order.h"
+#include "reef_snapshot.h"
 #include "small_disk.h"
 #include "store_internal.h"
 

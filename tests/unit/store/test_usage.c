@@ -1,5 +1,6 @@
 // Usage over time: deltas, windows, compaction. Sums against a plain list of what was used when.
 #include "reef_store.h"
+#include "reef_usage.h"
 
 #include <errno.h>
 #include <setjmp.h>

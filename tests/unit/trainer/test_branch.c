@@ -4,6 +4,7 @@
 #include "branch.h"
 #include "lifelong.h"
 #include "model_internal.h"
+#include "reef_pool_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,6 +2,7 @@
 // stay, restoring, moving to another pool, and everything that a boundary, a command or a baseline
 // does.
 #include "lifelong_process.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 // The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, and the
 // stream alone decides the bits (not threads, cuts, commits or restarts).
 #include "lifelong_process.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 
 #include <setjmp.h>

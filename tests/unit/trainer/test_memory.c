@@ -2,6 +2,7 @@
 // reader.
 #include "generation_memory.h"
 #include "lifelong.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 #include "zero_runs.h"
 

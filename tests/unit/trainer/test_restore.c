@@ -1,6 +1,7 @@
 // Restoring a snapshot: training continues to the same bits; and the difference between two states.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
+#include "reef_snapshot.h"
 #include "store_internal.h"
 
 #include <math.h>

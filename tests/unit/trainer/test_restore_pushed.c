@@ -2,6 +2,8 @@
 // trained twice, and each state knows the ids of what it was trained on.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
+#include "reef_push_journal.h"
+#include "reef_snapshot.h"
 #include "store_internal.h"
 
 #define STEP_BYTES ((size_t)LIFELONG_BATCH)

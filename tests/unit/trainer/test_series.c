@@ -2,6 +2,7 @@
 // enter the root hash.
 #include "lifelong.h"
 #include "loss_history.h"
+#include "reef_pool_check.h"
 #include "trainer_internal.h"
 
 #include <math.h>

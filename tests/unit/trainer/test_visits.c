@@ -1,6 +1,7 @@
 // Kinds of text that come back learn more, and earlier states do not change.
-#include "heads.h"
+#include "kind_heads.h"
 #include "lifelong.h"
+#include "reef_snapshot.h"
 #include "trainer_internal.h"
 
 #include <setjmp.h>
@@ -27,20 +28,20 @@ static uint64_t learned_as_of(const lifelong *f, const char *as_of, uint32_t kin
     reef_error err;
     reef_txn *txn = NULL;
     reef_as_of state;
-    reef_heads heads;
+    reef_kind_heads heads;
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_as_of_find(&state, txn, as_of, &err), &err);
-    ok(reef_heads_read(&heads, txn, &state, &err), &err);
-    const reef_visit_entry *found = reef_heads_find(&heads, kind);
+    ok(reef_kind_heads_read(&heads, txn, &state, &err), &err);
+    const reef_visit_entry *found = reef_kind_heads_find(&heads, kind);
     uint64_t learned = found == NULL ? 0 : found->learned;
-    reef_heads_release(&heads);
+    reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     return learned;
 }
 
-static const reef_head *head_of(const lifelong *f, uint32_t kind) {
-    for (size_t i = 0; i < f->trainer->head_count; i++)
-        if (f->trainer->heads[i].visit.kind == kind) return &f->trainer->heads[i];
+static const reef_kind_head *head_of(const lifelong *f, uint32_t kind) {
+    for (size_t i = 0; i < f->trainer->kind_head_count; i++)
+        if (f->trainer->kind_heads[i].visit.kind == kind) return &f->trainer->kind_heads[i];
     return NULL;
 }
 

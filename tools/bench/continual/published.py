@@ -126,10 +126,10 @@ def gaps(table, wanted):
     return said
 
 
-def better(rival, ours):
-    """Texts on which a rival's mean is lower, with the difference."""
+def better(baseline, ours):
+    """Texts on which a baseline's mean is lower, with the difference."""
     own = dict(zip(ours["domains"], ours["final"]))
-    pairs = zip(rival["domains"], rival["final"])
+    pairs = zip(baseline["domains"], baseline["final"])
     return [(name, own[name] - value) for name, value in pairs if value < own[name]]
 
 
@@ -142,22 +142,22 @@ def oracle_of(ours, groups):
 def verdict(groups):
     """Is a pool at most the best baseline, and where not; and how far above models of single kinds?"""
     pools = [g for g in groups if g["base"] == "generations" and oracle_of(g, groups)]
-    rivals = [g for g in groups if g not in pools and g["base"] != "isolated"]
+    baselines = [g for g in groups if g not in pools and g["base"] != "isolated"]
     said = []
     for ours in pools:
         mean = ours["figures"]["final_mean"]["mean"]
         said.append(f"`{ours['method']}` has {mean:.4f} in the mean.")
         # A pool without context memories adapts to nothing that it reads, and is compared with nets.
         nets = ours["figures"]["memory_megabytes"]["mean"] is None
-        own = [g for g in rivals if not nets or g["base"] not in COMPRESSORS]
+        own = [g for g in baselines if not nets or g["base"] not in COMPRESSORS]
         if own:
             kind = "net" if nets else "baseline"
             best = min(own, key=lambda g: g["figures"]["final_mean"]["mean"])
             said.append(f"The best other {kind}, `{best['method']}`, has {best['figures']['final_mean']['mean']:.4f}.")
             where = {}
-            for rival in own:
-                for name, difference in better(rival, ours):
-                    where.setdefault(name, []).append((difference, rival["method"]))
+            for baseline in own:
+                for name, difference in better(baseline, ours):
+                    where.setdefault(name, []).append((difference, baseline["method"]))
             worst = sorted(((*max(found), name) for name, found in where.items()), reverse=True)
             lost = [f"{name} (`{method}`, by {difference:.4f})" for difference, method, name in worst]
             said.append(f"A {kind} is better on {in_sentence(lost)}." if lost else f"No {kind} is better on any text.")

@@ -168,7 +168,7 @@ def lock(out):
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Problem(f"another lifelong-bench is at work in {out}; choose another --out") from None
+        raise Problem(f"another run is at work in {out}; choose another --out") from None
     return file
 
 

@@ -1,4 +1,4 @@
-"""Grids: the values of a rival's settings that are best for it.
+"""Grids: the values of a baseline's settings that are best for it.
 
 A method with `grid.KEY = A, B` lines is run once for each combination, on the stream in the order of the file, cut to
 [tune] train_bytes, with the seed of [tune]. What counts is the mean loss on the third file of each text, which is never

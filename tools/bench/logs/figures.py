@@ -32,7 +32,7 @@ def best_f1(scores, labels):
 
 
 def threshold_of(scores, share):
-    """Above it lie at most so many of the scores of normal lines."""
+    """Above it lies at most this share of `scores`, those of learned lines."""
     order = sorted(scores, reverse=True)
     return order[min(len(order) - 1, int(share * len(order)))] if order else float("inf")
 

@@ -101,8 +101,8 @@ typedef struct reef_peer_bf16 {
     double f32_seconds, bf16_seconds;
     double f32_experts_seconds, bf16_experts_seconds; // without retrieval
     double f32_bytes, bf16_bytes;                     // of rows
-    double
-        difference; // largest over tokens of |y of bf16 - y of f32| / |y of f32|, Euclidean norms
+    // largest over tokens of |y of bf16 - y of f32| / |y of f32|, Euclidean norms
+    double difference;
 } reef_peer_bf16;
 
 /** Retrieval with the first pass and without; seconds of a pass. */

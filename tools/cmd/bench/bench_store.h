@@ -33,8 +33,8 @@ typedef struct reef_store_training {
     uint64_t commits;
     double commit_ms, commit_p99_ms; // of those that use pages again
     double commit_growing_ms;        // the longest of the first ones, which enlarge the file
-    double
-        overhead_share; // of the time, with a commit every `interval` seconds as reefd makes them
+    // of the time, with a commit every `interval` seconds as reefd makes them
+    double overhead_share;
     double interval;
 } reef_store_training;
 REEF_MUST_CHECK reef_status reef_bench_store_training(const reef_store_plan *plan,
@@ -45,8 +45,8 @@ REEF_MUST_CHECK reef_status reef_bench_store_training(const reef_store_plan *pla
 typedef struct reef_store_pool {
     uint64_t sealed_experts, open_experts;
     uint64_t pool_bytes, open_bytes; // of payload; open with its moments
-    uint64_t
-        sealed_bytes_rewritten;    // payload of sealed records that commits after the sealing wrote
+    // payload of sealed records that commits after the sealing wrote
+    uint64_t sealed_bytes_rewritten;
     double snapshot_ms;            // median, transaction and commit
     double snapshot_bytes_vs_open; // pages that one takes, by the open part's payload
     double open_ms;                // median: open the store and the model in place

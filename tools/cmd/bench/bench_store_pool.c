@@ -4,6 +4,8 @@
 #include "bench_store.h"
 #include "cli_progress.h"
 #include "reef_clock.h"
+#include "reef_pool_check.h"
+#include "reef_snapshot.h"
 #include "scratch_pool.h"
 
 #include <stdlib.h>

@@ -13,6 +13,8 @@
 #include "cli_format.h"
 #include "cli_progress.h"
 #include "reef_clock.h"
+#include "reef_pool_check.h"
+#include "reef_usage.h"
 #include "scratch_pool.h"
 
 #include <inttypes.h>

@@ -3,6 +3,7 @@
 #define REEF_BENCH_USAGE_H
 
 #include "reef_store.h"
+#include "reef_usage.h"
 
 /** What is simulated. All fields are set. */
 typedef struct reef_usage_plan {

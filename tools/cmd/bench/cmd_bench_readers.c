@@ -10,6 +10,7 @@
 #include "cli_table.h"
 #include "commands.h"
 #include "reef_clock.h"
+#include "reef_snapshot.h"
 #include "scratch_pool.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define SCORED_SHARE 5        // one part in so many
-#define LEARNED_AT_ONCE 65536 // bytes, between two looks at the clock
+#define LEARNED_AT_ONCE 65536 // bytes, between two updates of the progress
 
 // ---- text ---------------------------------------------------------------------------------------
 
@@ -16,7 +16,7 @@ static void add_part(reef_learned_text *out, const uint8_t *bytes, size_t count,
     if (first == NULL) return;
     if (!begins) first++;
     size_t left = count - (size_t)(first - bytes);
-    // The last line may go on in what was not kept, or was not learned yet.
+    // The last line may continue in what was not kept, or was not learned yet.
     while (left > 0 && first[left - 1] != '\n') left--;
     if (left == 0) return;
     memcpy(out->bytes + out->count, first, left);
@@ -25,7 +25,7 @@ static void add_part(reef_learned_text *out, const uint8_t *bytes, size_t count,
 }
 
 static void take_memories(reef_learned_text *out, const reef_model *model, size_t memories) {
-    size_t most = LEARNED_BYTES_MAX / memories;
+    size_t most = REEF_SCORED_TEXT_BYTES_MAX / memories;
     uint8_t *bytes = reef_cli_alloc(most, 1);
     for (uint32_t g = 0; g < reef_model_generation_count(model); g++) {
         size_t count = reef_model_text(model, g, bytes, most);
@@ -53,7 +53,7 @@ static reef_status take_window(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
     window_list *list = context;
     (void)err;
-    if (generation < list->generations && list->text->count + count <= LEARNED_BYTES_MAX)
+    if (generation < list->generations && list->text->count + count <= REEF_SCORED_TEXT_BYTES_MAX)
         add_part(list->text, bytes, count, false);
     return REEF_OK;
 }
@@ -85,7 +85,7 @@ reef_status reef_learned_text_read(reef_learned_text *out,
     size_t memories = 0, generations = reef_model_generation_count(model);
     for (uint32_t g = 0; g < generations; g++) memories += reef_model_text(model, g, NULL, 0) > 0;
     if (memories == 0) return take_windows(out, model, store, err);
-    out->bytes = reef_cli_alloc(LEARNED_BYTES_MAX, 1);
+    out->bytes = reef_cli_alloc(REEF_SCORED_TEXT_BYTES_MAX, 1);
     out->ends = reef_cli_alloc(memories, sizeof(*out->ends));
     take_memories(out, model, memories);
     return REEF_OK;

@@ -1,14 +1,12 @@
 // The text that a pool keeps of what it has learned, and how surprising it was.
 //
 // A context memory keeps the end of its stream. A pool without memories has its reservoir, a sample
-// of windows of the stream.
+// of windows of the stream. Of either at most REEF_SCORED_TEXT_BYTES_MAX are read.
 #ifndef REEF_LEARNED_TEXT_H
 #define REEF_LEARNED_TEXT_H
 
 #include "cli_pool.h"
 #include "cli_progress.h"
-
-#define LEARNED_BYTES_MAX ((size_t)4 << 20) // that are looked at, the newest of each memory
 
 /** Whole lines, part by part: of a memory each, or of a window of the reservoir. */
 typedef struct reef_learned_text {

@@ -25,9 +25,9 @@ typedef struct reef_follow_input {
     const char *path; // NULL: standard input
     int fd;
     bool regular; // otherwise it has an end, and no file replaces it
-    bool
-        ended; // nothing can be added to what is read: it has an end, or another file took its name
-    bool cut;  // it was cut: what was read of it is handed out, then it is read from its beginning
+    // nothing can be added to what is read: it has an end, or another file took its name
+    bool ended;
+    bool cut; // it was cut: what was read of it is handed out, then it is read from its beginning
     dev_t device;
     ino_t inode;
     uint64_t offset; // of the next read

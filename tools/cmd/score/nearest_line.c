@@ -10,7 +10,7 @@ typedef struct learned_line {
     const uint8_t *line;
     size_t bytes;
     double weight; // of its sequences
-    double shared; // scratch: with the line that is asked for; 0 between questions
+    double shared; // scratch: with the line that is compared; 0 between calls
 } learned_line;
 
 struct reef_nearest {
@@ -68,7 +68,7 @@ static size_t run_length(const reef_nearest *nearest, size_t first) {
     return end - first;
 }
 
-static void cut(reef_nearest *nearest, const uint8_t *text, size_t count) {
+static void cut_lines(reef_nearest *nearest, const uint8_t *text, size_t count) {
     size_t found = 1;
     for (size_t i = 0; i < count; i++) found += text[i] == '\n';
     nearest->lines = reef_cli_alloc(found, sizeof(*nearest->lines));
@@ -89,7 +89,7 @@ static void cut(reef_nearest *nearest, const uint8_t *text, size_t count) {
 
 reef_nearest *reef_nearest_new(const uint8_t *text, size_t count) {
     reef_nearest *nearest = reef_cli_alloc(1, sizeof(*nearest));
-    cut(nearest, text, count);
+    cut_lines(nearest, text, count);
     size_t all = 0;
     for (size_t i = 0; i < nearest->count; i++) all += sequences_max(nearest->lines[i].bytes);
     nearest->pairs = reef_cli_alloc(all + 1, sizeof(*nearest->pairs));

@@ -9,8 +9,8 @@
 
 #define REOPEN_SHARE 10.0 // of the time at most one part in so many goes to reading commits
 #define MAD_TO_SIGMA 1.4826
-#define SIGMA_MIN                                                                                  \
-    0.05 // bits per byte: a stream of equal lines has no spread, and rounding must not stand out
+// bits per byte: a stream of equal lines has no spread, and rounding must not stand out
+#define SIGMA_MIN 0.05
 
 // ---- scores -------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ reef_status reef_follow_score(
     reef_follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err) {
     size_t piece = scorer->piece;
     while (count > 0) {
-        if (scorer->used == 2 * piece) { // the piece is full, and what comes next has it as context
+        if (scorer->used == 2 * piece) {
             // The second piece is full: it becomes the context of the next.
             memcpy(scorer->text, scorer->text + piece, piece);
             scorer->used = piece;

@@ -61,10 +61,10 @@ reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err) {
     if (follow && reef_cli_text(cli, "top") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--top wants a text that has an end; --follow shows --outliers");
-    // What was said of a session would change with each of its lines.
     if (follow && reef_cli_text(cli, "by") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--by is about --top; --follow shows lines in their order");
+    // What was said of a session would change with each of its lines.
     if (follow && reef_cli_text(cli, "session") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--session wants a text that has an end; --follow goes line by line");
@@ -304,7 +304,7 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = read_learned(&w, pool.store, err);
     if (status == REEF_OK) {
         reef_follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
-        // One line at most is scored at once.
+        // What the reader hands out at once is never more.
         w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
         // From here on an interrupt ends with the summary.
         reef_cli_catch_signals(false);

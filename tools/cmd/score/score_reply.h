@@ -1,4 +1,4 @@
-// What reef score says of a text: its lines, or its sessions, for people or as JSON.
+// The reply of reef score about a text: its lines or its sessions, for people or as JSON.
 #ifndef REEF_SCORE_REPLY_H
 #define REEF_SCORE_REPLY_H
 

@@ -19,8 +19,8 @@ reef_status reef_session_pattern_read(regex_t *out, const char *text, reef_error
                      "--session '%.80s' is no POSIX extended regular expression: %s", text, why);
 }
 
-// Where the id lies in a line; false: there is none.
-static reef_status match(
+// Where the id lies in a line; *bytes is 0 where it has none.
+static reef_status match_id(
     const regex_t *pattern, const char *line, size_t *at, size_t *bytes, reef_error *err) {
     regmatch_t found[2];
     *bytes = 0;
@@ -56,7 +56,7 @@ static reef_status find_members(member *out,
         // A text ends at a zero byte, a line does not.
         for (size_t k = 0; k < length; k++)
             if (line[k] == '\0') line[k] = '\1';
-        status = match(pattern, line, &at, &id_bytes, err);
+        status = match_id(pattern, line, &at, &id_bytes, err);
         if (status == REEF_OK && id_bytes > 0)
             out[(*count)++] = (member){.id = bytes + at, .id_bytes = id_bytes, .line = i};
     }
@@ -94,7 +94,7 @@ static void add_line(reef_session *session, const reef_scored_lines *lines, size
     session->worst[at] = line;
 }
 
-static void finish(reef_session *session, const reef_scored_lines *lines) {
+static void set_score(reef_session *session, const reef_scored_lines *lines) {
     double sum = 0;
     for (size_t i = 0; i < session->worst_count; i++) sum += lines->lines[session->worst[i]].score;
     session->score = sum / (double)session->worst_count;
@@ -120,7 +120,7 @@ reef_status reef_sessions_find(reef_sessions *out,
                     .id = members[i].id, .id_bytes = members[i].id_bytes, .first = members[i].line};
             add_line(&out->sessions[next - 1], lines, members[i].line);
         }
-        for (size_t i = 0; i < out->count; i++) finish(&out->sessions[i], lines);
+        for (size_t i = 0; i < out->count; i++) set_score(&out->sessions[i], lines);
         qsort(out->sessions, out->count, sizeof(*out->sessions), by_score);
     }
     free(members);

@@ -16,6 +16,7 @@
 #include "eval_set.h"
 #include "reef_clock.h"
 #include "reef_pool_json.h"
+#include "reef_usage.h"
 #include "train_budget.h"
 #include "train_record.h"
 #include "train_stream.h"

@@ -10,6 +10,7 @@
 #include "cli_tokens.h"
 #include "eval_set.h"
 #include "reef_clock.h"
+#include "reef_usage.h"
 #include "train_stream.h"
 
 #include <inttypes.h>

@@ -30,17 +30,17 @@ typedef struct reef_train_sealed {
 
 typedef struct reef_train_record {
     size_t domain_count;
-    reef_train_point
-        *points; // in the order of the stream; a row precedes a point at the same offset
+    // in the order of the stream; a row precedes a point at the same offset
+    reef_train_point *points;
     size_t point_count;
     reef_train_sealed *sealed; // by generation, which is counted from `first_generation`
     size_t sealed_count;
     uint64_t pool_unix_ms;     // when the pool was made, which identifies it; 0: unknown
     uint32_t first_generation; // that was open when training began
     uint64_t stream_base;      // where the files begin in the pool's stream, and
-    uint64_t
-        placed_from; // the position in them from which on that is known: 0 or where a run continued
-    double seconds;  // of training, measuring excluded, in earlier runs too
+    // the position in them from which on that is known: 0 or where a run continued
+    uint64_t placed_from;
+    double seconds; // of training, measuring excluded, in earlier runs too
     double seconds_measuring;
 } reef_train_record;
 

@@ -10,8 +10,8 @@ typedef struct reef_train_stream {
     uint64_t *starts; // (count + 1) where each file begins; the last one is the end of the stream
     size_t count;
     uint64_t at; // bytes of the stream that the trainer has accepted
-    uint64_t
-        base;    // where the stream begins in the pool's own, which may have begun with other files
+    // where the stream begins in the pool's own, which may have begun with other files
+    uint64_t base;
     bool repeat; // after the end it starts again; `at` continues
     uint8_t *buffer;
 } reef_train_stream;

@@ -7,6 +7,7 @@
 #include "as_of.h"
 #include "checkpoint.h"
 #include "reef_config.h"
+#include "reef_snapshot.h"
 #include "stream_position.h"
 
 #include <jansson.h>

@@ -3,6 +3,7 @@
 
 #include "reef_clock.h"
 #include "reef_moment.h"
+#include "reef_snapshot.h"
 #include "reef_states.h"
 
 #include <errno.h>

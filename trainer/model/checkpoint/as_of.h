@@ -2,6 +2,7 @@
 #ifndef REEF_AS_OF_H
 #define REEF_AS_OF_H
 
+#include "reef_snapshot.h"
 #include "reef_store.h"
 
 /**

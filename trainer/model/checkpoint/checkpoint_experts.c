@@ -1,5 +1,6 @@
 // Experts of a generation as records, in blocks: rows, moments, flags and usage.
 #include "checkpoint_internal.h"
+#include "reef_usage.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,8 +12,8 @@
 
 #include "checkpoint.h"
 
-#define REEF_MOMENT_PLANES_MAX                                                                     \
-    3 // arrays of the weights' shape in a record of moments: with averages
+// arrays of the weights' shape in a record of moments: with averages
+#define REEF_MOMENT_PLANES_MAX 3
 
 /** How many there are where `average` is the weights' average, or NULL. */
 static inline size_t reef_moment_planes(const float *average) {

@@ -9,7 +9,7 @@
 // Where tables begin is decided by commits, so none of this is in a root. The chains of all kinds
 // are in the trainer's state, which is.
 #include "checkpoint_internal.h"
-#include "heads.h"
+#include "kind_heads.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static reef_status malformed(uint32_t holder, reef_error *err) {
 }
 
 // Those of kinds that are there as they were: see reef_visit_entry.
-static reef_status read_list(const reef_heads *heads,
+static reef_status read_list(const reef_kind_heads *heads,
                              reef_txn *txn,
                              uint32_t holder,
                              reef_visit_list *out,
@@ -117,27 +117,27 @@ static reef_status read_list(const reef_heads *heads,
     return status;
 }
 
-reef_status reef_heads_read(reef_heads *out,
-                            reef_txn *txn,
-                            const reef_as_of *state,
-                            reef_error *err) {
+reef_status reef_kind_heads_read(reef_kind_heads *out,
+                                 reef_txn *txn,
+                                 const reef_as_of *state,
+                                 reef_error *err) {
     size_t count = (size_t)state->last + 1;
-    *out = (reef_heads){.state = state, .holders = calloc(count, sizeof(*out->holders))};
+    *out = (reef_kind_heads){.state = state, .holders = calloc(count, sizeof(*out->holders))};
     if (out->holders == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the kinds of %zu generations",
                          count);
     reef_status status = REEF_OK;
     for (uint32_t g = 1; status == REEF_OK && g < count; g++)
         status = read_list(out, txn, g, &out->holders[g], err);
-    if (status != REEF_OK) reef_heads_release(out);
+    if (status != REEF_OK) reef_kind_heads_release(out);
     return status;
 }
 
-void reef_heads_release(reef_heads *heads) {
+void reef_kind_heads_release(reef_kind_heads *heads) {
     for (size_t g = 0; heads->holders != NULL && g <= heads->state->last; g++)
         free(heads->holders[g].entries);
     free(heads->holders);
-    *heads = (reef_heads){0};
+    *heads = (reef_kind_heads){0};
 }
 
 static const reef_visit_entry *find_in(const reef_visit_list *list, uint32_t kind) {
@@ -146,7 +146,7 @@ static const reef_visit_entry *find_in(const reef_visit_list *list, uint32_t kin
     return NULL;
 }
 
-const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind) {
+const reef_visit_entry *reef_kind_heads_find(const reef_kind_heads *heads, uint32_t kind) {
     for (uint32_t g = heads->state->last; g > kind; g--) {
         const reef_visit_entry *found = find_in(&heads->holders[g], kind);
         if (found != NULL) return found;
@@ -154,12 +154,12 @@ const reef_visit_entry *reef_heads_find(const reef_heads *heads, uint32_t kind) 
     return NULL;
 }
 
-reef_key reef_visit_key(const reef_heads *heads, uint32_t holder, uint32_t kind) {
+reef_key reef_visit_key(const reef_kind_heads *heads, uint32_t holder, uint32_t kind) {
     return visit_key(reef_as_of_records(heads->state, holder), kind);
 }
 
-bool reef_heads_span(
-    const reef_heads *heads, reef_txn *txn, uint32_t last, uint32_t kind, uint32_t *base) {
+bool reef_kind_heads_span(
+    const reef_kind_heads *heads, reef_txn *txn, uint32_t last, uint32_t kind, uint32_t *base) {
     bool is_whole = true;
     // The newest holder that has tables, or else the kind itself.
     for (*base = last; *base > kind; (*base)--) {
@@ -173,17 +173,17 @@ bool reef_heads_span(
     return is_whole;
 }
 
-reef_status reef_heads_load(const reef_heads *heads,
-                            reef_txn *txn,
-                            uint32_t kind,
-                            reef_generation_memory *out,
-                            size_t *older_bytes,
-                            reef_error *err) {
-    const reef_visit_entry *newest = reef_heads_find(heads, kind);
+reef_status reef_kind_heads_load(const reef_kind_heads *heads,
+                                 reef_txn *txn,
+                                 uint32_t kind,
+                                 reef_generation_memory *out,
+                                 size_t *older_bytes,
+                                 reef_error *err) {
+    const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
     uint32_t last = heads->state->last, base;
     *older_bytes = 0;
     if (newest != NULL && newest->merged) return REEF_OK;
-    if (!reef_heads_span(heads, txn, last, kind, &base))
+    if (!reef_kind_heads_span(heads, txn, last, kind, &base))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "no state as of generation %" PRIu32 ": what kind %" PRIu32
                          " had learned by then was given up when the pool was pruned; `reef "

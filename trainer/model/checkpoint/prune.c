@@ -6,7 +6,8 @@
 // As of generation 4 kind 0 is read from holder 3 on, so its visits of holders 1 and 2 go when the
 // states as of 1, 2 and 3 do. Reading a state that lacks one of its visits is NOT_FOUND.
 #include "checkpoint_internal.h"
-#include "heads.h"
+#include "kind_heads.h"
+#include "reef_snapshot.h"
 #include "reef_states.h"
 
 #include <inttypes.h>
@@ -14,16 +15,16 @@
 
 typedef struct pruning {
     reef_txn *txn;
-    uint32_t count;   // generations
-    reef_as_of now;   // the state that all holders belong to
-    reef_heads heads; // of it
-    bool *empty;      // (count) generations that were consolidated
-    bool *needed;     // (visits of all holders, one after the other) by a state that is kept
-    size_t *first;    // (count) of each holder, in that order
+    uint32_t count;        // generations
+    reef_as_of now;        // the state that all holders belong to
+    reef_kind_heads heads; // of it
+    bool *empty;           // (count) generations that were consolidated
+    bool *needed;          // (visits of all holders, one after the other) by a state that is kept
+    size_t *first;         // (count) of each holder, in that order
 } pruning;
 
 static void release(pruning *p) {
-    reef_heads_release(&p->heads);
+    reef_kind_heads_release(&p->heads);
     free(p->empty);
     free(p->needed);
     free(p->first);
@@ -46,7 +47,7 @@ static reef_status begin(pruning *p, reef_txn *txn, reef_error *err) {
     if (status != REEF_OK) return status;
     if (p->count == 0) return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
     p->now = (reef_as_of){.last = p->count - 1, .own = p->count - 1};
-    status = reef_heads_read(&p->heads, txn, &p->now, err);
+    status = reef_kind_heads_read(&p->heads, txn, &p->now, err);
     if (status != REEF_OK) return status;
     p->empty = calloc(p->count, sizeof(*p->empty));
     p->first = calloc(p->count, sizeof(*p->first));
@@ -117,10 +118,10 @@ reef_status reef_states_kept(reef_txn *txn, bool **kept, uint32_t *count, reef_e
 
 // Mark what the states as of generations `last` .. `end` - 1 are read from: what the first of them
 // needs, and every later visit up to the last of them.
-static void need_states(pruning *p, const reef_heads *heads, uint32_t last, uint32_t end) {
+static void need_states(pruning *p, const reef_kind_heads *heads, uint32_t last, uint32_t end) {
     for (uint32_t kind = 0; kind + 1 < p->count; kind++) {
         uint32_t base = kind;
-        if (kind < last) (void)reef_heads_span(heads, p->txn, last, kind, &base);
+        if (kind < last) (void)reef_kind_heads_span(heads, p->txn, last, kind, &base);
         for (uint32_t holder = base; holder < end; holder++) {
             const reef_visit_list *list = &p->heads.holders[holder];
             for (size_t i = 0; i < list->count; i++)
@@ -132,16 +133,16 @@ static void need_states(pruning *p, const reef_heads *heads, uint32_t last, uint
 static reef_status need_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     pruning *p = context;
     const reef_as_of state = reef_as_of_snapshot(snapshot);
-    reef_heads heads;
+    reef_kind_heads heads;
     if (snapshot->damaged)
         return reef_fail(err, REEF_ERR_INVALID,
                          "snapshot %s is damaged and may need any state: remove it first",
                          snapshot->name);
-    reef_status status = reef_heads_read(&heads, p->txn, &state, err);
+    reef_status status = reef_kind_heads_read(&heads, p->txn, &state, err);
     if (status != REEF_OK) return status;
     // The first `own` generations of its state are the pool's; the rest are copies of its own.
     need_states(p, &heads, state.last, state.own);
-    reef_heads_release(&heads);
+    reef_kind_heads_release(&heads);
     return REEF_OK;
 }
 

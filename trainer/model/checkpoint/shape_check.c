@@ -7,6 +7,7 @@
 #include "config_internal.h"
 
 #include "checkpoint.h"
+#include "reef_snapshot.h"
 
 #include <string.h>
 

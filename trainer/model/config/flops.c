@@ -148,8 +148,8 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
     }
     add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, config->vocab);
     // The final norm has a scale and a shift.
-    uint64_t head = (uint64_t)config->d_model * config->vocab + 2 * (uint64_t)config->d_model;
-    add_parameters(out, head, head); // with the norm before it
+    uint64_t output = (uint64_t)config->d_model * config->vocab + 2 * (uint64_t)config->d_model;
+    add_parameters(out, output, output); // the output head, with the norm before it
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
         out->forward_window += out->forward[part];
         out->backward_window += out->backward[part];

@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#define COUNTED_BYTES_MAX ((size_t)4 << 20) // of text whose words are counted
-
 // Vectors and layers have no generations here, and no memories.
 static const reef_memory *memory_of(const reef_model *model, size_t generation) {
     if (generation >= model->network.generation_count) return NULL;
@@ -42,7 +40,7 @@ static reef_status count_all(reef_line_scorer *scorer, const reef_model *model, 
     for (size_t g = 0; g < generations; g++) memories += memory_of(model, g) != NULL;
     if (memories == 0) return REEF_OK;
     // An equal share of each, however many there are.
-    size_t most = COUNTED_BYTES_MAX / memories;
+    size_t most = REEF_SCORED_TEXT_BYTES_MAX / memories;
     uint8_t *text = malloc(most);
     if (text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of text", most);

@@ -142,15 +142,17 @@ reef_status reef_line_scorer_learn(reef_line_scorer *scorer,
 
 // ---- scoring ------------------------------------------------------------------------------------
 
+_Static_assert(SURPRISING_BYTES <= RARE_WORDS, "both fit into `highest`");
+
 // The highest values so far, falling.
 typedef struct highest {
     double values[RARE_WORDS];
-    size_t most;
+    size_t kept; // of values
 } highest;
 
 static void add_value(highest *h, double value) {
-    if (value <= h->values[h->most - 1]) return;
-    size_t at = h->most - 1;
+    if (value <= h->values[h->kept - 1]) return;
+    size_t at = h->kept - 1;
     for (; at > 0 && h->values[at - 1] < value; at--) h->values[at] = h->values[at - 1];
     h->values[at] = value;
 }
@@ -158,8 +160,8 @@ static void add_value(highest *h, double value) {
 // Fewer values count as zeros: a line of one word is not rare by that word alone.
 static double mean_of(const highest *h) {
     double sum = 0;
-    for (size_t i = 0; i < h->most; i++) sum += h->values[i];
-    return sum / (double)h->most;
+    for (size_t i = 0; i < h->kept; i++) sum += h->values[i];
+    return sum / (double)h->kept;
 }
 
 static double rarity(const reef_line_scorer *scorer, uint64_t hash) {
@@ -179,7 +181,7 @@ double reef_line_score(const reef_line_scorer *scorer,
                        const uint8_t *line,
                        const float *bits,
                        size_t count) {
-    highest bytes = {.most = SURPRISING_BYTES}, words = {.most = RARE_WORDS};
+    highest bytes = {.kept = SURPRISING_BYTES}, words = {.kept = RARE_WORDS};
     double sum = 0;
     word w;
     for (size_t i = 0; i < count; i++) sum += (double)bits[i];

@@ -67,13 +67,13 @@ typedef struct state_point {
     uint64_t commit, stream_bytes;
 } state_point;
 
-// The last commit that led both to `head`, among the first `count` restores, and to `other`, which
-// is not behind it.
+// The last commit that led both to `newest`, among the first `count` restores, and to `other`,
+// which is not behind it.
 static state_point last_shared(const reef_lineage *d,
                                size_t count,
-                               uint64_t head,
+                               uint64_t newest,
                                state_point other) {
-    state_point line = {.commit = head}; // its offset in the stream is not needed
+    state_point line = {.commit = newest}; // its offset in the stream is not needed
     // Both walk back, the later one first, until they meet. Each step crosses one restore, so it
     // ends.
     while (line.commit != other.commit) {

@@ -5,7 +5,7 @@
 //   layer           a network without a stream; its passes have their own memory
 #include "as_of.h"
 #include "checkpoint.h"
-#include "heads.h"
+#include "kind_heads.h"
 #include "model_internal.h"
 
 #include <inttypes.h>
@@ -81,21 +81,21 @@ static bool is_at_head(const reef_generation *known, const reef_visit_entry *hea
                         : memcmp(known->memory.chain, head->chain, REEF_HASH_BYTES) == 0;
 }
 
-static bool is_merged(const reef_heads *heads, uint32_t kind) {
-    const reef_visit_entry *newest = reef_heads_find(heads, kind);
+static bool is_merged(const reef_kind_heads *heads, uint32_t kind) {
+    const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
     return newest != NULL && newest->merged;
 }
 
 // A sealed generation does not change, and no open one has a root. What was merged with it stays
 // right where the backbone, which is generation 0, is the same as well.
 static bool take_known(reef_model *model,
-                       const reef_heads *heads,
+                       const reef_kind_heads *heads,
                        const reef_generation_record *base,
                        const reef_generation_record *expected,
                        uint32_t g) {
     reef_network *known = model->residency.in_place ? NULL : model->known;
     if (!expected->sealed || !is_known(known, expected, g)) return false;
-    if (!is_at_head(known->generations[g], reef_heads_find(heads, g))) return false;
+    if (!is_at_head(known->generations[g], reef_kind_heads_find(heads, g))) return false;
     if (g > 0 && !is_known(known, base, 0)) return false;
     model->network.generations[g] = known->generations[g];
     if (model->shares)
@@ -170,13 +170,13 @@ static reef_status read_records(reef_generation_record *expected,
 static reef_status load_heads(reef_generation_memory *out,
                               reef_model *model,
                               reef_txn *txn,
-                              const reef_heads *heads,
+                              const reef_kind_heads *heads,
                               reef_error *err) {
     reef_status status = REEF_OK;
     size_t unused;
     for (uint32_t g = 0; status == REEF_OK && g < heads->state->last; g++)
-        if (model->network.generations[g] == NULL && reef_heads_find(heads, g) != NULL)
-            status = reef_heads_load(heads, txn, g, &out[g], &unused, err);
+        if (model->network.generations[g] == NULL && reef_kind_heads_find(heads, g) != NULL)
+            status = reef_kind_heads_load(heads, txn, g, &out[g], &unused, err);
     return status;
 }
 
@@ -185,7 +185,7 @@ static reef_status load_heads(reef_generation_memory *out,
 static reef_status load_all(reef_model *model,
                             reef_txn *txn,
                             const reef_as_of *chosen,
-                            const reef_heads *heads,
+                            const reef_kind_heads *heads,
                             reef_generation_record *expected,
                             reef_generation_memory *memories,
                             reef_error *err) {
@@ -213,17 +213,17 @@ static reef_status load_generations(reef_model *model,
                                     const reef_as_of *chosen,
                                     reef_error *err) {
     size_t count = (size_t)chosen->last + 1;
-    reef_heads heads = {0};
+    reef_kind_heads heads = {0};
     reef_generation_record *expected = calloc(count, sizeof(*expected));
     reef_generation_memory *memories = calloc(count, sizeof(*memories));
     reef_status status = REEF_OK;
     if (expected == NULL || memories == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
-    if (status == REEF_OK) status = reef_heads_read(&heads, txn, chosen, err);
+    if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, chosen, err);
     if (status == REEF_OK) status = load_all(model, txn, chosen, &heads, expected, memories, err);
     for (size_t g = 0; memories != NULL && g < count; g++)
         reef_generation_memory_release(&memories[g]);
-    reef_heads_release(&heads);
+    reef_kind_heads_release(&heads);
     free(memories);
     free(expected);
     return status;

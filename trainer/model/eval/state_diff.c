@@ -6,6 +6,7 @@
 
 #include "architecture.h"
 #include "reef_model.h"
+#include "reef_snapshot.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,9 @@
 // meanwhile, but cannot reuse pages that it frees. Consolidated generations have nothing to write,
 // so the others are renumbered.
 #include "checkpoint.h"
-#include "heads.h"
+#include "kind_heads.h"
 #include "model_file.h"
+#include "reef_snapshot.h"
 #include "stream_position.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@ typedef struct exporting {
     reef_export_options options;
     reef_txn *txn;
     reef_as_of state;
-    reef_heads heads;
+    reef_kind_heads heads;
     reef_model_origin origin;
     reef_tensor_groups parts;
     uint64_t experts;
@@ -70,7 +71,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         // The root of a snapshot's copy is that of its own number.
         // One whose memory has learned more since is not what was sealed.
         one->has_root =
-            one->info.sealed && one->records == g && reef_heads_find(&e->heads, g) == NULL;
+            one->info.sealed && one->records == g && reef_kind_heads_find(&e->heads, g) == NULL;
         // Parents are renumbered with them.
         one->info.generation = origin->count;
         if (g > 0) one->info.parent = number_in_file(origin, one->info.parent);
@@ -100,7 +101,7 @@ static reef_status read_memory(const exporting *e,
     uint64_t bytes_max = e->origin.config.context_memory;
     if (bytes_max == 0) return REEF_OK;
     size_t unused;
-    reef_status status = reef_heads_load(&e->heads, e->txn, of->number, out, &unused, err);
+    reef_status status = reef_kind_heads_load(&e->heads, e->txn, of->number, out, &unused, err);
     if (status == REEF_OK) status = reef_generation_memory_catch_up(out, bytes_max, err);
     // The bytes that wait in the pool are not in the file: what comes next does not follow on.
     if (!of->info.sealed) out->next = 0;
@@ -129,7 +130,7 @@ static reef_status read_state(exporting *e, const char *as_of, reef_error *err) 
     reef_status status = reef_config_read(e->txn, &e->origin.config, err);
     if (status == REEF_OK) status = reef_model_check_kind(&e->origin.config, err);
     if (status == REEF_OK) status = reef_as_of_find(&e->state, e->txn, as_of, err);
-    if (status == REEF_OK) status = reef_heads_read(&e->heads, e->txn, &e->state, err);
+    if (status == REEF_OK) status = reef_kind_heads_read(&e->heads, e->txn, &e->state, err);
     if (status == REEF_OK) status = read_generations(e, &e->state, err);
     if (status == REEF_OK) status = read_position(e, err);
     return status == REEF_OK ? list_parts(e, err) : status;
@@ -299,7 +300,7 @@ reef_status reef_model_export(reef_store *store,
     }
     reef_safetensors_abandon(e.writer);
     reef_generation_memory_release(&e.memory);
-    reef_heads_release(&e.heads);
+    reef_kind_heads_release(&e.heads);
     reef_tensor_groups_release(&e.parts);
     reef_model_origin_release(&e.origin);
     return status;

@@ -29,8 +29,8 @@ typedef struct reef_tensor_group {
     reef_db db;
     uint32_t layer, block_rows;
     size_t row_bytes, offset, bytes;
-    bool
-        optional; // zero where the file has none: programs that only know weights need not write it
+    // zero where the file has none: programs that only know weights need not write it
+    bool optional;
 } reef_tensor_group;
 
 typedef struct reef_tensor_groups {

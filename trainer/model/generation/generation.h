@@ -39,7 +39,7 @@ typedef struct reef_block {
 /** Views of a generation's tensors; a second one of the same layout views their gradients. */
 typedef struct reef_weights {
     float *embedding; // (1 + previous_bytes, V, D) generation 0; its delta in later ones
-    float *head;      // (D, V) generation 0; its delta in later ones
+    float *head;      // (D, V) to logits; generation 0; its delta in later ones
     reef_adapter adapters_qkv[REEF_LAYER_COUNT_MAX];     // of w_qkv; later generations only
     reef_adapter adapters_out[REEF_LAYER_COUNT_MAX];     // of w_out
     reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense

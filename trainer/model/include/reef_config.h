@@ -183,9 +183,9 @@ typedef struct reef_config {
     uint32_t drift_warmup;        // batches of a generation before the test is armed
     float leak_max;               // share of old tokens on which a new gate may fire
     uint32_t fire_max;            // generations beyond the first that may fire per token
-    reef_gate_kind
-        gate;         // "ngram", "loss" as well, or "off": every generation takes part everywhere
-    float gate_decay; // of the mean; 0: the shortest memory that separates old data from new
+    // "ngram", "loss" as well, or "off": every generation takes part everywhere
+    reef_gate_kind gate;
+    float gate_decay;        // of the mean; 0: the shortest memory that separates old data from new
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
@@ -206,8 +206,8 @@ typedef struct reef_config {
     uint32_t inputs; // width of a vector; 0 for language models
     uint32_t memory; // examples, with their labels, that are kept as a sample of the past
     float ridge;     // penalty on w_up, in mean squared norms of a hidden vector
-    reef_vector_gate
-        vector_gate; // which generation answers: "ridge", or "off" for always the newest
+    // which generation answers: "ridge", or "off" for always the newest
+    reef_vector_gate vector_gate;
 } reef_config;
 
 // ---- tokens -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include "reef_config.h"
 #include "reef_context.h"
+#include "reef_snapshot.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -162,6 +163,9 @@ REEF_API uint64_t reef_model_memory_learned(const reef_model *model, uint32_t ge
 
 // ---- how unusual a line is ----------------------------------------------------------------------
 
+// Of the text that context memories keep, the newest of each: what scores of lines go by.
+#define REEF_SCORED_TEXT_BYTES_MAX ((size_t)4 << 20)
+
 /**
  * What it takes to score lines: in how many learned lines each word is. A word lies between spaces,
  * and has a letter and no digit.
@@ -186,8 +190,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_line_scorer_learn(reef_line_scorer *sc
                                                             size_t count,
                                                             reef_error *err);
 /**
- * The scorer of the lines that a model's context memories keep: of the newest 4 MB of text, an
- * equal share of each memory. Without memories there are none. Counted when it is asked for first.
+ * The scorer of the lines that a model's context memories keep: of the newest
+ * REEF_SCORED_TEXT_BYTES_MAX of text, an equal share of each memory. Without memories there are
+ * none. Counted when it is asked for first.
  *
  * out  written: lent, good until the model ends
  *

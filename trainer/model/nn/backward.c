@@ -28,7 +28,7 @@ static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, 
     }
 }
 
-// ---- head ---------------------------------------------------------------------------------------
+// ---- output head --------------------------------------------------------------------------------
 
 // The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
 static const float *masked_logits(const reef_backward *b, size_t g, size_t w, float *scratch) {

@@ -1,7 +1,7 @@
 // One pass through the model, forwards: losses of a batch of windows, and the tape for backward.
 //
 //   generation   one unit of growth: 0 owns the backbone, later ones add corrections and experts
-//   backbone     embedding, attention, dense networks and head of generation 0
+//   backbone     embedding, attention, dense networks and output head of generation 0
 //   weights      views of a generation's tensors; of a later one they are corrections, which are
 //                added to the backbone: whole matrices (deltas) or of low rank (adapters)
 //   delta_older  (D) of a layer of a later generation: where it fires, what the experts of all
@@ -404,7 +404,7 @@ static reef_status ffw_forward(reef_forward *f,
     }
 }
 
-// ---- head and loss ------------------------------------------------------------------------------
+// ---- output head and loss -----------------------------------------------------------------------
 
 // What the net says of each target of a window, for the mixer of a context memory. It runs before
 // the loss, which may replace `logits` by their gradient.
@@ -421,7 +421,8 @@ static void predict_targets(const reef_forward *f, size_t row, const float *logi
     }
 }
 
-// Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
+// Final norm, logits with the deltas of the output head, loss, and with weights the gradient of
+// the logits.
 static void head_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_config *config = f->acts->config;
