@@ -26,10 +26,14 @@
 #include <cmocka.h>
 
 #define TEXT_BYTES 10000000 // more than any of these tests waits for
-#define DRAIN_BYTES 200000
+#define DRAIN_BYTES 50000
 #define STATE_MS_MAX 10000
 #define CLIENTS 64
-#define BACKLOG_BYTES 300000 // that take some seconds to train
+#ifdef __SANITIZE_ADDRESS__ // which makes training slower several times
+#define BACKLOG_BYTES 80000 // that take some seconds to train
+#else
+#define BACKLOG_BYTES 300000
+#endif
 #define TICKS_MS 1200        // in which those who have gone are seen
 #define STILL_MS 2000        // longer than the client waits for most commands when it hurries
 #define EMPTY_BLOCKS 8       // of 1 MiB
