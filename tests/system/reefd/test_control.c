@@ -34,9 +34,9 @@
 #else
 #define BACKLOG_BYTES 300000
 #endif
-#define TICKS_MS 1200        // in which those who have gone are seen
-#define STILL_MS 2000        // longer than the client waits for most commands when it hurries
-#define EMPTY_BLOCKS 8       // of 1 MiB
+#define TICKS_MS 1200  // in which those who have gone are seen
+#define STILL_MS 2000  // longer than the client waits for most commands when it hurries
+#define EMPTY_BLOCKS 8 // of 1 MiB
 #define EMPTY_S 10
 #define LET_GO_S 15 // by when a client that asks nothing is closed
 #define STATUS "{\"command\": \"status\"}"

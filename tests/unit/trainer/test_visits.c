@@ -109,12 +109,27 @@ static reef_commit run(lifelong *f, const char *name, size_t threads, size_t pie
     return learn(f, bytes, count, threads, piece, restarts);
 }
 
+// bits_as_of for kinds 0 to `count` - 1 of one model: to open it costs more than to ask it.
+static void bits_of_kinds(const lifelong *f, const char *as_of, int count, double *bits) {
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    for (int kind = 0; kind < count; kind++) {
+        reef_score score = {0};
+        lifelong_text(probe, sizeof(probe), kind, 99);
+        ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+        bits[kind] = score.bits;
+    }
+    reef_model_close(model);
+}
+
 static void threads_commits_and_restarts_leave_no_trace(void **state) {
     lifelong *f = *state;
     static const struct {
         size_t threads, piece;
         bool restarts;
-    } WAYS[] = {{1, 1 << 20, false}, {3, 1000, false}, {2, 5000, true}, {1, 1900, true}};
+    } WAYS[] = {{1, 1 << 20, false}, {3, 1000, false}, {2, 5000, true}, {1, 2900, true}};
     static const char *const STATES[] = {"0", "1", "now"};
     reef_commit first = {0};
     double bits[3][3];
@@ -130,12 +145,12 @@ static void threads_commits_and_restarts_leave_no_trace(void **state) {
             assert_true(learned_as_of(f, "now", 1) > 0);
         }
         assert_memory_equal(end.root, first.root, sizeof(first.root));
-        for (int s = 0; s < 3; s++)
-            for (int kind = 0; kind < 3; kind++) {
-                double now = bits_as_of(f, STATES[s], kind);
-                if (i == 0) bits[s][kind] = now;
-                assert_true(now == bits[s][kind]);
-            }
+        for (int s = 0; s < 3; s++) {
+            double now[3];
+            bits_of_kinds(f, STATES[s], 3, now);
+            if (i == 0) memcpy(bits[s], now, sizeof(now));
+            assert_memory_equal(now, bits[s], sizeof(now));
+        }
         assert_sound(f);
         close_pool(f);
     }
@@ -395,11 +410,10 @@ static void nor_do_they_where_contexts_decide(void **state) {
                 run_turns(f, name, 9, 6000, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
             if (i == 0) first = end;
             assert_memory_equal(end.root, first.root, sizeof(first.root));
-            for (int kind = 0; kind < 4; kind++) {
-                double now = bits_as_of(f, "now", kind);
-                if (i == 0) bits[kind] = now;
-                assert_true(now == bits[kind]);
-            }
+            double now[4];
+            bits_of_kinds(f, "now", 4, now);
+            if (i == 0) memcpy(bits, now, sizeof(now));
+            assert_memory_equal(now, bits, sizeof(now));
             assert_sound(f);
             close_pool(f);
         }
