@@ -64,7 +64,9 @@ function(reef_test name source)
         target_compile_options(${name} PRIVATE -O0)
     endif()
     add_test(NAME ${name} COMMAND ${name})
-    if(NOT ARG_TIMEOUT)
+    if(ARG_TIMEOUT) # what may take long begins early: it is not left to be waited for alone at the end
+        set_tests_properties(${name} PROPERTIES COST ${ARG_TIMEOUT})
+    else()
         set(ARG_TIMEOUT 300)
     endif()
     if(REEF_SANITIZE MATCHES "thread") # which slows memories down by ten

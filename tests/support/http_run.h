@@ -37,10 +37,10 @@ static inline void write_file(const char *path, const char *text, mode_t mode) {
 }
 
 static inline void run_start(running *run, const char *listen) {
-    run->pid =
-        reefd_start(&run->box, -1,
-                    (const char *const[]){"--pool", run->box.pool, "--source", run->box.text,
-                                          "--http", listen, "--http-token", run->token, NULL});
+    run->pid = reefd_start(&run->box, -1,
+                           (const char *const[]){"--pool", run->box.pool, "--source", run->box.text,
+                                                 "--http", listen, "--http-token", run->token,
+                                                 "--threads", "1", NULL});
     reefd_await(&run->box, run->pid);
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     snprintf(run->address, sizeof(run->address), "%s",

@@ -468,6 +468,8 @@ static void hostile_clients_are_let_go(void **state) {
     }
     // A header that grows by a byte a second is never silent for long.
     for (size_t second = 0; second < DRIP_S; second++) {
+        // Seen beside training; for the rest other tests have more use of the processor.
+        if (second == 2) json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
         for (size_t i = 1; i < COUNT; i += 5) (void)send(fds[i], "P", 1, MSG_NOSIGNAL);
         assert_code(get(run, "/livez"), 200);
         sleep_ms(1000);
@@ -480,6 +482,7 @@ static void hostile_clients_are_let_go(void **state) {
         http_answer_release(&answer);
         close(fds[i]);
     }
+    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
     assert_trains_on_and_stops(run);
 }
 

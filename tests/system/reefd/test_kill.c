@@ -18,7 +18,8 @@
 
 #include <cmocka.h>
 
-#define TEXT_BYTES 60001
+#define TEXT_BYTES 30001
+#define PIPE_BYTES 20001
 #define WORD_BYTES 12000 // a shorter stream, in which the domain changes once
 #define FIGURE_BYTES 8000
 #define KILLS_FEW 25 // of pools without context memories
@@ -312,9 +313,9 @@ static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
         box, ends[0],
         (const char *const[]){"--pool", box->pool, "--source", "-", "--commit-steps", "0", NULL});
     close(ends[0]);
-    assert_int_equal(write(ends[1], text, 50001), 50001);
+    assert_int_equal(write(ends[1], text, PIPE_BYTES), PIPE_BYTES);
     reefd_await(box, pid);
-    for (int64_t seen = 0; seen < 50001; sleep_ms(2)) {
+    for (int64_t seen = 0; seen < PIPE_BYTES; sleep_ms(2)) {
         // Accepted and queued bytes are of one moment, because they are of one answer.
         json_t *status = reefd_ask(box, "{\"command\": \"status\"}");
         json_t *source = json_array_get(json_object_get(status, "sources"), 0);
@@ -326,7 +327,7 @@ static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
     kill(pid, SIGTERM);
     assert_int_equal(reefd_wait(pid), 0);
     close(ends[1]);
-    assert_int_equal(accepted(box), 50001);
+    assert_int_equal(accepted(box), PIPE_BYTES);
     free(text);
 }
 

@@ -140,16 +140,16 @@ static void check_cuts(uint64_t bytes_max, size_t count, int cuts, bool with_net
 static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
     (void)state;
     check_cuts(REEF_MEMORY_BYTES_MIN, TEXT, 12, false, 311); // grows to its bound, text too
-    check_cuts(0, TEXT / 3, 8, false, 313);
-    check_cuts(0, TEXT / 3, 8, true, 317);
+    check_cuts(0, TEXT / 6, 8, false, 313);
+    check_cuts(0, TEXT / 6, 8, true, 317);
     check_cuts(0, 60, 20, true, 331);
-    check_cuts(WIDE, TEXT / 3, 8, true, 333);
+    check_cuts(WIDE, TEXT / 6, 8, true, 333);
 }
 
 // Positions go round in a ring of 256 KiB, of a memory of the smallest bound.
 static void a_text_that_has_gone_round_is_kept(void **state) {
     (void)state;
-    enum { PIECE = 50000, PIECES = 7 };
+    enum { PIECE = 50000, PIECES = 6 };
     static uint8_t text[PIECE];
     static float plain[PIECE], bits[PIECE];
     uint64_t seed = 337;

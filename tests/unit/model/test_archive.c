@@ -353,20 +353,20 @@ static void an_archive_outlives_what_the_pool_learns_later(void **state) {
     lifelong *f;
     reef_error err;
     coded archives[COUNT];
-    uint8_t text[TEXT];
+    uint8_t text[PIECE + 100]; // two pieces, one of them short
     mixed_text(text, sizeof(text));
     setup((void **)&f);
     for (size_t i = 0; i < COUNT; i++)
-        archives[i] = write_as(f->store, STATES[i], text, TEXT, 2, PIECE);
+        archives[i] = write_as(f->store, STATES[i], text, sizeof(text), 2, PIECE);
     for (int turn = 0; turn < 2; turn++) {
         feed_kind(f, turn, TURN, 9);
         ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
         feed_kind(f, 3, TURN / 2, 9);
         commit(f);
         for (size_t i = 0; i < COUNT; i++) {
-            assert_expands(f->store, &archives[i], text, TEXT);
+            assert_expands(f->store, &archives[i], text, sizeof(text));
             if (STATES[i] == NULL) continue; // the newest is another one now
-            coded again = write_as(f->store, STATES[i], text, TEXT, 1, PIECE);
+            coded again = write_as(f->store, STATES[i], text, sizeof(text), 1, PIECE);
             assert_int_equal(again.count, archives[i].count);
             assert_memory_equal(again.bytes, archives[i].bytes, again.count);
             free(again.bytes);
@@ -378,7 +378,7 @@ static void an_archive_outlives_what_the_pool_learns_later(void **state) {
     reef_store *other = NULL;
     ok(reef_store_open(&other, copy, &(reef_store_options){0}, &err), &err);
     for (size_t i = 0; i < COUNT; i++) {
-        assert_expands(other, &archives[i], text, TEXT);
+        assert_expands(other, &archives[i], text, sizeof(text));
         free(archives[i].bytes);
     }
     reef_store_close(other);

@@ -97,7 +97,7 @@ static void root_of_run(const char *gate,
     make_pool(f, threads);
     for (int part = 0; part < 9; part++) {
         if (part == 3 || part == 6) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-        feed_kind(f, part / 3, 4001, (uint32_t)part);
+        feed_kind(f, part / 3, 2001, (uint32_t)part);
         last = commit(f);
         if (!reopen) continue;
         close_pool(f);

@@ -157,7 +157,7 @@ static void fail_everywhere(lifelong *f, const uint8_t *bytes, size_t count) {
 
 static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
     lifelong *f = *state;
-    enum { OLD = 640, NEW = 3200 };
+    enum { OLD = 640, NEW = 2560 };
     uint8_t bytes[OLD + NEW];
     choose(&f->config, "recycle_after", "1280");
     make_pool(f, 1);

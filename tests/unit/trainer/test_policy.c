@@ -96,13 +96,13 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
         const char *settings[5][2];
         size_t generation_count;
     } RUNS[] = {
-        {{{"boundaries", "budget"}, {"boundary_bytes", "6000"}, {"subkeys_new", "queries"}}, 4},
-        {{{"boundaries", "capacity"}, {"capacity_uses", "150"}, {"copy_experts", "5"}}, 0},
+        {{{"boundaries", "budget"}, {"boundary_bytes", "4200"}, {"subkeys_new", "queries"}}, 4},
+        {{{"boundaries", "capacity"}, {"capacity_uses", "100"}, {"copy_experts", "5"}}, 0},
         {{{"size_new", "auto"}, {"subkeys_new", "queries"}, {"copy_experts", "5"}}, 3},
         {{{"growth", "in_place"}}, 1},
         {{{"experts_max", "104"}}, 2},
     };
-    enum { PART = 7000, TOTAL = 3 * PART };
+    enum { PART = 5000, TOTAL = 3 * PART };
     uint8_t stream[TOTAL];
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
     for (size_t i = 0; i < sizeof(RUNS) / sizeof(*RUNS); i++) {

@@ -825,7 +825,7 @@ static void baselines_that_add_no_experts_have_boundaries_in_a_full_pool(void **
 // with `reopen` thrown away after every other commit and taken up from the pool.
 static uint32_t root_of_run(
     const char *strategy, size_t threads, size_t cut, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
-    enum { COUNT = 9600 + 6400 };
+    enum { BEFORE = 6000, AFTER = 4000, COUNT = BEFORE + AFTER };
     static uint8_t bytes[COUNT];
     void *state = NULL;
     reef_error err;
@@ -835,8 +835,8 @@ static uint32_t root_of_run(
     make_baseline(f, strategy, "drift");
     close_pool(f);
     open_pool(f, threads);
-    lifelong_text(bytes, 9600, 0, 1);
-    lifelong_text(bytes + 9600, 6400, 1, 1);
+    lifelong_text(bytes, BEFORE, 0, 1);
+    lifelong_text(bytes + BEFORE, AFTER, 1, 1);
     size_t at = 0;
     for (size_t calls = 1; at < COUNT; calls++) {
         size_t count = COUNT - at < cut ? COUNT - at : cut;
