@@ -28,21 +28,61 @@
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-// Medium is what a pool has without being asked. `d_key` follows the width, as there.
+typedef struct shape {
+    uint32_t layers, d_model, attention_heads, heads, d_key, side, adapters;
+    float learning_rate;
+} shape;
+
 typedef struct rung {
     const char *name;
-    uint32_t layers, d_model, attention_heads, d_key, side, adapters;
+    shape beside; // a net beside a context memory
+    float net_share;
     uint64_t context_memory;
+    shape alone;                         // a net without one
     uint32_t vector_side, vector_memory; // of a vector model: sub-keys, and examples kept
 } rung;
 
 #define MIB ((uint64_t)1 << 20)
 
-static const rung RUNGS[] = {{"small", 2, 64, 2, 32, 32, 32, 64 * MIB, 16, 200},
-                             {"medium", 4, 128, 4, 64, 64, 96, 64 * MIB, 32, 500},
-                             {"large", 6, 256, 8, 128, 128, 128, 512 * MIB, 64, 2000}};
+// Medium is what a pool has without being asked. Nets beside memories are those of the front in
+// docs/RESULTS.md. `d_key` follows the width.
+static const rung RUNGS[] = {{"small",
+                              {1, 64, 2, 1, 32, 32, 32, 0.004f},
+                              0.125f,
+                              64 * MIB,
+                              {2, 64, 2, 8, 32, 32, 32, 0.002f},
+                              16,
+                              200},
+                             {"medium",
+                              {1, 64, 2, 1, 32, 64, 32, 0.004f},
+                              0.5f,
+                              64 * MIB,
+                              {4, 128, 4, 8, 64, 64, 96, 0.002f},
+                              32,
+                              500},
+                             {"large",
+                              {1, 128, 4, 1, 64, 64, 96, 0.003f},
+                              1.0f,
+                              512 * MIB,
+                              {6, 256, 8, 8, 128, 128, 128, 0.002f},
+                              64,
+                              2000}};
 #define RUNG_COUNT (sizeof(RUNGS) / sizeof(RUNGS[0]))
 
+static void take_shape(const shape *one, reef_config *config) {
+    config->layers = one->layers;
+    config->d_model = one->d_model;
+    config->attention_heads = one->attention_heads;
+    config->heads = one->heads;
+    // Four times the width, as in transformers.
+    config->d_ffw = 4 * one->d_model;
+    config->d_key = one->d_key;
+    config->side = config->side_new = one->side;
+    config->adapters = one->adapters;
+    config->learning_rate = one->learning_rate;
+}
+
+// Of a configuration that was fitted: it has a memory where one can be.
 static void take_rung(const rung *one, reef_config *config) {
     // Vector models have two sizes only; the rest follows from the data.
     if (reef_config_is_vector(config)) {
@@ -50,15 +90,15 @@ static void take_rung(const rung *one, reef_config *config) {
         config->memory = one->vector_memory;
         return;
     }
-    config->layers = one->layers;
-    config->d_model = one->d_model;
-    config->attention_heads = one->attention_heads;
-    // Four times the width, as in transformers.
-    config->d_ffw = 4 * one->d_model;
-    config->d_key = one->d_key;
-    config->side = config->side_new = one->side;
-    config->adapters = one->adapters;
-    if (config->context_memory > 0) config->context_memory = one->context_memory;
+    if (config->context_memory == 0) {
+        take_shape(&one->alone, config);
+        return;
+    }
+    config->context_memory = one->context_memory;
+    // Where memories alone learn, the net stays the least that there can be.
+    if (!(config->net_share > 0.0f)) return;
+    config->net_share = one->net_share;
+    take_shape(&one->beside, config);
 }
 
 // With a unit --memory is what training may take; without one it is a field of vector models.
@@ -87,10 +127,10 @@ static reef_status configure(const reef_cli_call *cli,
     // The user's options first, because the fit below depends on them.
     reef_status status = take_given(cli, config, err); // what the rest is chosen for
     if (status != REEF_OK) return status;
+    reef_config_fit(config);
     // The size fills in the rest.
     if (one != NULL) take_rung(one, config);
-    reef_config_fit(config);
-    // Applied again: what the user gave wins over the size.
+    // Applied again: what the user gave wins over both.
     status = take_given(cli, config, err);
     // In the form in which it is stored.
     if (status == REEF_OK) reef_config_reduce(config);

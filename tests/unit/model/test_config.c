@@ -365,17 +365,25 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     reef_error err;
     make(&config, NULL, NULL);
     assert_int_equal(config.context_memory, 64 << 20);
-    assert_true(config.net_share == 0.125f);
+    assert_true(config.net_share == 0.5f);
     assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
     // Everything else is as every field says.
     reef_config_default(&standard);
     standard.context_memory = config.context_memory;
     standard.net_share = config.net_share;
     standard.boundaries = REEF_BOUNDARIES_CONTEXTS;
+    // A small net that does not rehearse.
+    standard.layers = standard.heads = 1;
+    standard.d_model = 64;
+    standard.d_key = standard.adapters = 32;
+    standard.d_ffw = 256;
+    standard.attention_heads = 2;
+    standard.rehearse = 0;
+    standard.learning_rate = 0.004f;
     assert_memory_equal(&config, &standard, sizeof(config));
     make(&config, "context_memory", "8M");
     assert_int_equal(config.context_memory, 8 << 20);
-    assert_true(config.net_share == 0.125f);
+    assert_true(config.net_share == 0.5f);
     make(&config, "net_share", "1");
     assert_int_equal(config.context_memory, 64 << 20);
     assert_true(config.net_share == 1.0f);
@@ -399,6 +407,11 @@ static void other_pools_are_made_without_one(void **state) {
         assert_int_equal(config.context_memory, 0);
         assert_true(config.net_share == 1.0f);
         assert_int_equal(config.boundaries, REEF_BOUNDARIES_DRIFT);
+        // A net alone has more to do.
+        assert_int_equal(config.layers, 4);
+        assert_int_equal(config.heads, 8);
+        assert_int_equal(config.rehearse, 4);
+        assert_true(config.learning_rate == 0.002f);
     }
 }
 

@@ -14,9 +14,23 @@ typedef struct choice {
 } choice;
 
 // What `reef init` and libreef choose for a model of bytes, where that is not the default of the
-// field: the net alone is what older pools, benchmarks and comparisons have.
+// field: the net alone is what older pools, benchmarks and comparisons have. Beside a memory a small
+// net that learns much of the stream once is worth more than a large one that learns little of it
+// and rehearses (docs/LEARNING.md, "What the net adds to a memory").
 static const choice MADE[] = {
-    {"context_memory", "64M"}, {"net_share", "0.125"}, {"boundaries", "contexts"}};
+    {"context_memory", "64M"},
+    {"net_share", "0.5"},
+    {"boundaries", "contexts"},
+    {"layers", "1"},
+    {"d_model", "64"},
+    {"attention_heads", "2"},
+    {"heads", "1"},
+    {"d_key", "32"},
+    {"rehearse", "0"},
+    {"d_ffw", "256"},
+    {"adapters", "32"},
+    {"learning_rate", "0.004"},
+};
 
 static void choose(reef_config *config, const choice *choices, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -54,6 +68,16 @@ static bool takes_memory(const reef_config *config) {
            config->strategy == REEF_STRATEGY_GENERATIONS;
 }
 
+// A net alone is as its fields say.
+static void take_standard(reef_config *config) {
+    size_t count;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        const choice standard = {fields[i].name, fields[i].standard};
+        if (reef_config_field_made(&fields[i]) != standard.value) choose(config, &standard, 1);
+    }
+}
+
 // Nobody asks it, but a generation stores one: the least that there can be.
 static void leave_out_net(reef_config *config) {
     config->layers = 1;
@@ -69,11 +93,7 @@ void reef_config_fit(reef_config *config) {
     size_t window = config->context * reef_token_bytes(config);
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
-    if (config->context_memory == 0) {
-        config->net_share = 1.0f;
-        if (config->boundaries == REEF_BOUNDARIES_CONTEXTS)
-            config->boundaries = REEF_BOUNDARIES_DRIFT;
-    }
+    if (config->context_memory == 0) take_standard(config);
     if (!(config->net_share > 0.0f)) leave_out_net(config);
 }
 

@@ -297,8 +297,8 @@ typedef struct reef_config_field {
 /** Every field's `standard`: a net alone. */
 REEF_API void reef_config_default(reef_config *config);
 /**
- * What a pool is made with where nothing else is given: a model of bytes has a context memory. Set
- * what is given, call reef_config_fit, and set it again.
+ * What a pool is made with where nothing else is given: a model of bytes has a context memory and a
+ * small net beside it. Set what is given, call reef_config_fit, and set it again.
  */
 REEF_API void reef_config_default_made(reef_config *config);
 REEF_API const reef_config_field *reef_config_fields(size_t *count);
@@ -316,9 +316,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /**
  * What a new pool chooses by its other settings, before given values are set again: a
- * reservoir_window longer than the context, no context memory where none can or should be, a net
- * that learns everything and finds boundaries by its loss where there is none, and the least net
- * where memories alone learn.
+ * reservoir_window longer than the context, no context memory where none can or should be, where
+ * there is none the standard net, which learns everything and finds boundaries by its loss, and the
+ * least net where memories alone learn.
  */
 REEF_API void reef_config_fit(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
