@@ -244,7 +244,7 @@ static void what_cannot_be_counted_is_refused(void **state) {
     refused(drift, w->english, "--eval-at", "1K", "--eval-at");
     char *shared = path_in(w->directory, "shared");
     json_decref(reef_json("init", shared, TINY_OPTIONS, "--context-memory", "4M", NULL));
-    refused(shared, w->english, "--threads", "1", "net_share 0.125");
+    refused(shared, w->english, "--threads", "1", "net_share 0.5");
     free(shared);
     char *grown = path_in(w->directory, "grown");
     make_lm(grown);

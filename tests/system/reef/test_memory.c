@@ -49,18 +49,17 @@ static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
 static void sizes_count_it_and_units_are_read(void **state) {
     const world *w = *state;
     char *pool = path_in(w->directory, "sized");
-    json_t *plain = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
-                              "--context-memory", "0", NULL);
+    json_t *less = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
+                             "--context-memory", "4M", NULL);
     json_t *more = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
                              "--reservoir-bytes", "2M", NULL);
     const json_t *config = json_object_get(more, "config");
     assert_int_equal(integer(config, "context_memory"), 64 << 20);
     assert_int_equal(integer(config, "reservoir_bytes"), 2 << 20);
-    const json_t *was = json_object_get(plain, "size"), *is = json_object_get(more, "size");
-    assert_in_range(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 64 << 20, 66 << 20);
-    assert_in_range(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 64 << 20,
-                    66 << 20);
-    json_decref(plain);
+    const json_t *was = json_object_get(less, "size"), *is = json_object_get(more, "size");
+    assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 60 << 20);
+    assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 60 << 20);
+    json_decref(less);
     json_decref(more);
     program p;
     reef(&p, "init", pool, "--context-memory", "64M", "--net-share", "0.5", "--dry-run", NULL);
@@ -75,33 +74,33 @@ static void sizes_count_it_and_units_are_read(void **state) {
     assert_non_null(strstr(p.out, "--context-memory"));
     assert_non_null(strstr(p.out, "--net-share"));
     assert_non_null(strstr(p.out, "[64M]"));
-    assert_non_null(strstr(p.out, "[0.125]"));
+    assert_non_null(strstr(p.out, "[0.5]"));
     program_release(&p);
     free(pool);
 }
 
-// What `reef init` makes of these options, to its end: a memory of 64M and a share of an eighth, or
-// none and all.
-static void chooses(const world *w, bool with, const char *option, const char *value) {
+// What `reef init` makes of these options, to its end: a memory of 64M and this share for the net, or
+// no memory and all.
+static void chooses(const world *w, double share, const char *option, const char *value) {
     char *pool = path_in(w->directory, "chosen");
     json_t *plan = reef_json("init", pool, "--dry-run", "--no-probe", option, value, NULL);
     const json_t *config = json_object_get(plan, "config");
-    assert_int_equal(integer(config, "context_memory"), with ? 64 << 20 : 0);
-    assert_true(real(config, "net_share") == (with ? 0.125 : 1.0));
+    assert_int_equal(integer(config, "context_memory"), share < 1.0 ? 64 << 20 : 0);
+    assert_true(real(config, "net_share") == share);
     json_decref(plan);
     free(pool);
 }
 
 static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
     const world *w = *state;
-    chooses(w, true, NULL, NULL);
-    chooses(w, true, "--size", "small");
-    chooses(w, true, "--memory", "1G");
-    chooses(w, true, "--boundaries", "given");
-    chooses(w, false, "--context-memory", "0");
-    chooses(w, false, "--vocab", "300");
-    chooses(w, false, "--model", "layer");
-    chooses(w, false, "--strategy", "replay");
+    chooses(w, 0.5, NULL, NULL);
+    chooses(w, 0.125, "--size", "small");
+    chooses(w, 0.5, "--memory", "1G");
+    chooses(w, 0.5, "--boundaries", "given");
+    chooses(w, 1.0, "--context-memory", "0");
+    chooses(w, 1.0, "--vocab", "300");
+    chooses(w, 1.0, "--model", "layer");
+    chooses(w, 1.0, "--strategy", "replay");
 }
 
 // A pool that was trained on English and sealed, and then on C.
