@@ -1,8 +1,8 @@
 // When and by how much a pool grows, as the configuration asks for it.
 //
 //   boundaries  contexts: by_contexts.c asks the memories. drift: stream.c asks drift_test.c.
-//               given: marker lines (marker_line.c) and commands only. budget: every boundary_bytes of the stream, counted from the last
-//               boundary.
+//               given: marker lines (marker_line.c) and commands only. budget: every
+//               boundary_bytes of the stream, counted from the last boundary.
 //               capacity: once capacity_share of the open generation's experts, of all layers
 //               together, were used capacity_uses times each; checked every REEF_POLICY_STEPS
 //               steps.

@@ -79,8 +79,8 @@ static void sizes_count_it_and_units_are_read(void **state) {
     free(pool);
 }
 
-// What `reef init` makes of these options, to its end: a memory of 64M and this share for the net, or
-// no memory and all.
+// What `reef init` makes of these options, to its end: a memory of 64M and this share for the net,
+// or no memory and all.
 static void chooses(const world *w, double share, const char *option, const char *value) {
     char *pool = path_in(w->directory, "chosen");
     json_t *plan = reef_json("init", pool, "--dry-run", "--no-probe", option, value, NULL);
