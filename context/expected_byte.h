@@ -47,7 +47,8 @@ bool reef_expected_update(reef_predictor *p, int bit);
 
 /**
  * Read all bits of the trusted byte at once, before any was read: the same as calling
- * reef_expected_predict and reef_expected_update for each, and faster. Returns the product of their probabilities.
+ * reef_expected_predict and reef_expected_update for each, and faster. Returns the product
+ * of their probabilities.
  */
 double reef_expected_read(reef_predictor *p);
 

@@ -37,7 +37,7 @@ enum {
     COARSE_KEPT_MAX = 24,   // of COARSE_KEYS maxima, so that their K-th largest is a useful bound
     COARSE_FOUND_MAX = 192, // sub-keys that are left; of more all are scored
     COARSE_ROOM = COARSE_FOUND_MAX + 2 * COARSE_KEYS, // of their lists
-    COARSE_PEAKS = 16,   // shares of the nearly exact scores, of each of which the best is known
+    COARSE_PEAKS = 16,   // parts of the nearly exact scores; the best of each is known
     COARSE_SORT_MAX = 32 // scores that `sort` takes; more go through the kernel for top-k
 };
 

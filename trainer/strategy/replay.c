@@ -1,7 +1,7 @@
 // Experience replay: a share of the windows of every step is raw data of earlier tasks, from the
 // uniform reservoir (Robins 1995; Rolnick et al. 2019), which `reservoir_bytes` bounds. They
-// replace rehearsal windows, so that a step has as many windows as with any other strategy while these are
-// enough.
+// replace rehearsal windows, so that a step has as many windows as with any other strategy while
+// these are enough.
 #include "batch.h"
 #include "reef_random.h"
 #include "strategy.h"
