@@ -171,6 +171,15 @@ static void add_fresh(const reef_reservoir *reservoir,
     *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
 }
 
+// Which older generations learned the same kind? (generation); the caller's to free.
+static bool *find_own(const reef_trainer *trainer, const reef_generation *generation) {
+    uint32_t kind = reef_generation_kind(&generation->info);
+    bool *own = calloc(generation->info.generation, sizeof(*own));
+    for (uint32_t g = 0; own != NULL && g < generation->info.generation; g++)
+        own[g] = reef_generation_kind(&trainer->network.generations[g]->info) == kind;
+    return own;
+}
+
 reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                  reef_generation *generation,
                                  const uint8_t *fresh,
@@ -180,8 +189,11 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     // Generation 0 answers wherever nobody else does; it has no gate.
     if (generation->info.generation == 0) return REEF_OK;
     reef_reservoir_lists lists;
+    bool *own = find_own(trainer, generation);
+    if (own == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a gate's windows");
     reef_status status =
-        reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);
+        reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, own, err);
+    free(own);
     if (status != REEF_OK) return status;
     // Room for the sample and for every fresh window.
     size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;

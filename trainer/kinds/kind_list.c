@@ -22,7 +22,7 @@ static reef_status add_generations(reef_kind_list *list, reef_txn *txn, reef_err
         reef_generation_record info;
         uint64_t learned = 0;
         status = reef_generation_read(txn, g, &info, err);
-        if (status != REEF_OK || reef_generation_is_empty(&info)) continue;
+        if (status != REEF_OK || !reef_generation_begins_kind(&info)) continue;
         if (list->has_memories) status = reef_memory_learned_read(txn, g, &learned, err);
         list->kinds[list->count++] =
             (reef_kind_facts){.kind = g,

@@ -21,6 +21,7 @@ static const choice MADE[] = {
     {"context_memory", "64M"},
     {"net_share", "0.5"},
     {"boundaries", "contexts"},
+    {"return_bytes", "131072"},
     {"layers", "1"},
     {"d_model", "64"},
     {"attention_heads", "2"},
@@ -94,6 +95,7 @@ void reef_config_fit(reef_config *config) {
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) take_standard(config);
+    if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) config->return_bytes = 0;
     if (!(config->net_share > 0.0f)) leave_out_net(config);
 }
 

@@ -1,0 +1,252 @@
+// The net of a kind that comes back goes on learning, and earlier states do not change.
+#include "lifelong.h"
+#include "net_return.h"
+#include "reef_kinds.h"
+#include "trainer_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The first text of a kind, long enough to be known by, and what it learns before its net follows.
+enum { FIRST = 14000, TURN = 8000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TURN };
+
+static int setup(void **state) {
+    lifelong_setup_kinds(state);
+    lifelong *f = *state;
+    choose(&f->config, "net_share", "0.5");
+    choose(&f->config, "return_bytes", "6000");
+    return 0;
+}
+
+static void reopen(lifelong *f, size_t threads) {
+    close_pool(f);
+    open_pool(f, threads);
+}
+
+// Three kinds, the first text of each, and then all of them in turns.
+static size_t turns(uint8_t *bytes, int turn_count) {
+    static const int ORDER[] = {0, 1, 2, 0, 1, 0, 2, 0, 1, 0, 2, 0};
+    size_t count = 0;
+    for (int i = 0; i < turn_count; i++) {
+        size_t size = i < KINDS ? FIRST : TURN;
+        lifelong_text(bytes + count, size, ORDER[i], (uint32_t)i + 1);
+        count += size;
+    }
+    return count;
+}
+
+static void learn_turns(lifelong *f, int turn_count, size_t threads, size_t piece, bool restarts) {
+    uint8_t *bytes = malloc(BYTES_MAX);
+    assert_non_null(bytes);
+    size_t count = turns(bytes, turn_count);
+    for (size_t at = 0; at < count; at += piece) {
+        feed(f, bytes + at, count - at < piece ? count - at : piece);
+        if (!restarts) continue;
+        commit(f);
+        reopen(f, threads);
+    }
+    free(bytes);
+}
+
+static size_t continuing(const lifelong *f, uint32_t kind) {
+    size_t count = 0;
+    for (uint32_t g = 0; g <= status_of(f).generation; g++)
+        count += generation_of(f, g).continues == kind + 1;
+    return count;
+}
+
+static void a_net_follows_its_kind(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    float *then = new_logits(), *now = new_logits();
+    double bits = bits_as_of(f, "0", 0);
+    logits_of(f->store, "0", 0, then);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES); // only German learned
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_int_equal(status_of(f).kind, 0);
+    assert_int_equal(status_of(f).kinds, 2);
+    reef_generation_record open = generation_of(f, 2);
+    assert_int_equal(open.continues, 1);
+    assert_int_equal(open.parent, 0);
+    assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_not_equal(then, now, LIFELONG_LOGIT_BYTES);
+    logits_of(f->store, "0", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES);
+    assert_true(bits_as_of(f, "0", 0) == bits);
+    assert_sound(f);
+    // What another kind learns while it is open is not of its net.
+    feed_kind(f, 1, TURN / 2, 4);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_int_equal(status_of(f).kind, 1);
+    assert_sound(f);
+    free(then);
+    free(now);
+}
+
+// In the pool that it made, a net that follows predicts its kind better than one that does not.
+static void it_learns_what_it_would_have_missed(void **state) {
+    static const char *const RETURNS[] = {"0", "6000"};
+    lifelong *f = *state;
+    double nats[2] = {0.0, 0.0};
+    for (size_t i = 0; i < 2; i++) {
+        choose(&f->config, "return_bytes", RETURNS[i]);
+        temp_dir_join(f->pool, f->dir, RETURNS[i]);
+        make_pool(f, 1);
+        feed_kind(f, 0, FIRST, 1);
+        feed_kind(f, 1, FIRST, 2);
+        feed_kind(f, 0, 4 * TURN, 3);
+        commit(f);
+        uint8_t probe[LIFELONG_PROBE_BYTES];
+        float *logits = new_logits();
+        lifelong_text(probe, sizeof(probe), 0, 99);
+        logits_of(f->store, "now", 0, logits);
+        for (size_t t = 0; t + 1 < sizeof(probe); t++) {
+            const float *row = logits + t * REEF_VOCAB;
+            double sum = 0.0;
+            for (size_t v = 0; v < REEF_VOCAB; v++) sum += exp((double)row[v]);
+            nats[i] += log(sum) - (double)row[probe[t + 1]];
+        }
+        free(logits);
+        close_pool(f);
+    }
+    print_message("%.1f nats as sealed, %.1f where it follows\n", nats[0], nats[1]);
+    assert_true(nats[1] < 0.9 * nats[0]);
+}
+
+static void threads_commits_and_restarts_leave_no_trace(void **state) {
+    static const struct {
+        size_t threads, piece;
+        bool restarts;
+    } WAYS[] = {{1, BYTES_MAX, false}, {3, 1000, false}, {2, 5000, true}, {1, 2900, true}};
+    lifelong *f = *state;
+    reef_commit first = {0};
+    for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "way-%zu", i);
+        temp_dir_join(f->pool, f->dir, name);
+        make_pool(f, WAYS[i].threads);
+        learn_turns(f, 12, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
+        reef_commit end = commit(f);
+        assert_int_equal(status_of(f).kinds, KINDS);
+        assert_in_range(continuing(f, 0), 2, 4); // silent, and then a whole copy of that
+        assert_in_range(continuing(f, 1), 1, 4);
+        if (i == 0) first = end;
+        assert_memory_equal(end.root, first.root, REEF_HASH_BYTES);
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static void they_are_no_kinds(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    make_pool(f, 1);
+    learn_turns(f, 6, 1, BYTES_MAX, false);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    uint32_t last = status_of(f).generation;
+    assert_true(continuing(f, 0) > 0);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    for (uint32_t g = 0; g <= last; g++) {
+        reef_generation_record info = generation_of(f, g);
+        assert_true((reef_kind_list_find(&list, g) != NULL) == (info.continues == 0));
+        if (info.continues == 0) continue;
+        assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &err),
+                         REEF_ERR_NOT_FOUND);
+        assert_int_equal(
+            reef_generation_export(f->store, g, f->dir, NULL, NULL, &err), REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "continues kind"));
+        reef_consolidation report;
+        const reef_consolidation_options options = {.first = g - 1, .last = g, .steps = 1};
+        assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
+                         REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "continues kind"));
+    }
+    reef_kind_list_release(&list);
+}
+
+static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_merging merging;
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    assert_int_equal(status_of(f).generation, 2);
+    ok(reef_trainer_kind_merge(f->trainer, 0, 1, false, &merging, &err), &err);
+    feed_kind(f, 0, TURN, 4);
+    commit(f);
+    assert_sound(f);
+    double now = bits_as_of(f, "now", 0);
+    reopen(f, 2);
+    assert_true(bits_as_of(f, "now", 0) == now);
+    if (status_of(f).generation == 2)
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 2, FIRST, 5);
+    commit(f);
+    assert_int_equal(generation_of(f, status_of(f).generation).continues, 0);
+    assert_sound(f);
+}
+
+static void where_there_is_no_room_none_follows(void **state) {
+    lifelong *f = *state;
+    // Two layers of 36 and 16 experts, and none more.
+    choose(&f->config, "experts_max", "104");
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_true(status_of(f).visited_bytes > TURN);
+}
+
+static void it_needs_kinds_and_a_net(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    choose(&f->config, "boundaries", "drift");
+    assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "return_bytes"));
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "net_share", "0");
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    assert_int_equal(status_of(f).generation, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_net_follows_its_kind),
+        TEST(it_learns_what_it_would_have_missed),
+        TEST(threads_commits_and_restarts_leave_no_trace),
+        TEST(they_are_no_kinds),
+        TEST(the_open_one_can_be_sealed_and_its_kind_merged),
+        TEST(where_there_is_no_room_none_follows),
+        TEST(it_needs_kinds_and_a_net),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
