@@ -21,7 +21,8 @@ const reef_cli_manual reef_generations_manual = {
         "The open one's size and share are\n"
         "of when its tables were stored last. `reef kind list` shows what kinds learned later.\n"
         "\n"
-        "One that continues a kind has the net of a kind that came back. What its memory learns is\n"
+        "One that continues a kind has the net of a kind that came back. What its memory learns "
+        "is\n"
         "counted with the kind: `reef kind list`.\n"
         "\n"
         "A generation is pruned if `reef prune` gave up the state as of it. It answers as before.",

@@ -63,12 +63,12 @@ static reef_status continue_kind(reef_trainer *trainer,
     status = reef_branch_settle(trainer, from, whole, err);
     // What the kind's older generations learned is of it as well, so the gate need not wait.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, made, NULL, 0, err);
-    return status == REEF_OK ? reef_state_event(trainer, err, "return",
-                                                "\"kind\": %" PRIu32 ", \"from\": %" PRIu32
-                                                ", \"gate_leak\": %.5f, \"gate_detect\": %.5f",
-                                                kind, origin, (double)made->gate_leak,
-                                                (double)made->gate_detect)
-                             : status;
+    return status == REEF_OK
+               ? reef_state_event(trainer, err, "return",
+                                  "\"kind\": %" PRIu32 ", \"from\": %" PRIu32
+                                  ", \"gate_leak\": %.5f, \"gate_detect\": %.5f",
+                                  kind, origin, (double)made->gate_leak, (double)made->gate_detect)
+               : status;
 }
 
 reef_status reef_net_return(reef_trainer *trainer, uint32_t kind, reef_error *err) {
@@ -79,9 +79,8 @@ reef_status reef_net_return(reef_trainer *trainer, uint32_t kind, reef_error *er
                                   .unclaimed = NAN,
                                   .distance = NAN};
     reef_sealing sealing;
-    reef_status status =
-        reef_growth_boundary(trainer, &opening,
-                             reef_generation_seal_dtype(&trainer->network.config), &sealing, err);
+    reef_status status = reef_growth_boundary(
+        trainer, &opening, reef_generation_seal_dtype(&trainer->network.config), &sealing, err);
     if (status != REEF_OK) return status;
     status = continue_kind(trainer, kind, origin, err);
     if (status != REEF_OK) reef_trainer_break(trainer, status);

@@ -1,7 +1,7 @@
 // A kind comes back, and its net goes on learning.
 //
 // The memory of a kind that comes back learns at once (kinds/kind_memories.h); its net is sealed
-// with its generation. Once the kind has learned `return_bytes` since, and a quarter of all that
+// with its generation. Once the kind has learned `return_bytes` since, and a third of all that
 // it has learned, the open generation is sealed and the next one *continues* the kind:
 //
 //   generation 0   memory and net of English                                            sealed
@@ -11,7 +11,7 @@
 //
 // It begins as a branch of the kind's newest net (branch.h), so it computes what that did, and its
 // gate takes the kind's text from the start. Optimiser and rates begin anew. Older states keep the
-// nets that they had. As a kind has to learn a quarter more each time, few generations continue it.
+// nets that they had. As a kind has to learn half as much again each time, few generations continue it.
 #ifndef REEF_NET_RETURN_H
 #define REEF_NET_RETURN_H
 

@@ -160,8 +160,10 @@ static void they_are_no_kinds(void **state) {
     reef_kind_list list;
     make_pool(f, 1);
     learn_turns(f, 6, 1, BYTES_MAX, false);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    commit(f);
     uint32_t last = status_of(f).generation;
+    size_t refused = 0;
+    assert_true(generation_of(f, last).continues > 0);
     assert_true(continuing(f, 0) > 0);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_kind_list_read(txn, &list, &err), &err);
@@ -172,8 +174,10 @@ static void they_are_no_kinds(void **state) {
         if (info.continues == 0) continue;
         assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &err),
                          REEF_ERR_NOT_FOUND);
-        assert_int_equal(
-            reef_generation_export(f->store, g, f->dir, NULL, NULL, &err), REEF_ERR_INVALID);
+        if (g == last) continue; // open
+        refused++;
+        assert_int_equal(reef_generation_export(f->store, g, f->dir, NULL, NULL, &err),
+                         REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, "continues kind"));
         reef_consolidation report;
         const reef_consolidation_options options = {.first = g - 1, .last = g, .steps = 1};
@@ -182,6 +186,35 @@ static void they_are_no_kinds(void **state) {
         assert_non_null(strstr(err.message, "continues kind"));
     }
     reef_kind_list_release(&list);
+    assert_true(refused > 0);
+}
+
+// A file of the whole model knows which net is whose, and training goes on from it as before.
+static void a_model_file_keeps_them(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    char file[TEMP_DIR_BYTES];
+    make_pool(f, 1);
+    learn_turns(f, 8, 1, BYTES_MAX, false);
+    commit(f);
+    uint32_t last = status_of(f).generation;
+    double bits = bits_as_of(f, "now", 0);
+    temp_dir_join(file, f->dir, "model.safetensors");
+    ok(reef_model_export(f->store, "now", file, NULL, NULL, &err), &err);
+    uint32_t continues[16] = {0};
+    assert_true(last < 16);
+    for (uint32_t g = 0; g <= last; g++) continues[g] = generation_of(f, g).continues;
+    close_pool(f);
+    temp_dir_join(f->pool, f->dir, "imported");
+    ok(reef_pool_from_model(f->pool, file, NULL, false, NULL, &err), &err);
+    open_pool(f, 1);
+    for (uint32_t g = 0; g <= last; g++)
+        assert_int_equal(generation_of(f, g).continues, continues[g]);
+    assert_true(bits_as_of(f, "now", 0) == bits);
+    feed_kind(f, 0, 2 * TURN, 40);
+    feed_kind(f, 1, 2 * TURN, 41);
+    commit(f);
+    assert_sound(f);
 }
 
 static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
@@ -200,8 +233,7 @@ static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
     double now = bits_as_of(f, "now", 0);
     reopen(f, 2);
     assert_true(bits_as_of(f, "now", 0) == now);
-    if (status_of(f).generation == 2)
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    if (status_of(f).generation == 2) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_kind(f, 2, FIRST, 5);
     commit(f);
     assert_int_equal(generation_of(f, status_of(f).generation).continues, 0);
@@ -244,6 +276,7 @@ int main(void) {
         TEST(it_learns_what_it_would_have_missed),
         TEST(threads_commits_and_restarts_leave_no_trace),
         TEST(they_are_no_kinds),
+        TEST(a_model_file_keeps_them),
         TEST(the_open_one_can_be_sealed_and_its_kind_merged),
         TEST(where_there_is_no_room_none_follows),
         TEST(it_needs_kinds_and_a_net),

@@ -216,6 +216,8 @@ static json_t *generation_json(const reef_file_generation *of) {
                             "sealed", info->sealed, "opened_step", (json_int_t)info->opened_step,
                             "sealed_step", (json_int_t)info->sealed_step, "opened_at",
                             (json_int_t)info->opened_at, "sealed_at", (json_int_t)info->sealed_at);
+    if (info->continues > 0)
+        reef_json_set(&one, "continues", json_integer((json_int_t)info->continues - 1));
     // JSON has no NaN or infinity: a generation that measured no loss has no reference here.
     if (isfinite(of->reference_median))
         reef_json_set(&one, "reference", json_real(of->reference_median));
@@ -321,6 +323,10 @@ static bool generation_parse(
     // A parent comes before its child; generation 0 is its own.
     if (parent < 0 || parent > g || (parent == g && g > 0)) return false;
     if (opened_step < 0 || sealed_step < 0 || opened_at < 0 || sealed_at < 0) return false;
+    // So does the kind that it continues.
+    const json_t *kind = json_object_get(one, "continues");
+    json_int_t continues = kind == NULL ? 0 : json_integer_value(kind) + 1;
+    if (kind != NULL && (!json_is_integer(kind) || continues < 1 || continues > g)) return false;
     // Only the last can be open.
     if (sealed == 0 && g + 1 < count) return false;
     *out = (reef_file_generation){.number = (uint32_t)number,
@@ -329,6 +335,7 @@ static bool generation_parse(
                                   .reference_spread = reference_of(one, "reference_spread")};
     out->info = (reef_generation_record){.generation = g,
                                          .parent = (uint32_t)parent,
+                                         .continues = (uint32_t)continues,
                                          .side = (uint32_t)side,
                                          .first_id = first_id,
                                          .dtype = bf16 ? REEF_BF16 : REEF_F32,
