@@ -1,5 +1,5 @@
 // The net of a kind that comes back goes on learning, and earlier states do not change.
-#include "lifelong.h"
+#include "lifelong_restore.h"
 #include "net_return.h"
 #include "reef_kinds.h"
 #include "trainer_internal.h"
@@ -10,9 +10,14 @@
 
 #include <cmocka.h>
 
+#include "damaged_record.h"
+
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 // The first text of a kind, long enough to be known by, and what it learns before its net follows.
 enum { FIRST = 14000, TURN = 8000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TURN };
@@ -160,10 +165,8 @@ static void they_are_no_kinds(void **state) {
     reef_kind_list list;
     make_pool(f, 1);
     learn_turns(f, 6, 1, BYTES_MAX, false);
-    commit(f);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     uint32_t last = status_of(f).generation;
-    size_t refused = 0;
-    assert_true(generation_of(f, last).continues > 0);
     assert_true(continuing(f, 0) > 0);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_kind_list_read(txn, &list, &err), &err);
@@ -174,8 +177,6 @@ static void they_are_no_kinds(void **state) {
         if (info.continues == 0) continue;
         assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &err),
                          REEF_ERR_NOT_FOUND);
-        if (g == last) continue; // open
-        refused++;
         assert_int_equal(reef_generation_export(f->store, g, f->dir, NULL, NULL, &err),
                          REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, "continues kind"));
@@ -186,35 +187,6 @@ static void they_are_no_kinds(void **state) {
         assert_non_null(strstr(err.message, "continues kind"));
     }
     reef_kind_list_release(&list);
-    assert_true(refused > 0);
-}
-
-// A file of the whole model knows which net is whose, and training goes on from it as before.
-static void a_model_file_keeps_them(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    char file[TEMP_DIR_BYTES];
-    make_pool(f, 1);
-    learn_turns(f, 8, 1, BYTES_MAX, false);
-    commit(f);
-    uint32_t last = status_of(f).generation;
-    double bits = bits_as_of(f, "now", 0);
-    temp_dir_join(file, f->dir, "model.safetensors");
-    ok(reef_model_export(f->store, "now", file, NULL, NULL, &err), &err);
-    uint32_t continues[16] = {0};
-    assert_true(last < 16);
-    for (uint32_t g = 0; g <= last; g++) continues[g] = generation_of(f, g).continues;
-    close_pool(f);
-    temp_dir_join(f->pool, f->dir, "imported");
-    ok(reef_pool_from_model(f->pool, file, NULL, false, NULL, &err), &err);
-    open_pool(f, 1);
-    for (uint32_t g = 0; g <= last; g++)
-        assert_int_equal(generation_of(f, g).continues, continues[g]);
-    assert_true(bits_as_of(f, "now", 0) == bits);
-    feed_kind(f, 0, 2 * TURN, 40);
-    feed_kind(f, 1, 2 * TURN, 41);
-    commit(f);
-    assert_sound(f);
 }
 
 static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
@@ -238,6 +210,156 @@ static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
     commit(f);
     assert_int_equal(generation_of(f, status_of(f).generation).continues, 0);
     assert_sound(f);
+}
+
+// English, German, and English again until its net follows.
+static void make_following(lifelong *f) {
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(generation_of(f, 2).continues, 1);
+}
+
+static void while_one_is_open_its_kind_is_the_one_that_learns(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    make_following(f);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(list.count, 2);
+    assert_true(list.kinds[0].is_current && !list.kinds[1].is_current);
+    assert_false(list.kinds[0].is_open || list.kinds[1].is_open);
+    assert_in_range(list.kinds[0].learned_bytes, FIRST + 2 * TURN - 2000, FIRST + 2 * TURN);
+    assert_in_range(list.kinds[1].learned_bytes, FIRST - 2000, FIRST + 2000);
+    reef_kind_list_release(&list);
+}
+
+static void a_snapshot_keeps_the_net_of_its_time(void **state) {
+    lifelong *f = *state;
+    float *then = new_logits(), *now = new_logits();
+    make_following(f);
+    (void)take(f, "then");
+    logits_of(f->store, "then", 0, then);
+    double bits = bits_as_of(f, "then", 0);
+    feed_kind(f, 0, TURN, 4);
+    feed_kind(f, 2, FIRST, 5);
+    reef_commit end = commit(f);
+    assert_int_equal(generation_of(f, 3).continues, 0);
+    logits_of(f->store, "then", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES);
+    assert_true(bits_as_of(f, "then", 0) == bits);
+    // Restored, it goes on as it did.
+    go_back(f, "then");
+    assert_int_equal(generation_of(f, 2).continues, 1);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES);
+    feed_kind(f, 0, TURN, 4);
+    feed_kind(f, 2, FIRST, 5);
+    assert_memory_equal(commit(f).root, end.root, REEF_HASH_BYTES);
+    is_sound(f->store);
+    free(then);
+    free(now);
+}
+
+static void it_goes_on_after_a_kill(void **state) {
+    lifelong *f = *state;
+    make_following(f);
+    feed_kind(f, 0, TURN, 4);
+    feed_kind(f, 1, TURN, 5);
+    feed_kind(f, 1, TURN, 6);
+    reef_commit whole = commit(f);
+    uint32_t last = status_of(f).generation;
+    close_pool(f);
+    temp_dir_join(f->pool, f->dir, "killed");
+    make_following(f);
+    close_pool(f);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        open_pool(f, 2);
+        feed_kind(f, 0, TURN, 4);
+        commit(f);
+        feed_kind(f, 1, TURN, 5);
+        feed_kind(f, 1, TURN, 6); // in which German's net follows; lost with the process
+        raise(SIGKILL);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    open_pool(f, 1);
+    assert_int_equal(status_of(f).generation, 2);
+    feed_kind(f, 1, TURN, 5);
+    feed_kind(f, 1, TURN, 6);
+    assert_memory_equal(commit(f).root, whole.root, REEF_HASH_BYTES);
+    assert_int_equal(status_of(f).generation, last);
+    assert_int_equal(generation_of(f, last).continues, 2);
+    assert_sound(f);
+}
+
+static void a_file_of_the_model_keeps_what_it_continues(void **state) {
+    static const char *const STATES[] = {"2", "now"};
+    lifelong *f = *state;
+    reef_error err;
+    reef_model_file file;
+    char path[TEMP_DIR_BYTES], name[8];
+    float *here = new_logits(), *there = new_logits();
+    make_following(f);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 1, 2 * TURN, 4);
+    commit(f);
+    assert_int_equal(generation_of(f, status_of(f).generation).continues, 2);
+    temp_dir_join(path, f->dir, "file");
+    for (size_t i = 0; i < 2; i++) {
+        ok(reef_model_export(f->store, STATES[i], path, &(reef_export_options){.force = true},
+                             &file, &err),
+           &err);
+        logits_of(f->store, STATES[i], 0, here);
+        double bits = bits_as_of(f, STATES[i], 0);
+        lifelong other = *f;
+        snprintf(name, sizeof(name), "other%zu", i);
+        temp_dir_join(other.pool, f->dir, name);
+        ok(reef_pool_from_model(other.pool, path, NULL, false, &file, &err), &err);
+        open_pool(&other, 1);
+        logits_of(other.store, STATES[i], 0, there);
+        assert_memory_equal(here, there, LIFELONG_LOGIT_BYTES);
+        assert_true(bits_as_of(&other, STATES[i], 0) == bits);
+        for (uint32_t g = 0; g < file.generations; g++)
+            assert_int_equal(generation_of(&other, g).continues, generation_of(f, g).continues);
+        // The kind that the open one continues learns on.
+        feed_kind(&other, 1, TURN, 5);
+        commit(&other);
+        assert_int_equal(status_of(&other).kind, 1);
+        assert_sound(&other);
+        close_pool(&other);
+    }
+    free(here);
+    free(there);
+}
+
+static void keep_damage(void *context, const char *what) {
+    lifelong_on_event(context, what);
+}
+
+static void its_damage_is_named(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_check_report report;
+    make_following(f);
+    close_pool(f);
+    record_damage(f->pool,
+                  &(reef_key){.db = REEF_DB_EXPERTS, .generation = 2, .layer = 1, .block = 0});
+    f->said[0] = '\0';
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = false}, &err), &err);
+    ok(reef_store_check(f->store, keep_damage, f, &report, &err), &err);
+    assert_true(report.damaged > 0);
+    assert_true(times_said(f, "experts (generation 2, layer 1") > 0);
+    // What was sealed before answers as it did.
+    assert_true(isfinite(bits_as_of(f, "1", 0)));
 }
 
 static void where_there_is_no_room_none_follows(void **state) {
@@ -276,8 +398,12 @@ int main(void) {
         TEST(it_learns_what_it_would_have_missed),
         TEST(threads_commits_and_restarts_leave_no_trace),
         TEST(they_are_no_kinds),
-        TEST(a_model_file_keeps_them),
         TEST(the_open_one_can_be_sealed_and_its_kind_merged),
+        TEST(while_one_is_open_its_kind_is_the_one_that_learns),
+        TEST(a_snapshot_keeps_the_net_of_its_time),
+        TEST(it_goes_on_after_a_kill),
+        TEST(a_file_of_the_model_keeps_what_it_continues),
+        TEST(its_damage_is_named),
         TEST(where_there_is_no_room_none_follows),
         TEST(it_needs_kinds_and_a_net),
     };
