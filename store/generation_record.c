@@ -12,7 +12,8 @@
 #include <string.h>
 
 // generations, 72 bytes, little-endian:
-//   0 parent u32   4 side u32   8 first id u64   16 dtype u32   20 sealed u32 (0 or 1)
+//   0 parent u32   4 side u32   8 first id u64   16 dtype u32   20 sealed u32 (bit 0) and
+//   continues (the others)
 //   24 opened step u64   32 sealed step u64   40 opened at u64   48 sealed at u64   56 root, 16
 //                        bytes
 #define GENERATION_BYTES 72
@@ -23,7 +24,7 @@ static void generation_encode(const reef_generation_record *generation,
     reef_put_le32(out + 4, generation->side);
     reef_put_le64(out + 8, generation->first_id);
     reef_put_le32(out + 16, (uint32_t)generation->dtype);
-    reef_put_le32(out + 20, generation->sealed);
+    reef_put_le32(out + 20, generation->continues << 1 | (uint32_t)generation->sealed);
     reef_put_le64(out + 24, generation->opened_step);
     reef_put_le64(out + 32, generation->sealed_step);
     reef_put_le64(out + 40, generation->opened_at);
@@ -39,7 +40,8 @@ static void generation_decode(const uint8_t in[GENERATION_BYTES],
                                     .side = reef_get_le32(in + 4),
                                     .first_id = reef_get_le64(in + 8),
                                     .dtype = (reef_dtype)reef_get_le32(in + 16),
-                                    .sealed = reef_get_le32(in + 20) != 0,
+                                    .continues = reef_get_le32(in + 20) >> 1,
+                                    .sealed = (reef_get_le32(in + 20) & 1) != 0,
                                     .opened_step = reef_get_le64(in + 24),
                                     .sealed_step = reef_get_le64(in + 32),
                                     .opened_at = reef_get_le64(in + 40),
@@ -70,7 +72,8 @@ reef_status reef_generation_read(reef_txn *txn,
     if (status != REEF_OK) return status;
     generation_decode(bytes, generation, out);
     // The others are counted before their records are read.
-    if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_JSON)
+    if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_JSON ||
+        (generation < REEF_SNAPSHOT_GENERATION && out->continues > generation))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",
                          generation, out->side, (unsigned)out->dtype);

@@ -194,7 +194,7 @@ reef_status reef_trainer_branch(
     for (uint32_t l = 0; l < config->layers; l++)
         plan.experts += origin->expert_tables[l].expert_count;
     reef_generation *made = NULL;
-    if (!dry_run) status = reef_branch_make(&made, trainer, origin, plan.whole, err);
+    if (!dry_run) status = reef_branch_make(&made, trainer, origin, plan.whole, true, err);
     if (!dry_run && status == REEF_OK) status = replace_open(trainer, made, &plan, err);
     if (status == REEF_OK && out != NULL) *out = plan;
     return status;

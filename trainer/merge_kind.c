@@ -29,7 +29,7 @@ static reef_status check_kind(const reef_trainer *trainer, uint32_t kind, reef_e
     const reef_network *network = &trainer->network;
     uint32_t into;
     if (kind >= network->generation_count ||
-        reef_generation_is_empty(&network->generations[kind]->info))
+        !reef_generation_begins_kind(&network->generations[kind]->info))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %" PRIu32, kind);
     if ((size_t)kind + 1 == network->generation_count)
         return reef_fail(err, REEF_ERR_INVALID,

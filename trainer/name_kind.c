@@ -15,7 +15,7 @@ static reef_status check_name(const reef_trainer *trainer,
                               reef_error *err) {
     const reef_network *network = &trainer->network;
     if (kind >= network->generation_count ||
-        reef_generation_is_empty(&network->generations[kind]->info))
+        !reef_generation_begins_kind(&network->generations[kind]->info))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %" PRIu32, kind);
     reef_status status = name[0] == '\0' ? REEF_OK : reef_kind_name_check(name, err);
     for (size_t i = 0; status == REEF_OK && i < trainer->kind_names.count; i++) {

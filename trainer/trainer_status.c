@@ -38,7 +38,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
              reef_kind_names_of(&trainer->kind_names, out->kind));
     // Counted instead of kept: generations come, go and grow.
     for (size_t g = 0; g < trainer->network.generation_count; g++)
-        out->kinds += !reef_generation_is_empty(&trainer->network.generations[g]->info);
+        out->kinds += reef_generation_begins_kind(&trainer->network.generations[g]->info);
     for (size_t g = 0; g < trainer->network.generation_count; g++)
         for (uint32_t l = 0; l < trainer->network.config.layers; l++)
             out->experts += trainer->network.generations[g]->expert_tables[l].expert_count;

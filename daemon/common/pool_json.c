@@ -35,6 +35,10 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     json_t *object = json_object();
     json_object_set_new(object, "generation", reef_json_count(generation->generation));
     json_object_set_new(object, "parent", reef_json_count(generation->parent));
+    // The kind whose net it is a later part of.
+    bool continues = generation->continues > 0;
+    json_object_set_new(object, "continues",
+                        continues ? reef_json_count(generation->continues - 1) : json_null());
     json_object_set_new(object, "side", reef_json_count(generation->side));
     // "experts" counts those of all PEER layers; each has its own side * side.
     json_object_set_new(object, "experts",

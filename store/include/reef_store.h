@@ -383,6 +383,7 @@ REEF_API uint32_t reef_block_rows(size_t row_bytes);
 typedef struct reef_generation_record {
     uint32_t generation; // 0 is the first
     uint32_t parent;     // the generation it was opened after (itself for the first)
+    uint32_t continues;  // 1 + the kind whose net it is a later part of; 0: it begins a kind
     uint32_t side;       // sub-keys per side; side * side experts in every PEER layer
     uint64_t first_id;   // pool-wide id of its first expert, in every layer
     reef_dtype dtype;    // of expert rows
@@ -452,6 +453,16 @@ REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
  */
 static inline bool reef_generation_is_empty(const reef_generation_record *generation) {
     return generation->side == 0;
+}
+
+/** The kind whose net it is: the generation that began it, most often itself. */
+static inline uint32_t reef_generation_kind(const reef_generation_record *generation) {
+    return generation->continues > 0 ? generation->continues - 1 : generation->generation;
+}
+
+/** Did a kind begin with it, and is it still here? */
+static inline bool reef_generation_begins_kind(const reef_generation_record *generation) {
+    return generation->continues == 0 && !reef_generation_is_empty(generation);
 }
 
 /**

@@ -21,6 +21,10 @@ const reef_cli_manual reef_generations_manual = {
         "The open one's size and share are\n"
         "of when its tables were stored last. `reef kind list` shows what kinds learned later.\n"
         "\n"
+        "One that continues a kind has the net of a kind that came back. What its memory learns "
+        "is\n"
+        "counted with the kind: `reef kind list`.\n"
+        "\n"
         "A generation is pruned if `reef prune` gave up the state as of it. It answers as before.",
     .options = NULL,
     .example = "reef generations reef.pool",
@@ -66,7 +70,10 @@ static void add_row(reef_cli_table *table,
         reef_cli_table_cell(table, "%.1f", 100 * (double)used / (double)slots);
     else
         reef_cli_table_cell(table, "-");
-    reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
+    if (g->continues > 0)
+        reef_cli_table_cell(table, "continues %" PRIu32, g->continues - 1);
+    else
+        reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
 }
 
 static json_t *row_json(const reef_cli_pool *pool,

@@ -17,6 +17,7 @@
 #include "reef_snapshot.h"
 #include "sealed_memory.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,25 @@ static uint64_t generation_bytes(const reef_generation *generation) {
     return bytes;
 }
 
+// A kind whose net lies in several generations has one memory: neither can be merged without the
+// other.
+static reef_status check_whole_kinds(const reef_network *network,
+                                     uint32_t first,
+                                     uint32_t last,
+                                     reef_error *err) {
+    for (uint32_t g = 0; (size_t)g < network->generation_count; g++) {
+        const reef_generation_record *info = &network->generations[g]->info;
+        uint32_t kind = reef_generation_kind(info);
+        if (info->continues == 0 || ((g < first || g > last) && (kind < first || kind > last)))
+            continue;
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "generation %" PRIu32 " continues kind %" PRIu32
+                         ": neither can be consolidated with others",
+                         g, kind);
+    }
+    return REEF_OK;
+}
+
 static reef_status check_range(const consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     uint32_t first = c->options->first, last = c->options->last;
@@ -104,6 +124,8 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
                          last, reef_distil_owner(network, last));
     for (uint32_t g = first; g <= last; g++)
         content += !reef_generation_is_empty(&network->generations[g]->info);
+    reef_status status = check_whole_kinds(network, first, last, err);
+    if (status != REEF_OK) return status;
     if (content < 2)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generations %u to %u are %u with content; it takes two to consolidate",

@@ -49,6 +49,7 @@ typedef struct reef_kind_head {
     bool stored;             // all of it
     bool consolidating;      // the commit to come drops it
     uint32_t merged_into;    // where visit.merged: the kind that learns its text
+    uint64_t without_net;    // bytes that its memory has learned since its net last learned
     uint64_t used_at;        // see kind_head_uses
 } reef_kind_head;
 
@@ -79,7 +80,7 @@ struct reef_trainer {
     size_t kind_head_count;
     reef_kind_names kind_names;
     reef_visit_log visit_log;
-    uint32_t current_kind; // where contexts decide: the generation whose kind is being learned
+    uint32_t current_kind; // where contexts decide: the generation that began what is being learned
     reef_familiarity_level *levels; // owned; (level_count) by generation
     size_t level_count;
     struct reef_recognition *recognition; // owned; of the deferred pieces

@@ -125,6 +125,7 @@ reef_status reef_branch_make(reef_generation **out,
                              const reef_trainer *trainer,
                              const reef_generation *from,
                              bool whole,
+                             bool remembers,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
@@ -132,6 +133,7 @@ reef_status reef_branch_make(reef_generation **out,
     // are its origin's.
     reef_generation_record info = open->info;
     info.parent = from->info.generation;
+    info.continues = 0;
     info.side = from->info.side;
     reef_status status = reef_generation_new(out, config, &info, err);
     if (status != REEF_OK) return status;
@@ -145,7 +147,7 @@ reef_status reef_branch_make(reef_generation **out,
     }
     // Its queries came folded; they need batch statistics to train on.
     reef_branch_unfold(*out, from, config);
-    status = reef_kinds_copy(&(*out)->memory, trainer, from, err);
+    if (remembers) status = reef_kinds_copy(&(*out)->memory, trainer, from, err);
     if (status == REEF_OK) return REEF_OK;
     reef_generation_free(*out);
     *out = NULL;

@@ -24,11 +24,14 @@
 
 /**
  * A generation for the open slot that is a copy of `from`, whole or silent; the caller's.
+ *
+ * remembers  with a copy of the context memory of its kind
  */
 REEF_MUST_CHECK reef_status reef_branch_make(reef_generation **out,
                                              const reef_trainer *trainer,
                                              const reef_generation *from,
                                              bool whole,
+                                             bool remembers,
                                              reef_error *err);
 /** Of such a copy, once it is the open generation: measure its queries, and it can be trained. */
 REEF_MUST_CHECK reef_status reef_branch_settle(reef_trainer *trainer,

@@ -50,7 +50,7 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     const reef_generation *origin = trainer->network.generations[from];
     reef_generation *made = NULL;
-    reef_status status = reef_branch_make(&made, trainer, origin, true, err);
+    reef_status status = reef_branch_make(&made, trainer, origin, true, true, err);
     if (status != REEF_OK) return status;
     // The gate is the open one's: who answers must not depend on which copy is tried.
     reef_generation_gate_copy(made, t->open);

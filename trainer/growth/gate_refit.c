@@ -171,6 +171,23 @@ static void add_fresh(const reef_reservoir *reservoir,
     *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
 }
 
+// Which older generations learned the kind that this one continues? (generation), the caller's to
+// free. NULL: it continues none.
+static reef_status find_own(const reef_trainer *trainer,
+                            const reef_generation *generation,
+                            bool **out,
+                            reef_error *err) {
+    const reef_generation_record *info = &generation->info;
+    *out = NULL;
+    if (info->continues == 0) return REEF_OK;
+    *out = calloc(info->generation, sizeof(**out));
+    if (*out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a gate's windows");
+    for (uint32_t g = 0; g < info->generation; g++)
+        (*out)[g] = reef_generation_kind(&trainer->network.generations[g]->info) ==
+                    reef_generation_kind(info);
+    return REEF_OK;
+}
+
 reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                  reef_generation *generation,
                                  const uint8_t *fresh,
@@ -180,8 +197,11 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     // Generation 0 answers wherever nobody else does; it has no gate.
     if (generation->info.generation == 0) return REEF_OK;
     reef_reservoir_lists lists;
-    reef_status status =
-        reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);
+    bool *own;
+    reef_status status = find_own(trainer, generation, &own, err);
+    if (status != REEF_OK) return status;
+    status = reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, own, err);
+    free(own);
     if (status != REEF_OK) return status;
     // Room for the sample and for every fresh window.
     size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;

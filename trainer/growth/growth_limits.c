@@ -29,7 +29,7 @@ uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_ne
 uint32_t reef_policy_kinds(const reef_trainer *trainer) {
     uint32_t count = 0;
     for (size_t g = 0; g < trainer->network.generation_count; g++)
-        count += !reef_generation_is_empty(&trainer->network.generations[g]->info);
+        count += reef_generation_begins_kind(&trainer->network.generations[g]->info);
     return count;
 }
 
@@ -40,7 +40,7 @@ static bool has_room_for_kind(const reef_trainer *trainer) {
            config->growth == REEF_GROWTH_IN_PLACE || reef_policy_kinds(trainer) < config->kinds_max;
 }
 
-static bool has_room_for_experts(const reef_trainer *trainer, uint64_t experts) {
+bool reef_growth_has_experts(const reef_trainer *trainer, uint64_t experts) {
     const reef_config *config = &trainer->network.config;
     if (experts == UINT64_MAX) return false;
     return config->experts_max == 0 ||
@@ -49,7 +49,7 @@ static bool has_room_for_experts(const reef_trainer *trainer, uint64_t experts) 
 }
 
 bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts) {
-    return has_room_for_kind(trainer) && has_room_for_experts(trainer, experts);
+    return has_room_for_kind(trainer) && reef_growth_has_experts(trainer, experts);
 }
 
 uint32_t reef_growth_smallest_side(const reef_config *config) {
@@ -82,7 +82,7 @@ reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, r
     // Growing in place replaces the side, so only the difference of the squares is new. Shrinking
     // is refused elsewhere.
     uint64_t before = reef_open_generation(trainer)->info.side, after = side;
-    if (after <= before || has_room_for_experts(trainer, after * after - before * before))
+    if (after <= before || reef_growth_has_experts(trainer, after * after - before * before))
         return REEF_OK;
     return reef_fail(err, REEF_ERR_FULL,
                      "side %" PRIu32 " would make %" PRIu64

@@ -83,6 +83,9 @@ REEF_MUST_CHECK reef_status reef_probe_walk(reef_trainer *trainer,
 /** Experts that a boundary with `side_new` adds to each layer; UINT64_MAX: it cannot be. */
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new);
 
+/** Does experts_max leave room for so many more experts in each layer? */
+bool reef_growth_has_experts(const reef_trainer *trainer, uint64_t experts);
+
 /** Is there room for another generation, and so many more experts in each layer? */
 bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts);
 

@@ -17,7 +17,7 @@ void reef_candidates_release(reef_candidates *c) {
 
 static bool is_other_kind(const reef_trainer *trainer, uint32_t kind) {
     return kind != trainer->current_kind && !reef_kinds_is_merged(trainer, kind, NULL) &&
-           !reef_generation_is_empty(&trainer->network.generations[kind]->info);
+           reef_generation_begins_kind(&trainer->network.generations[kind]->info);
 }
 
 static void add(reef_candidates *c, uint32_t kind) {

@@ -11,10 +11,11 @@
 // ---- one kind -----------------------------------------------------------------------------------
 
 // Generations that were consolidated belong to the next one that is left.
-static reef_status add_generations(reef_kind_list *list, reef_txn *txn, reef_error *err) {
-    uint32_t count = 0;
-    reef_status status = reef_generation_count(txn, &count, err);
-    if (status != REEF_OK) return status;
+static reef_status add_generations(reef_kind_list *list,
+                                   reef_txn *txn,
+                                   uint32_t count,
+                                   reef_error *err) {
+    reef_status status = REEF_OK;
     list->kinds = calloc((size_t)count + 1, sizeof(*list->kinds));
     if (list->kinds == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " kinds", count);
@@ -22,7 +23,7 @@ static reef_status add_generations(reef_kind_list *list, reef_txn *txn, reef_err
         reef_generation_record info;
         uint64_t learned = 0;
         status = reef_generation_read(txn, g, &info, err);
-        if (status != REEF_OK || reef_generation_is_empty(&info)) continue;
+        if (status != REEF_OK || !reef_generation_begins_kind(&info)) continue;
         if (list->has_memories) status = reef_memory_learned_read(txn, g, &learned, err);
         list->kinds[list->count++] =
             (reef_kind_facts){.kind = g,
@@ -82,8 +83,7 @@ static void take_state(reef_kind_list *list, const json_t *state, const reef_kin
     if (at != NULL) at->is_current = true;
 }
 
-static reef_status read_state(reef_kind_list *list, reef_txn *txn, reef_error *err) {
-    uint32_t open = list->kinds[list->count - 1].kind;
+static reef_status read_state(reef_kind_list *list, reef_txn *txn, uint32_t open, reef_error *err) {
     const reef_key key = reef_state_key(open, "state");
     reef_view view;
     json_t *state = NULL;
@@ -120,12 +120,14 @@ static reef_status read_visits(reef_kind_list *list, reef_txn *txn, reef_error *
 
 reef_status reef_kind_list_read(reef_txn *txn, reef_kind_list *out, reef_error *err) {
     reef_config config;
+    uint32_t count = 0;
     *out = (reef_kind_list){0};
     reef_status status = reef_config_read(txn, &config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
     out->has_memories = config.context_memory > 0;
-    status = add_generations(out, txn, err);
-    if (status == REEF_OK && out->count > 0) status = read_state(out, txn, err);
+    status = add_generations(out, txn, count, err);
+    if (status == REEF_OK && out->count > 0) status = read_state(out, txn, count - 1, err);
     if (status == REEF_OK && out->has_memories) status = read_visits(out, txn, err);
     if (status != REEF_OK) reef_kind_list_release(out);
     return status;

@@ -170,6 +170,56 @@ static void note_learned(reef_trainer *trainer, reef_kind_head *head) {
     memcpy(head->visit.chain, m->chain, sizeof(m->chain));
 }
 
+// ---- the kind of the open generation ------------------------------------------------------------
+
+uint32_t reef_kinds_open_kind(const reef_trainer *trainer) {
+    return reef_generation_kind(&reef_open_generation(trainer)->info);
+}
+
+bool reef_kinds_open_continues(const reef_trainer *trainer) {
+    return reef_open_generation(trainer)->info.continues > 0;
+}
+
+const reef_memory *reef_kinds_open_memory(const reef_trainer *trainer) {
+    if (!reef_kinds_open_continues(trainer)) return reef_open_generation(trainer)->memory.memory;
+    const reef_kind_head *head = find_head(trainer, reef_kinds_open_kind(trainer));
+    return head == NULL ? NULL : head->visit.memory.memory;
+}
+
+reef_status reef_kinds_open_learner(reef_trainer *trainer,
+                                    reef_generation_memory **out,
+                                    reef_error *err) {
+    reef_kind_head *head = NULL;
+    *out = &reef_open_generation(trainer)->memory;
+    if (!reef_kinds_open_continues(trainer)) return REEF_OK;
+    reef_status status = loaded_head(trainer, reef_kinds_open_kind(trainer), &head, err);
+    if (status == REEF_OK) *out = &head->visit.memory;
+    return status;
+}
+
+void reef_kinds_open_learned(reef_trainer *trainer) {
+    if (!reef_kinds_open_continues(trainer)) return;
+    note_learned(trainer, find_head(trainer, reef_kinds_open_kind(trainer)));
+    trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
+}
+
+uint64_t reef_kinds_without_net(const reef_trainer *trainer, uint32_t kind) {
+    const reef_kind_head *head = find_head(trainer, kind);
+    return head == NULL ? 0 : head->without_net;
+}
+
+uint64_t reef_kinds_learned(const reef_trainer *trainer, uint32_t kind) {
+    const reef_kind_head *head = find_head(trainer, kind);
+    return head == NULL ? 0 : head->visit.learned;
+}
+
+void reef_kinds_follow(reef_trainer *trainer, uint32_t kind) {
+    reef_kind_head *head = find_head(trainer, kind);
+    if (head != NULL) head->without_net = 0;
+}
+
+// ---- learning of older kinds --------------------------------------------------------------------
+
 reef_status reef_kinds_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
     uint64_t end = trainer->stream_bytes, begin = end > count ? end - count : 0;
@@ -225,6 +275,7 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
     }
     note_learned(trainer, head);
     trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
+    head->without_net += reef_batch_bytes(&trainer->network.config);
     double sum = 0.0;
     for (size_t i = 0; i < count; i++)
         sum += trainer->memory_losses[i] = (double)trainer->memory_bits[i];
@@ -429,9 +480,12 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
         const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);
-        reef_json_append(&list,
-                         json_pack("[I, I, I, s]", (json_int_t)visit->kind,
-                                   (json_int_t)visit->learned, (json_int_t)visit->next, chain));
+        json_t *item = json_pack("[I, I, I, s]", (json_int_t)visit->kind,
+                                 (json_int_t)visit->learned, (json_int_t)visit->next, chain);
+        // Only where a net may follow: other states stay as they were.
+        if (trainer->network.config.return_bytes > 0)
+            reef_json_append(&item, json_integer((json_int_t)head->without_net));
+        reef_json_append(&list, item);
     }
     if (json_array_size(list) == 0) {
         json_decref(list);
@@ -450,11 +504,12 @@ static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_erro
         next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
         !reef_hash_parse(json_string_value(json_array_get(item, 3)), chain))
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
-    reef_kind_head *head;
+    reef_kind_head *head = NULL;
     reef_status status = add_head(trainer, (uint32_t)kind, &head, err);
     if (status != REEF_OK) return status;
     head->visit.learned = (uint64_t)learned;
     head->visit.next = (uint64_t)next;
+    head->without_net = (uint64_t)json_integer_value(json_array_get(item, 4));
     memcpy(head->visit.chain, chain, sizeof(chain));
     return REEF_OK;
 }

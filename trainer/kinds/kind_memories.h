@@ -14,6 +14,29 @@
 /** Do kinds of this pool continue to learn? Not without memories, or in pools of older formats. */
 bool reef_kinds_learn(const reef_trainer *trainer);
 
+/** The kind that the open generation's net learns: the one it began, or one that it continues. */
+uint32_t reef_kinds_open_kind(const reef_trainer *trainer);
+/** Does it continue one? Then that kind's head learns in place of a memory of its own. */
+bool reef_kinds_open_continues(const reef_trainer *trainer);
+/** The memory of that kind, where it is loaded. NULL: it is not, or has learned nothing. */
+const reef_memory *reef_kinds_open_memory(const reef_trainer *trainer);
+/**
+ * The memory that learns what the open generation's net learns, read from the pool if it must be.
+ * Good until another kind is asked for. Errors: NO_MEMORY, IO, CORRUPT.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_open_learner(reef_trainer *trainer,
+                                                    reef_generation_memory **out,
+                                                    reef_error *err);
+/** That memory has learned a batch. */
+void reef_kinds_open_learned(reef_trainer *trainer);
+
+/** Bytes that a kind learned when it came back; its net has learned none of the last of them. */
+uint64_t reef_kinds_without_net(const reef_trainer *trainer, uint32_t kind);
+/** Bytes that it has learned in all. 0: it has not come back. */
+uint64_t reef_kinds_learned(const reef_trainer *trainer, uint32_t kind);
+/** From here on its net learns with it. */
+void reef_kinds_follow(reef_trainer *trainer, uint32_t kind);
+
 /**
  * The head of a kind learns the first pending batch, which was recognised as of generation `kind`.
  *

@@ -389,7 +389,7 @@ void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
 reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, reef_error *err) {
     const json_t *list = json_object_get(state, "levels");
     const json_t *current = json_object_get(state, "current_kind");
-    trainer->current_kind = reef_open_generation(trainer)->info.generation;
+    trainer->current_kind = reef_kinds_open_kind(trainer);
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
     reef_status status = reserve_levels(trainer, err);
     if (status != REEF_OK) return status;
@@ -405,7 +405,7 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
     }
     json_int_t kind = current != NULL ? json_integer_value(current) : trainer->current_kind;
     if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||
-        reef_generation_is_empty(&trainer->network.generations[kind]->info))
+        !reef_generation_begins_kind(&trainer->network.generations[kind]->info))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the trainer's state is at kind %lld, which is none", (long long)kind);
     trainer->current_kind = (uint32_t)kind;

@@ -1,13 +1,8 @@
 // See memory_step.h.
 #include "memory_step.h"
+#include "kind_memories.h"
 #include "memory_batch.h"
 #include "prequential.h"
-
-static reef_status learn(
-    const reef_trainer *trainer, const uint8_t *bytes, uint64_t begin, bool net, reef_error *err) {
-    return reef_memory_learn_batch(trainer, &reef_open_generation(trainer)->memory, bytes, begin,
-                                   net, err);
-}
 
 static double mean_bits(const reef_trainer *trainer) {
     size_t count = reef_batch_tokens(&trainer->network.config);
@@ -22,7 +17,8 @@ reef_status reef_memory_step_learn(const reef_trainer *trainer,
                                    bool net,
                                    double *bits,
                                    reef_error *err) {
-    reef_status status = learn(trainer, bytes, begin, net, err);
+    reef_status status = reef_memory_learn_batch(trainer, &reef_open_generation(trainer)->memory,
+                                                 bytes, begin, net, err);
     if (status == REEF_OK) *bits = mean_bits(trainer);
     return status;
 }
@@ -30,12 +26,16 @@ reef_status reef_memory_step_learn(const reef_trainer *trainer,
 static void *learn_aside(void *context) {
     reef_memory_step *step = context;
     const reef_trainer *trainer = step->trainer;
-    step->status = learn(trainer, trainer->pending, trainer->stream_bytes, step->net, &step->error);
+    step->status = reef_memory_learn_batch(trainer, step->memory, trainer->pending,
+                                           trainer->stream_bytes, step->net, &step->error);
     return NULL;
 }
 
-void reef_memory_step_begin(reef_memory_step *step, reef_trainer *trainer, bool net) {
-    *step = (reef_memory_step){.trainer = trainer, .net = net};
+void reef_memory_step_begin(reef_memory_step *step,
+                            reef_trainer *trainer,
+                            reef_generation_memory *memory,
+                            bool net) {
+    *step = (reef_memory_step){.trainer = trainer, .memory = memory, .net = net};
     step->runs = trainer->network.config.context_memory > 0;
     // Without a thread, or with nothing to do beside it, it is learned in reef_memory_step_end.
     step->threaded = step->runs && net && reef_thread_pool_count(trainer->workers) > 1 &&
@@ -48,7 +48,7 @@ void reef_memory_step_begin(reef_memory_step *step, reef_trainer *trainer, bool 
 #define STATS_SHARE 8
 
 void reef_memory_step_refresh_stats(reef_trainer *trainer) {
-    const reef_memory *memory = reef_open_generation(trainer)->memory.memory;
+    const reef_memory *memory = reef_kinds_open_memory(trainer);
     reef_memory_stats *seen = &trainer->memory_stats;
     if (memory == NULL) {
         *seen = (reef_memory_stats){0};
@@ -63,7 +63,7 @@ void reef_memory_step_refresh_stats(reef_trainer *trainer) {
 }
 
 void reef_memory_step_describe(const reef_trainer *trainer, reef_memory_status *out) {
-    const reef_memory *memory = reef_open_generation(trainer)->memory.memory;
+    const reef_memory *memory = reef_kinds_open_memory(trainer);
     *out = (reef_memory_status){0};
     if (memory != NULL) {
         out->stats = trainer->memory_stats;
@@ -98,7 +98,7 @@ reef_status reef_memory_step_probe(const reef_trainer *trainer,
                                    const uint8_t *bytes,
                                    double *bits,
                                    reef_error *err) {
-    const reef_memory *memory = reef_open_generation(trainer)->memory.memory;
+    const reef_memory *memory = reef_kinds_open_memory(trainer);
     size_t count = reef_batch_tokens(&trainer->network.config);
     reef_memory_session *session = NULL;
     *bits = 8.0; // of a memory that has learned nothing

@@ -12,6 +12,7 @@
 
 typedef struct reef_memory_step {
     reef_trainer *trainer;
+    reef_generation_memory *memory; // not owned
     bool runs, net, threaded;
     pthread_t thread;
     reef_status status;
@@ -23,9 +24,13 @@ typedef struct reef_memory_step {
  * Nothing in a pool without context memories. Pending bytes and predictions stay as they are until
  * reef_memory_step_end.
  *
- * net  its forward pass has just been run
+ * memory  that learns it
+ * net     its forward pass has just been run
  */
-void reef_memory_step_begin(reef_memory_step *step, reef_trainer *trainer, bool net);
+void reef_memory_step_begin(reef_memory_step *step,
+                            reef_trainer *trainer,
+                            reef_generation_memory *memory,
+                            bool net);
 
 /**
  * Wait for it. bits: written where the pool has context memories; the mean surprise of the batch,

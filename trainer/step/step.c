@@ -72,6 +72,10 @@ static reef_status take_leaking_window(reef_trainer *trainer,
     return REEF_OK;
 }
 
+static uint32_t kind_of(const reef_trainer *trainer, uint32_t generation) {
+    return reef_generation_kind(&trainer->network.generations[generation]->info);
+}
+
 // The retain term needs old data on which the open generation's gate fires. Candidates are drawn by
 // step number, so which window is taken depends on nothing but the stream.
 static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, reef_error *err) {
@@ -86,8 +90,10 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
         uint64_t counter = trainer->step * REEF_RETAIN_CANDIDATES + i;
         size_t slot =
             (size_t)reef_random_below(config->seed, STREAM_RETAIN, counter, reservoir->old_slots);
-        // Slots of the open generation itself, and empty ones, are not old data.
-        if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
+        // Slots of the open generation itself, or of its kind, and empty ones, are not old data.
+        if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation ||
+            kind_of(trainer, reservoir->generations[slot]) == kind_of(trainer, generation))
+            continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         bool taken;
         reef_status status =

@@ -1,6 +1,8 @@
 // See by_contexts.h.
 #include "by_contexts.h"
 #include "growth_policy.h"
+#include "kind_memories.h"
+#include "net_return.h"
 #include "pending.h"
 #include "recognition.h"
 #include "step.h"
@@ -15,9 +17,12 @@ static reef_status learn_as_kind(reef_trainer *trainer,
     bool net = reef_pending_is_for_net(trainer, trainer->stream_bytes);
     double bits = 0.0;
     reef_status status = REEF_OK;
-    if (kind != reef_open_generation(trainer)->info.generation) {
+    if (kind != reef_kinds_open_kind(trainer)) {
         status = reef_pending_move_gates(trainer, err);
-        return status == REEF_OK ? reef_pending_give(trainer, kind, 0.0, steps, err) : status;
+        if (status == REEF_OK) status = reef_pending_give(trainer, kind, 0.0, steps, err);
+        return status == REEF_OK && reef_net_return_is_due(trainer, kind)
+                   ? reef_net_return(trainer, kind, err)
+                   : status;
     }
     ++*steps;
     if (net && reef_start_is_due(trainer))

@@ -67,12 +67,16 @@ static void watch_memory(reef_trainer *trainer, double bits) {
 // Learn the first pending batch, by the memory and, where its forward pass has just been run, by
 // the net.
 static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, reef_error *err) {
-    reef_memory_step memory;
+    reef_memory_step step;
+    reef_generation_memory *memory;
     double reported = bits;
-    reef_memory_step_begin(&memory, trainer, net);
-    if (net) reef_step_backward(trainer);
-    reef_status status = reef_memory_step_end(&memory, &reported, err);
+    reef_status status = reef_kinds_open_learner(trainer, &memory, err);
     if (status != REEF_OK) return status;
+    reef_memory_step_begin(&step, trainer, memory, net);
+    if (net) reef_step_backward(trainer);
+    status = reef_memory_step_end(&step, &reported, err);
+    if (status != REEF_OK) return status;
+    reef_kinds_open_learned(trainer);
     watch_memory(trainer, reported);
     // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
@@ -82,8 +86,7 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
     if (net) reef_drift_push(&trainer->drift, bits);
     status = drop_batch(trainer, err);
     if (status == REEF_OK)
-        status =
-            add_to_history(trainer, reef_open_generation(trainer)->info.generation, reported, err);
+        status = add_to_history(trainer, reef_kinds_open_kind(trainer), reported, err);
     trainer->step++;
     // Rates, recycling and gates count what the net has learned.
     if (!net && reef_has_net(trainer)) return status;

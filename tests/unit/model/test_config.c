@@ -372,6 +372,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     standard.context_memory = config.context_memory;
     standard.net_share = config.net_share;
     standard.boundaries = REEF_BOUNDARIES_CONTEXTS;
+    standard.return_bytes = 128 << 10;
     // A small net that does not rehearse.
     standard.layers = standard.heads = 1;
     standard.d_model = 64;

@@ -168,7 +168,7 @@ static void windows_of_the_reservoir_are_whole_tokens(void **state) {
     make_pool(f, 1);
     feed_ids(f, 0, PART, 1);
     const reef_reservoir *reservoir = &f->trainer->reservoir;
-    ok(reef_reservoir_lists_init(&lists, reservoir, 1, &err), &err);
+    ok(reef_reservoir_lists_init(&lists, reservoir, 1, NULL, &err), &err);
     assert_true(lists.old_fit.count > 10);
     assert_int_equal(lists.old_fit.sizes[0], f->config.reservoir_window / 2);
     for (size_t t = 0; t < lists.old_fit.sizes[0]; t++)

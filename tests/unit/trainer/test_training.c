@@ -220,12 +220,12 @@ static void the_reservoir_is_a_uniform_sample(void **state) {
     assert_true(old > 88 && old < 168);
     assert_true(early > 1 && early < 50);
     reef_reservoir_lists lists;
-    ok(reef_reservoir_lists_init(&lists, &reservoir, 1, &err), &err);
+    ok(reef_reservoir_lists_init(&lists, &reservoir, 1, NULL, &err), &err);
     assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, old);
     assert_int_equal(lists.young.count, reservoir.slots - reservoir.old_slots);
     reef_reservoir_lists_release(&lists);
     reef_reservoir_clear_sample(&reservoir);
-    ok(reef_reservoir_lists_init(&lists, &reservoir, 2, &err), &err);
+    ok(reef_reservoir_lists_init(&lists, &reservoir, 2, NULL, &err), &err);
     assert_int_equal(lists.young.count, 0);
     assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, reservoir.old_slots);
     reef_reservoir_lists_release(&lists);

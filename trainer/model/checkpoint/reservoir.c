@@ -115,6 +115,7 @@ void reef_reservoir_clear_sample(reef_reservoir *reservoir) {
 reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
                                       const reef_reservoir *reservoir,
                                       uint32_t generation,
+                                      const bool *own,
                                       reef_error *err) {
     size_t slots = reservoir->slots;
     *lists = (reef_reservoir_lists){
@@ -135,6 +136,7 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
         bool young = slot >= reservoir->old_slots;
         // A generation's own windows are not old to it, even in the old sample.
         if (!young && reservoir->generations[slot] >= generation) continue;
+        young = young || (own != NULL && own[reservoir->generations[slot]]);
         // Every other old window calibrates: fitting and calibrating on the same text would hide
         // the leak.
         size_t which = young ? 2 : old++ % 2;

@@ -45,6 +45,9 @@ void reef_reservoir_clear_sample(reef_reservoir *reservoir);
 /**
  * Lists of windows for the gate of `generation`, each (slots) long and sized in tokens, the
  * caller's to free.
+ *
+ * own  (generation) Are the windows of an older generation of the same kind? They are young then.
+ *      NULL: of none
  */
 typedef struct reef_reservoir_lists {
     reef_gate_windows old_fit, old_calibrate, young;
@@ -54,6 +57,7 @@ typedef struct reef_reservoir_lists {
 REEF_MUST_CHECK reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
                                                       const reef_reservoir *reservoir,
                                                       uint32_t generation,
+                                                      const bool *own,
                                                       reef_error *err);
 void reef_reservoir_lists_release(reef_reservoir_lists *lists);
 

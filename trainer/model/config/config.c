@@ -18,17 +18,10 @@ typedef struct choice {
 // small net that learns much of the stream once is worth more than a large one that learns little
 // of it and rehearses (docs/LEARNING.md, "What the net adds to a memory").
 static const choice MADE[] = {
-    {"context_memory", "64M"},
-    {"net_share", "0.5"},
-    {"boundaries", "contexts"},
-    {"layers", "1"},
-    {"d_model", "64"},
-    {"attention_heads", "2"},
-    {"heads", "1"},
-    {"d_key", "32"},
-    {"rehearse", "0"},
-    {"d_ffw", "256"},
-    {"adapters", "32"},
+    {"context_memory", "64M"},  {"net_share", "0.5"}, {"boundaries", "contexts"},
+    {"return_bytes", "131072"}, {"layers", "1"},      {"d_model", "64"},
+    {"attention_heads", "2"},   {"heads", "1"},       {"d_key", "32"},
+    {"rehearse", "0"},          {"d_ffw", "256"},     {"adapters", "32"},
     {"learning_rate", "0.004"},
 };
 
@@ -94,6 +87,7 @@ void reef_config_fit(reef_config *config) {
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) take_standard(config);
+    if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) config->return_bytes = 0;
     if (!(config->net_share > 0.0f)) leave_out_net(config);
 }
 

@@ -240,6 +240,11 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries contexts are found by context memories, and there are none; "
                          "set context_memory, or boundaries drift");
+    if (c->return_bytes > 0 && c->boundaries != REEF_BOUNDARIES_CONTEXTS)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "return_bytes %" PRIu64 " is for kinds that come back, which only "
+                         "boundaries contexts know again; set it to 0",
+                         c->return_bytes);
     if (c->context_memory == 0) return REEF_OK;
     if (c->context_memory < REEF_MEMORY_BYTES_MIN)
         return reef_fail(err, REEF_ERR_INVALID,

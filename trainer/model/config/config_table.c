@@ -89,6 +89,8 @@
       "bound on experts in all generations and layers together; 0 for none")                       \
     X(kinds_max, INTEGER, LATER, "0", 0, 65536,                                                    \
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
+    X(return_bytes, INTEGER, LATER, "0", 0, INTEGER_MAX,                                           \
+      "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
     X(subkeys_new, CHOICE, LATER, "random", 0, 0,                                                  \
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \

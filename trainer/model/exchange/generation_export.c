@@ -39,6 +39,11 @@ static reef_status check_exportable(const exporting *e, uint32_t count, reef_err
                          "generation %" PRIu32 " is open: seal it first, or export one of the "
                          "%" PRIu32 " before it",
                          info->generation, count - 1);
+    if (info->continues > 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "generation %" PRIu32 " continues kind %" PRIu32
+                         " and has no context memory of its own; export the pool",
+                         info->generation, info->continues - 1);
     if (reef_generation_is_empty(info))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu32 " was consolidated into a later one and has no "

@@ -75,6 +75,8 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         // Parents are renumbered with them.
         one->info.generation = origin->count;
         if (g > 0) one->info.parent = number_in_file(origin, one->info.parent);
+        if (one->info.continues > 0)
+            one->info.continues = number_in_file(origin, one->info.continues - 1) + 1;
         status = read_gate(e, one, err);
         if (status != REEF_OK) return status;
         origin->count++;

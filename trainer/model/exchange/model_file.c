@@ -216,6 +216,8 @@ static json_t *generation_json(const reef_file_generation *of) {
                             "sealed", info->sealed, "opened_step", (json_int_t)info->opened_step,
                             "sealed_step", (json_int_t)info->sealed_step, "opened_at",
                             (json_int_t)info->opened_at, "sealed_at", (json_int_t)info->sealed_at);
+    if (info->continues > 0)
+        reef_json_set(&one, "continues", json_integer((json_int_t)info->continues - 1));
     // JSON has no NaN or infinity: a generation that measured no loss has no reference here.
     if (isfinite(of->reference_median))
         reef_json_set(&one, "reference", json_real(of->reference_median));
@@ -299,6 +301,15 @@ static double reference_of(const json_t *one, const char *name) {
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+// 1 + the kind that it continues; 0: none. Files of models whose nets never followed have no such
+// member.
+static bool continues_parse(const json_t *one, uint32_t g, uint32_t *out) {
+    const json_t *value = json_object_get(one, "continues");
+    json_int_t kind = json_integer_value(value);
+    *out = value == NULL ? 0 : (uint32_t)kind + 1;
+    return value == NULL || (json_is_integer(value) && kind >= 0 && kind < (json_int_t)g);
+}
+
 // Numbers are 0, 1, 2, ... in the file. Only the last may be open.
 static bool generation_parse(
     reef_file_generation *out, const json_t *one, uint32_t g, uint32_t count, uint64_t first_id) {
@@ -307,6 +318,7 @@ static bool generation_parse(
                sealed_at = 0;
     const char *dtype = NULL, *root = json_string_value(json_object_get(one, "root"));
     int sealed = 0;
+    uint32_t continues;
     if (json_unpack((json_t *)one, "{s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I}", "number",
                     &number, "parent", &parent, "side", &side, "dtype", &dtype, "sealed", &sealed,
                     "opened_step", &opened_step, "sealed_step", &sealed_step, "opened_at",
@@ -321,6 +333,7 @@ static bool generation_parse(
     // A parent comes before its child; generation 0 is its own.
     if (parent < 0 || parent > g || (parent == g && g > 0)) return false;
     if (opened_step < 0 || sealed_step < 0 || opened_at < 0 || sealed_at < 0) return false;
+    if (!continues_parse(one, g, &continues)) return false;
     // Only the last can be open.
     if (sealed == 0 && g + 1 < count) return false;
     *out = (reef_file_generation){.number = (uint32_t)number,
@@ -329,6 +342,7 @@ static bool generation_parse(
                                   .reference_spread = reference_of(one, "reference_spread")};
     out->info = (reef_generation_record){.generation = g,
                                          .parent = (uint32_t)parent,
+                                         .continues = continues,
                                          .side = (uint32_t)side,
                                          .first_id = first_id,
                                          .dtype = bf16 ? REEF_BF16 : REEF_F32,

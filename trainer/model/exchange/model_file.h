@@ -10,7 +10,8 @@
 //              configuration    JSON, as in the pool
 //              generations      JSON, a list: {"number", "parent", "side", "dtype", "sealed",
 //                               "opened_step", ..., "reference", "reference_spread", "root" of
-//                               those that are sealed}
+//                               those that are sealed, "continues" of those that continue a
+//                               kind}
 //              step, generation_step, stream_bytes
 #ifndef REEF_MODEL_FILE_H
 #define REEF_MODEL_FILE_H
@@ -55,7 +56,7 @@ const char *reef_tensor_prefix(uint32_t generation, char out[REEF_NAME_BYTES_MAX
 
 /** One generation of the file. */
 typedef struct reef_file_generation {
-    reef_generation_record info; // parent: in the file
+    reef_generation_record info; // parent, continues: in the file
     uint32_t number;             // in the pool it comes from, which its root is of
     uint32_t records;            // export: where its records lie
     bool has_root;

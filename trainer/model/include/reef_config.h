@@ -168,7 +168,8 @@ typedef struct reef_config {
     reef_growth growth;     // what a boundary does: "generation" or "in_place"
     reef_size_new size_new; // side of later generations: "fixed" or "auto"
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
-    uint32_t kinds_max;     // generations with content, each of which begins a kind; 0: no bound
+    uint64_t return_bytes; // that a kind learns when it comes back before its net follows; 0: never
+    uint32_t kinds_max;    // generations with content, each of which begins a kind; 0: no bound
     reef_subkeys_new subkeys_new; // first sub-keys of later generations: "random" or "queries"
     uint32_t copy_experts;        // a layer: whose w_down a new generation copies; 0 for none
     reef_branch_new branch_new;   // may a new generation begin as a copy: "never" or "trial"

@@ -1,0 +1,410 @@
+// The net of a kind that comes back goes on learning, and earlier states do not change.
+#include "lifelong_restore.h"
+#include "net_return.h"
+#include "reef_kinds.h"
+#include "trainer_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "damaged_record.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// The first text of a kind, long enough to be known by, and what it learns before its net follows.
+enum { FIRST = 14000, TURN = 8000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TURN };
+
+static int setup(void **state) {
+    lifelong_setup_kinds(state);
+    lifelong *f = *state;
+    choose(&f->config, "net_share", "0.5");
+    choose(&f->config, "return_bytes", "6000");
+    return 0;
+}
+
+static void reopen(lifelong *f, size_t threads) {
+    close_pool(f);
+    open_pool(f, threads);
+}
+
+// Three kinds, the first text of each, and then all of them in turns.
+static size_t turns(uint8_t *bytes, int turn_count) {
+    static const int ORDER[] = {0, 1, 2, 0, 1, 0, 2, 0, 1, 0, 2, 0};
+    size_t count = 0;
+    for (int i = 0; i < turn_count; i++) {
+        size_t size = i < KINDS ? FIRST : TURN;
+        lifelong_text(bytes + count, size, ORDER[i], (uint32_t)i + 1);
+        count += size;
+    }
+    return count;
+}
+
+static void learn_turns(lifelong *f, int turn_count, size_t threads, size_t piece, bool restarts) {
+    uint8_t *bytes = malloc(BYTES_MAX);
+    assert_non_null(bytes);
+    size_t count = turns(bytes, turn_count);
+    for (size_t at = 0; at < count; at += piece) {
+        feed(f, bytes + at, count - at < piece ? count - at : piece);
+        if (!restarts) continue;
+        commit(f);
+        reopen(f, threads);
+    }
+    free(bytes);
+}
+
+static size_t continuing(const lifelong *f, uint32_t kind) {
+    size_t count = 0;
+    for (uint32_t g = 0; g <= status_of(f).generation; g++)
+        count += generation_of(f, g).continues == kind + 1;
+    return count;
+}
+
+static void a_net_follows_its_kind(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    float *then = new_logits(), *now = new_logits();
+    double bits = bits_as_of(f, "0", 0);
+    logits_of(f->store, "0", 0, then);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES); // only German learned
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_int_equal(status_of(f).kind, 0);
+    assert_int_equal(status_of(f).kinds, 2);
+    reef_generation_record open = generation_of(f, 2);
+    assert_int_equal(open.continues, 1);
+    assert_int_equal(open.parent, 0);
+    assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_not_equal(then, now, LIFELONG_LOGIT_BYTES);
+    logits_of(f->store, "0", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES);
+    assert_true(bits_as_of(f, "0", 0) == bits);
+    assert_sound(f);
+    // What another kind learns while it is open is not of its net.
+    feed_kind(f, 1, TURN / 2, 4);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_int_equal(status_of(f).kind, 1);
+    assert_sound(f);
+    free(then);
+    free(now);
+}
+
+// In the pool that it made, a net that follows predicts its kind better than one that does not.
+static void it_learns_what_it_would_have_missed(void **state) {
+    static const char *const RETURNS[] = {"0", "6000"};
+    lifelong *f = *state;
+    double nats[2] = {0.0, 0.0};
+    for (size_t i = 0; i < 2; i++) {
+        choose(&f->config, "return_bytes", RETURNS[i]);
+        temp_dir_join(f->pool, f->dir, RETURNS[i]);
+        make_pool(f, 1);
+        feed_kind(f, 0, FIRST, 1);
+        feed_kind(f, 1, FIRST, 2);
+        feed_kind(f, 0, 4 * TURN, 3);
+        commit(f);
+        uint8_t probe[LIFELONG_PROBE_BYTES];
+        float *logits = new_logits();
+        lifelong_text(probe, sizeof(probe), 0, 99);
+        logits_of(f->store, "now", 0, logits);
+        for (size_t t = 0; t + 1 < sizeof(probe); t++) {
+            const float *row = logits + t * REEF_VOCAB;
+            double sum = 0.0;
+            for (size_t v = 0; v < REEF_VOCAB; v++) sum += exp((double)row[v]);
+            nats[i] += log(sum) - (double)row[probe[t + 1]];
+        }
+        free(logits);
+        close_pool(f);
+    }
+    print_message("%.1f nats as sealed, %.1f where it follows\n", nats[0], nats[1]);
+    assert_true(nats[1] < 0.9 * nats[0]);
+}
+
+static void threads_commits_and_restarts_leave_no_trace(void **state) {
+    static const struct {
+        size_t threads, piece;
+        bool restarts;
+    } WAYS[] = {{1, BYTES_MAX, false}, {3, 1000, false}, {2, 5000, true}, {1, 2900, true}};
+    lifelong *f = *state;
+    reef_commit first = {0};
+    for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "way-%zu", i);
+        temp_dir_join(f->pool, f->dir, name);
+        make_pool(f, WAYS[i].threads);
+        learn_turns(f, 12, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
+        reef_commit end = commit(f);
+        assert_int_equal(status_of(f).kinds, KINDS);
+        assert_in_range(continuing(f, 0), 2, 4); // silent, and then a whole copy of that
+        assert_in_range(continuing(f, 1), 1, 4);
+        if (i == 0) first = end;
+        assert_memory_equal(end.root, first.root, REEF_HASH_BYTES);
+        assert_sound(f);
+        close_pool(f);
+    }
+}
+
+static void they_are_no_kinds(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    make_pool(f, 1);
+    learn_turns(f, 6, 1, BYTES_MAX, false);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    uint32_t last = status_of(f).generation;
+    assert_true(continuing(f, 0) > 0);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    for (uint32_t g = 0; g <= last; g++) {
+        reef_generation_record info = generation_of(f, g);
+        assert_true((reef_kind_list_find(&list, g) != NULL) == (info.continues == 0));
+        if (info.continues == 0) continue;
+        assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &err),
+                         REEF_ERR_NOT_FOUND);
+        assert_int_equal(reef_generation_export(f->store, g, f->dir, NULL, NULL, &err),
+                         REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "continues kind"));
+        reef_consolidation report;
+        const reef_consolidation_options options = {.first = g - 1, .last = g, .steps = 1};
+        assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
+                         REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "continues kind"));
+    }
+    reef_kind_list_release(&list);
+}
+
+static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_merging merging;
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    assert_int_equal(status_of(f).generation, 2);
+    ok(reef_trainer_kind_merge(f->trainer, 0, 1, false, &merging, &err), &err);
+    feed_kind(f, 0, TURN, 4);
+    commit(f);
+    assert_sound(f);
+    double now = bits_as_of(f, "now", 0);
+    reopen(f, 2);
+    assert_true(bits_as_of(f, "now", 0) == now);
+    if (status_of(f).generation == 2) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 2, FIRST, 5);
+    commit(f);
+    assert_int_equal(generation_of(f, status_of(f).generation).continues, 0);
+    assert_sound(f);
+}
+
+// English, German, and English again until its net follows.
+static void make_following(lifelong *f) {
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(generation_of(f, 2).continues, 1);
+}
+
+static void while_one_is_open_its_kind_is_the_one_that_learns(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    make_following(f);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(list.count, 2);
+    assert_true(list.kinds[0].is_current && !list.kinds[1].is_current);
+    assert_false(list.kinds[0].is_open || list.kinds[1].is_open);
+    assert_in_range(list.kinds[0].learned_bytes, FIRST + 2 * TURN - 2000, FIRST + 2 * TURN);
+    assert_in_range(list.kinds[1].learned_bytes, FIRST - 2000, FIRST + 2000);
+    reef_kind_list_release(&list);
+}
+
+static void a_snapshot_keeps_the_net_of_its_time(void **state) {
+    lifelong *f = *state;
+    float *then = new_logits(), *now = new_logits();
+    make_following(f);
+    (void)take(f, "then");
+    logits_of(f->store, "then", 0, then);
+    double bits = bits_as_of(f, "then", 0);
+    feed_kind(f, 0, TURN, 4);
+    feed_kind(f, 2, FIRST, 5);
+    reef_commit end = commit(f);
+    assert_int_equal(generation_of(f, 3).continues, 0);
+    logits_of(f->store, "then", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES);
+    assert_true(bits_as_of(f, "then", 0) == bits);
+    // Restored, it goes on as it did.
+    go_back(f, "then");
+    assert_int_equal(generation_of(f, 2).continues, 1);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_equal(then, now, LIFELONG_LOGIT_BYTES);
+    feed_kind(f, 0, TURN, 4);
+    feed_kind(f, 2, FIRST, 5);
+    assert_memory_equal(commit(f).root, end.root, REEF_HASH_BYTES);
+    is_sound(f->store);
+    free(then);
+    free(now);
+}
+
+static void it_goes_on_after_a_kill(void **state) {
+    lifelong *f = *state;
+    make_following(f);
+    feed_kind(f, 0, TURN, 4);
+    feed_kind(f, 1, TURN / 2, 5);
+    feed_kind(f, 1, TURN, 6);
+    reef_commit whole = commit(f);
+    uint32_t last = status_of(f).generation;
+    close_pool(f);
+    temp_dir_join(f->pool, f->dir, "killed");
+    make_following(f);
+    close_pool(f);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        open_pool(f, 2);
+        feed_kind(f, 0, TURN, 4);
+        feed_kind(f, 1, TURN / 2, 5);
+        commit(f); // what German has learned without its net is of the state
+        feed_kind(f, 1, TURN, 6); // in which German's net follows; lost with the process
+        raise(SIGKILL);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    open_pool(f, 1);
+    assert_int_equal(status_of(f).generation, 2);
+    feed_kind(f, 1, TURN, 6);
+    assert_memory_equal(commit(f).root, whole.root, REEF_HASH_BYTES);
+    assert_int_equal(status_of(f).generation, last);
+    assert_int_equal(generation_of(f, last).continues, 2);
+    assert_sound(f);
+}
+
+static void a_file_of_the_model_keeps_what_it_continues(void **state) {
+    static const char *const STATES[] = {"2", "now"};
+    lifelong *f = *state;
+    reef_error err;
+    reef_model_file file;
+    char path[TEMP_DIR_BYTES], name[8];
+    float *here = new_logits(), *there = new_logits();
+    make_following(f);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 1, 2 * TURN, 4);
+    commit(f);
+    assert_int_equal(generation_of(f, status_of(f).generation).continues, 2);
+    temp_dir_join(path, f->dir, "file");
+    for (size_t i = 0; i < 2; i++) {
+        ok(reef_model_export(f->store, STATES[i], path, &(reef_export_options){.force = true},
+                             &file, &err),
+           &err);
+        logits_of(f->store, STATES[i], 0, here);
+        double bits = bits_as_of(f, STATES[i], 0);
+        lifelong other = *f;
+        snprintf(name, sizeof(name), "other%zu", i);
+        temp_dir_join(other.pool, f->dir, name);
+        ok(reef_pool_from_model(other.pool, path, NULL, false, &file, &err), &err);
+        open_pool(&other, 1);
+        logits_of(other.store, STATES[i], 0, there);
+        assert_memory_equal(here, there, LIFELONG_LOGIT_BYTES);
+        assert_true(bits_as_of(&other, STATES[i], 0) == bits);
+        for (uint32_t g = 0; g < file.generations; g++)
+            assert_int_equal(generation_of(&other, g).continues, generation_of(f, g).continues);
+        // The kind that the open one continues learns on.
+        feed_kind(&other, 1, TURN, 5);
+        commit(&other);
+        assert_int_equal(status_of(&other).kind, 1);
+        assert_sound(&other);
+        close_pool(&other);
+    }
+    free(here);
+    free(there);
+}
+
+static void keep_damage(void *context, const char *what) {
+    lifelong_on_event(context, what);
+}
+
+static void its_damage_is_named(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_check_report report;
+    make_following(f);
+    close_pool(f);
+    record_damage(f->pool,
+                  &(reef_key){.db = REEF_DB_EXPERTS, .generation = 2, .layer = 1, .block = 0});
+    f->said[0] = '\0';
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = false}, &err), &err);
+    ok(reef_store_check(f->store, keep_damage, f, &report, &err), &err);
+    assert_true(report.damaged > 0);
+    assert_true(times_said(f, "experts (generation 2, layer 1") > 0);
+    // What was sealed before answers as it did.
+    assert_true(isfinite(bits_as_of(f, "1", 0)));
+}
+
+static void where_there_is_no_room_none_follows(void **state) {
+    lifelong *f = *state;
+    // Two layers of 36 and 16 experts, and none more.
+    choose(&f->config, "experts_max", "104");
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_true(status_of(f).visited_bytes > TURN);
+}
+
+static void it_needs_kinds_and_a_net(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    choose(&f->config, "boundaries", "drift");
+    assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "return_bytes"));
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "net_share", "0");
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    assert_int_equal(status_of(f).generation, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_net_follows_its_kind),
+        TEST(it_learns_what_it_would_have_missed),
+        TEST(threads_commits_and_restarts_leave_no_trace),
+        TEST(they_are_no_kinds),
+        TEST(the_open_one_can_be_sealed_and_its_kind_merged),
+        TEST(while_one_is_open_its_kind_is_the_one_that_learns),
+        TEST(a_snapshot_keeps_the_net_of_its_time),
+        TEST(it_goes_on_after_a_kill),
+        TEST(a_file_of_the_model_keeps_what_it_continues),
+        TEST(its_damage_is_named),
+        TEST(where_there_is_no_room_none_follows),
+        TEST(it_needs_kinds_and_a_net),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,88 @@
+// See net_return.h.
+#include "net_return.h"
+#include "boundary.h"
+#include "branch.h"
+#include "events.h"
+#include "gate_refit.h"
+#include "growth_policy.h"
+#include "kind_memories.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+// A kind's net follows once so large a part of what its memory knows is new to it.
+#define BEHIND_SHARE 3
+
+// The newest generation that has the kind's net.
+static uint32_t net_of_kind(const reef_trainer *trainer, uint32_t kind) {
+    const reef_network *network = &trainer->network;
+    uint32_t newest = kind;
+    for (uint32_t g = kind; (size_t)g < network->generation_count; g++) {
+        const reef_generation_record *info = &network->generations[g]->info;
+        if (!reef_generation_is_empty(info) && reef_generation_kind(info) == kind) newest = g;
+    }
+    return newest;
+}
+
+bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind) {
+    const reef_config *config = &trainer->network.config;
+    uint64_t behind = reef_kinds_without_net(trainer, kind);
+    if (config->return_bytes == 0 || !reef_has_net(trainer) || behind < config->return_bytes ||
+        behind < reef_kinds_learned(trainer, kind) / BEHIND_SHARE)
+        return false;
+    uint64_t side = trainer->network.generations[net_of_kind(trainer, kind)]->info.side;
+    return trainer->network.generation_count < REEF_GENERATION_COUNT_MAX &&
+           reef_growth_has_experts(trainer, side * side);
+}
+
+static void put_in_place(reef_trainer *trainer, reef_generation *made) {
+    reef_network *network = &trainer->network;
+    size_t n = network->generation_count - 1;
+    reef_generation_free(network->generations[n]);
+    network->generations[n] = made;
+    reef_activations_forget_generation(&trainer->acts, n);
+    reef_gate_reset(&made->gate, &trainer->gating.states[n]);
+    reef_gate_reset(&made->gate, &trainer->ahead.states[n]);
+}
+
+// The generation that was just opened becomes one that continues the kind.
+static reef_status continue_kind(reef_trainer *trainer,
+                                 uint32_t kind,
+                                 uint32_t origin,
+                                 reef_error *err) {
+    const reef_generation *from = trainer->network.generations[origin];
+    bool whole = reef_branch_is_whole(&trainer->network.config, origin);
+    reef_generation *made = NULL;
+    reef_status status = reef_branch_make(&made, trainer, from, whole, false, err);
+    if (status != REEF_OK) return status;
+    made->info.continues = kind + 1;
+    put_in_place(trainer, made);
+    trainer->branched = true; // reef_start_generation has nothing to do
+    trainer->current_kind = kind;
+    reef_kinds_follow(trainer, kind);
+    status = reef_branch_settle(trainer, from, whole, err);
+    // What the kind's older generations learned is of it as well, so the gate need not wait.
+    if (status == REEF_OK) status = reef_growth_fit_gate(trainer, made, NULL, 0, err);
+    return status == REEF_OK
+               ? reef_state_event(trainer, err, "return",
+                                  "\"kind\": %" PRIu32 ", \"from\": %" PRIu32
+                                  ", \"gate_leak\": %.5f, \"gate_detect\": %.5f",
+                                  kind, origin, (double)made->gate_leak, (double)made->gate_detect)
+               : status;
+}
+
+reef_status reef_net_return(reef_trainer *trainer, uint32_t kind, reef_error *err) {
+    const uint32_t origin = net_of_kind(trainer, kind);
+    const reef_opening opening = {.reason = "return",
+                                  .side = trainer->network.generations[origin]->info.side,
+                                  .gap = NAN,
+                                  .unclaimed = NAN,
+                                  .distance = NAN};
+    reef_sealing sealing;
+    reef_status status = reef_growth_boundary(
+        trainer, &opening, reef_generation_seal_dtype(&trainer->network.config), &sealing, err);
+    if (status != REEF_OK) return status;
+    status = continue_kind(trainer, kind, origin, err);
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+    return status;
+}
