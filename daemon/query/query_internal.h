@@ -21,15 +21,21 @@ typedef struct reef_query_model {
     uint64_t opened_ns, took_ns;
 } reef_query_model;
 
-/** A model of now that is opened in another thread, while the older one answers. */
+/**
+ * A model of now with its twins, in the hands of another thread: a newer one is opened there while
+ * the older one answers, and the older one is closed there once the newer one does.
+ */
 typedef struct reef_query_renewal {
-    bool runs; // the thread has not been joined
+    bool runs;   // the thread has not been joined
+    bool closes; // what it has is not needed any more
     uv_thread_t thread;
     reef_store *store;
     reef_model_options options;
     const reef_model *older;
-    atomic_bool done;  // what follows is the query thread's again
-    reef_model *newer; // NULL: it failed
+    atomic_bool done;                        // what follows is the query thread's again
+    reef_model *model;                       // NULL: it failed, or is closed
+    reef_model *twins[REEF_QUERY_TWINS_MAX]; // (twin_count) of `model`; NULL: none
+    size_t twin_count;                       // as many as the older one has
     uint64_t began_ns, took_ns;
 } reef_query_renewal;
 
@@ -97,15 +103,21 @@ bool reef_query_thread_is_recent(reef_query_thread *queries);
 void reef_query_twins_start(reef_query_thread *queries);
 /** Once the query thread has ended. */
 void reef_query_twins_join(reef_query_thread *queries);
-/** Lend the model of now, if queries wait for it. On the query thread. */
+/** Lend the model of now, if queries wait for it or did so before. On the query thread. */
 void reef_query_twins_lend(reef_query_thread *queries);
 /**
- * Close all twins, so that the model of now may change. On the query thread.
+ * Let no twin read the model of now, so that it may change. On the query thread.
  *
- * waits  for those that are busy; else false is returned while one is, and no further query is
- *        taken until reef_query_twins_lend
+ * waits  for those that are busy; else false is returned while one is. No further query is taken
+ *        until reef_query_twins_lend
  */
 bool reef_query_twins_take_back(reef_query_thread *queries, bool waits);
+/** How many of them have a model. On the query thread. */
+size_t reef_query_twins_count(const reef_query_thread *queries);
+/** Close all, which have been taken back. On the query thread. */
+void reef_query_twins_close(reef_query_thread *queries);
+/** Exchange their models for other ones (REEF_QUERY_TWINS_MAX), once they have been taken back. */
+void reef_query_twins_exchange(reef_query_thread *queries, reef_model **models);
 
 // query_models.c
 

@@ -39,15 +39,50 @@ reef_status reef_query_thread_open(reef_query_thread *queries,
 
 // ---- a newer model beside the one that answers --------------------------------------------------
 
+static void close_renewal(reef_query_renewal *r) {
+    for (size_t i = 0; i < REEF_QUERY_TWINS_MAX; i++) {
+        reef_model_close(r->twins[i]); // before the one that they read
+        r->twins[i] = NULL;
+    }
+    reef_model_close(r->model);
+    r->model = NULL;
+}
+
+// The model, and as many twins as the older one has. All of them are warm, so that no query waits
+// for what a first score does.
+static reef_status open_renewal(reef_query_renewal *r, reef_error *err) {
+    reef_status status =
+        reef_model_open_beside(&r->model, r->store, "now", &r->options, r->older, err);
+    if (status == REEF_OK) status = reef_model_warm(r->model, err);
+    for (size_t i = 0; status == REEF_OK && i < r->twin_count; i++) {
+        status = reef_model_open_twin(&r->twins[i], r->model, err);
+        if (status == REEF_OK) status = reef_model_warm(r->twins[i], err);
+    }
+    return status;
+}
+
 static void renew(void *argument) {
     reef_query_renewal *r = argument;
     reef_error err;
     reef_thread_give_way(REEF_NICENESS_TRAINING);
     // The error is dropped: the next query opens the model itself, and reports why that fails.
-    if (reef_model_open_beside(&r->newer, r->store, "now", &r->options, r->older, &err) != REEF_OK)
-        r->newer = NULL;
+    if (open_renewal(r, &err) != REEF_OK) close_renewal(r);
     r->took_ns = uv_hrtime() - r->began_ns;
     atomic_store(&r->done, true);
+}
+
+// To give a hundred megabytes back to the system takes longer than a score.
+static void retire(void *argument) {
+    reef_query_renewal *r = argument;
+    reef_thread_give_way(REEF_NICENESS_TRAINING);
+    close_renewal(r);
+    atomic_store(&r->done, true);
+}
+
+static bool start_renewal(reef_query_renewal *r, void (*work)(void *renewal)) {
+    atomic_store(&r->done, false);
+    r->runs = uv_thread_create(&r->thread, work, r) == 0;
+    return r->runs;
 }
 
 static void join_renewal(reef_query_thread *queries) {
@@ -62,13 +97,19 @@ static void take_renewed(reef_query_thread *queries) {
     reef_query_model *kept = &queries->models[0];
     if (!r->runs || !atomic_load(&r->done)) return;
     // A busy twin still reads the older model: keep it, and let no twin take another query.
-    if (!reef_query_twins_take_back(queries, false)) return;
+    if (!r->closes && !reef_query_twins_take_back(queries, false)) return;
     join_renewal(queries);
-    kept->took_ns = r->newer != NULL ? r->took_ns : 0;
-    if (r->newer == NULL) return;
-    reef_model_replace(kept->model, r->newer);
-    kept->model = r->newer;
+    if (r->closes) return;
+    kept->took_ns = r->model != NULL ? r->took_ns : 0;
+    if (r->model == NULL) return;
+    reef_model *older = kept->model;
+    reef_model_inherit(r->model, older);
+    kept->model = r->model;
     kept->opened_ns = r->began_ns;
+    reef_query_twins_exchange(queries, r->twins);
+    r->model = older;
+    r->closes = true;
+    if (!start_renewal(r, retire)) close_renewal(r);
 }
 
 static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept) {
@@ -79,16 +120,17 @@ static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept)
     *r = (reef_query_renewal){.store = queries->options.store,
                               .options = options_of(queries),
                               .older = kept->model,
+                              .twin_count = reef_query_twins_count(queries),
                               .began_ns = uv_hrtime()};
-    r->runs = uv_thread_create(&r->thread, renew, r) == 0;
-    return r->runs;
+    return start_renewal(r, renew);
 }
 
 void reef_query_thread_close(reef_query_thread *queries) {
     (void)reef_query_twins_take_back(queries, true);
+    reef_query_twins_close(queries);
     if (queries->renewal.runs) {
         join_renewal(queries);
-        reef_model_close(queries->renewal.newer); // before the one that owns what they share
+        close_renewal(&queries->renewal); // before the one that owns what they share
     }
     for (size_t i = 0; i < REEF_QUERY_MODELS; i++) reef_model_close(queries->models[i].model);
 }
@@ -112,12 +154,17 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     take_renewed(queries);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
     if (!reef_query_model_is_fresh(kept, name, &newest) && !is_renewed(queries, kept)) {
-        if (kept == &queries->models[0]) (void)reef_query_twins_take_back(queries, true);
+        if (kept == &queries->models[0]) {
+            (void)reef_query_twins_take_back(queries, true);
+            reef_query_twins_close(queries);
+        }
         reef_model *model = kept->model;
         *kept = (reef_query_model){.opened_ns = uv_hrtime()};
         snprintf(kept->as_of, sizeof(kept->as_of), "%s", name);
         status = reef_query_thread_open(queries, name, &model, err);
         kept->model = model;
+        // What its first score does besides is a part of what opening takes.
+        if (status == REEF_OK && kept == &queries->models[0]) status = reef_model_warm(model, err);
         // How long loading took decides how soon it may be repeated.
         kept->took_ns = uv_hrtime() - kept->opened_ns;
     }

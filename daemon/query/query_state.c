@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#define REOPEN_SHARE 10      // of the time at most one part in so many goes to opening models
-#define WAIT_NS_MAX 20000000 // that a query waits for a newer model
+#define REOPEN_SHARE 10     // of the time at most one part in so many goes to opening models
+#define WAIT_NS_MAX 5000000 // that a query waits for a newer model: about what a score takes
 
 // The last commit, and which state is meant: another one with time, where people named a moment.
 reef_status reef_query_find_state(reef_query_thread *queries,

@@ -3,8 +3,10 @@
 // A twin reads the same state as the model of now, so it must not outlive it. The query thread
 // lends that model while queries wait, and takes it back before it replaces it:
 //
-//   query thread   open or replace | lend: open twins      | run a query | take back: close twins
-//   twin                           | take a query, run it ........ done  |
+//   query thread   open or exchange | lend: open twins      | run a query | take back
+//   twin                            | take a query, run it ........ done  |
+//
+// A newer model that was opened in another thread brings its own twins.
 #include "query_internal.h"
 
 #include <string.h>
@@ -74,7 +76,9 @@ void reef_query_twins_lend(reef_query_thread *queries) {
     reef_model *model = queries->models[0].model;
     uv_mutex_lock(&queries->lock);
     size_t count = queries->twin_count;
-    bool wanted = !queries->lending && queries->twins_busy == 0 && queries->waiting != NULL;
+    // One that has been needed is kept ready: a query that comes meanwhile begins at once.
+    bool wanted = !queries->lending && queries->twins_busy == 0 &&
+                  (queries->waiting != NULL || queries->twins[0].model != NULL);
     uv_mutex_unlock(&queries->lock);
     if (!wanted || model == NULL || !reef_model_is_shared(model)) return;
     bool any = false;
@@ -93,11 +97,27 @@ bool reef_query_twins_take_back(reef_query_thread *queries, bool waits) {
     queries->lending = false;
     while (waits && queries->twins_busy > 0) uv_cond_wait(&queries->changed, &queries->lock);
     bool idle = queries->twins_busy == 0;
-    size_t count = queries->twin_count;
     uv_mutex_unlock(&queries->lock);
-    for (size_t i = 0; idle && i < count; i++) {
+    return idle;
+}
+
+size_t reef_query_twins_count(const reef_query_thread *queries) {
+    size_t count = 0;
+    while (count < REEF_QUERY_TWINS_MAX && queries->twins[count].model != NULL) count++;
+    return count;
+}
+
+void reef_query_twins_close(reef_query_thread *queries) {
+    for (size_t i = 0; i < REEF_QUERY_TWINS_MAX; i++) {
         reef_model_close(queries->twins[i].model);
         queries->twins[i].model = NULL;
     }
-    return idle;
+}
+
+void reef_query_twins_exchange(reef_query_thread *queries, reef_model **models) {
+    for (size_t i = 0; i < REEF_QUERY_TWINS_MAX; i++) {
+        reef_model *other = models[i];
+        models[i] = queries->twins[i].model;
+        queries->twins[i].model = other;
+    }
 }

@@ -65,7 +65,8 @@ struct reef_model {
     float *margins;
     size_t stride; // windows * T
     reef_recall recall;
-    reef_line_scorer *scorer; // owned; NULL: not asked for yet
+    reef_line_scorer *scorer; // NULL: not asked for yet
+    bool scorer_is_lent;      // by the model that this one is a twin of; else owned
 };
 
 // model_ops.c

@@ -6,6 +6,7 @@
 
 #include "lifelong.h"
 
+#include <math.h>
 #include <semaphore.h>
 #include <unistd.h>
 
@@ -255,6 +256,87 @@ static void a_stop_drops_what_twins_have_not_begun(void **state) {
     w->queries = NULL;
 }
 
+// ---- newer states of memories -------------------------------------------------------------------
+
+// After what is stored as tables comes a tail that takes longer to learn than a score: a commit
+// stores the tables of 32 KiB or more that were learned since.
+enum { COMMITS = 4, STORED_BYTES = 36000, TAIL_BYTES = 30000 };
+
+static void learn_bytes(world *w, size_t count, int kind, uint32_t seed) {
+    uint8_t *text = malloc(count);
+    assert_non_null(text);
+    lifelong_text(text, count, kind, seed);
+    feed(w->f, text, count);
+    free(text);
+}
+
+// Learn, commit and score the new state by a reader of one's own. Returns the commit's number.
+static json_int_t learn_and_score(world *w, int round, double *bits) {
+    reef_error err;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    learn_bytes(w, STORED_BYTES, round % 5, 2 * (uint32_t)round);
+    (void)commit(w->f);
+    learn_bytes(w, TAIL_BYTES, round % 5, 2 * (uint32_t)round + 1);
+    (void)commit(w->f);
+    ok(reef_model_open(&model, w->f->store, "now", &(reef_model_options){.threads = 1}, &err),
+       &err);
+    ok(reef_model_score(model, (const uint8_t *)PROBE, sizeof(PROBE), NULL, &score, NULL, NULL,
+                        &err),
+       &err);
+    json_int_t number = (json_int_t)reef_model_commit(model)->number;
+    reef_model_close(model);
+    *bits = score.bits;
+    return number;
+}
+
+// The next score is one of `count` states, to the bit. Returns which.
+static size_t next_state(
+    world *w, size_t count, const json_int_t *numbers, const double *bits, bool lent) {
+    json_t *score = next_score(w);
+    size_t i = 0;
+    while (i < count && json_integer_value(json_object_get(score, "commit")) != numbers[i]) i++;
+    assert_in_range(i, 0, count - 1);
+    // What was sent as text has twelve digits.
+    double said = json_real_value(json_object_get(score, "bits"));
+    assert_true(fabs(said - bits[i]) <= 1e-9 * bits[i]);
+    if (lent) assert_true(json_is_true(json_object_get(score, "lent")));
+    json_decref(score);
+    return i;
+}
+
+static void a_newer_state_answers_once_it_and_its_twins_are_ready(void **state) {
+    world *w = *state;
+    json_int_t numbers[COMMITS];
+    double bits[COMMITS];
+    choose(&w->f->config, "context_memory", "4M");
+    choose(&w->f->config, "net_share", "0");
+    make_pool(w->f, 1);
+    numbers[0] = learn_and_score(w, 0, &bits[0]);
+    start(w, 0);
+    (void)score_and_hold(w, 1); // from here on there are twins
+    assert_int_equal(sem_post(&held), 0);
+    for (size_t n = 1; n < COMMITS; n++) {
+        numbers[n] = learn_and_score(w, (int)n, &bits[n]);
+        assert_true(bits[n] != bits[n - 1]);
+        size_t found = 0;
+        for (size_t asked = 0; found != n; asked++) {
+            submit_now(w, false);
+            size_t next = next_state(w, n + 1, numbers, bits, false);
+            assert_in_range(next, found, n);       // never back
+            if (asked == 0) assert_true(next < n); // the older one answers at once
+            found = next;
+        }
+        // With the query thread busy, and before it has lent anything to a query that waits.
+        submit(w, hold, "now");
+        for (int i = 0; i < 3; i++) {
+            submit_now(w, true);
+            assert_int_equal(next_state(w, n + 1, numbers, bits, true), n);
+        }
+        assert_int_equal(sem_post(&held), 0);
+    }
+}
+
 // The answer to one question; the caller's.
 static json_t *ask(world *w, reef_query_run run) {
     reef_query *done = NULL;
@@ -329,6 +411,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(a_newer_state_is_opened_by_the_query_thread, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_newer_state_answers_once_it_and_its_twins_are_ready,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_stop_drops_what_twins_have_not_begun, setup, teardown),
         cmocka_unit_test_setup_teardown(of_many_tasks_the_newest_are_shown, setup, teardown),
         cmocka_unit_test_setup_teardown(reading_the_stats_opens_no_model, setup, teardown),

@@ -181,7 +181,8 @@ static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **stat
             assert_answers(older, 0, before);
             newer = open_beside(f, older, before);
         }
-        reef_model_replace(older, newer);
+        reef_model_inherit(newer, older);
+        reef_model_close(older);
         older = newer;
         assert_answers(older, 2, now);
     }
@@ -247,6 +248,53 @@ static void twins_answer_at_once_and_alike(void **state) {
     }
     scores_of(model, own); // it lost nothing with them
     assert_memory_equal(own, expected, sizeof(expected));
+    reef_model_close(model);
+}
+
+static void assert_scores(reef_model *model, const float *expected) {
+    float bits[2 * LIFELONG_PROBE_BYTES];
+    scores_of(model, bits);
+    assert_memory_equal(bits, expected, sizeof(bits));
+}
+
+static void a_warmed_model_answers_as_one_that_is_cold(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *cold = NULL, *model = NULL, *newer = NULL, *twin = NULL;
+    const reef_line_scorer *own, *lent;
+    float expected[2 * LIFELONG_PROBE_BYTES];
+    choose(&f->config, "context_memory", "4M");
+    choose(&f->config, "net_share", "0.5");
+    make_pool(f, 1);
+    feed_kind(f, 0, 6000, 1);
+    commit(f);
+    ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    for (int round = 0; round < 3; round++) {
+        feed_kind(f, 1, 3000, 1 + (uint32_t)round);
+        if (round == 1) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        commit(f);
+        ok(reef_model_open(&cold, f->store, "now", &(reef_model_options){.threads = 1}, &err),
+           &err);
+        scores_of(cold, expected);
+        reef_model_close(cold);
+        ok(reef_model_open_beside(&newer, f->store, "now", &(reef_model_options){.threads = 1},
+                                  model, &err),
+           &err);
+        ok(reef_model_warm(newer, &err), &err);
+        reef_model_inherit(newer, model);
+        reef_model_close(model);
+        model = newer;
+        ok(reef_model_open_twin(&twin, model, &err), &err);
+        ok(reef_model_warm(twin, &err), &err);
+        assert_scores(twin, expected);
+        assert_scores(model, expected);
+        // Its words are counted once.
+        ok(reef_model_line_scorer(model, &own, &err), &err);
+        ok(reef_model_line_scorer(twin, &lent, &err), &err);
+        assert_ptr_equal(lent, own);
+        reef_model_close(twin);
+        assert_scores(model, expected);
+    }
     reef_model_close(model);
 }
 
@@ -436,6 +484,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened,
                                         lifelong_setup_quick_gates, lifelong_teardown),
         cmocka_unit_test_setup_teardown(twins_answer_at_once_and_alike, lifelong_setup_quick_gates,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_warmed_model_answers_as_one_that_is_cold, lifelong_setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(rows_in_place_have_no_twin, lifelong_setup_quick_gates,
                                         lifelong_teardown),

@@ -119,6 +119,9 @@ reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_er
     twin->network.config = of->network.config;
     reef_residency_init(&twin->residency, of->residency.store, of->residency.memory_bytes);
     twin->recall.frozen = of->recall.frozen;
+    // Counting words takes longer than a score.
+    twin->scorer = of->scorer;
+    twin->scorer_is_lent = of->scorer != NULL;
     reef_status status = reef_network_reserve(&twin->network, count, err);
     if (status == REEF_OK && (twin->shared = malloc(count * sizeof(*twin->shared))) == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
@@ -137,12 +140,11 @@ reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_er
     return status;
 }
 
-void reef_model_replace(reef_model *older, reef_model *newer) {
+void reef_model_inherit(reef_model *newer, reef_model *older) {
     for (size_t g = 0; newer->shared != NULL && g < newer->network.generation_count; g++)
         if (newer->shared[g]) older->network.generations[g] = NULL;
     free(newer->shared);
     newer->shared = NULL;
-    reef_model_close(older);
 }
 
 reef_status reef_model_reopen(reef_model **model,
@@ -176,7 +178,7 @@ void reef_model_close(reef_model *model) {
     free(model->infos);
     reef_layer_free(model->layer);
     reef_recall_release(&model->recall);
-    reef_line_scorer_free(model->scorer);
+    if (!model->scorer_is_lent) reef_line_scorer_free(model->scorer);
     give_shared_back(model);
     reef_activations_release(&model->acts);
     reef_residency_release(&model->residency);

@@ -57,7 +57,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_reopen(reef_model **model,
                                                        reef_error *err);
 /**
  * A later copy beside an older one, which may answer in another thread meanwhile. Sealed
- * generations that are the same are shared: the older one owns them until reef_model_replace, and
+ * generations that are the same are shared: the older one owns them until reef_model_inherit, and
  * must not end before that or before `*out` is closed.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_open_beside(reef_model **out,
@@ -66,18 +66,30 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_open_beside(reef_model **out,
                                                             const reef_model_options *options,
                                                             const reef_model *older,
                                                             reef_error *err);
-/** Close `older`; `newer`, which was opened beside it, owns from here on what they share. */
-REEF_API void reef_model_replace(reef_model *older, reef_model *newer);
+/**
+ * `newer`, which was opened beside `older`, owns from here on what they share. `older` answers
+ * nothing any more: it is the caller's to close, in any thread and beside questions to `newer`.
+ */
+REEF_API void reef_model_inherit(reef_model *newer, reef_model *older);
 /**
  * A second reader of the same state, for another thread: both may be asked at once, and answer to
  * the same bits. It shares everything that a pass does not change, and must be closed before
- * `model` is closed, replaced or reopened. It computes with one thread.
+ * `model` is closed, inherited from or reopened. It computes with one thread.
  *
  * Errors: INVALID a model that is not shared, see reef_model_is_shared; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_open_twin(reef_model **out,
                                                           const reef_model *model,
                                                           reef_error *err);
+/**
+ * Do now what the first score would have to do besides: count the words that lines are scored by,
+ * and take the memory of a session. The session reads the last kilobyte that was learned, and
+ * forgets it as it forgets every text: no later answer changes by a bit. Without context memories
+ * it does nothing.
+ *
+ * Errors: NO_MEMORY. Threads: as of a question to the model.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_warm(reef_model *model, reef_error *err);
 /** Would a copy beside this one share its sealed generations? Not where rows are in place. */
 REEF_API bool reef_model_is_shared(const reef_model *model);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
