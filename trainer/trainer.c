@@ -59,6 +59,16 @@ static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) 
                      open_max, each >> 20, has >> 20, has / each);
 }
 
+// A rank without a window of its own would only wait.
+static reef_status check_ranks(const reef_trainer *trainer, reef_error *err) {
+    size_t ranks = reef_ranks_count(trainer->options.ranks), pieces = trainer->network.config.batch;
+    if (ranks == 1 || !reef_has_net(trainer) || ranks <= pieces) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%zu ranks are more than the %zu windows of a batch, which they share: start "
+                     "at most %zu",
+                     ranks, pieces, pieces);
+}
+
 void reef_trainer_give_way(reef_trainer *trainer, int niceness) {
     reef_thread_give_way(niceness);
     reef_thread_pool_give_way(trainer->workers, niceness);
@@ -76,6 +86,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
     reef_status status = load_trainer(trainer, err);
     if (status == REEF_OK) status = check_open_max(trainer, err);
+    if (status == REEF_OK) status = check_ranks(trainer, err);
     if (trainer->options.open_max == 0) trainer->options.open_max = OPEN_MAX_DEFAULT;
     if (status == REEF_OK) {
         *out = trainer;
