@@ -58,7 +58,6 @@ typedef struct reef_daemon {
     uv_timer_t tick;
     uv_signal_t terminate, interrupt;
     uint64_t progress_ns; // when the last progress line was printed
-    bool silent;          // another rank reports what went wrong
     bool stopping;        // asked to stop, or ending
     bool signalled;       // by a signal; the next one ends the process
     bool closing;         // the trainer's thread has ended and everything is being closed
@@ -230,8 +229,6 @@ static reef_status open_trainer(reef_daemon *daemon, reef_shard shard, reef_erro
                                                   .on_event = tells ? on_event : NULL,
                                                   .context = &daemon->report},
                           err);
-    // What is wrong with one may be right with others, which would wait.
-    if (status != REEF_OK && daemon->crew != NULL) reef_crew_fail(daemon->crew, err);
     return status;
 }
 
@@ -249,12 +246,13 @@ static reef_status open_store(reef_daemon *daemon,
         status = reef_store_open(&daemon->store, daemon->options.pool,
                                  &(reef_store_options){.write = true}, err);
     if (daemon->crew == NULL) return status;
-    return reef_crew_meet(daemon->crew, &daemon->store, status, shard, &daemon->silent, err);
+    return reef_crew_meet(daemon->crew, &daemon->store, status, shard, err);
 }
 
 static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *err) {
     reef_status status = check_sources(daemon, err);
     if (status == REEF_OK) status = open_trainer(daemon, shard, err);
+    if (daemon->crew != NULL) status = reef_crew_agree(daemon->crew, status, err);
     // Sources are positioned after the trainer has read where it stopped.
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
@@ -402,6 +400,19 @@ static void report_start(reef_daemon *daemon) {
         reef_report_warning(&daemon->report, "kernels", "%s", reef_gemm_advice());
 }
 
+// What the other ranks cost: what rank 0 sent them, and how long it exchanged bytes and waited.
+static void report_ranks(reef_daemon *daemon) {
+    reef_ranks_traffic traffic;
+    if (daemon->crew == NULL) return;
+    reef_ranks_traffic_read(reef_crew_ranks(daemon->crew), &traffic);
+    reef_report_event(&daemon->report,
+                      json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "event", "ranks", "count",
+                                (json_int_t)reef_ranks_count(reef_crew_ranks(daemon->crew)),
+                                "sent_bytes", (json_int_t)traffic.sent_bytes, "received_bytes",
+                                (json_int_t)traffic.received_bytes, "exchanges",
+                                (json_int_t)traffic.exchanges, "seconds", traffic.seconds));
+}
+
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(view->last.commit.root, root);
@@ -441,6 +452,7 @@ static reef_status report_outcome(reef_daemon *daemon) {
         reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
         return view.outcome.status;
     }
+    report_ranks(daemon);
     report_end(daemon, &view);
     return daemon->outcome.status;
 }
@@ -457,7 +469,8 @@ static void release_daemon(reef_daemon *daemon) {
     reef_pusher_release(&daemon->pusher);
 }
 
-// A rank above 0 has nobody to talk to but rank 0, which also decides when to stop.
+// A rank above 0 has nobody to talk to but rank 0, which decides when to stop, and reports what any
+// of them failed with.
 static reef_status follow(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
     reef_shard shard;
@@ -466,10 +479,11 @@ static reef_status follow(reef_daemon *daemon) {
     reef_status status = reef_program_choose_kernels(&err);
     if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
     status = open_store(daemon, status, &shard, &err);
-    if (status == REEF_OK) status = open_trainer(daemon, shard, &err);
+    if (status == REEF_OK) {
+        status = open_trainer(daemon, shard, &err);
+        status = reef_crew_agree(daemon->crew, status, &err);
+    }
     if (status == REEF_OK) reef_crew_follow(daemon->crew, daemon->trainer);
-    if (status != REEF_OK && !daemon->silent)
-        reef_report_error(&daemon->report, status, err.message);
     reef_trainer_close(daemon->trainer);
     reef_store_close(daemon->store);
     return status;

@@ -77,11 +77,10 @@ static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) 
 static reef_status check_ranks(const reef_trainer *trainer, reef_error *err) {
     size_t ranks = reef_ranks_count(trainer->options.ranks), pieces = trainer->network.config.batch;
     if (ranks == 1 || !reef_has_net(trainer) || ranks <= pieces) return REEF_OK;
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "rank %zu: %zu ranks are more than the %zu windows of a batch, which they share: start "
-        "at most %zu",
-        ranks - 1, ranks, pieces, pieces);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%zu ranks are more than the %zu windows of a batch, which they share: start "
+                     "at most %zu",
+                     ranks, pieces, pieces);
 }
 
 void reef_trainer_give_way(reef_trainer *trainer, int niceness) {

@@ -53,6 +53,7 @@ reef_status reef_crew_begin(reef_crew **out,
     if (crew == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the ranks");
     reef_ranks_link link;
     crew->report = report;
+    crew->new_shards = options->new_shards;
     crew->deadline_seconds = options->rank_deadline_seconds;
     if (crew->deadline_seconds == 0) crew->deadline_seconds = NEVER_SECONDS;
     reef_status status = reef_mpi_begin(&crew->mpi, crew->deadline_seconds, on_end, crew, err);

@@ -50,14 +50,15 @@ REEF_MUST_CHECK reef_status reef_crew_check_alone(const char *pool, reef_error *
  * status  what this rank ends with so far, and `err` why
  * shard   written: for the trainer's options
  *
- * Errors: those of the first rank with one, named; rank 0 reports it, *silent is true on others.
+ * Errors: those of the first rank with one, named; rank 0 reports it.
  */
-REEF_MUST_CHECK reef_status reef_crew_meet(reef_crew *crew,
-                                           reef_store **store,
-                                           reef_status status,
-                                           reef_shard *shard,
-                                           bool *silent,
-                                           reef_error *err);
+REEF_MUST_CHECK reef_status reef_crew_meet(
+    reef_crew *crew, reef_store **store, reef_status status, reef_shard *shard, reef_error *err);
+
+/**
+ * After all have met: the same outcome on every rank, that of the first one that failed, named.
+ */
+REEF_MUST_CHECK reef_status reef_crew_agree(reef_crew *crew, reef_status status, reef_error *err);
 
 typedef enum reef_crew_kind {
     REEF_CREW_STILL_HERE, // nothing to do; says so before the others give rank 0 up

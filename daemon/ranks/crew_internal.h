@@ -11,6 +11,7 @@ struct reef_crew {
     reef_ranks *ranks;
     reef_report *report;
     double deadline_seconds;
+    bool new_shards; // whose shard a pool was does not matter
     char pool[PATH_BYTES_MAX];
     unsigned char *payload; // of the last order that was heard
     size_t payload_capacity;
@@ -24,10 +25,12 @@ typedef struct reef_crew_card {
     uint32_t status; // a reef_status, and why
     char message[256];
     char kernels[CREW_TEXT_BYTES];
+    uint32_t pieces; // that a step of the net is shared out by: the windows of a batch; 0: no net
     uint64_t config; // a hash of the pool's configuration
     uint64_t step, stream_bytes;
     uint8_t root[REEF_HASH_BYTES];
-    uint32_t is_shard; // else `shard` is zero
+    uint32_t new_shards; // what this rank was asked for
+    uint32_t is_shard;   // else `shard` is zero; never with new_shards
     reef_shard shard;
 } reef_crew_card;
 

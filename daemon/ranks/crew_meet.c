@@ -76,9 +76,18 @@ static reef_status judge_state(const reef_crew_card *card,
                                size_t rank,
                                reef_error *err) {
     char root[2 * REEF_HASH_BYTES + 1], of_first[2 * REEF_HASH_BYTES + 1];
+    if (card->new_shards != first->new_shards)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: it was started %s --new-shards, and rank 0 was not so", rank,
+                         card->new_shards ? "with" : "without");
     if (card->config != first->config)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool has another configuration than rank 0's", rank);
+    if (first->pieces > 0 && rank >= first->pieces)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: there is no work for it: a step of this model has %" PRIu32
+                         " windows, which ranks share: start at most so many",
+                         rank, first->pieces);
     if (card->stream_bytes != first->stream_bytes || card->step != first->step)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool is at step %" PRIu64 ", byte %" PRIu64
@@ -111,6 +120,14 @@ reef_status reef_crew_judge(const reef_crew_card *cards,
 
 // ---- cards --------------------------------------------------------------------------------------
 
+static reef_status read_pieces(reef_crew_card *card, reef_txn *txn, reef_error *err) {
+    reef_config config;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status != REEF_OK) return status;
+    if (config.model == REEF_MODEL_LM && config.net_share > 0.0f) card->pieces = config.batch;
+    return REEF_OK;
+}
+
 static reef_status read_pool(reef_crew_card *card, reef_store *store, reef_error *err) {
     static const reef_key config_key = {.db = REEF_DB_META, .name = "config"};
     reef_txn *txn = NULL;
@@ -121,23 +138,28 @@ static reef_status read_pool(reef_crew_card *card, reef_store *store, reef_error
     if (status == REEF_OK) status = reef_record_view(txn, &config_key, &config, err);
     if (status == REEF_OK) {
         card->config = XXH3_64bits(config.data, config.bytes);
+        status = read_pieces(card, txn, err);
+    }
+    if (status == REEF_OK) {
         card->step = commit.step;
         card->stream_bytes = commit.stream_bytes;
         memcpy(card->root, commit.root, sizeof(card->root));
         status = reef_shard_read(txn, &card->shard, err);
-        card->is_shard = status == REEF_OK;
+        card->is_shard = status == REEF_OK && !card->new_shards;
+        if (!card->is_shard) card->shard = (reef_shard){0};
         if (status == REEF_ERR_NOT_FOUND) status = REEF_OK;
     }
     reef_txn_abort(txn);
     return status;
 }
 
-static void fill_card(reef_crew_card *card,
+static void fill_card(const reef_crew *crew,
+                      reef_crew_card *card,
                       reef_store *store,
                       reef_status status,
                       const reef_error *err) {
     reef_error found = {.status = REEF_OK};
-    *card = (reef_crew_card){.card_bytes = sizeof(*card)};
+    *card = (reef_crew_card){.card_bytes = sizeof(*card), .new_shards = crew->new_shards};
     snprintf(card->version, sizeof(card->version), "%s", REEF_VERSION_TEXT);
     snprintf(card->kernels, sizeof(card->kernels), "%s %s", reef_kernels_name(), reef_gemm_name());
     if (status != REEF_OK)
@@ -168,6 +190,28 @@ static void exchange_cards(reef_crew *crew, reef_crew_card *cards) {
     reef_ranks_gather(crew->ranks, count, 1, &each);
 }
 
+typedef struct outcome {
+    uint32_t status;
+    char message[256];
+} outcome;
+
+reef_status reef_crew_agree(reef_crew *crew, reef_status status, reef_error *err) {
+    size_t count = reef_ranks_count(crew->ranks), rank = reef_ranks_rank(crew->ranks);
+    static outcome outcomes[REEF_RANKS_MAX]; // too large for comfort on a stack
+    outcomes[rank] = (outcome){.status = (uint32_t)status};
+    if (status != REEF_OK)
+        snprintf(outcomes[rank].message, sizeof(outcomes[rank].message), "%s", err->message);
+    const reef_ranks_array each = {outcomes, sizeof(*outcomes), sizeof(*outcomes)};
+    reef_ranks_gather(crew->ranks, count, 1, &each);
+    for (size_t r = 0; r < count; r++) {
+        if (outcomes[r].status == REEF_OK) continue;
+        crew->ended = true; // nobody listens any more
+        return reef_fail(err, (reef_status)outcomes[r].status, "rank %zu: %.230s", r,
+                         outcomes[r].message);
+    }
+    return REEF_OK;
+}
+
 // A new training has a number that no other one has.
 static reef_status begin_shards(reef_crew *crew, reef_shard *shard, reef_error *err) {
     *shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(crew->ranks),
@@ -179,12 +223,8 @@ static reef_status begin_shards(reef_crew *crew, reef_shard *shard, reef_error *
     return REEF_OK;
 }
 
-reef_status reef_crew_meet(reef_crew *crew,
-                           reef_store **store,
-                           reef_status status,
-                           reef_shard *shard,
-                           bool *silent,
-                           reef_error *err) {
+reef_status reef_crew_meet(
+    reef_crew *crew, reef_store **store, reef_status status, reef_shard *shard, reef_error *err) {
     size_t count = reef_ranks_count(crew->ranks), rank = reef_ranks_rank(crew->ranks);
     reef_crew_card *cards = calloc(count, sizeof(*cards));
     bool *back = calloc(count, sizeof(*back)), stepped = true;
@@ -192,11 +232,10 @@ reef_status reef_crew_meet(reef_crew *crew,
     if (cards == NULL || back == NULL) reef_crew_fail(crew, &no_memory);
     // A second time if somebody went back: then all have to be equal.
     for (int round = 0; stepped && round < 2; round++) {
-        fill_card(&cards[rank], *store, status, err);
+        fill_card(crew, &cards[rank], *store, status, err);
         exchange_cards(crew, cards);
         stepped = false;
         status = reef_crew_judge(cards, count, back, err);
-        *silent = rank > 0;
         if (status != REEF_OK) break;
         for (size_t r = 0; r < count; r++) stepped = stepped || back[r];
         if (back[rank]) status = step_back(crew, store, err);

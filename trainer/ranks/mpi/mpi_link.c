@@ -8,17 +8,17 @@
 #include "reef_clock.h"
 
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 // MPI counts in int, so a message travels in parts.
 #define PART_BYTES ((size_t)1 << 30)
-#define SPINS_MAX 200        // tests before a wait sleeps
-#define SLEEP_NS_MIN 20000   // between two tests then,
-#define SLEEP_NS_MAX 2000000 // doubled up to this
-#define WHY_BYTES_MAX 400    // of a message to people
+#define SPINS_MAX 200      // tests before a wait sleeps
+#define SLEEP_SHARE 8      // between two tests then: this part of the wait so far,
+#define SLEEP_NS_MIN 20000 // within these bounds
+#define SLEEP_NS_MAX 2000000
+#define WHY_BYTES_MAX 400 // of a message to people
 #define EXCHANGE_TAG 1
 
 struct reef_mpi {
@@ -103,7 +103,6 @@ static void sleep_ns(long ns) {
 
 static void wait_for_all(reef_mpi *mpi) {
     double since = reef_seconds();
-    long pause = SLEEP_NS_MIN;
     int left = mpi->request_count;
     for (int tests = 0; left > 0; tests++) {
         int count = 0;
@@ -114,17 +113,15 @@ static void wait_for_all(reef_mpi *mpi) {
             left -= count;
             since = reef_seconds();
             tests = 0;
-            pause = SLEEP_NS_MIN;
             continue;
         }
-        if (tests < SPINS_MAX) {
-            (void)sched_yield();
-            continue;
-        }
-        sleep_ns(pause);
-        pause = pause * 2 < SLEEP_NS_MAX ? pause * 2 : SLEEP_NS_MAX;
+        if (tests < SPINS_MAX) continue;
+        double waited = reef_seconds() - since, pause = waited * 1e9 / SLEEP_SHARE;
+        sleep_ns(pause < SLEEP_NS_MIN   ? SLEEP_NS_MIN
+                 : pause > SLEEP_NS_MAX ? SLEEP_NS_MAX
+                                        : (long)pause);
         // Several wait for the same one: the lowest rank speaks first, and for all.
-        if (reef_seconds() - since < mpi->deadline_seconds * (1.0 + 0.05 * mpi->rank)) continue;
+        if (waited < mpi->deadline_seconds * (1.0 + 0.05 * mpi->rank)) continue;
         char why[WHY_BYTES_MAX];
         (void)snprintf(why, sizeof(why),
                        "rank %d has not answered for %.0f seconds: it hangs, or its machine or "
@@ -154,6 +151,9 @@ reef_status reef_mpi_begin(reef_mpi **out,
     reef_mpi *mpi = calloc(1, sizeof(*mpi));
     if (mpi == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for MPI");
     int threads = MPI_THREAD_SINGLE;
+    // Open MPI yields in every test where processes outnumber cores, which gives a whole time slice
+    // away. A wait of ours sleeps, and comes back when its time is up.
+    (void)setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads);
     if (code == MPI_SUCCESS && threads < MPI_THREAD_SERIALIZED) {
         (void)MPI_Finalize();
