@@ -83,3 +83,24 @@ endfunction()
 function(reef_test_starts_many)
     set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
 endfunction()
+
+# reef_test_ranks(test_x x.c LABELS unit RANKS 1 2 3 LIBS reef::module): a program that mpirun starts once for each rank;
+# one CTest entry a number of ranks. Without MPI or mpirun there is one entry, which says so and is skipped.
+function(reef_test_ranks name source)
+    cmake_parse_arguments(ARG "" "" "RANKS;LABELS;LIBS" ${ARGN})
+    if(NOT REEF_MPI_FOUND OR NOT MPIEXEC_EXECUTABLE)
+        add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: built without MPI, or there is no mpirun")
+        set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" SKIP_REGULAR_EXPRESSION "skipped:")
+        return()
+    endif()
+    add_executable(${name} ${source})
+    target_include_directories(${name} PRIVATE ${REEF_TESTS_DIR}/support ${REEF_TESTS_DIR}/reference)
+    target_link_libraries(${name} PRIVATE reef_options reef::inside ${ARG_LIBS} reef::mpi PkgConfig::CMOCKA m)
+    foreach(ranks IN LISTS ARG_RANKS)
+        add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root
+            --bind-to none -n ${ranks} $<TARGET_FILE:${name}>)
+        # Leaks of MPI itself are none of ours.
+        set_tests_properties(${name}_${ranks} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600 PROCESSORS ${ranks}
+            ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+    endforeach()
+endfunction()

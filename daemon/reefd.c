@@ -5,6 +5,7 @@
 // ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk,
 // and the trainer's (training_thread.c). The loop ends when the trainer's thread has.
 #include "control_socket.h"
+#include "crew.h"
 #include "http_server.h"
 #include "push.h"
 #include "query_thread.h"
@@ -39,6 +40,7 @@ typedef struct reef_daemon {
     reef_input sources[REEF_INPUT_COUNT_MAX];
     reef_progress progress[REEF_INPUT_COUNT_MAX];
     size_t source_count;
+    reef_crew *crew; // the ranks that mpirun started; else NULL
     reef_store *store;
     reef_trainer *trainer;
     reef_scrubber *scrubber;
@@ -212,21 +214,45 @@ static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_err
     return status;
 }
 
-static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
+static reef_status open_trainer(reef_daemon *daemon, reef_shard shard, reef_error *err) {
     const reef_options *options = &daemon->options;
-    // The writer's lock is taken here: a second daemon on this pool fails now.
+    // One rank tells people what all of them went through.
+    bool tells = !reef_crew_follows(daemon->crew);
     reef_status status =
-        reef_store_open(&daemon->store, options->pool, &(reef_store_options){.write = true}, err);
-    if (status == REEF_OK) status = check_sources(daemon, err);
-    if (status != REEF_OK) return status;
-    status = reef_trainer_open(&daemon->trainer, daemon->store,
-                               &(reef_trainer_options){.threads = daemon->monitor.threads,
-                                                       .memory_bytes = daemon->options.memory_bytes,
-                                                       .open_max = (uint32_t)options->open_max,
-                                                       .pool_max = options->pool_max,
-                                                       .on_event = on_event,
-                                                       .context = &daemon->report},
-                               err);
+        reef_trainer_open(&daemon->trainer, daemon->store,
+                          &(reef_trainer_options){.threads = daemon->monitor.threads,
+                                                  .memory_bytes = daemon->options.memory_bytes,
+                                                  .open_max = (uint32_t)options->open_max,
+                                                  .pool_max = options->pool_max,
+                                                  .ranks = reef_crew_ranks(daemon->crew),
+                                                  .shard = shard,
+                                                  .on_event = tells ? on_event : NULL,
+                                                  .context = &daemon->report},
+                          err);
+    return status;
+}
+
+// The pool, once the other ranks are found to have it as well; `status` is how this one fared so
+// far.
+static reef_status open_store(reef_daemon *daemon,
+                              reef_status status,
+                              reef_shard *shard,
+                              reef_error *err) {
+    *shard = (reef_shard){0};
+    if (status == REEF_OK && daemon->crew == NULL)
+        status = reef_crew_check_alone(daemon->options.pool, err);
+    // The writer's lock is taken here: a second daemon on this pool fails now.
+    if (status == REEF_OK)
+        status = reef_store_open(&daemon->store, daemon->options.pool,
+                                 &(reef_store_options){.write = true}, err);
+    if (daemon->crew == NULL) return status;
+    return reef_crew_meet(daemon->crew, &daemon->store, status, shard, err);
+}
+
+static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *err) {
+    reef_status status = check_sources(daemon, err);
+    if (status == REEF_OK) status = open_trainer(daemon, shard, err);
+    if (daemon->crew != NULL) status = reef_crew_agree(daemon->crew, status, err);
     // Sources are positioned after the trainer has read where it stopped.
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
@@ -266,6 +292,7 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                  .commits = reef_service_commit_policy(options),
                                  .stay = options->stay,
                                  .report = &daemon->report,
+                                 .crew = daemon->crew,
                                  .scrubber = daemon->scrubber,
                                  .wake = &daemon->wake},
         err);
@@ -373,6 +400,19 @@ static void report_start(reef_daemon *daemon) {
         reef_report_warning(&daemon->report, "kernels", "%s", reef_gemm_advice());
 }
 
+// What the other ranks cost: what rank 0 sent them, and how long it exchanged bytes and waited.
+static void report_ranks(reef_daemon *daemon) {
+    reef_ranks_traffic traffic;
+    if (daemon->crew == NULL) return;
+    reef_ranks_traffic_read(reef_crew_ranks(daemon->crew), &traffic);
+    reef_report_event(&daemon->report,
+                      json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "event", "ranks", "count",
+                                (json_int_t)reef_ranks_count(reef_crew_ranks(daemon->crew)),
+                                "sent_bytes", (json_int_t)traffic.sent_bytes, "received_bytes",
+                                (json_int_t)traffic.received_bytes, "exchanges",
+                                (json_int_t)traffic.exchanges, "seconds", traffic.seconds));
+}
+
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(view->last.commit.root, root);
@@ -412,6 +452,7 @@ static reef_status report_outcome(reef_daemon *daemon) {
         reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
         return view.outcome.status;
     }
+    report_ranks(daemon);
     report_end(daemon, &view);
     return daemon->outcome.status;
 }
@@ -428,6 +469,26 @@ static void release_daemon(reef_daemon *daemon) {
     reef_pusher_release(&daemon->pusher);
 }
 
+// A rank above 0 has nobody to talk to but rank 0, which decides when to stop, and reports what any
+// of them failed with.
+static reef_status follow(reef_daemon *daemon) {
+    reef_error err = {.status = REEF_OK};
+    reef_shard shard;
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN);
+    reef_status status = reef_program_choose_kernels(&err);
+    if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
+    status = open_store(daemon, status, &shard, &err);
+    if (status == REEF_OK) {
+        status = open_trainer(daemon, shard, &err);
+        status = reef_crew_agree(daemon->crew, status, &err);
+    }
+    if (status == REEF_OK) reef_crew_follow(daemon->crew, daemon->trainer);
+    reef_trainer_close(daemon->trainer);
+    reef_store_close(daemon->store);
+    return status;
+}
+
 // Everything between a good command line and the exit code. Handles of the loop are not closed one
 // by one after a failed start: the process ends here.
 static reef_status run_daemon(reef_daemon *daemon) {
@@ -441,7 +502,9 @@ static reef_status run_daemon(reef_daemon *daemon) {
     if (status == REEF_OK) status = open_sources(daemon, &err);
     // From here on a damaged map may raise SIGBUS; the guard turns it into a message.
     if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
-    if (status == REEF_OK) status = open_pool(daemon, &err);
+    reef_shard shard;
+    status = open_store(daemon, status, &shard, &err);
+    if (status == REEF_OK) status = open_pool(daemon, shard, &err);
     if (status == REEF_OK) status = open_loop(daemon, &err);
     if (status == REEF_OK) status = connect_parts(daemon, &err);
     if (status == REEF_OK) {
@@ -451,6 +514,20 @@ static reef_status run_daemon(reef_daemon *daemon) {
         reef_report_error(&daemon->report, status, err.message);
     }
     release_daemon(daemon);
+    return status;
+}
+
+// Alone, or as one of the ranks that mpirun started.
+static reef_status run_rank(reef_daemon *daemon) {
+    reef_error err;
+    reef_status status = reef_crew_begin(&daemon->crew, &daemon->options, &daemon->report, &err);
+    if (status != REEF_OK) {
+        reef_report_error(&daemon->report, status, err.message);
+        return status;
+    }
+    if (daemon->crew != NULL) daemon->options.pool = reef_crew_pool(daemon->crew);
+    status = reef_crew_follows(daemon->crew) ? follow(daemon) : run_daemon(daemon);
+    reef_crew_end(daemon->crew);
     return status;
 }
 
@@ -497,7 +574,7 @@ int main(int argc, char **argv) {
     if (status != REEF_OK)
         reef_report_error(&daemon.report, status, err.message);
     else if (!check)
-        status = run_daemon(&daemon);
+        status = run_rank(&daemon);
     reef_report_release(&daemon.report);
     reef_options_release(&daemon.options);
     return reef_status_exit_code(status);

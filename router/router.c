@@ -387,11 +387,16 @@ static void normalise_panel(void *context, size_t panel) {
         if (!isfinite(pass->tape->batch_var[i])) note_bad_row(pass, farthest_row(pass, i));
 }
 
+static bool is_chosen_here(const router_pass *pass, size_t piece) {
+    size_t first = pass->tape->choose_first, end = pass->tape->choose_end;
+    return end == 0 || (piece >= first && piece < end);
+}
+
 static void choose_piece(void *context, size_t piece) {
     router_pass *pass = context;
     const size_t first = piece * pass->piece_rows, end = first + rows_of(pass, piece);
 
-    if (!is_active(pass, piece)) return;
+    if (!is_active(pass, piece) || !is_chosen_here(pass, piece)) return;
     if (!pass->normalise && !project(pass, piece)) return;
     // After a batch norm the queries are new.
     for (size_t row = first; pass->normalise && row < end; row++) {

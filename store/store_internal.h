@@ -28,7 +28,9 @@ struct reef_txn {
     bool snapshot_unfinished; // a snapshot of this very commit waits for its number and root
     uint32_t replaced;        // generation that reef_generations_replace left to be sealed; 0: none
     bool last_damaged;        // the last generation's record, and that is `failure`
-    reef_error failure;       // of the first write that LMDB refused: nothing is committed then
+    reef_txn_check before_commit; // or NULL
+    void *before_context;
+    reef_error failure; // of the first write that LMDB refused: nothing is committed then
 };
 
 /** A cursor over one database; `done` after the last record. Good until the transaction ends. */

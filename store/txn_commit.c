@@ -19,6 +19,11 @@ static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
     return reef_environment_fail(txn->environment, code, needed, "commit", err);
 }
 
+void reef_txn_before_commit(reef_txn *txn, reef_txn_check check, void *context) {
+    txn->before_commit = check;
+    txn->before_context = context;
+}
+
 reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err) {
     uint8_t bytes[REEF_COMMIT_BYTES];
     reef_status status = reef_txn_writable(txn, err);
@@ -43,6 +48,10 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
     reef_commit_encode(commit, bytes);
     status = reef_record_store(txn, &reef_commit_key, REEF_BYTES, bytes, sizeof(bytes), err);
     if (status != REEF_OK) goto cleanup;
+    if (txn->before_commit != NULL) {
+        status = txn->before_commit(txn->before_context, commit, err);
+        if (status != REEF_OK) goto cleanup;
+    }
     REEF_FAIL_POINT(COMMIT_BEFORE_SYNC);
     status = lmdb_commit(txn, err);
     if (status == REEF_OK) REEF_FAIL_POINT(COMMIT_AFTER_SYNC);

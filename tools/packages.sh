@@ -100,6 +100,8 @@ need_optional_packages() {
     need_command strace strace
     need_fuzzer
     need_command promtool prometheus
+    need_command mpirun openmpi-bin
+    need_module ompi libopenmpi-dev
     need_browser_packages
     need_manual_packages
     need_command lintian lintian

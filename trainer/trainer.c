@@ -21,6 +21,19 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     return trainer->ops->allocate(trainer, err);
 }
 
+// A shard that learned alone would be another pool than the rest.
+static reef_status check_shard(const reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_shard shard;
+    reef_error none;
+    if (trainer->options.shard.count > 0 || reef_shard_read(txn, &shard, &none) != REEF_OK)
+        return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "pool %.120s is the shard of rank %" PRIu32 " of %" PRIu32
+                     ": train it with mpirun -n %" PRIu32 " reefd --pool DIR, DIR being the "
+                     "directory that holds it",
+                     reef_store_path(trainer->store), shard.rank, shard.count, shard.count);
+}
+
 static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
     // One read transaction for everything: generations, state and reservoir are of the same commit.
@@ -35,6 +48,7 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
     if (status == REEF_OK) status = trainer->ops->load_state(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
+    if (status == REEF_OK) status = check_shard(trainer, txn, err);
     // Other kernels give other last bits. That is reported as an event, not refused.
     if (status == REEF_OK) status = reef_kernels_compare(trainer, txn, err);
     // Short transactions: a long one keeps old pages from being reused.
@@ -59,6 +73,16 @@ static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) 
                      open_max, each >> 20, has >> 20, has / each);
 }
 
+// A rank without a window of its own would only wait.
+static reef_status check_ranks(const reef_trainer *trainer, reef_error *err) {
+    size_t ranks = reef_ranks_count(trainer->options.ranks), pieces = trainer->network.config.batch;
+    if (ranks == 1 || !reef_has_net(trainer) || ranks <= pieces) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%zu ranks are more than the %zu windows of a batch, which they share: start "
+                     "at most %zu",
+                     ranks, pieces, pieces);
+}
+
 void reef_trainer_give_way(reef_trainer *trainer, int niceness) {
     reef_thread_give_way(niceness);
     reef_thread_pool_give_way(trainer->workers, niceness);
@@ -76,6 +100,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
     reef_status status = load_trainer(trainer, err);
     if (status == REEF_OK) status = check_open_max(trainer, err);
+    if (status == REEF_OK) status = check_ranks(trainer, err);
     if (trainer->options.open_max == 0) trainer->options.open_max = OPEN_MAX_DEFAULT;
     if (status == REEF_OK) {
         *out = trainer;

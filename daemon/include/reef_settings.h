@@ -45,21 +45,23 @@ typedef struct reef_options {
     const char *pool;
     const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-" or vectors
     size_t source_count;
-    uint64_t threads;           // 0: one per core
-    uint64_t memory_bytes;      // 0: what the machine has
-    uint64_t open_max;          // kinds whose memories are held at once; 0: as many as by default
-    uint64_t pool_max;          // bytes that the pool may take; 0: no bound
-    uint64_t snapshot_every_ms; // a state is kept so often; 0: none
-    const char *keep;           // which of these stay: see kept_states.h
-    uint64_t commit_steps;      // 0: not by steps
-    double commit_seconds;      // 0: not by time
-    double patience_seconds;    // how long others wait for a live source that has nothing
+    uint64_t threads;             // 0: one per core
+    uint64_t memory_bytes;        // 0: what the machine has
+    uint64_t open_max;            // kinds whose memories are held at once; 0: as many as by default
+    uint64_t pool_max;            // bytes that the pool may take; 0: no bound
+    uint64_t snapshot_every_ms;   // a state is kept so often; 0: none
+    const char *keep;             // which of these stay: see kept_states.h
+    uint64_t commit_steps;        // 0: not by steps
+    double commit_seconds;        // 0: not by time
+    double patience_seconds;      // how long others wait for a live source that has nothing
+    double rank_deadline_seconds; // how long another rank may take to answer
     uint64_t commit_retries;
     const char *socket;     // NULL: inside the pool
     const char *http;       // where to listen, or NULL: nowhere
     const char *http_token; // a file, or NULL
     uint64_t journal_bytes; // of each source that is pushed into
     uint64_t scrub_rate;    // bytes of sealed records a second that are read again; 0: none
+    bool new_shards;        // equal pools become the shards of a new training
     bool stay, json_log, quiet;
     reef_option_origin origins[REEF_SETTING_COUNT_MAX]; // by setting
     struct reef_options_text *texts;                    // what was read from the file

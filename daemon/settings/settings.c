@@ -18,6 +18,7 @@
 #define COMMIT_STEPS_DEFAULT 50
 #define COMMIT_SECONDS_DEFAULT 10
 #define PATIENCE_SECONDS_DEFAULT 5
+#define RANK_DEADLINE_SECONDS_DEFAULT 300
 #define COMMIT_RETRIES_DEFAULT 5 // with pauses of 1, 2, 4, 8 and 16 seconds
 #define SECTION "reefd"
 #define LABEL_BYTES_MAX 200
@@ -183,6 +184,7 @@ static void set_defaults(reef_options *options) {
                               .commit_seconds = COMMIT_SECONDS_DEFAULT,
                               .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
                               .patience_seconds = PATIENCE_SECONDS_DEFAULT,
+                              .rank_deadline_seconds = RANK_DEADLINE_SECONDS_DEFAULT,
                               .commit_retries = COMMIT_RETRIES_DEFAULT,
                               .keep = REEF_KEEP_DEFAULT,
                               .scrub_rate = REEF_SCRUB_RATE_DEFAULT};

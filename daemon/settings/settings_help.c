@@ -87,6 +87,13 @@ static const reef_option_text TEXTS[] = {
      "how long others wait for a live source that is next and has nothing, in seconds, before it "
      "is idle (default 5)",
      "5"},
+    {"rank-deadline", "S",
+     "under mpirun: how long another rank may take to answer, in seconds, before all end (default "
+     "300)",
+     "300"},
+    {"new-shards", NULL,
+     "under mpirun: the ranks have copies of one pool, and begin a new training of their own",
+     "no"},
     {"commit-retries", "N", "tries after a commit failed, with growing pauses (default 5)", "5"},
     {"scrub-rate", "SIZE",
      "bytes a second of what is sealed that are read again and checked, beside training (default "

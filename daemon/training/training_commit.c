@@ -2,6 +2,7 @@
 //
 // A commit that fails leaves the state in memory as it was and is tried again after a pause, a
 // bounded number of times.
+#include "crew.h"
 #include "reef_usage.h"
 #include "training_internal.h"
 
@@ -63,6 +64,7 @@ reef_status reef_training_commit_once(reef_training *training, reef_error *err) 
     reef_commit commit;
     pass_scrub_on(training);
     uint64_t begin = uv_hrtime();
+    reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_COMMIT}, NULL, 0);
     reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
     if (status == REEF_OK) note_commit_done(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
     reef_training_refresh(training);
@@ -171,6 +173,7 @@ reef_status reef_training_note_aside(reef_training *training, reef_error *err) {
 
 static reef_status compact_once(reef_training *training, bool *more, reef_error *err) {
     reef_usage_compaction done;
+    reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_COMPACT}, NULL, 0);
     reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
     *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
     return *more ? reef_training_note_aside(training, err) : status;

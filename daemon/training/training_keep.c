@@ -3,6 +3,7 @@
 // A state is due at every full period of UTC, and when the daemon starts. The pool then has the
 // state of that moment, also where nothing is trained: whoever asks for the state of noon gets what
 // was learned by noon, and not what came after a pause.
+#include "crew.h"
 #include "reef_clock.h"
 #include "reef_snapshot.h"
 #include "training_internal.h"
@@ -74,8 +75,11 @@ static reef_status remove_old(reef_training *training, const kept_states *kept, 
         reef_keep_choose(&training->options.commits.keep, made, kept->count, stays);
     for (size_t i = 0; status == REEF_OK && i < kept->count; i++)
         if (!stays[i]) memcpy(names[count++], kept->all[i].name, sizeof(*names));
-    if (status == REEF_OK && count > 0)
+    if (status == REEF_OK && count > 0) {
+        reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_SNAPSHOT_REMOVE},
+                       names, count * sizeof(*names));
         status = reef_trainer_snapshots_remove(training->options.trainer, names, count, err);
+    }
     free(made);
     free(stays);
     free(names);
@@ -94,6 +98,9 @@ static reef_status keep_state(reef_training *training, reef_error *err) {
     bool is_new = status == REEF_OK && !is_kept(&kept, &commit);
     if (is_new) {
         reef_keep_name(name, reef_unix_ms());
+        reef_crew_order order = {.kind = REEF_CREW_SNAPSHOT};
+        memcpy(order.name, name, sizeof(name));
+        reef_crew_tell(training->options.crew, order, NULL, 0);
         status = reef_trainer_snapshot(training->options.trainer, name, &snapshot, err);
         free(kept.all);
         kept = (kept_states){0};

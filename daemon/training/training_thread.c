@@ -5,6 +5,7 @@
 // again after a pause, a bounded number of times.
 #include "training_internal.h"
 
+#include "crew.h"
 #include "reef_niceness.h"
 
 #include <inttypes.h>
@@ -242,10 +243,23 @@ static void wait_for_change(reef_training *training, uint64_t deadline) {
     uint64_t keep = reef_training_state_deadline(training);
     if (commit < deadline) deadline = commit;
     if (keep < deadline) deadline = keep;
+    if (training->options.crew != NULL) {
+        uint64_t patience = (uint64_t)(reef_crew_patience(training->options.crew) * NS_PER_SECOND);
+        if (deadline > now + patience) deadline = now + patience;
+    }
     if (deadline == UINT64_MAX)
         uv_cond_wait(&training->changed, &training->lock);
     else if (deadline > now)
         (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
+}
+
+// Other ranks would take this one for lost. Sent without the lock, which is held for copies only.
+static void say_still_here(reef_training *training) {
+    if (training->options.crew == NULL) return;
+    uv_mutex_unlock(&training->lock);
+    reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_STILL_HERE}, NULL,
+                   0);
+    uv_mutex_lock(&training->lock);
 }
 
 static work next_work(reef_training *training) {
@@ -257,6 +271,7 @@ static work next_work(reef_training *training) {
         // `idle` tells drains and tests that everything accepted has been dealt with.
         training->view.idle = true;
         wait_for_change(training, next.next.deadline_ns);
+        say_still_here(training);
         training->view.idle = false;
     }
     if (next.kind == WORK_FEED) reef_training_set_state(training, REEF_STATE_TRAINING);

@@ -153,6 +153,7 @@ typedef struct reef_training_options {
     reef_commit_policy commits;
     bool stay;
     reef_report *report;
+    struct reef_crew *crew;  // outlives the training; NULL: no other ranks
     reef_scrubber *scrubber; // outlives the training; NULL for none
     uv_async_t *wake;        // sent when the loop must act: room, replies, the end
 } reef_training_options;

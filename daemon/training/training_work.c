@@ -1,4 +1,5 @@
 // The pieces of work of the trainer's thread but for commits; see training_thread.h.
+#include "crew.h"
 #include "reef_kinds.h"
 #include "training_internal.h"
 
@@ -15,6 +16,9 @@ static void set_commit_policy(reef_training *training, const reef_commit_policy 
     if (training->options.commits.state_every_ms != policy->state_every_ms)
         training->state_due_ms = 0;
     training->options.commits = *policy;
+    reef_crew_tell(
+        training->options.crew,
+        (reef_crew_order){.kind = REEF_CREW_POOL_MAX, .pool_max = policy->pool_bytes_max}, NULL, 0);
     reef_trainer_set_pool_max(training->options.trainer, policy->pool_bytes_max);
 }
 
@@ -29,9 +33,57 @@ static reef_status pause_training(reef_training *training, reef_error *err) {
     return status;
 }
 
+// What a request has the trainer do, for the other ranks, before this one does it.
+static void tell_request(reef_crew *crew, const reef_request *request) {
+    reef_crew_order order = {.dry_run = request->dry_run};
+    memcpy(order.name, request->name, sizeof(request->name));
+    switch (request->kind) {
+    case REEF_REQUEST_SEAL:
+        order.kind = REEF_CREW_SEAL;
+        memcpy(order.seal_dtype, request->seal_dtype, sizeof(order.seal_dtype));
+        break;
+    case REEF_REQUEST_GROW:
+        order.kind = REEF_CREW_GROW;
+        order.number = request->side;
+        break;
+    case REEF_REQUEST_BRANCH:
+        order.kind = REEF_CREW_BRANCH;
+        order.number = request->branch.from;
+        break;
+    case REEF_REQUEST_FREEZE:
+        order.kind = REEF_CREW_FREEZE;
+        order.freeze = request->freeze;
+        break;
+    case REEF_REQUEST_KIND_NAME:
+        order.kind = REEF_CREW_KIND_NAME;
+        order.number = request->kind_number;
+        break;
+    case REEF_REQUEST_KIND_MERGE:
+        order.kind = REEF_CREW_KIND_MERGE;
+        order.number = request->merging.from;
+        order.other = request->merging.into;
+        break;
+    case REEF_REQUEST_PRUNE:
+        order.kind = REEF_CREW_PRUNE;
+        order.number = request->keep_last;
+        break;
+    case REEF_REQUEST_SNAPSHOT:
+        order.kind = REEF_CREW_SNAPSHOT;
+        break;
+    case REEF_REQUEST_SNAPSHOT_REMOVE:
+        order.kind = REEF_CREW_SNAPSHOT_REMOVE;
+        reef_crew_tell(crew, order, request->names, request->name_count * sizeof(*request->names));
+        return;
+    default: // nothing for the trainer, or by a commit, which tells by itself
+        return;
+    }
+    reef_crew_tell(crew, order, NULL, 0);
+}
+
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
     // One function for every request: control socket, HTTP and signals all end here.
     reef_trainer *trainer = training->options.trainer;
+    tell_request(training->options.crew, request);
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
         return commit_if_dirty(training, err);
@@ -127,13 +179,32 @@ static void took(reef_training *training, size_t source, const work *piece, size
     if (room) (void)uv_async_send(training->options.wake);
 }
 
+// Bytes of a source, for the trainer of every rank.
+static reef_status feed(reef_training *training,
+                        const char *source,
+                        const uint8_t *bytes,
+                        size_t count,
+                        size_t *taken,
+                        size_t *steps,
+                        reef_error *err) {
+    reef_crew_order order = {.kind = REEF_CREW_FEED};
+    reef_crew *crew = training->options.crew;
+    if (crew != NULL) {
+        // The call returns after a step; what it leaves travels again.
+        if (count > REEF_CREW_FEED_BYTES_MAX) count = REEF_CREW_FEED_BYTES_MAX;
+        assert(strlen(source) < sizeof(order.name)); // as the trainer has it
+        memcpy(order.name, source, strlen(source));
+        reef_crew_tell(crew, order, bytes, count);
+    }
+    return reef_trainer_feed(training->options.trainer, source, bytes, count, taken, steps, err);
+}
+
 reef_status reef_training_feed(reef_training *training, const work *piece, reef_error *err) {
     size_t taken = 0, steps = 0;
     // Only this thread moves a queue on to its next source.
     size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
-    reef_status status =
-        reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
-                          piece->next.bytes, piece->next.count, &taken, &steps, err);
+    reef_status status = feed(training, training->options.sources[source].name, piece->next.bytes,
+                              piece->next.count, &taken, &steps, err);
     if (status != REEF_OK) return status;
     // The trainer takes what it is given, or fails.
     assert(taken <= piece->next.count);
@@ -262,8 +333,7 @@ reef_status reef_training_drain(reef_training *training, reef_error *err) {
     const char *name = training->options.sources[training->options.source_count - 1].name;
     // Zero bytes of the last source: the trainer decides about the batches that it still holds.
     for (size_t steps = 1, taken = 0; status == REEF_OK && steps;) {
-        status = reef_trainer_feed(training->options.trainer, name, (const uint8_t *)"", 0, &taken,
-                                   &steps, err);
+        status = feed(training, name, (const uint8_t *)"", 0, &taken, &steps, err);
         if (steps) training->dirty = true;
         if (steps) reef_training_advance(training);
     }

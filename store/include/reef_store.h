@@ -245,6 +245,15 @@ typedef struct reef_commit {
     uint64_t bytes_written; // payload bytes that this commit wrote
 } reef_commit;
 
+/** Called by reef_txn_commit; a failure is that of the commit. */
+typedef reef_status (*reef_txn_check)(void *context, const reef_commit *commit, reef_error *err);
+
+/**
+ * Let `check` see the commit of this write transaction, root and all, when everything is written and
+ * nothing is durable or visible yet. It must not use the transaction.
+ */
+REEF_API void reef_txn_before_commit(reef_txn *txn, reef_txn_check check, void *context);
+
 /**
  * End the write transaction: update `sums`, compute the root hash, write the commit record, sync.
  * Uses the handle up, even when it fails. On failure nothing of the transaction is in the pool.

@@ -1,6 +1,7 @@
 // The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with
 // it.
 #include "commit.h"
+#include "epoch.h"
 #include "events.h"
 #include "pool_bound.h"
 #include "reef_fail_point.h"
@@ -37,13 +38,13 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     trainer->last_commit = *commit;
 }
 
-static reef_status write_commit(reef_trainer *trainer,
-                                reef_commit_prelude prelude,
-                                void *context,
-                                const char *snapshot_name,
-                                reef_snapshot *snapshot,
-                                reef_commit *out,
-                                reef_error *err) {
+static reef_status make_commit(reef_trainer *trainer,
+                               reef_commit_prelude prelude,
+                               void *context,
+                               const char *snapshot_name,
+                               reef_snapshot *snapshot,
+                               reef_commit *out,
+                               reef_error *err) {
     double start = reef_seconds();
     size_t events = trainer->event_count;
     uint64_t over = 0;
@@ -69,6 +70,7 @@ static reef_status write_commit(reef_trainer *trainer,
     // twice or lose them.
     if (status == REEF_OK && trainer->on_commit != NULL)
         status = trainer->on_commit(trainer->commit_context, txn, err);
+    if (status == REEF_OK) status = reef_epoch_put(trainer, txn, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         reef_state_drop_events(trainer, events);
@@ -83,8 +85,24 @@ static reef_status write_commit(reef_trainer *trainer,
         return status;
     }
     settle(trainer, &commit);
+    reef_epoch_made(trainer);
     if (out != NULL) *out = commit;
     return REEF_OK;
+}
+
+static reef_status write_commit(reef_trainer *trainer,
+                                reef_commit_prelude prelude,
+                                void *context,
+                                const char *snapshot_name,
+                                reef_snapshot *snapshot,
+                                reef_commit *out,
+                                reef_error *err) {
+    reef_error found; // the caller may not want it
+    reef_status status =
+        make_commit(trainer, prelude, context, snapshot_name, snapshot, out, &found);
+    if (status == REEF_OK) return REEF_OK;
+    reef_epoch_failed(trainer, status, &found);
+    return reef_fail(err, status, "%s", found.message);
 }
 
 // No transaction of ours may hold the map while the writer needs to enlarge it.

@@ -18,6 +18,8 @@
 #include "reef_model.h"
 #include "reef_pool_check.h"
 #include "reef_push_journal.h"
+#include "reef_ranks.h"
+#include "reef_shard.h"
 #include "reef_snapshot.h"
 #include "reef_usage.h"
 
@@ -38,6 +40,12 @@ typedef struct reef_trainer_options {
     uint64_t memory_bytes; // as in reef_model_options
     uint32_t open_max;     // kinds whose memories are held at once; 0: 24. It changes no bit
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
+    // That share the net's steps, each with a trainer on a pool of its own; NULL: this process alone.
+    // All are given the same calls in the same order, and then hold the same bits as one alone.
+    reef_ranks *ranks; // outlives the trainer
+    // With ranks: the shard of the pool, as it was read; commits are then epochs, of all ranks
+    // together. Its count 0: each rank commits by itself.
+    reef_shard shard;
     reef_trainer_on_event on_event; // called on the trainer's thread; may be NULL
     void *context;
 } reef_trainer_options;
@@ -47,7 +55,8 @@ typedef struct reef_trainer_options {
  * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up
  * again.
  *
- * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes.
+ * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes;
+ * there are more ranks than windows in a batch; the pool is a shard, and no ranks were given.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,

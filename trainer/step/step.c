@@ -235,8 +235,11 @@ reef_status reef_step_forward(reef_trainer *trainer,
     // reef_lwf_gradient.
     bool distills = reef_strategy_distills(trainer);
     reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, !distills);
+    // Of all passes only those of a step are shared: others run on every rank, which decide alike.
+    trainer->acts.ranks = trainer->options.ranks;
     status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                   REEF_PASS_TRAIN, &found);
+    trainer->acts.ranks = NULL;
     if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
     *bits = mean_bits(trainer);
     // Infinite logits give a finite status but a useless step; it is refused before backward
@@ -318,7 +321,9 @@ void reef_step_backward(reef_trainer *trainer) {
     // runs.
     reef_strategy_update(trainer, &update);
     update_statistics(trainer, generation);
+    trainer->acts.ranks = trainer->options.ranks;
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
+    trainer->acts.ranks = NULL;
     // What a baseline adds to dense gradients comes after backward and before clipping.
     reef_strategy_gradients(trainer);
     double backward = reef_seconds();

@@ -4,6 +4,7 @@
 // generations never fire in a given stream.
 #include "activations.h"
 #include "generation.h"
+#include "split.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -240,6 +241,7 @@ bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, 
 }
 
 void reef_activations_run_experts(reef_activations *acts,
+                                  reef_ranks *ranks,
                                   const reef_network *network,
                                   reef_thread_pool *workers,
                                   const reef_batch *batch,
@@ -249,15 +251,18 @@ void reef_activations_run_experts(reef_activations *acts,
                                   void *context) {
     const reef_expert_table *table = &network->generations[g]->expert_tables[l];
     bool in_place = acts->prefetch != NULL && table->memory == NULL;
+    size_t T = acts->config->context, P = acts->plans[l].experts.P, first, end;
+    reef_ranks_share(ranks, reef_ranks_rank(ranks), batch->windows, &first, &end);
     const reef_row_prefetch_request request = {
         .rows = &table->rows,
         .row_bytes = table->row_values * reef_rows_value_bytes(table->rows.dtype),
-        .tokens = batch->windows * acts->config->context,
-        .P = acts->plans[l].experts.P,
-        .indices = acts->expert_tables[g][acts->layer_sets == 1 ? 0 : l].tape.indices,
-        .active = reef_batch_fire(batch, acts->config, g, 0),
+        .tokens = (end - first) * T,
+        .P = P,
+        .indices =
+            acts->expert_tables[g][acts->layer_sets == 1 ? 0 : l].tape.indices + first * T * P,
+        .active = reef_batch_fire(batch, acts->config, g, first),
     };
     if (in_place) reef_row_prefetch_start(acts->prefetch, &request);
-    reef_thread_pool_run(workers, batch->windows, work, context);
+    reef_split_run(ranks, workers, batch->windows, work, context);
     if (in_place) reef_row_prefetch_finish(acts->prefetch);
 }

@@ -6,6 +6,7 @@
 #include "experts.h"
 #include "generation.h"
 #include "moe.h"
+#include "reef_ranks.h"
 #include "row_prefetch.h"
 
 #define REEF_LN2 0.6931471805599453 // nats in a bit: computed in nats, reported in bits
@@ -77,6 +78,9 @@ typedef struct reef_activations {
     uint8_t *window_active;      // (windows)
     reef_expert_pairs pairs;     // of the open generation
     reef_row_prefetch *prefetch; // not owned: fetches rows that are read in place; NULL if none are
+    // The caller's to set: the ranks that share out the training passes from now on; NULL: this
+    // process computes all of them. See split.h.
+    reef_ranks *ranks;
     // Called after the experts of generation g in layer l, while their tape is there, or NULL.
     void (*on_experts)(void *context, size_t g, uint32_t l);
     void *on_experts_context;
@@ -147,6 +151,7 @@ void reef_embed_token(
  * Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it.
  */
 void reef_activations_run_experts(reef_activations *acts,
+                                  reef_ranks *ranks, // that share the pass, or NULL
                                   const reef_network *network,
                                   reef_thread_pool *workers,
                                   const reef_batch *batch,

@@ -6,6 +6,7 @@
 // there is nothing to reduce and no trace of the thread count.
 #include "adapter.h"
 #include "nn_internal.h"
+#include "split.h"
 #include "transformer.h"
 
 #include <assert.h>
@@ -15,7 +16,27 @@
 static void weight_gradients(const reef_backward *b,
                              size_t count,
                              const reef_weight_product *products) {
-    reef_weight_gradients(b->workers, b->rows, count, products);
+    reef_split_gradients(b->acts->ranks, b->workers, b->acts->config, b->batch->windows, count,
+                         products);
+}
+
+static void run_windows(reef_backward *b, void (*work)(void *context, size_t w)) {
+    reef_split_run(b->acts->ranks, b->workers, b->batch->windows, work, b);
+}
+
+// What each window left for sums over all of them: the first `count` floats of its norm_grads.
+static void gather_sums(const reef_backward *b, size_t count) {
+    const reef_ranks_array sums = {
+        .base = b->acts->norm_grads,
+        .stride = 4 * b->acts->config->d_model * sizeof(float),
+        .bytes = count * sizeof(float),
+    };
+    reef_ranks_gather(b->acts->ranks, b->batch->windows, 1, &sums);
+}
+
+static void gather_rows(const reef_backward *b, float *rows, size_t width) {
+    const reef_ranks_array array = reef_split_rows(b->acts->config, rows, width);
+    reef_ranks_gather(b->acts->ranks, b->batch->windows, 1, &array);
 }
 
 // Sum the windows' layer norm gradients in window order: 4 * D floats a window; `from` is the
@@ -114,9 +135,10 @@ static void mask_logits_window(void *context, size_t w) {
 }
 
 static void head_backward(reef_backward *b) {
-    reef_thread_pool_run(b->workers, b->batch->windows, head_window, b);
+    run_windows(b, head_window);
+    if (b->first) gather_sums(b, 2 * b->acts->config->d_model);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
-    reef_thread_pool_run(b->workers, b->batch->windows, mask_logits_window, b);
+    run_windows(b, mask_logits_window);
     weight_gradients(b, 1,
                      &(reef_weight_product){b->acts->config->d_model, b->acts->config->vocab,
                                             b->open->grads.head, b->acts->norm, b->acts->logits});
@@ -305,6 +327,34 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
     b->acts->seconds_update += reef_seconds() - start;
 }
 
+// What the updates of the open generation's experts and of its router read of every window: each
+// rank makes them all, since each has all rows.
+static void gather_experts(const reef_backward *b) {
+    const reef_config *config = b->acts->config;
+    reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
+    reef_router_tape *tape = &table->tape;
+    size_t P = b->plan->experts.P, T = config->context, D = config->d_model, count = 0;
+    reef_ranks_array left[9];
+    if (b->acts->ranks == NULL) return;
+    left[count++] = reef_split_rows(config, b->acts->d_y, D);
+    left[count++] = reef_split_rows(config, tape->gate, P);
+    left[count++] = reef_split_rows(config, table->d_gate, P);
+    left[count++] =
+        reef_split_rows(config, table->factors, P * reef_expert_vectors(&b->plan->experts));
+    size_t bytes = T * P * sizeof(*tape->indices);
+    left[count++] = (reef_ranks_array){tape->indices, bytes, bytes};
+    bytes = T * P * sizeof(*tape->index_a);
+    left[count++] = (reef_ranks_array){tape->index_a, bytes, bytes};
+    left[count++] = (reef_ranks_array){tape->index_b, bytes, bytes};
+    // Queries of frozen routers were projected for a rank's own windows alone.
+    if (b->network->generations[b->g]->queries_frozen)
+        left[count++] = reef_split_rows(config, tape->query, (size_t)config->heads * config->d_key);
+    if (b->g > 0)
+        left[count++] =
+            (reef_ranks_array){b->acts->norm_grads, 4 * D * sizeof(float), D * sizeof(float)};
+    reef_ranks_gather(b->acts->ranks, b->batch->windows, count, left);
+}
+
 static void generation_backward(reef_backward *b, const reef_network_update *update) {
     reef_activations *acts = b->acts;
     reef_generation *generation = b->network->generations[b->g];
@@ -314,10 +364,14 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
     reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
     reef_router_shape shape = reef_plan_router(b->plan, generation->info.side);
     double start = reef_seconds();
-    reef_thread_pool_run(b->workers, b->batch->windows, output_gradient_window, b);
+    run_windows(b, output_gradient_window);
+    reef_activations_run_experts(acts, acts->ranks, b->network, b->workers, b->batch, b->g, b->l,
+                                 experts_window, b);
+    if (generation->open)
+        gather_experts(b);
+    else
+        reef_split_mask(acts->ranks, b->batch->windows, acts->window_active);
     if (generation->open) reduce_older(b);
-    reef_activations_run_experts(acts, b->network, b->workers, b->batch, b->g, b->l, experts_window,
-                                 b);
     double routed = reef_seconds();
     // Sealed routers and frozen queries only pass the gradient of x on.
     bool train = generation->open && !generation->queries_frozen;
@@ -361,7 +415,7 @@ static void dense_ffw_window(void *context, size_t w) {
 
 static void dense_ffw_backward(reef_backward *b) {
     const reef_config *config = b->acts->config;
-    reef_thread_pool_run(b->workers, b->batch->windows, dense_ffw_window, b);
+    run_windows(b, dense_ffw_window);
     if (!b->first) {
         adapted into = adapted_ffw_in(b), out = adapted_ffw_out(b);
         if (b->plan->adapts_ffw)
@@ -388,6 +442,8 @@ static void moe_window(void *context, size_t w) {
 
 // Where its experts did not choose, the mixture stands still.
 static void moe_backward(reef_backward *b) {
+    gather_rows(b, b->acts->d_x,
+                b->acts->config->d_model); // every rank computes the whole: forward.c
     reef_thread_pool_run(b->workers, b->batch->windows, moe_window, b);
     if (b->layer->moe.chosen)
         reef_moe_gradients(&b->plan->moe, &b->open->grads.blocks[b->l].moe, &b->layer->moe,
@@ -447,7 +503,7 @@ static void attend_window(void *context, size_t w) {
 }
 
 static void attention_backward(reef_backward *b) {
-    reef_thread_pool_run(b->workers, b->batch->windows, attend_window, b);
+    run_windows(b, attend_window);
     if (!b->first) {
         adapted qkv = adapted_qkv(b), out = adapted_out(b);
         if (b->acts->config->adapters > 0)
@@ -457,6 +513,7 @@ static void attention_backward(reef_backward *b) {
     }
     size_t D = b->acts->config->d_model;
     reef_block *grads = &b->open->grads.blocks[b->l];
+    gather_sums(b, 4 * D);
     reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);
     reduce_norm(b, grads->norm1_scale, grads->norm1_shift, 2 * D);
     const reef_weight_product products[] = {
@@ -518,6 +575,7 @@ static void retain_embedding(const reef_backward *b, size_t w) {
 
 static void embedding_backward(reef_backward *b) {
     const reef_config *config = b->acts->config;
+    gather_rows(b, b->acts->d_x, config->d_model);
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
     reef_thread_pool_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);

@@ -28,6 +28,7 @@
 // does not fire for a token, not one bit of the residual stream is touched.
 #include "adapter.h"
 #include "nn_internal.h"
+#include "split.h"
 #include "transformer.h"
 
 #include <assert.h>
@@ -257,6 +258,18 @@ static bool mixtures_train(const reef_forward *f) {
            !f->network->generations[0]->queries_frozen;
 }
 
+// Every rank computes the whole of a mixture: gradients of its experts sum over the tokens that each
+// took, which no rank has alone.
+static void gather_mixture_input(const reef_forward *f) {
+    const reef_config *config = f->acts->config;
+    if (f->ranks == NULL) return;
+    const reef_ranks_array input[] = {
+        reef_split_rows(config, f->acts->x, config->d_model),
+        reef_split_rows(config, f->layer->norm2, config->d_model),
+    };
+    reef_ranks_gather(f->ranks, f->batch->windows, 2, input);
+}
+
 static void moe_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_moe_shape *shape = &f->plan->moe;
@@ -344,12 +357,26 @@ static void experts_retain_window(void *context, size_t w) {
     retain_window(f, w, before);
 }
 
+// Statistics of queries, and sums over rows in backward, need the router's input of every window;
+// experts are chosen for a rank's own windows.
+static void share_choice(const reef_forward *f, reef_router_tape *tape) {
+    tape->choose_first = tape->choose_end = 0;
+    if (f->ranks == NULL) return;
+    reef_ranks_share(f->ranks, reef_ranks_rank(f->ranks), f->batch->windows, &tape->choose_first,
+                     &tape->choose_end);
+}
+
 // The retrieved experts of one block: each generation adds its own to x, the oldest first.
 static reef_status experts_forward(reef_forward *f,
                                    reef_thread_pool *workers,
                                    reef_activations_mode mode,
                                    reef_error *err) {
     reef_activations *acts = f->acts;
+    if (f->ranks != NULL) {
+        const reef_ranks_array input =
+            reef_split_rows(acts->config, f->layer->norm2, acts->config->d_model);
+        reef_ranks_gather(f->ranks, f->batch->windows, 1, &input);
+    }
     for (size_t g = 0; g < f->network->generation_count; g++) {
         const reef_generation *generation = f->network->generations[g];
         if (!reef_activations_activate(acts, f->batch, g)) continue;
@@ -365,17 +392,20 @@ static reef_status experts_forward(reef_forward *f,
         f->g = g;
         // TRAIN normalises queries by the statistics of this batch; FOLDED has no batch norm left.
         reef_router_mode routing = train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
+        reef_router_tape *tape = &acts->expert_tables[g][f->layer_set].tape;
         double start = reef_seconds();
         // Batch statistics need every row, also of the windows in which the gate is silent.
         if (train) memset(acts->window_active, 1, f->batch->windows);
-        status = reef_router_forward(
-            &shape, router, routing, workers, f->batch->windows * acts->config->context,
-            f->layer->norm2, acts->window_active, &acts->expert_tables[g][f->layer_set].tape, err);
+        share_choice(f, tape);
+        status = reef_router_forward(&shape, router, routing, workers,
+                                     f->batch->windows * acts->config->context, f->layer->norm2,
+                                     acts->window_active, tape, err);
+        status = reef_split_agree(f->ranks, status, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
         // The retain penalty applies to the open generation alone, and only where older ones exist.
         bool retain = train && g > 0;
-        reef_activations_run_experts(acts, f->network, workers, f->batch, g, f->l,
+        reef_activations_run_experts(acts, f->ranks, f->network, workers, f->batch, g, f->l,
                                      retain ? experts_retain_window : experts_window, f);
         acts->seconds_router += routed - start;
         acts->seconds_experts += reef_seconds() - routed;
@@ -393,9 +423,10 @@ static reef_status ffw_forward(reef_forward *f,
     size_t windows = f->batch->windows;
     switch (f->plan->ffw) {
     case REEF_FFW_DENSE:
-        reef_thread_pool_run(workers, windows, dense_ffw_window, f);
+        reef_split_run(f->ranks, workers, windows, dense_ffw_window, f);
         return REEF_OK;
     case REEF_FFW_MOE:
+        gather_mixture_input(f);
         reef_moe_begin(&f->layer->moe, windows, mixtures_train(f));
         reef_thread_pool_run(workers, windows, moe_window, f);
         return REEF_OK;
@@ -457,6 +488,26 @@ static void head_window(void *context, size_t w) {
                        token_bytes, weight, weight != NULL);
 }
 
+// What decisions about the stream are made of. Without weights the caller makes the gradient of all
+// logits itself.
+static void gather_losses(const reef_forward *f) {
+    const reef_config *config = f->acts->config;
+    size_t T = config->context, count = 0;
+    reef_ranks_array left[3];
+    if (f->ranks == NULL) return;
+    if (f->batch->targets != NULL) {
+        size_t bytes = T * sizeof(*f->acts->loss);
+        left[count++] = (reef_ranks_array){f->acts->loss, bytes, bytes};
+    }
+    if (f->batch->targets != NULL && f->acts->predictions != NULL) {
+        size_t bytes = T * sizeof(*f->acts->predictions);
+        left[count++] = (reef_ranks_array){f->acts->predictions, bytes, bytes};
+    }
+    if (f->batch->weight == NULL)
+        left[count++] = reef_split_rows(config, f->acts->logits, config->vocab);
+    reef_ranks_gather(f->ranks, f->batch->windows, count, left);
+}
+
 // ---- the pass -----------------------------------------------------------------------------------
 
 // Merge the corrections of the generations that fire in this evaluation into copies of the
@@ -483,10 +534,11 @@ reef_status reef_network_forward(reef_activations *acts,
     assert(mode == REEF_PASS_EVALUATE || acts->training);
     reef_forward f = {
         .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
+    f.ranks = f.train ? acts->ranks : NULL;
     // Merging needs constant weights; training adds corrections one by one.
     reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
     if (merged != REEF_OK) return merged;
-    reef_thread_pool_run(workers, batch->windows, embed_window, &f);
+    reef_split_run(f.ranks, workers, batch->windows, embed_window, &f);
     // Every stage ends before the next begins: the experts of a block need norm2 of all windows.
     for (uint32_t l = 0; l < network->config.layers; l++) {
         f.l = l;
@@ -494,10 +546,11 @@ reef_status reef_network_forward(reef_activations *acts,
         // Training keeps one set of activations for each layer, for backward.
         f.layer_set = acts->layer_sets == 1 ? 0 : l;
         f.layer = &acts->layers[f.layer_set];
-        reef_thread_pool_run(workers, batch->windows, attend_window, &f);
+        reef_split_run(f.ranks, workers, batch->windows, attend_window, &f);
         reef_status status = ffw_forward(&f, workers, mode, err);
         if (status != REEF_OK) return status;
     }
-    reef_thread_pool_run(workers, batch->windows, head_window, &f);
+    reef_split_run(f.ranks, workers, batch->windows, head_window, &f);
+    gather_losses(&f);
     return REEF_OK;
 }

@@ -7,7 +7,8 @@
 
 typedef struct reef_forward {
     reef_activations *acts;
-    bool train; // REEF_PASS_TRAIN
+    bool train;        // REEF_PASS_TRAIN
+    reef_ranks *ranks; // that share the pass; NULL: it is this process's alone
     const reef_network *network;
     const reef_batch *batch;
     // The block that is computed now, and the generation whose experts run in it.

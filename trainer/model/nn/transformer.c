@@ -129,7 +129,7 @@ void reef_layer_norm_backward(size_t rows,
 // ---- gradients of weights -----------------------------------------------------------------------
 
 typedef struct tile_job {
-    size_t rows;
+    size_t rows, first;
     const reef_weight_product *products;
 } tile_job;
 
@@ -158,27 +158,47 @@ static size_t min_size(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+size_t reef_weight_tile_count(size_t count, const reef_weight_product *products) {
+    size_t tiles = 0;
+    for (size_t i = 0; i < count; i++) tiles += tile_count(&products[i], tile_of(&products[i]));
+    return tiles;
+}
+
+reef_weight_tile reef_weight_tile_at(const reef_weight_product *products, size_t tile) {
+    size_t number = 0;
+    tile_size size = tile_of(products);
+    for (; tile >= tile_count(products + number, size); size = tile_of(products + number))
+        tile -= tile_count(products + number++, size);
+    const reef_weight_product *product = products + number;
+    size_t across = cuts(product->out, size.columns);
+    size_t i = tile / across * size.rows, j = tile % across * size.columns;
+    return (reef_weight_tile){number, i, j, min_size(size.rows, product->in - i),
+                              min_size(size.columns, product->out - j)};
+}
+
 static void weight_tile(void *context, size_t piece) {
     const tile_job *job = context;
-    const reef_weight_product *product = job->products;
-    tile_size size = tile_of(product);
-    for (; piece >= tile_count(product, size); size = tile_of(product))
-        piece -= tile_count(product++, size);
-    size_t in = product->in, out = product->out, across = cuts(out, size.columns);
-    size_t i = piece / across * size.rows, j = piece % across * size.columns;
-    reef_gemm(true, false, min_size(size.rows, in - i), min_size(size.columns, out - j), job->rows,
-              1.0f, product->x + i, in, product->d_y + j, out, 1.0f, product->d_w + i * out + j,
-              out);
+    reef_weight_tile at = reef_weight_tile_at(job->products, job->first + piece);
+    const reef_weight_product *product = job->products + at.product;
+    reef_gemm(true, false, at.rows, at.columns, job->rows, 1.0f, product->x + at.row, product->in,
+              product->d_y + at.column, product->out, 1.0f,
+              product->d_w + at.row * product->out + at.column, product->out);
+}
+
+void reef_weight_gradients_of(reef_thread_pool *workers,
+                              size_t rows,
+                              const reef_weight_product *products,
+                              size_t first,
+                              size_t end) {
+    tile_job job = {.rows = rows, .first = first, .products = products};
+    reef_thread_pool_run(workers, end - first, weight_tile, &job);
 }
 
 void reef_weight_gradients(reef_thread_pool *workers,
                            size_t rows,
                            size_t count,
                            const reef_weight_product *products) {
-    tile_job job = {.rows = rows, .products = products};
-    size_t pieces = 0;
-    for (size_t i = 0; i < count; i++) pieces += tile_count(&products[i], tile_of(&products[i]));
-    reef_thread_pool_run(workers, pieces, weight_tile, &job);
+    reef_weight_gradients_of(workers, rows, products, 0, reef_weight_tile_count(count, products));
 }
 
 // ---- attention ----------------------------------------------------------------------------------

@@ -48,6 +48,20 @@ void reef_weight_gradients(reef_thread_pool *workers, // or NULL
                            size_t count,
                            const reef_weight_product *products);
 
+/** One of those tiles: the rectangle of a product's d_w that is one piece of work. */
+typedef struct reef_weight_tile {
+    size_t product; // its index
+    size_t row, column, rows, columns;
+} reef_weight_tile;
+size_t reef_weight_tile_count(size_t count, const reef_weight_product *products);
+reef_weight_tile reef_weight_tile_at(const reef_weight_product *products, size_t tile);
+/** The same of tiles first .. end - 1 alone. */
+void reef_weight_gradients_of(reef_thread_pool *workers,
+                              size_t rows,
+                              const reef_weight_product *products,
+                              size_t first,
+                              size_t end);
+
 /**
  * Causal multi-head attention of one window, after the projections (Vaswani et al. 2017 eq. 1).
  * qkv   (T, 3*D) rows are [q, k, v], each (A, D/A): A heads

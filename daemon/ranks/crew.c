@@ -1,0 +1,212 @@
+// See crew.h. What the ranks compare is crew_meet.c.
+#include "crew_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#ifdef REEF_MPI
+#include "reef_mpi.h"
+#endif
+
+// What Open MPI's mpirun gives every process that it starts.
+#define COUNT_VARIABLE "OMPI_COMM_WORLD_SIZE"
+
+#define NEVER_SECONDS 1e9
+
+static bool is_started_by_mpirun(void) {
+    return getenv(COUNT_VARIABLE) != NULL;
+}
+
+reef_status reef_crew_check_alone(const char *pool, reef_error *err) {
+    char path[PATH_BYTES_MAX];
+    struct stat unused;
+    snprintf(path, sizeof(path), "%s/data.mdb", pool);
+    if (stat(path, &unused) == 0) return REEF_OK;
+    size_t count = 0;
+    for (; count < REEF_RANKS_MAX; count++) {
+        snprintf(path, sizeof(path), "%s/rank-%zu/data.mdb", pool, count);
+        if (stat(path, &unused) != 0) break;
+    }
+    if (count == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.160s holds shards, rank-0 to rank-%zu: start mpirun -n %zu reefd --pool "
+                     "%.160s",
+                     pool, count - 1, count, pool);
+}
+
+#ifdef REEF_MPI
+
+static void on_end(void *context, const char *why) {
+    reef_crew *crew = context;
+    reef_report_error(crew->report, REEF_ERR_IO, why);
+}
+
+reef_status reef_crew_begin(reef_crew **out,
+                            const reef_options *options,
+                            reef_report *report,
+                            reef_error *err) {
+    *out = NULL;
+    if (!is_started_by_mpirun()) return REEF_OK;
+    reef_crew *crew = calloc(1, sizeof(*crew));
+    if (crew == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the ranks");
+    reef_ranks_link link;
+    crew->report = report;
+    crew->new_shards = options->new_shards;
+    crew->deadline_seconds = options->rank_deadline_seconds;
+    if (crew->deadline_seconds == 0) crew->deadline_seconds = NEVER_SECONDS;
+    reef_status status = reef_mpi_begin(&crew->mpi, crew->deadline_seconds, on_end, crew, err);
+    if (status == REEF_OK) {
+        reef_mpi_link(crew->mpi, &link);
+        status = reef_ranks_new(&crew->ranks, &link, err);
+    }
+    if (status != REEF_OK) {
+        reef_crew_end(crew);
+        return status;
+    }
+    snprintf(crew->pool, sizeof(crew->pool), "%s/rank-%zu", options->pool,
+             reef_ranks_rank(crew->ranks));
+    *out = crew;
+    return REEF_OK;
+}
+
+void reef_crew_end(reef_crew *crew) {
+    if (crew == NULL) return;
+    if (crew->met && !crew->ended && !reef_crew_follows(crew))
+        reef_crew_tell(crew, (reef_crew_order){.kind = REEF_CREW_END}, NULL, 0);
+    reef_ranks_free(crew->ranks);
+    reef_mpi_end(crew->mpi);
+    free(crew->payload);
+    free(crew);
+}
+
+#else
+
+reef_status reef_crew_begin(reef_crew **out,
+                            const reef_options *options,
+                            reef_report *report,
+                            reef_error *err) {
+    (void)options;
+    (void)report;
+    *out = NULL;
+    if (!is_started_by_mpirun()) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "this reefd was built without MPI: start it without mpirun, or build it with "
+                     "REEF_MPI=ON");
+}
+
+void reef_crew_end(reef_crew *crew) {
+    free(crew); // there is none
+}
+
+#endif
+
+const char *reef_crew_pool(const reef_crew *crew) {
+    return crew == NULL ? NULL : crew->pool;
+}
+
+bool reef_crew_follows(const reef_crew *crew) {
+    return crew != NULL && reef_ranks_rank(crew->ranks) > 0;
+}
+
+reef_ranks *reef_crew_ranks(const reef_crew *crew) {
+    return crew == NULL ? NULL : crew->ranks;
+}
+
+double reef_crew_patience(const reef_crew *crew) {
+    return crew->deadline_seconds / 4;
+}
+
+void reef_crew_fail(reef_crew *crew, const reef_error *err) {
+    char why[WHY_BYTES_MAX];
+    snprintf(why, sizeof(why), "rank %zu: %s", reef_ranks_rank(crew->ranks), err->message);
+    reef_ranks_end(crew->ranks, why);
+}
+
+// ---- orders -------------------------------------------------------------------------------------
+
+void reef_crew_tell(reef_crew *crew, reef_crew_order order, const void *payload, size_t bytes) {
+    if (crew == NULL || reef_ranks_count(crew->ranks) == 1) return;
+    order.payload_bytes = bytes;
+    reef_ranks_tell(crew->ranks, &order, sizeof(order));
+    // Rank 0 only reads it.
+    reef_ranks_tell(crew->ranks, (void *)(uintptr_t)payload, bytes);
+    crew->ended = order.kind == REEF_CREW_END;
+}
+
+static void hear(reef_crew *crew, reef_crew_order *order) {
+    static const reef_error no_memory = {REEF_ERR_NO_MEMORY, "no memory for what rank 0 says"};
+    reef_ranks_tell(crew->ranks, order, sizeof(*order));
+    if (order->payload_bytes > crew->payload_capacity) {
+        free(crew->payload);
+        crew->payload = malloc(order->payload_bytes);
+        crew->payload_capacity = order->payload_bytes;
+        if (crew->payload == NULL) reef_crew_fail(crew, &no_memory);
+    }
+    reef_ranks_tell(crew->ranks, crew->payload, order->payload_bytes);
+}
+
+static reef_status carry_out(reef_crew *crew,
+                             const reef_crew_order *order,
+                             reef_trainer *trainer,
+                             reef_error *err) {
+    size_t taken, steps;
+    uint64_t changed;
+    reef_branch branch;
+    reef_kind_merging merging;
+    reef_pruning pruning;
+    reef_snapshot snapshot;
+    reef_usage_compaction compaction;
+    switch (order->kind) {
+    case REEF_CREW_FEED:
+        return reef_trainer_feed(trainer, order->name, crew->payload, order->payload_bytes, &taken,
+                                 &steps, err);
+    case REEF_CREW_COMMIT:
+        return reef_trainer_commit(trainer, NULL, err);
+    case REEF_CREW_SEAL:
+        return reef_trainer_seal(trainer, order->seal_dtype[0] ? order->seal_dtype : NULL, NULL,
+                                 err);
+    case REEF_CREW_GROW:
+        return reef_trainer_grow(trainer, order->number, err);
+    case REEF_CREW_BRANCH:
+        return reef_trainer_branch(trainer, order->number, order->dry_run, &branch, err);
+    case REEF_CREW_FREEZE:
+        return reef_trainer_freeze(trainer, &order->freeze, &changed, err);
+    case REEF_CREW_KIND_NAME:
+        return reef_trainer_kind_name(trainer, order->number, order->name, order->dry_run, err);
+    case REEF_CREW_KIND_MERGE:
+        return reef_trainer_kind_merge(trainer, order->number, order->other, order->dry_run,
+                                       &merging, err);
+    case REEF_CREW_PRUNE:
+        return reef_trainer_prune(trainer, order->number, order->dry_run, &pruning, err);
+    case REEF_CREW_SNAPSHOT:
+        return reef_trainer_snapshot(trainer, order->name, &snapshot, err);
+    case REEF_CREW_SNAPSHOT_REMOVE:
+        return reef_trainer_snapshots_remove(
+            trainer, (void *)crew->payload,
+            order->payload_bytes / sizeof(char[REEF_NAME_BYTES_MAX + 1]), err);
+    case REEF_CREW_POOL_MAX:
+        reef_trainer_set_pool_max(trainer, order->pool_max);
+        return REEF_OK;
+    case REEF_CREW_COMPACT:
+        return reef_trainer_compact(trainer, &compaction, err);
+    case REEF_CREW_STILL_HERE:
+    case REEF_CREW_END:
+        break;
+    }
+    return REEF_OK;
+}
+
+void reef_crew_follow(reef_crew *crew, reef_trainer *trainer) {
+    reef_error err = {.status = REEF_OK};
+    reef_crew_order order;
+    do {
+        hear(crew, &order);
+        reef_status status = carry_out(crew, &order, trainer, &err);
+        // What the model or a name rules out failed on rank 0 as well, which tells whoever asked.
+        bool own = status == REEF_ERR_IO || status == REEF_ERR_NO_MEMORY ||
+                   status == REEF_ERR_CORRUPT || status == REEF_ERR_VERSION;
+        if (own) reef_crew_fail(crew, &err);
+    } while (order.kind != REEF_CREW_END);
+}

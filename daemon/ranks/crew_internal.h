@@ -1,0 +1,46 @@
+// The inside of a reef_crew: crew.c and crew_meet.c.
+#ifndef REEF_CREW_INTERNAL_H
+#define REEF_CREW_INTERNAL_H
+
+#include "crew.h"
+
+enum { PATH_BYTES_MAX = 4200, WHY_BYTES_MAX = 400, CREW_TEXT_BYTES = 64 };
+
+struct reef_crew {
+    struct reef_mpi *mpi;
+    reef_ranks *ranks;
+    reef_report *report;
+    double deadline_seconds;
+    bool new_shards; // whose shard a pool was does not matter
+    char pool[PATH_BYTES_MAX];
+    unsigned char *payload; // of the last order that was heard
+    size_t payload_capacity;
+    bool met, ended;
+};
+
+/** What a rank says of itself when all meet. */
+typedef struct reef_crew_card {
+    char version[CREW_TEXT_BYTES]; // first, and of this size in every version
+    uint32_t card_bytes;
+    uint32_t status; // a reef_status, and why
+    char message[256];
+    char kernels[CREW_TEXT_BYTES];
+    uint32_t pieces; // that a step of the net is shared out by: the windows of a batch; 0: no net
+    uint64_t config; // a hash of the pool's configuration
+    uint64_t step, stream_bytes;
+    uint8_t root[REEF_HASH_BYTES];
+    uint32_t new_shards; // what this rank was asked for
+    uint32_t is_shard;   // else `shard` is zero; never with new_shards
+    reef_shard shard;
+} reef_crew_card;
+
+/**
+ * What all ranks make of their cards: the same on each of them. back (count): the ranks that have
+ * to step back. Errors: what is wrong, with the first such rank.
+ */
+REEF_MUST_CHECK reef_status reef_crew_judge(const reef_crew_card *cards,
+                                            size_t count,
+                                            bool *back,
+                                            reef_error *err);
+
+#endif

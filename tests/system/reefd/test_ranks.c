@@ -1,0 +1,455 @@
+// reefd on several ranks, started by mpirun as people start it: the root is that of one process
+// alone, after any kill too, and what does not fit together ends all ranks with one message.
+#include "crew_internal.h"
+#include "reef_shard.h"
+#include "reefd_run.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define WORD_BYTES 12000
+#define FIGURE_BYTES 8000
+#define MEMORY_BYTES (4 << 20)
+#define KILLS_FEW 4
+#define KILLS_MANY 200
+#define COMMAND_BYTES 4096
+#define WAIT_MS 20
+#define WAITS_MAX 3000 // for a process to be there: a minute
+
+// Ranks of one test share two cores with others.
+#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
+#define QUICK "--quiet --commit-steps 5 --scrub-rate 0"
+
+// With a step of four windows; `net_share` above 0: beside a context memory.
+static void make_pool(const sandbox *box, float net_share) {
+    reef_error err;
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.previous_bytes = 1;
+    config.batch = 4;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 4;
+    config.side_new = 4;
+    config.reservoir_bytes = 4096;
+    config.reservoir_window = 64;
+    config.drift_warmup = 40;
+    config.drift_window = 32;
+    config.drift_confirm = 6;
+    config.drift_share = 0.0f;
+    config.context_memory = net_share > 0.0f ? MEMORY_BYTES : 0;
+    config.net_share = net_share > 0.0f ? net_share : 1.0f;
+    sandbox_remove_pool(box);
+    if (reef_pool_init(box->pool, &config, &err) != REEF_OK) fail_msg("%s", err.message);
+}
+
+static int setup(void **state) {
+    sandbox *box = calloc(1, sizeof(*box));
+    sandbox_make(box);
+    make_pool(box, 0.0f);
+    // Two boundaries, and the first kind again.
+    write_text(box->text, WORD_BYTES, 1);
+    append_figures(box->text, FIGURE_BYTES, 2);
+    append_noise(box->text, FIGURE_BYTES, 3);
+    *state = box;
+    return 0;
+}
+
+static int teardown(void **state) {
+    sandbox_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static int shell(const char *command) {
+    int code = system(command);
+    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+}
+
+static int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int shell_of(const char *format, ...) {
+    char command[COMMAND_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(command, sizeof(command), format, arguments);
+    va_end(arguments);
+    assert_in_range(length, 1, sizeof(command) - 1);
+    return shell(command);
+}
+
+// DIR/rank-0 .. of the sandbox's pool as it is now.
+static void make_ranks(const sandbox *box, size_t count) {
+    assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
+    for (size_t r = 0; r < count; r++)
+        assert_int_equal(shell_of("cp -a %s %s/many/rank-%zu", box->pool, box->directory, r), 0);
+}
+
+static sandbox shard_of(const sandbox *box, size_t rank) {
+    sandbox shard = *box;
+    snprintf(shard.pool, sizeof(shard.pool), "%.100s/many/rank-%zu", box->directory, rank);
+    return shard;
+}
+
+// Run to the end; what was said on standard error is in box->messages.
+static int run_ranks(const sandbox *box, size_t count, const char *more) {
+    return shell_of(MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
+                    REEFD_PATH, box->directory, box->text, more, box->messages);
+}
+
+static size_t times_said(const sandbox *box, const char *words) {
+    size_t count = 0;
+    char *text = read_text(box->messages, NULL);
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
+    free(text);
+    return count;
+}
+
+// One message, which names the rank, and the end of all ranks.
+static void ends_with(const sandbox *box, int code, const char *words) {
+    char *text = read_text(box->messages, NULL);
+    if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
+    free(text);
+    assert_int_not_equal(code, 0);
+    assert_int_equal(times_said(box, "reefd: "), 1);
+}
+
+static reef_commit alone(const sandbox *box) {
+    sandbox one = *box;
+    snprintf(one.pool, sizeof(one.pool), "%.100s/alone", box->directory);
+    assert_int_equal(shell_of("rm -rf %s; cp -a %s %s", one.pool, box->pool, one.pool), 0);
+    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
+                     0);
+    return pool_commit(&one);
+}
+
+static void same_roots(const sandbox *box, size_t count, const reef_commit *expected) {
+    for (size_t r = 0; r < count; r++) {
+        sandbox shard = shard_of(box, r);
+        reef_commit found = pool_commit(&shard);
+        assert_int_equal(found.stream_bytes, expected->stream_bytes);
+        assert_memory_equal(found.root, expected->root, sizeof(found.root));
+        pool_check(&shard);
+    }
+}
+
+static void the_root_is_that_of_one_process(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    sandbox one = *box;
+    snprintf(one.pool, sizeof(one.pool), "%.100s/alone", box->directory);
+    assert_in_range(pool_generations(&one), 3, 9);
+    for (size_t count = 1; count <= 3; count++) {
+        make_ranks(box, count);
+        assert_int_equal(run_ranks(box, count, count == 2 ? "--threads 2" : "--threads 1"), 0);
+        same_roots(box, count, &expected);
+    }
+}
+
+// ---- kills --------------------------------------------------------------------------------------
+
+// A rank writes its process id into the lock of its pool; 0: it has none yet.
+static pid_t rank_pid(const sandbox *box, size_t rank) {
+    char path[256], text[32] = {0};
+    snprintf(path, sizeof(path), "%s/many/rank-%zu/writer.lock", box->directory, rank);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return 0;
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    return got > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+}
+
+static pid_t start_ranks(const sandbox *box, size_t count, const char *more) {
+    char command[COMMAND_BYTES];
+    snprintf(command, sizeof(command),
+             "exec " MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
+             REEFD_PATH, box->directory, box->text, more, box->messages);
+    // Locks of the run before are read by nobody.
+    for (size_t r = 0; r < count; r++)
+        (void)shell_of(": > %s/many/rank-%zu/writer.lock", box->directory, r);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+static pid_t await_rank(const sandbox *box, size_t rank, pid_t run) {
+    for (int i = 0; i < WAITS_MAX; i++, sleep_ms(WAIT_MS)) {
+        pid_t pid = rank_pid(box, rank);
+        if (pid > 0) return pid;
+        if (waitpid(run, NULL, WNOHANG | WNOWAIT) == run) break; // it ended before
+    }
+    return 0;
+}
+
+static void killed_ranks_go_on(void **state) {
+    sandbox *box = *state;
+    const size_t count = 3;
+    reef_commit expected = alone(box);
+    make_ranks(box, count);
+    size_t kills = test_effort(KILLS_FEW, KILLS_MANY);
+    unsigned seed = 7;
+    for (size_t i = 0; i < kills; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        size_t victim = (seed >> 8) % count;
+        pid_t run = start_ranks(box, count, "");
+        pid_t pid = await_rank(box, victim, run);
+        sleep_ms((seed >> 16) % 1500);
+        if (pid > 0) (void)kill(pid, SIGKILL);
+        assert_int_equal(waitpid(run, NULL, 0), run);
+        for (size_t r = 0; r < count; r++) {
+            sandbox shard = shard_of(box, r);
+            pool_check(&shard);
+        }
+    }
+    assert_int_equal(run_ranks(box, count, ""), 0);
+    same_roots(box, count, &expected);
+}
+
+static uint64_t epoch_of(const sandbox *box, size_t rank) {
+    sandbox at = shard_of(box, rank);
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    reef_shard shard;
+    assert_int_equal(reef_store_open(&store, at.pool, NULL, &err), REEF_OK);
+    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), REEF_OK);
+    assert_int_equal(reef_shard_read(txn, &shard, &err), REEF_OK);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    return shard.epoch;
+}
+
+// Rank 0 dies between the others' commits and its own: they are an epoch ahead, and go back.
+static void ranks_that_are_ahead_step_back(void **state) {
+#ifdef REEF_FAIL_POINTS
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_ranks(box, 2);
+    assert_int_not_equal(
+        shell_of(MPIRUN " -n 1 -x REEF_FAIL_POINT=commit.before_sync:4 %s --pool %s/many --source "
+                        "%s " QUICK " : -n 1 %s --pool %s/many --source %s " QUICK " 2>%s",
+                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
+                 box->messages),
+        0);
+    assert_int_equal(epoch_of(box, 1), epoch_of(box, 0) + 1);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    assert_int_equal(epoch_of(box, 1), epoch_of(box, 0));
+    same_roots(box, 2, &expected);
+#else
+    (void)state;
+    (void)epoch_of;
+    print_message("skipped: this build has no fail points\n");
+    skip();
+#endif
+}
+
+static void a_rank_that_hangs_is_named(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_ranks(box, 2);
+    pid_t run = start_ranks(box, 2, "--rank-deadline 3");
+    pid_t pid = await_rank(box, 1, run);
+    assert_true(pid > 0);
+    sleep_ms(700);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    int code = 0;
+    assert_int_equal(waitpid(run, &code, 0), run);
+    ends_with(box, code, "rank 1 has not answered for 3 seconds");
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    same_roots(box, 2, &expected);
+}
+
+// ---- what does not fit together -----------------------------------------------------------------
+
+static void shards_that_do_not_fit_are_named(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    int code = run_ranks(box, 1, "");
+    ends_with(box, code, "rank 0: its shard is one of 2, and 1 ranks were started");
+    code = run_ranks(box, 3, "");
+    ends_with(box, code, "rank 2: there is no pool at");
+    // A copy of another rank's.
+    assert_int_equal(
+        shell_of("cd %s/many && mv rank-1 ../kept && cp -a rank-0 rank-1", box->directory), 0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its pool is the shard of rank 0");
+    // An ordinary pool in its place.
+    assert_int_equal(
+        shell_of("cd %s/many && rm -r rank-1 && cp -a %s rank-1", box->directory, box->pool), 0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its pool is no shard, rank 0's is");
+    // A backup, while the others went on.
+    assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a ../kept rank-1", box->directory),
+                     0);
+    append_noise(box->text, FIGURE_BYTES, 9);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && mv ../kept rank-1", box->directory),
+                     0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its shard is stale, of epoch");
+    // Of another training.
+    assert_int_equal(shell_of("mv %s/many/rank-1 %s/other", box->directory, box->directory), 0);
+    make_ranks(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && mv ../other rank-1", box->directory),
+                     0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its shard is of another pool than rank 0's");
+}
+
+// Another number of ranks: copies of one shard go on as a new training.
+static void copies_of_a_shard_begin_anew(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    append_noise(box->text, FIGURE_BYTES, 9);
+    reef_commit expected = alone(box);
+    assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a rank-0 rank-1 && "
+                              "cp -a rank-0 rank-2",
+                              box->directory),
+                     0);
+    int code = run_ranks(box, 3, "");
+    ends_with(box, code, "rank 0: its shard is one of 2");
+    assert_int_equal(run_ranks(box, 3, "--new-shards"), 0);
+    same_roots(box, 3, &expected);
+    assert_int_equal(run_ranks(box, 3, ""), 0);
+    assert_int_equal(shell_of("cd %s/many && cp -a %s other && rm -r rank-2 && mv other rank-2",
+                              box->directory, box->pool),
+                     0);
+    code = run_ranks(box, 3, "--new-shards");
+    ends_with(box, code, "rank 2: its pool is at step 0");
+}
+
+static void pools_that_are_not_equal_are_named(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    sandbox second = shard_of(box, 1);
+    assert_int_equal(
+        shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, second.pool, box->text), 0);
+    int code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its pool is at step");
+    // Of another model.
+    make_pool(box, 0.5f);
+    assert_int_equal(
+        shell_of("cd %s/many && rm -r rank-1 && cp -a %s rank-1", box->directory, box->pool), 0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its pool has another configuration");
+}
+
+static void programs_that_differ_are_named(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    int code =
+        shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s " QUICK
+                        " : -n 1 -x REEF_ISA=scalar %s --pool %s/many --source %s " QUICK " 2>%s",
+                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
+                 box->messages);
+    ends_with(box, code, "rank 1: it computes with kernels scalar");
+}
+
+static void more_ranks_than_windows(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 5);
+    int code = run_ranks(box, 5, "");
+    ends_with(box, code, "rank 4: there is no work for it: a step of this model has 4 windows");
+}
+
+static void a_shard_is_not_trained_alone(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    int code = shell_of("%s --pool %s/many --source %s " QUICK " 2>%s", REEFD_PATH, box->directory,
+                        box->text, box->messages);
+    ends_with(box, code, "holds shards, rank-0 to rank-1: start mpirun -n 2 reefd --pool");
+    code = shell_of("%s --pool %s/many/rank-1 --source %s " QUICK " 2>%s", REEFD_PATH,
+                    box->directory, box->text, box->messages);
+    ends_with(box, code, "is the shard of rank 1 of 2: train it with mpirun -n 2");
+}
+
+// A disk that is full, on one rank: its files may not grow.
+static void a_full_disk_on_one_rank(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    int code = shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s " QUICK
+                               " : -n 1 sh -c 'ulimit -f 1500; trap \"\" XFSZ; exec %s --pool "
+                               "%s/many --source %s " QUICK "' 2>%s",
+                        REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory,
+                        box->text, box->messages);
+    ends_with(box, code, "rank 1: its commit failed");
+    reef_commit expected = alone(box);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    same_roots(box, 2, &expected);
+}
+
+// ---- the judgement by itself: what two builds are needed for ------------------------------------
+
+static void versions_that_differ_are_named(void **state) {
+    (void)state;
+    reef_error err;
+    bool back[3];
+    reef_crew_card cards[3] = {{.card_bytes = sizeof(reef_crew_card)}};
+    for (size_t r = 0; r < 3; r++) {
+        cards[r] = cards[0];
+        strcpy(cards[r].version, r == 2 ? "9.9.9" : "1.0.0");
+        cards[r].stream_bytes = r == 2 ? 5 : 0; // of a version that may mean something else
+    }
+    assert_int_equal(reef_crew_judge(cards, 3, back, &err), REEF_ERR_VERSION);
+    assert_non_null(strstr(err.message, "rank 2: it runs reefd 9.9.9, rank 0 runs 1.0.0"));
+    strcpy(cards[2].version, "1.0.0");
+    cards[2].stream_bytes = 0;
+    assert_int_equal(reef_crew_judge(cards, 3, back, &err), REEF_OK);
+    // Two commits ahead cannot be: rank 0's was put back from a backup.
+    for (size_t r = 0; r < 3; r++) {
+        cards[r].is_shard = 1;
+        cards[r].shard = (reef_shard){.rank = (uint32_t)r, .count = 3, .epoch = r == 1 ? 6 : 4};
+    }
+    assert_int_equal(reef_crew_judge(cards, 3, back, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "rank 1: its shard is of epoch 6, and rank 0's is stale"));
+    cards[1].shard.epoch = 5;
+    cards[1].root[0] = 1;
+    assert_int_equal(reef_crew_judge(cards, 3, back, &err), REEF_OK);
+    assert_false(back[0] || back[2]);
+    assert_true(back[1]);
+    cards[1].shard.epoch = 4;
+    assert_int_equal(reef_crew_judge(cards, 3, back, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "rank 1: the root of its pool is"));
+}
+
+int main(void) {
+#define RANKS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        RANKS_TEST(the_root_is_that_of_one_process),
+        RANKS_TEST(killed_ranks_go_on),
+        RANKS_TEST(ranks_that_are_ahead_step_back),
+        RANKS_TEST(a_rank_that_hangs_is_named),
+        RANKS_TEST(shards_that_do_not_fit_are_named),
+        RANKS_TEST(copies_of_a_shard_begin_anew),
+        RANKS_TEST(pools_that_are_not_equal_are_named),
+        RANKS_TEST(programs_that_differ_are_named),
+        RANKS_TEST(more_ranks_than_windows),
+        RANKS_TEST(a_shard_is_not_trained_alone),
+        RANKS_TEST(a_full_disk_on_one_rank),
+        cmocka_unit_test(versions_that_differ_are_named),
+    };
+    // MPI's own leaks are none of ours.
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+// Ranks that share the net's steps hold what one process alone holds, to the bit. Every rank runs
+// this program (mpirun), and trains both ways.
+#include "lifelong.h"
+#include "reef_mpi.h"
+
+enum { PIECE = 8000, DEADLINE_SECONDS = 120 };
+
+static reef_mpi *mpi;
+static reef_ranks *ranks;
+
+static void learn(lifelong *f, reef_ranks *with, size_t threads, reef_commit *out) {
+    reef_error err;
+    reef_trainer_options options = {
+        .threads = threads, .ranks = with, .on_event = lifelong_on_event, .context = f};
+    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    // Two boundaries, and the first kind again.
+    feed_kind(f, 0, PIECE, 3);
+    feed_kind(f, 1, PIECE, 4);
+    feed_kind(f, 2, PIECE, 5);
+    feed_kind(f, 0, PIECE, 6);
+    *out = commit(f);
+    assert_sound(f);
+}
+
+static reef_trainer_status same_root(const char *const *settings, size_t threads) {
+    lifelong *alone = NULL, *together = NULL;
+    reef_commit one, many;
+    reef_ranks_traffic before, after;
+    lifelong_setup((void **)&alone);
+    lifelong_setup((void **)&together);
+    alone->config = lifelong_quick_gates();
+    for (; settings[0] != NULL; settings += 2) choose(&alone->config, settings[0], settings[1]);
+    together->config = alone->config;
+    learn(alone, NULL, 1, &one);
+    reef_ranks_traffic_read(ranks, &before);
+    learn(together, ranks, threads, &many);
+    reef_ranks_traffic_read(ranks, &after);
+    reef_trainer_status status = status_of(together);
+    if (reef_ranks_rank(ranks) == 0)
+        print_message("%zu ranks, %zu threads, generation %u, %llu steps: %.0f bytes sent a step\n",
+                      reef_ranks_count(ranks), threads, status.generation,
+                      (unsigned long long)status.step,
+                      (double)(after.sent_bytes - before.sent_bytes) / (double)status.step);
+    assert_memory_equal(many.root, one.root, sizeof(one.root));
+    // Shared, not done by everyone: something has travelled.
+    if (reef_ranks_count(ranks) > 1) assert_true(after.sent_bytes > before.sent_bytes);
+    lifelong_teardown((void **)&alone);
+    lifelong_teardown((void **)&together);
+    return status;
+}
+
+#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void experts_with_boundaries(void **state) {
+    (void)state;
+    reef_trainer_status status = same_root(SETTINGS("ffw", "pp"), 1);
+    assert_int_equal(status.generation, 2);
+    assert_true(status.skipped_bytes > 0); // the kind that came back was recognised
+    same_root(SETTINGS("ffw", "pp"), 2);
+}
+
+static void dense_networks_and_experts(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "dp", "adapt_ffw", "true"), 2);
+    same_root(SETTINGS("ffw", "pd", "rehearse", "0", "fire_max", "3"), 1);
+}
+
+static void mixtures(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "mp"), 2);
+}
+
+static void memories_beside_the_net(void **state) {
+    (void)state;
+    same_root(SETTINGS("context_memory", "4194304"), 2);
+    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
+              1);
+}
+
+static void baselines(void **state) {
+    (void)state;
+    same_root(SETTINGS("strategy", "lwf"), 1);
+    same_root(SETTINGS("strategy", "ewc"), 1);
+}
+
+static void more_ranks_than_windows(void **state) {
+    (void)state;
+    lifelong *f = NULL;
+    reef_error err;
+    lifelong_setup((void **)&f);
+    choose(&f->config, "batch", "1");
+    choose(&f->config, "rehearse", "0");
+    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    reef_status status = reef_trainer_open(
+        &f->trainer, f->store, &(reef_trainer_options){.threads = 1, .ranks = ranks}, &err);
+    if (reef_ranks_count(ranks) > 1) {
+        assert_int_equal(status, REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "ranks are more than the 1 windows of a batch"));
+    } else
+        ok(status, &err);
+    lifelong_teardown((void **)&f);
+}
+
+static void say(void *context, const char *why) {
+    (void)context;
+    print_error("%s\n", why);
+}
+
+int main(void) {
+    reef_error err;
+    reef_ranks_link link;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_with_boundaries),
+        cmocka_unit_test(dense_networks_and_experts),
+        cmocka_unit_test(mixtures),
+        cmocka_unit_test(memories_beside_the_net),
+        cmocka_unit_test(baselines),
+        cmocka_unit_test(more_ranks_than_windows),
+    };
+    if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {
+        print_error("%s\n", err.message);
+        return EXIT_FAILURE;
+    }
+    reef_mpi_link(mpi, &link);
+    if (reef_ranks_new(&ranks, &link, &err) != REEF_OK) return EXIT_FAILURE;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    // The others would wait for a rank that gave up half way.
+    if (failed > 0) reef_ranks_end(ranks, "a test failed on a rank");
+    reef_ranks_free(ranks);
+    reef_mpi_end(mpi);
+    return failed;
+}
