@@ -23,6 +23,7 @@ REPLACED = [
     (None, r"(?<!\w)/srv/backup/", "backup/", "another disk"),
     (None, r"(?<=var/lib/reef/)news(?= --gates| --matrix)", "../../../two.pool", "it has two generations"),
     (OPERATING, r"--as-of (?:yesterday|'[^']*')", "--as-of today", "the pool was made a moment ago"),
+    (OPERATING, r"mpirun --hostfile hosts", "mpirun --oversubscribe --allow-run-as-root --bind-to none", "one machine"),
     (None, r"journalctl -f ", "tail -n +1 -f log/web.log ", "a log that grows"),
     (None, r"\b8080\b", "@PORT@", "a port that is free"),
     (None, r"redis-cli ", "redis-cli -p @REDIS@ ", "the Redis server of this test"),
@@ -98,5 +99,5 @@ BEFORE = {
 # Programs that a command may need and a machine may lack, with their Debian packages.
 NEEDS = {
     "nc": "netcat-openbsd", "curl": "curl", "openssl": "openssl", "redis-cli": "redis-server", "clang-format": "clang-format",
-    "shellcheck": "shellcheck",
+    "shellcheck": "shellcheck", "mpirun": "openmpi-bin",
 }

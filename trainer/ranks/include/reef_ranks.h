@@ -76,8 +76,8 @@ REEF_API void reef_ranks_gather(reef_ranks *ranks,
                                 const reef_ranks_array *arrays);
 
 /**
- * Room for one message to, or from, each rank: reef_ranks_room_take gives the next `size` bytes of
- * it. It lasts until the next reef_ranks_room or gather.
+ * Room for one message to, or from, each rank, of these sizes. It lasts until the next call for the
+ * same direction, or gather.
  */
 REEF_API reef_ranks_message *reef_ranks_room(reef_ranks *ranks,
                                              bool receive,
