@@ -36,7 +36,7 @@ const char *reef_crew_pool(const reef_crew *crew);
 bool reef_crew_follows(const reef_crew *crew); // is it a rank above 0?
 reef_ranks *reef_crew_ranks(const reef_crew *crew);
 
-/** INVALID, with what to start, if `pool` holds shards and no pool. For a process without a crew. */
+/** INVALID, with what to start, if `pool` holds shards and no pool: where there is no crew. */
 REEF_MUST_CHECK reef_status reef_crew_check_alone(const char *pool, reef_error *err);
 
 /**

@@ -178,8 +178,8 @@ static reef_status step_back(reef_crew *crew, reef_store **store, reef_error *er
     return reef_store_open(store, crew->pool, &(reef_store_options){.write = true}, err);
 }
 
-// Versions travel first and alone: a card of another version may have another size. Where they differ
-// the cards are left as they are, with the versions in them.
+// Versions travel first and alone: a card of another version may have another size. Where they
+// differ the cards are left as they are, with the versions in them.
 static void exchange_cards(reef_crew *crew, reef_crew_card *cards) {
     size_t count = reef_ranks_count(crew->ranks);
     const reef_ranks_array versions = {cards, sizeof(*cards), sizeof(cards->version)};

@@ -96,8 +96,8 @@ static bool is_damaged(const plan *p, uint32_t number) {
     return false;
 }
 
-// All of meta is needed to read a pool, but for when it was last scrubbed, what it was trained with,
-// and which shard it is.
+// All of meta is needed to read a pool, but for when it was last scrubbed, what it was trained
+// with, and which shard it is.
 static bool meta_is_damaged(const plan *p) {
     for (size_t i = 0; i < p->check->damaged_count; i++) {
         const reef_key *key = &p->check->damaged[i].key;

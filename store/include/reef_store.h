@@ -249,8 +249,8 @@ typedef struct reef_commit {
 typedef reef_status (*reef_txn_check)(void *context, const reef_commit *commit, reef_error *err);
 
 /**
- * Let `check` see the commit of this write transaction, root and all, when everything is written and
- * nothing is durable or visible yet. It must not use the transaction.
+ * Let `check` see the commit of this write transaction, root and all, when everything is written
+ * and nothing is durable or visible yet. It must not use the transaction.
  */
 REEF_API void reef_txn_before_commit(reef_txn *txn, reef_txn_check check, void *context);
 

@@ -40,8 +40,9 @@ typedef struct reef_trainer_options {
     uint64_t memory_bytes; // as in reef_model_options
     uint32_t open_max;     // kinds whose memories are held at once; 0: 24. It changes no bit
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
-    // That share the net's steps, each with a trainer on a pool of its own; NULL: this process alone.
-    // All are given the same calls in the same order, and then hold the same bits as one alone.
+    // That share the net's steps, each with a trainer on a pool of its own; NULL: this process
+    // alone. All are given the same calls in the same order, and then hold the same bits as one
+    // alone.
     reef_ranks *ranks; // outlives the trainer
     // With ranks: the shard of the pool, as it was read; commits are then epochs, of all ranks
     // together. Its count 0: each rank commits by itself.

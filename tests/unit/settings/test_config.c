@@ -94,6 +94,8 @@ static void every_setting_can_stand_in_the_file(void **state) {
                     "http = 8080\n"
                     "http-token = t\n"
                     "stay = yes\n"
+                    "rank-deadline = 20\n"
+                    "new-shards = yes\n"
                     "json-log = on\n"
                     "quiet = false\n"
                     "open-max = 9\n"

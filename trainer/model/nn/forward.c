@@ -258,8 +258,8 @@ static bool mixtures_train(const reef_forward *f) {
            !f->network->generations[0]->queries_frozen;
 }
 
-// Every rank computes the whole of a mixture: gradients of its experts sum over the tokens that each
-// took, which no rank has alone.
+// Every rank computes the whole of a mixture: gradients of its experts sum over the tokens that
+// each took, which no rank has alone.
 static void gather_mixture_input(const reef_forward *f) {
     const reef_config *config = f->acts->config;
     if (f->ranks == NULL) return;

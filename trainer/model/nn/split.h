@@ -3,10 +3,10 @@
 //
 // A rank computes the windows of its share, forwards and backwards. What sums over all rows of a
 // step sums over them in one product, and the bits of a product are those of its shape; so it
-// cannot be cut by rows. Instead the tiles of each weight's gradient are shared out: a rank gets the
-// columns of activations that its tiles need from every other, and hands the tiles on. Sums over
-// windows, statistics of queries, updates of rows of experts, and the optimiser are computed by
-// every rank, from the same bits.
+// cannot be cut by rows. Instead the tiles of each weight's gradient are shared out: a rank gets
+// the columns of activations that its tiles need from every other, and hands the tiles on. Sums
+// over windows, statistics of queries, updates of rows of experts, and the optimiser are computed
+// by every rank, from the same bits.
 //
 // With acts->ranks NULL everything runs here, and nothing is exchanged.
 #ifndef REEF_SPLIT_H
