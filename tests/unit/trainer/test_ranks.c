@@ -3,7 +3,7 @@
 #include "lifelong.h"
 #include "reef_mpi.h"
 
-enum { PIECE = 8000, DEADLINE_SECONDS = 120 };
+enum { PIECE = 5000, DEADLINE_SECONDS = 120 };
 
 static reef_mpi *mpi;
 static reef_ranks *ranks;
