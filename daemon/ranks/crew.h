@@ -1,13 +1,13 @@
 // The ranks of one training, as processes that mpirun started: `mpirun -n R reefd --pool DIR`.
 //
-//   rank 0        is the daemon: sources, sockets, commands; what its trainer is told it passes on
+//   rank 0        is the daemon: sources, sockets, commands; it passes its trainer's orders on
 //   ranks 1 ..    have a trainer on DIR/rank-K, follow what rank 0 says, and share the net's steps
 //
 // All of it has every rank's whole state: a kind's memory is learned by each rank from the same
 // bytes, which costs the time of one and sends nothing. Before anything is trained the ranks meet
 // and compare what they are and have; see reef_crew_meet.
 //
-// Without MPI in the build, or without mpirun, there is no crew: NULL, for which nothing is done.
+// Without MPI in the build, or without mpirun, the crew is NULL, and these calls do nothing.
 //
 // Threads: begin, meet and end on the process's first thread; reef_crew_tell on the trainer's.
 #ifndef REEF_CREW_H
@@ -36,7 +36,7 @@ const char *reef_crew_pool(const reef_crew *crew);
 bool reef_crew_follows(const reef_crew *crew); // is it a rank above 0?
 reef_ranks *reef_crew_ranks(const reef_crew *crew);
 
-/** INVALID, with what to start, if `pool` holds shards and no pool: where there is no crew. */
+/** For one process alone. INVALID, with the command to run, if `pool` holds shards. */
 REEF_MUST_CHECK reef_status reef_crew_check_alone(const char *pool, reef_error *err);
 
 /**

@@ -39,10 +39,11 @@ static reef_status judge_shard(const reef_crew_card *card,
                                reef_error *err) {
     const reef_shard *shard = &card->shard;
     if (!card->is_shard && first->is_shard)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: its pool is no shard, rank 0's is: put its own shard back, or "
-                         "make all shards anew",
-                         rank);
+        return reef_fail(
+            err, REEF_ERR_INVALID,
+            "rank %zu: its pool is not a shard, but rank 0's is: restore its shard, or "
+            "make all shards again",
+            rank);
     if (!card->is_shard) return REEF_OK;
     if (first->is_shard && memcmp(shard->pool, first->shard.pool, sizeof(shard->pool)) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -85,7 +86,7 @@ static reef_status judge_state(const reef_crew_card *card,
                          "rank %zu: its pool has another configuration than rank 0's", rank);
     if (first->pieces > 0 && rank >= first->pieces)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: there is no work for it: a step of this model has %" PRIu32
+                         "rank %zu has no work: a step of this model has %" PRIu32
                          " windows, which ranks share: start at most so many",
                          rank, first->pieces);
     if (card->stream_bytes != first->stream_bytes || card->step != first->step)

@@ -295,7 +295,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
     assert_int_equal(
         shell_of("cd %s/many && rm -r rank-1 && cp -a %s rank-1", box->directory, box->pool), 0);
     code = run_ranks(box, 2, "");
-    ends_with(box, code, "rank 1: its pool is no shard, rank 0's is");
+    ends_with(box, code, "rank 1: its pool is not a shard, but rank 0's is");
     // A backup, while the others went on.
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a ../kept rank-1", box->directory),
                      0);
@@ -369,7 +369,7 @@ static void more_ranks_than_windows(void **state) {
     sandbox *box = *state;
     make_ranks(box, 5);
     int code = run_ranks(box, 5, "");
-    ends_with(box, code, "rank 4: there is no work for it: a step of this model has 4 windows");
+    ends_with(box, code, "rank 4 has no work: a step of this model has 4 windows");
 }
 
 static void a_shard_is_not_trained_alone(void **state) {
