@@ -121,7 +121,7 @@ static void wait_for_all(reef_mpi *mpi) {
                  : pause > SLEEP_NS_MAX ? SLEEP_NS_MAX
                                         : (long)pause);
         // Several wait for the same one: the lowest rank speaks first, and for all.
-        if (waited < mpi->deadline_seconds * (1.0 + 0.25 * mpi->rank)) continue;
+        if (waited < mpi->deadline_seconds * (1.0 + 0.05 * mpi->rank)) continue;
         char why[WHY_BYTES_MAX];
         (void)snprintf(why, sizeof(why),
                        "rank %d has not answered for %.0f seconds: it hangs, or its machine or "
