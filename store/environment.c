@@ -464,6 +464,20 @@ static void follow_map(reef_environment *environment) {
     pthread_mutex_unlock(&environment->mutex);
 }
 
+// LMDB begins a read in two steps: the number of the last commit, then the state in the meta page
+// of that number. A reader that stands still in between for two commits gets the later state under
+// the earlier number: one that the disk may not have yet, and that the next reader may not see.
+// The newest page tells.
+static int begin_read(MDB_env *lmdb, MDB_txn **out) {
+    MDB_envinfo info;
+    for (;;) {
+        int code = mdb_txn_begin(lmdb, NULL, MDB_RDONLY, out);
+        if (code == 0) code = mdb_env_info(lmdb, &info);
+        if (code != 0 || info.me_last_txnid <= mdb_txn_id(*out) + 1) return code;
+        mdb_txn_abort(*out);
+    }
+}
+
 static begin_outcome begin_once(reef_environment *environment,
                                 bool write,
                                 MDB_txn **out,
@@ -474,7 +488,8 @@ static begin_outcome begin_once(reef_environment *environment,
     // reuse. One pass over the table of slots, with a system call for each process in it: little
     // beside a commit.
     if (write) mdb_reader_check(environment->lmdb, &(int){0});
-    int code = mdb_txn_begin(environment->lmdb, NULL, write ? 0 : MDB_RDONLY, out);
+    int code =
+        write ? mdb_txn_begin(environment->lmdb, NULL, 0, out) : begin_read(environment->lmdb, out);
     if (code == MDB_READERS_FULL) mdb_reader_check(environment->lmdb, &(int){0});
     if (code == 0) return BEGUN;
     (void)reef_environment_fail(environment, code, 0, "begin a transaction", err);

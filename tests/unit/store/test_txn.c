@@ -3,15 +3,20 @@
 #include "reef_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -466,6 +471,52 @@ static void threads_read_one_store_while_it_is_written(void **state) {
     pool_check(f->store);
 }
 
+typedef struct meta_page {
+    int fd;
+    off_t transaction_at;
+    uint64_t transaction;
+    atomic_bool as_it_was;
+} meta_page;
+
+static void *put_back(void *context) {
+    meta_page *page = context;
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    atomic_store(&page->as_it_was, true);
+    if (pwrite(page->fd, &page->transaction, 8, page->transaction_at) != 8) abort();
+    return NULL;
+}
+
+// What a reader meets that stands still between LMDB's two steps of a begin: the meta page of the
+// last commit that it knows holds the next but one, while the disk takes that.
+static void a_read_never_begins_on_a_commit_that_is_not_out(void **state) {
+    enum { PAGE_BYTES = 4096, TRANSACTION_AT = 144 }; // of LMDB's meta pages
+    pool_fixture *f = *state;
+    char path[TEMP_DIR_BYTES];
+    uint64_t transactions[2];
+    pthread_t thread;
+    for (uint64_t round = 1; round <= 2; round++) {
+        reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+        put_round(txn, round);
+        pool_commit(txn, round);
+    }
+    temp_dir_join(path, f->path, "data.mdb");
+    meta_page page = {.fd = open(path, O_RDWR | O_CLOEXEC)};
+    assert_true(page.fd >= 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pread(page.fd, &transactions[i], 8, i * PAGE_BYTES + TRANSACTION_AT), 8);
+    int newer = transactions[1] > transactions[0];
+    page.transaction = transactions[newer];
+    page.transaction_at = newer * PAGE_BYTES + TRANSACTION_AT;
+    uint64_t later = page.transaction + 2;
+    assert_int_equal(pwrite(page.fd, &later, 8, page.transaction_at), 8);
+    assert_int_equal(pthread_create(&thread, NULL, put_back, &page), 0);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    assert_true(atomic_load(&page.as_it_was));
+    reef_txn_abort(txn);
+    pthread_join(thread, NULL);
+    close(page.fd);
+}
+
 // ---- the map ------------------------------------------------------------------------------------
 
 // Opens with a small map before the writer grows its own, and has to follow.
@@ -643,6 +694,7 @@ int main(void) {
         POOL_TEST(stores_of_one_process_share_a_pool),
         POOL_TEST(a_reader_in_another_process_sees_whole_commits),
         POOL_TEST(threads_read_one_store_while_it_is_written),
+        POOL_TEST(a_read_never_begins_on_a_commit_that_is_not_out),
         POOL_TEST(little_address_space_is_enough),
         POOL_TEST(a_full_map_is_reported_and_larger_the_next_time),
         POOL_TEST(a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time),
