@@ -276,6 +276,24 @@ static void a_rank_that_hangs_is_named(void **state) {
     same_roots(box, 2, &expected);
 }
 
+// All stand still for longer than the deadline, as on a machine that sleeps: nobody hangs.
+static void a_pause_of_all_ranks_is_not_silence(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_ranks(box, 2);
+    pid_t run = start_ranks(box, 2, "--rank-deadline 1");
+    pid_t pids[] = {await_rank(box, 0, run), await_rank(box, 1, run)};
+    assert_true(pids[0] > 0 && pids[1] > 0);
+    sleep_ms(700);
+    for (int r = 0; r < 2; r++) assert_int_equal(kill(pids[r], SIGSTOP), 0);
+    sleep_ms(2500);
+    for (int r = 0; r < 2; r++) assert_int_equal(kill(pids[r], SIGCONT), 0);
+    int code = 0;
+    assert_int_equal(waitpid(run, &code, 0), run);
+    assert_int_equal(code, 0);
+    same_roots(box, 2, &expected);
+}
+
 // ---- what does not fit together -----------------------------------------------------------------
 
 static void shards_that_do_not_fit_are_named(void **state) {
@@ -440,6 +458,7 @@ int main(void) {
         RANKS_TEST(killed_ranks_go_on),
         RANKS_TEST(ranks_that_are_ahead_step_back),
         RANKS_TEST(a_rank_that_hangs_is_named),
+        RANKS_TEST(a_pause_of_all_ranks_is_not_silence),
         RANKS_TEST(shards_that_do_not_fit_are_named),
         RANKS_TEST(copies_of_a_shard_begin_anew),
         RANKS_TEST(pools_that_are_not_equal_are_named),
