@@ -359,6 +359,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->pusher.journal_bytes_max = daemon->options.journal_bytes;
     daemon->monitor.training = daemon->training;
     daemon->monitor.scrubber = daemon->scrubber;
+    daemon->monitor.crew = daemon->crew;
     daemon->monitor.pool = daemon->options.pool;
     daemon->monitor.sources = daemon->sources;
     daemon->monitor.source_count = daemon->source_count;

@@ -3,7 +3,7 @@
 #include "lifelong.h"
 #include "reef_mpi.h"
 
-enum { PIECE = 5000, DEADLINE_SECONDS = 120 };
+enum { PIECE = 5000, FIRST = 9000, AGAIN = 10000, DEADLINE_SECONDS = 120 };
 
 static reef_mpi *mpi;
 static reef_ranks *ranks;
@@ -85,6 +85,44 @@ static void baselines(void **state) {
     same_root(SETTINGS("strategy", "ewc"), 1);
 }
 
+// A kind, another, and the first again until its net goes on learning, and then the other.
+static void learn_and_return(lifelong *f, reef_ranks *with, reef_commit *out) {
+    reef_error err;
+    reef_trainer_options options = {
+        .threads = 1, .ranks = with, .on_event = lifelong_on_event, .context = f};
+    choose(&f->config, "net_share", "0.5");
+    choose(&f->config, "return_bytes", "4000");
+    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, AGAIN, 3);
+    feed_kind(f, 1, PIECE, 4);
+    *out = commit(f);
+    assert_sound(f);
+    assert_int_equal(status_of(f).kinds, 2);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
+}
+
+// Rank 0 alone trains alone too: the others only hear what it had.
+static void nets_that_follow_their_kinds(void **state) {
+    (void)state;
+    lifelong *f = NULL;
+    reef_commit one = {0}, many;
+    if (reef_ranks_rank(ranks) == 0) {
+        lifelong_setup_kinds((void **)&f);
+        learn_and_return(f, NULL, &one);
+        lifelong_teardown((void **)&f);
+    }
+    reef_ranks_tell(ranks, one.root, sizeof(one.root));
+    lifelong_setup_kinds((void **)&f);
+    learn_and_return(f, ranks, &many);
+    assert_memory_equal(many.root, one.root, sizeof(one.root));
+    lifelong_teardown((void **)&f);
+}
+
 static void more_ranks_than_windows(void **state) {
     (void)state;
     lifelong *f = NULL;
@@ -118,6 +156,7 @@ int main(void) {
         cmocka_unit_test(mixtures),
         cmocka_unit_test(memories_beside_the_net),
         cmocka_unit_test(baselines),
+        cmocka_unit_test(nets_that_follow_their_kinds),
         cmocka_unit_test(more_ranks_than_windows),
     };
     if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {

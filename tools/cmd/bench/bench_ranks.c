@@ -135,12 +135,38 @@ reef_status reef_bench_ranks_run(const reef_ranks_plan *plan,
 
 // ---- the least that travels ---------------------------------------------------------------------
 
-// Of the gradient x^T d_y of a weight (in, out) each rank makes a part of in * out / R values. It
-// needs a columns of x and b of d_y with a * b at least that: fewest where they are equal.
-static double product_least(double in, double out, double ranks, double own_rows) {
-    double area = in * out / ranks, side = sqrt(area);
-    double columns = side > in ? in + area / in : side > out ? out + area / out : 2 * side;
-    return (ranks - 1) * (own_rows * columns + area);
+typedef struct weight {
+    double in, out;
+} weight;
+
+// Of the gradient x^T d_y of a weight a part of `area` values needs p columns of x and q of d_y with
+// p * q at least that: fewest where they are equal.
+static double columns_for(weight of, double area) {
+    double side = sqrt(area);
+    if (side > of.in) return of.in + area / of.in;
+    if (side > of.out) return of.out + area / of.out;
+    return 2 * side;
+}
+
+// Gradients that are shared out together: each rank makes an equal part of all their values. Half
+// of two products costs more columns than one of them whole, so all but one are whole or not there.
+static double gradients_least(const weight *weights, size_t count, double ranks, double own_rows) {
+    double all = 0, fewest = INFINITY;
+    for (size_t i = 0; i < count; i++) all += weights[i].in * weights[i].out;
+    for (size_t whole = 0; whole < (size_t)1 << count; whole++)
+        for (size_t part = 0; part < count; part++) {
+            double columns = 0, left = all / ranks;
+            for (size_t i = 0; i < count; i++) {
+                if (i == part || !(whole >> i & 1)) continue;
+                columns += weights[i].in + weights[i].out;
+                left -= weights[i].in * weights[i].out;
+            }
+            if (left < 0 || left > weights[part].in * weights[part].out) continue;
+            columns += columns_for(weights[part], left);
+            if (columns < fewest) fewest = columns;
+        }
+    // To each other rank the columns that it needs, and the values that this one made.
+    return (ranks - 1) * (own_rows * fewest + all / ranks);
 }
 
 static double experts_least(const reef_config *config, double ranks, double own_rows) {
@@ -155,22 +181,20 @@ static double experts_least(const reef_config *config, double ranks, double own_
 }
 
 double reef_bench_ranks_least_bytes(const reef_config *config, size_t ranks) {
-    double R = (double)ranks, D = config->d_model, T = config->context, floats = 0;
-    double windows = (double)config->batch + config->rehearse;
+    double R = (double)ranks, D = config->d_model, F = config->d_ffw, T = config->context;
+    double windows = (double)config->batch + config->rehearse, floats = 0;
     double rows = floor(windows / R) * T; // rank 0 never has more than others
+    const weight attention[] = {{D, D}, {D, 3 * D}}, dense[] = {{F, D}, {D, F}},
+                 head = {D, config->vocab};
     for (uint32_t l = 0; l < config->layers; l++) {
         reef_ffw ffw = reef_layer_ffw(config, l);
         if (ffw == REEF_FFW_MOE) return (double)NAN;
-        floats += product_least(D, D, R, rows) + product_least(D, 3 * D, R, rows);
-        // Gradients of layer norms, of each window.
-        floats += (R - 1) * rows / T * 4 * D;
-        if (ffw == REEF_FFW_DENSE)
-            floats +=
-                product_least(config->d_ffw, D, R, rows) + product_least(D, config->d_ffw, R, rows);
-        else
-            floats += experts_least(config, R, rows);
+        // With the gradients of layer norms, of each window.
+        floats += gradients_least(attention, 2, R, rows) + (R - 1) * rows / T * 4 * D;
+        floats += ffw == REEF_FFW_DENSE ? gradients_least(dense, 2, R, rows)
+                                        : experts_least(config, R, rows);
     }
     // The head, its layer norm, the gradient of embedded tokens, and a loss of 8 bytes a token.
-    floats += product_least(D, config->vocab, R, rows) + (R - 1) * rows * (2 * D / T + D + 2);
+    floats += gradients_least(&head, 1, R, rows) + (R - 1) * rows * (2 * D / T + D + 2);
     return sizeof(float) * floats;
 }

@@ -126,6 +126,11 @@ static reef_status write_text(const reef_cli_call *cli, const findings *f, reef_
         status = reef_bench_text_read(path, count, &text, &count, err);
     else
         text = reef_bench_text(count);
+    // The last byte of a step is followed by the one that it predicts.
+    if (status == REEF_OK && count <= f->plan.step_tokens)
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "%.160s has %zu bytes, and a step takes %" PRIu64 " and one more", path,
+                           count, f->plan.step_tokens);
     FILE *file = status == REEF_OK ? fopen(f->plan.text, "wb") : NULL;
     if (status == REEF_OK && (file == NULL || fwrite(text, 1, count, file) != count))
         status = reef_fail(err, REEF_ERR_IO, "cannot write %.160s", f->plan.text);
