@@ -118,7 +118,7 @@ typedef struct reef_crew_figures {
     double telling_seconds;    // for what rank 0 says; rank 0: saying it
     double committing_seconds; // with the wait for the others' commits
     double lag_seconds;        // less waiting than the rank that waited longest
-    double cpu_seconds;        // of the process, all threads
+    double cpu_seconds;        // of learning bytes, with exchanges
     uint64_t memory_peak_bytes;
 } reef_crew_figures;
 

@@ -7,8 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
+
+// Of the process, all its threads.
+static double cpu_seconds(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return 0;
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
 
 static double exchanging_seconds(const reef_crew *crew) {
     reef_ranks_traffic parts[REEF_RANKS_PARTS];
@@ -28,20 +35,14 @@ reef_status reef_crew_feed(reef_crew *crew,
                            size_t *steps,
                            reef_error *err) {
     if (crew == NULL) return reef_trainer_feed(trainer, source, bytes, count, taken, steps, err);
-    double began = reef_seconds(), exchanged = exchanging_seconds(crew);
+    double began = reef_seconds(), exchanged = exchanging_seconds(crew), cpu = cpu_seconds();
     reef_status status = reef_trainer_feed(trainer, source, bytes, count, taken, steps, err);
     crew->computing_seconds += reef_seconds() - began - (exchanging_seconds(crew) - exchanged);
+    crew->cpu_seconds += cpu_seconds() - cpu;
     return status;
 }
 
 // ---- one rank's own -----------------------------------------------------------------------------
-
-static double cpu_seconds(void) {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
 
 static uint64_t memory_peak_bytes(void) {
     char line[128];
@@ -81,7 +82,7 @@ static reef_crew_figures own_figures(reef_crew *crew, const reef_trainer *traine
         .waiting_seconds = step->waiting_seconds,
         .telling_seconds = tell->waiting_seconds,
         .committing_seconds = status.seconds_commit,
-        .cpu_seconds = cpu_seconds() - crew->cpu_began,
+        .cpu_seconds = crew->cpu_seconds,
         .memory_peak_bytes = memory_peak_bytes(),
     };
     if (gethostname(figures.host, sizeof(figures.host) - 1) != 0) figures.host[0] = '\0';
@@ -100,16 +101,15 @@ static void set_lags(reef_crew_figures *figures, size_t count) {
 }
 
 void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer) {
-    static const reef_error no_memory = {REEF_ERR_NO_MEMORY, "no memory for figures of the ranks"};
     reef_trainer_status status;
     if (crew == NULL) return;
     reef_trainer_status_read(trainer, &status);
     crew->first_step = status.step;
     crew->figured_at = reef_seconds();
-    crew->cpu_began = cpu_seconds();
     crew->figures = calloc(reef_ranks_count(crew->ranks), sizeof(*crew->figures));
     crew->shown = calloc(reef_ranks_count(crew->ranks), sizeof(*crew->shown));
-    if (crew->figures == NULL || crew->shown == NULL) reef_crew_fail(crew, &no_memory);
+    if (crew->figures == NULL || crew->shown == NULL)
+        reef_ranks_end(crew->ranks, "no memory for figures of the ranks");
     reef_crew_gather_figures(crew, trainer);
 }
 

@@ -19,7 +19,7 @@ struct reef_crew {
     size_t payload_capacity;
     bool met, ended;
     // The trainer's thread counts these, and copies all ranks' to `shown` under the lock.
-    double computing_seconds, figured_at, cpu_began;
+    double computing_seconds, cpu_seconds, figured_at;
     uint64_t first_step, figured_sent_bytes;
     reef_crew_figures *figures; // (count)
     reef_crew_figures *shown;   // (count)
