@@ -87,30 +87,30 @@ class Model:
 def draw(models):
     p = Picture(900, 380, "Gain of 4, 16 and 64 machines over one, by network")
     for at, model in enumerate(models):
-        left, top, width, height = 70 + 445 * at, 60, 330, 260
+        left, top, width, height = 60 + 445 * at, 60, 290, 260
         p.text(left, 34, model.name, 15, bold=True)
 
         def place(ranks, gain):
-            return left + MACHINES.index(ranks) * width / 3, top + height - (gain - 1) * height / 5
+            return left + MACHINES.index(ranks) * width / 3, top + height - (gain - 1) * height / 7
 
-        for gain in range(1, 7):
+        for gain in (1, 2, 4, 6, 8):
             y = place(1, gain)[1]
             p.line((left, y), (left + width, y), kind="line dashed" if gain > 1 else "line")
             p.text(left - 10, y + 5, f"{gain}x", 13, "end", "muted")
         for ranks in MACHINES:
             p.text(place(ranks, 1)[0], top + height + 22, str(ranks), 13, "middle", "muted")
         p.text(left + width / 2, top + height + 44, "machines, one window of 64 or more each", 13, "middle", "muted")
-        curves = [("computing alone", None, "limit")] + [(name, bandwidth, "frame" if i else "line")
+        curves = [("no network", None, "limit")] + [(name, bandwidth, "frame" if i else "line")
                                                          for i, (name, bandwidth) in enumerate(NETWORKS)]
-        taken = []
+        ends = []
         for name, bandwidth, kind in curves:
             points = [place(ranks, model.gain(ranks, bandwidth)) for ranks in MACHINES]
             p.line(*points, kind=kind)
-            y = points[-1][1]
-            while any(abs(y - other) < 15 for other in taken):
-                y += 3
-            taken.append(y)
-            p.text(left + width + 4, y + 4, name, 11, "start")
+            ends.append((points[-1][1], name))
+        lowest = 0.0
+        for y, name in sorted(ends):  # one below the other, however close the curves are
+            lowest = max(y, lowest + 16)
+            p.text(left + width + 8, lowest + 5, name, 13)
     return p
 
 
