@@ -359,6 +359,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->pusher.journal_bytes_max = daemon->options.journal_bytes;
     daemon->monitor.training = daemon->training;
     daemon->monitor.scrubber = daemon->scrubber;
+    daemon->monitor.crew = daemon->crew;
     daemon->monitor.pool = daemon->options.pool;
     daemon->monitor.sources = daemon->sources;
     daemon->monitor.source_count = daemon->source_count;
@@ -400,17 +401,12 @@ static void report_start(reef_daemon *daemon) {
         reef_report_warning(&daemon->report, "kernels", "%s", reef_gemm_advice());
 }
 
-// What the other ranks cost: what rank 0 sent them, and how long it exchanged bytes and waited.
+// What the ranks cost, as of the last commit.
 static void report_ranks(reef_daemon *daemon) {
-    reef_ranks_traffic traffic;
-    if (daemon->crew == NULL) return;
-    reef_ranks_traffic_read(reef_crew_ranks(daemon->crew), &traffic);
-    reef_report_event(&daemon->report,
-                      json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "event", "ranks", "count",
-                                (json_int_t)reef_ranks_count(reef_crew_ranks(daemon->crew)),
-                                "sent_bytes", (json_int_t)traffic.sent_bytes, "received_bytes",
-                                (json_int_t)traffic.received_bytes, "exchanges",
-                                (json_int_t)traffic.exchanges, "seconds", traffic.seconds));
+    json_t *event = reef_crew_json(daemon->crew);
+    if (event == NULL) return;
+    json_object_set_new(event, "event", json_string("ranks"));
+    reef_report_event(&daemon->report, event);
 }
 
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {

@@ -574,7 +574,8 @@ static void unproject(const router_pass *pass, size_t piece) {
     const size_t D = pass->shape->d_model;
     const size_t first = piece * pass->piece_rows;
 
-    if (!is_active(pass, piece)) return;
+    // Nobody reads it where others have chosen: they hand it down themselves.
+    if (!is_active(pass, piece) || !is_chosen_here(pass, piece)) return;
     reef_gemm(false, true, rows_of(pass, piece), D, pass->width, 1,
               pass->tape->d_query + first * pass->width, pass->width, pass->params->w_query,
               pass->width, 1, pass->d_x + first * D, D);

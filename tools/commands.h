@@ -68,6 +68,7 @@
     X(experiment_datasets)                                                                         \
     X(bench_step)                                                                                  \
     X(bench_readers)                                                                               \
+    X(bench_ranks)                                                                                 \
     X(bench_peer)                                                                                  \
     X(bench_scale)                                                                                 \
     X(bench_store)                                                                                 \

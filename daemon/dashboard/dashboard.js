@@ -131,12 +131,27 @@
         }));
     }
 
+    // The processes that train the pool together, as of the last commit.
+    function showRanks() {
+        const ranks = status.ranks;
+        $('ranks').hidden = !ranks;
+        if (!ranks) return;
+        $('ranks-note').textContent = `${count(ranks.count)} ${ranks.count === 1 ? 'process trains' : 'processes train'} this pool; the last epoch is ${count(ranks.epoch)}. Shares are of the time since the start, as of that commit. Behind: how much less it waited than the one that waited longest.`;
+        $('ranks-table').tBodies[0].replaceChildren(...ranks.ranks.map((one) => {
+            const all = Math.max(one.computing_s + one.packing_s + one.waiting_s + one.telling_s + one.committing_s, 1e-9);
+            return make('tr', {}, make('td', {}, count(one.rank)), make('td', {}, one.host), make('td', {}, `${bytes(one.sent_bytes_per_s)}/s`),
+                make('td', {}, percent(one.computing_s / all, 0)), make('td', {}, percent(one.waiting_s / all, 0)),
+                make('td', {}, span(one.lag_s)), make('td', {}, bytes(one.memory_peak_bytes)));
+        }));
+    }
+
     function showStatus() {
         $('pool').textContent = status.pool;
         $('footer').textContent = `reefd ${status.version}, process ${status.pid}, up ${span(status.uptime_s)}, ${status.threads} ${status.threads === 1 ? 'thread' : 'threads'}, ${status.kernels}`;
         showTiles();
         showSources();
         showMemory();
+        showRanks();
         showGrowthFacts();
         showState();
     }

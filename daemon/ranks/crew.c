@@ -65,6 +65,7 @@ reef_status reef_crew_begin(reef_crew **out,
         reef_crew_end(crew);
         return status;
     }
+    (void)pthread_mutex_init(&crew->lock, NULL);
     snprintf(crew->pool, sizeof(crew->pool), "%s/rank-%zu", options->pool,
              reef_ranks_rank(crew->ranks));
     *out = crew;
@@ -77,6 +78,8 @@ void reef_crew_end(reef_crew *crew) {
         reef_crew_tell(crew, (reef_crew_order){.kind = REEF_CREW_END}, NULL, 0);
     reef_ranks_free(crew->ranks);
     reef_mpi_end(crew->mpi);
+    free(crew->figures);
+    free(crew->shown);
     free(crew->payload);
     free(crew);
 }
@@ -147,6 +150,12 @@ static void hear(reef_crew *crew, reef_crew_order *order) {
     reef_ranks_tell(crew->ranks, crew->payload, order->payload_bytes);
 }
 
+static reef_status commit(reef_crew *crew, reef_trainer *trainer, reef_error *err) {
+    reef_status status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK) reef_crew_gather_figures(crew, trainer);
+    return status;
+}
+
 static reef_status carry_out(reef_crew *crew,
                              const reef_crew_order *order,
                              reef_trainer *trainer,
@@ -160,10 +169,10 @@ static reef_status carry_out(reef_crew *crew,
     reef_usage_compaction compaction;
     switch (order->kind) {
     case REEF_CREW_FEED:
-        return reef_trainer_feed(trainer, order->name, crew->payload, order->payload_bytes, &taken,
-                                 &steps, err);
+        return reef_crew_feed(crew, trainer, order->name, crew->payload, order->payload_bytes,
+                              &taken, &steps, err);
     case REEF_CREW_COMMIT:
-        return reef_trainer_commit(trainer, NULL, err);
+        return commit(crew, trainer, err);
     case REEF_CREW_SEAL:
         return reef_trainer_seal(trainer, order->seal_dtype[0] ? order->seal_dtype : NULL, NULL,
                                  err);
@@ -201,6 +210,7 @@ static reef_status carry_out(reef_crew *crew,
 void reef_crew_follow(reef_crew *crew, reef_trainer *trainer) {
     reef_error err = {.status = REEF_OK};
     reef_crew_order order;
+    reef_crew_begin_figures(crew, trainer);
     do {
         hear(crew, &order);
         reef_status status = carry_out(crew, &order, trainer, &err);

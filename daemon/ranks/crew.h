@@ -9,7 +9,8 @@
 //
 // Without MPI in the build, or without mpirun, the crew is NULL, and these calls do nothing.
 //
-// Threads: begin, meet and end on the process's first thread; reef_crew_tell on the trainer's.
+// Threads: begin, meet and end on the process's first thread; what tells, feeds and gathers on the
+// trainer's; figures are read on any.
 #ifndef REEF_CREW_H
 #define REEF_CREW_H
 
@@ -18,6 +19,8 @@
 #include "reef_settings.h"
 #include "reef_states.h"
 #include "reef_trainer.h"
+
+#include <jansson.h>
 
 typedef struct reef_crew reef_crew;
 
@@ -99,6 +102,43 @@ double reef_crew_patience(const reef_crew *crew);
 
 /** Of ranks above 0: do what rank 0 says, until it says that this was all. */
 void reef_crew_follow(reef_crew *crew, reef_trainer *trainer);
+
+// ---- figures ------------------------------------------------------------------------------------
+
+/** Of one rank since it started, as of a commit. What is exchanged is that of the net's steps. */
+typedef struct reef_crew_figures {
+    char host[64];
+    uint64_t epoch; // the last one that counts
+    uint64_t steps; // since the process started
+    uint64_t sent_bytes, received_bytes, exchanges;
+    double sent_bytes_per_s;  // since the commit before
+    double computing_seconds; // learning bytes, less what follows
+    double packing_seconds;
+    double waiting_seconds;    // for the network, and for slower ranks
+    double telling_seconds;    // for what rank 0 says; rank 0: saying it
+    double committing_seconds; // with the wait for the others' commits
+    double lag_seconds;        // less waiting than the rank that waited longest
+    double cpu_seconds;        // of learning bytes, with exchanges
+    uint64_t memory_peak_bytes;
+} reef_crew_figures;
+
+/** Before the first order; every rank. This and the calls below accept a NULL crew. */
+void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer);
+/** reef_trainer_feed, counted. */
+REEF_MUST_CHECK reef_status reef_crew_feed(reef_crew *crew,
+                                           reef_trainer *trainer,
+                                           const char *source,
+                                           const uint8_t *bytes,
+                                           size_t count,
+                                           size_t *taken,
+                                           size_t *steps,
+                                           reef_error *err);
+/** Exchange figures. Every rank at once: after a commit by order that worked. */
+void reef_crew_gather_figures(reef_crew *crew, const reef_trainer *trainer);
+/** A copy, the caller's, of what was gathered last; returns for how many ranks, or 0 and NULL. */
+size_t reef_crew_figures_read(reef_crew *crew, reef_crew_figures **out);
+/** The same for people; NULL without a crew. */
+json_t *reef_crew_json(reef_crew *crew);
 
 /** End all ranks because of something that only this one met; does not return. */
 _Noreturn void reef_crew_fail(reef_crew *crew, const reef_error *err);

@@ -1,8 +1,10 @@
-// The inside of a reef_crew: crew.c and crew_meet.c.
+// The inside of a reef_crew: crew.c, crew_figures.c and crew_meet.c.
 #ifndef REEF_CREW_INTERNAL_H
 #define REEF_CREW_INTERNAL_H
 
 #include "crew.h"
+
+#include <pthread.h>
 
 enum { PATH_BYTES_MAX = 4200, WHY_BYTES_MAX = 400, CREW_TEXT_BYTES = 64 };
 
@@ -16,6 +18,12 @@ struct reef_crew {
     unsigned char *payload; // of the last order that was heard
     size_t payload_capacity;
     bool met, ended;
+    // The trainer's thread counts these, and copies all ranks' to `shown` under the lock.
+    double computing_seconds, cpu_seconds, figured_at;
+    uint64_t first_step, figured_sent_bytes;
+    reef_crew_figures *figures; // (count)
+    reef_crew_figures *shown;   // (count)
+    pthread_mutex_t lock;
 };
 
 /** What a rank says of itself when all meet. */

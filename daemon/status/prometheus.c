@@ -7,6 +7,7 @@
 // again.
 #include "prometheus.h"
 
+#include "crew.h"
 #include "push.h"
 #include "reef_kernels.h"
 
@@ -229,6 +230,57 @@ static void write_memory(FILE *out, const reef_memory_status *memory) {
                  "Share of bytes in which the input had something to say, likewise.", memory->hits);
 }
 
+// What ranks exchange and wait for, each as of the last commit; a process alone has no such families.
+static void write_ranks(FILE *out, const reef_status_view *monitor) {
+#define RANK(field) offsetof(reef_crew_figures, field)
+    static const struct {
+        const char *name, *kind, *help;
+        size_t at;
+        bool counts; // else it is a number of seconds
+    } FAMILIES[] = {
+        {"reef_rank_sent_bytes_total", "counter",
+         "Bytes that a rank sent to others for steps of the net, since it started.",
+         RANK(sent_bytes), true},
+        {"reef_rank_received_bytes_total", "counter", "Bytes that it received for them.",
+         RANK(received_bytes), true},
+        {"reef_rank_exchanges_total", "counter", "Exchanges of a rank with all others for steps.",
+         RANK(exchanges), true},
+        {"reef_rank_computing_seconds_total", "counter", "Time in which a rank computed.",
+         RANK(computing_seconds), false},
+        {"reef_rank_waiting_seconds_total", "counter",
+         "Time in which a rank waited for the network and slower ranks.", RANK(waiting_seconds),
+         false},
+        {"reef_rank_telling_seconds_total", "counter",
+         "Time in which rank 0 told what is next, and others waited to hear it.",
+         RANK(telling_seconds), false},
+        {"reef_rank_lag_seconds", "gauge",
+         "By how much less than the rank that waited longest a rank has waited.", RANK(lag_seconds),
+         false},
+        {"reef_rank_peak_memory_bytes", "gauge", "Resident memory of a rank at its largest.",
+         RANK(memory_peak_bytes), true},
+    };
+#undef RANK
+    reef_crew_figures *figures;
+    size_t count = reef_crew_figures_read(monitor->crew, &figures);
+    if (count == 0) return;
+    gauge(out, "reef_ranks", "Processes that train the pool together.", (double)count);
+    counter(out, "reef_epoch_number_total", "Commits of all ranks, since the first one of these.",
+            figures[0].epoch);
+    for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
+        prometheus_head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
+        for (size_t r = 0; r < count; r++) {
+            const char *at = (const char *)&figures[r] + FAMILIES[f].at;
+            uint64_t counted;
+            double seconds;
+            memcpy(&counted, at, sizeof(counted));
+            memcpy(&seconds, at, sizeof(seconds));
+            fprintf(out, "%s{rank=\"%zu\"} ", FAMILIES[f].name, r);
+            number(out, FAMILIES[f].counts ? (double)counted : seconds);
+        }
+    }
+    free(figures);
+}
+
 // A gauge for everything in a list that has a number; `label` writes whose it is.
 static void write_each(FILE *out,
                        const char *name,
@@ -386,6 +438,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     write_experts(out, &view.trainer);
     write_memory(out, &view.trainer.memory);
     write_commits(out, &view);
+    write_ranks(out, monitor);
     gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.",
           reef_status_view_file_bytes(monitor));
     gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",

@@ -1,6 +1,7 @@
 // Status and progress; see status.h. Everything comes from one copy of the trainer's view, so the
 // figures of one reply belong together.
 #include "status.h"
+#include "crew.h"
 #include "reply_json.h"
 
 #include "reef_kernels.h"
@@ -245,6 +246,9 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
                         bytes_json(reef_status_view_file_bytes(monitor)));
     json_object_set_new(object, "resident_bytes", bytes_json(reef_status_view_resident_bytes()));
     json_object_set_new(object, "scrub", scrub_json(monitor));
+    // A process alone has no such member.
+    json_t *ranks = reef_crew_json(monitor->crew);
+    if (ranks != NULL) json_object_set_new(object, "ranks", ranks);
     return object;
 }
 

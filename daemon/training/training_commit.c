@@ -66,6 +66,8 @@ reef_status reef_training_commit_once(reef_training *training, reef_error *err) 
     uint64_t begin = uv_hrtime();
     reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_COMMIT}, NULL, 0);
     reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
+    if (status == REEF_OK)
+        reef_crew_gather_figures(training->options.crew, training->options.trainer);
     if (status == REEF_OK) note_commit_done(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
     reef_training_refresh(training);
     return status;

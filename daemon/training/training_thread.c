@@ -285,6 +285,7 @@ static work next_work(reef_training *training) {
 
 static reef_status run_thread(reef_training *training, reef_error *err) {
     reef_status status = REEF_OK;
+    reef_crew_begin_figures(training->options.crew, training->options.trainer);
     // Each iteration takes one piece of work, decided under the lock and done without it.
     while (status == REEF_OK) {
         work next = next_work(training);

@@ -196,7 +196,7 @@ static reef_status feed(reef_training *training,
         memcpy(order.name, source, strlen(source));
         reef_crew_tell(crew, order, bytes, count);
     }
-    return reef_trainer_feed(training->options.trainer, source, bytes, count, taken, steps, err);
+    return reef_crew_feed(crew, training->options.trainer, source, bytes, count, taken, steps, err);
 }
 
 reef_status reef_training_feed(reef_training *training, const work *piece, reef_error *err) {

@@ -217,4 +217,5 @@ def main():
         draw().write(f"{folder}/concept-{name}.svg", "--dark" in sys.argv)
 
 
-main()
+if __name__ == "__main__":
+    main()

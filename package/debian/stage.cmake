@@ -1,7 +1,7 @@
 # Run by cpack when everything is in place and nothing is packed: what Debian's policy wants of each package.
 cmake_policy(SET CMP0057 NEW)
 
-set(debian_name_reef reef)
+set(debian_name_reef ${CPACK_REEF_PROGRAMS})
 set(debian_name_library libreef0)
 set(debian_name_dev libreef-dev)
 set(debian_name_python python3-reef)

@@ -125,7 +125,8 @@ typedef struct reef_router_tape {
     struct coarse_table *coarse;             // (2, tables) sub-keys in bytes
     const struct coarse_order *coarse_order; // NULL: no first pass, all sub-keys are scored
     // The caller's to set: a forward chooses experts for pieces choose_first to choose_end - 1
-    // alone, because others choose for the rest; both 0: for all.
+    // alone, because others choose for the rest, and a backward adds to their d_x alone; both 0:
+    // all.
     size_t choose_first, choose_end;
     bool score_all; // the caller's to set: all are, as if there were none; the choice is the same
 } reef_router_tape;

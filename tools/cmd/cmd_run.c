@@ -1,17 +1,15 @@
 // reef run: the daemon in the foreground. Finds reefd and becomes it. Options are the daemon's, and
 // it reports its own mistakes; those of the command line are reported before it is started.
+#include "cli_daemon.h"
 #include "cli_format.h"
 #include "commands.h"
 #include "reef_settings.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define DAEMON_NAME "reefd"
 #define ARGUMENTS_MORE 6 // than were given: the name, --pool POOL, --json-log, --check, the end
 
 // And those of reefd.
@@ -40,42 +38,6 @@ const reef_cli_manual reef_run_manual = {
                "cat corpus.txt | reef run reef.pool --source -",
 };
 
-// ---- the program --------------------------------------------------------------------------------
-
-static bool is_program(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
-}
-
-static char *beside_this(void) {
-    char path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (length <= 0) return NULL;
-    path[length] = '\0';
-    char *slash = strrchr(path, '/');
-    return slash != NULL ? reef_cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
-}
-
-// Returned on the heap; NULL if not found.
-static char *find_daemon(void) {
-    // Beside this program first: a build tree must not start the installed daemon.
-    char *path = beside_this();
-    if (path != NULL && is_program(path)) return path;
-    free(path);
-    // execvp() would search too, but the path is also printed and checked before.
-    for (const char *at = getenv("PATH"); at != NULL && *at;) {
-        size_t length = strcspn(at, ":");
-        // An empty element of PATH is the current directory (POSIX).
-        path = reef_cli_format("%.*s%s/" DAEMON_NAME, (int)length, at, length ? "" : ".");
-        if (is_program(path)) return path;
-        free(path);
-        at += length;
-        // Skips the colon, if the end is not reached yet.
-        at += *at == ':';
-    }
-    return NULL;
-}
-
 // ---- its arguments ------------------------------------------------------------------------------
 
 static bool is_own(const char *name) {
@@ -98,7 +60,7 @@ static bool takes_value(const char *name) {
 static char **arguments_new(const reef_cli_call *cli, size_t *count) {
     char **argv = reef_cli_alloc(cli->given_count + ARGUMENTS_MORE, sizeof(*argv));
     size_t used = 0;
-    argv[used++] = reef_cli_format(DAEMON_NAME);
+    argv[used++] = reef_cli_format(CLI_DAEMON_NAME);
     // The pool may be named in the configuration file instead.
     if (cli->pool != NULL) argv[used++] = reef_cli_format("--pool=%s", cli->pool);
     for (size_t i = 0; i < cli->given_count; i++) {
@@ -163,11 +125,11 @@ reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
     char **argv = arguments_new(cli, &count);
     // Checked here by the daemon's own parser: a mistake is reported by reef, with its exit code.
     reef_status status = check_arguments(argv, count, err);
-    char *program = status == REEF_OK ? find_daemon() : NULL;
+    char *program = status == REEF_OK ? reef_cli_daemon_path() : NULL;
     if (status == REEF_OK && program == NULL)
         // The packages hold both programs, so this is a broken installation.
         status = reef_fail(err, REEF_ERR_NOT_FOUND,
-                           "there is no program " DAEMON_NAME
+                           "there is no program " CLI_DAEMON_NAME
                            ", neither beside this one nor in PATH; the package reef has both");
     if (status == REEF_OK) {
         // The command line is printed, so that it can be copied into a unit file.

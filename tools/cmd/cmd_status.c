@@ -2,6 +2,7 @@
 #include "cli_format.h"
 #include "cli_kinds.h"
 #include "cli_pool.h"
+#include "cli_ranks.h"
 #include "cli_tokens.h"
 #include "cli_transport.h"
 #include "commands.h"
@@ -321,6 +322,12 @@ static void print_memory(const json_t *memory) {
     print_inputs(json_object_get(memory, "inputs"));
 }
 
+static void print_ranks(const json_t *status) {
+    char *words = reef_cli_ranks_words(status);
+    if (words != NULL) printf("  %-14s%s\n", "ranks", words);
+    free(words);
+}
+
 // With one kind there is nothing to tell.
 static void print_kind(const json_t *status) {
     const char *name = json_string_value(json_object_get(status, "kind_name"));
@@ -407,6 +414,7 @@ static void print_status(const json_t *status, bool daemon) {
     }
     // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));
+    print_ranks(status);
     print_scrub(json_object_get(status, "scrub"));
     // Old readers keep pages from reuse, so they are shown last as a warning.
     print_readers(json_object_get(status, "readers"));

@@ -36,7 +36,9 @@ static void end_unless_equal(reef_trainer *trainer, const epoch_claim *claims) {
 
 static void gather_from_all(reef_trainer *trainer, void *claims, size_t bytes) {
     const reef_ranks_array each = {.base = claims, .stride = bytes, .bytes = bytes};
+    reef_ranks_set_part(trainer->options.ranks, REEF_RANKS_COMMIT);
     reef_ranks_gather(trainer->options.ranks, reef_ranks_count(trainer->options.ranks), 1, &each);
+    reef_ranks_set_part(trainer->options.ranks, REEF_RANKS_STEP);
 }
 
 static void say_made(reef_trainer *trainer) {
@@ -72,6 +74,10 @@ void reef_epoch_made(reef_trainer *trainer) {
     if (!is_shared(trainer)) return;
     trainer->options.shard.epoch++;
     if (reef_ranks_rank(trainer->options.ranks) > 0) say_made(trainer);
+}
+
+uint64_t reef_trainer_epoch(const reef_trainer *trainer) {
+    return trainer->options.shard.epoch;
 }
 
 void reef_epoch_failed(reef_trainer *trainer, reef_status status, const reef_error *err) {

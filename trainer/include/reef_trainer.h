@@ -527,5 +527,7 @@ typedef struct reef_trainer_status {
         seconds_commit;
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
+/** Commits of all ranks so far; 0 without shards. */
+REEF_API uint64_t reef_trainer_epoch(const reef_trainer *trainer);
 
 #endif

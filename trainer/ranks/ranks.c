@@ -18,7 +18,8 @@ struct reef_ranks {
     reef_ranks_link link;
     room send, receive;
     size_t *sizes; // (count) of the gather under way
-    reef_ranks_traffic traffic;
+    reef_ranks_part part;
+    reef_ranks_traffic traffic[REEF_RANKS_PARTS];
 };
 
 reef_status reef_ranks_new(reef_ranks **out, const reef_ranks_link *link, reef_error *err) {
@@ -87,15 +88,24 @@ reef_ranks_message *reef_ranks_room(reef_ranks *ranks, bool receive, const size_
 }
 
 void reef_ranks_exchange(reef_ranks *ranks) {
+    reef_ranks_traffic *traffic = &ranks->traffic[ranks->part];
     double start = reef_seconds();
     ranks->link.exchange(ranks->link.context, ranks->send.messages, ranks->receive.messages);
     for (size_t r = 0; r < ranks->link.count; r++) {
         if (r == ranks->link.rank) continue;
-        ranks->traffic.sent_bytes += ranks->send.messages[r].size;
-        ranks->traffic.received_bytes += ranks->receive.messages[r].size;
+        traffic->sent_bytes += ranks->send.messages[r].size;
+        traffic->received_bytes += ranks->receive.messages[r].size;
     }
-    ranks->traffic.exchanges++;
-    ranks->traffic.seconds += reef_seconds() - start;
+    traffic->exchanges++;
+    traffic->waiting_seconds += reef_seconds() - start;
+}
+
+void reef_ranks_set_part(reef_ranks *ranks, reef_ranks_part part) {
+    ranks->part = part;
+}
+
+void reef_ranks_note_packing(reef_ranks *ranks, double seconds) {
+    ranks->traffic[ranks->part].packing_seconds += seconds;
 }
 
 // ---- gather -------------------------------------------------------------------------------------
@@ -144,7 +154,7 @@ void reef_ranks_gather(reef_ranks *ranks,
         ranks->sizes[r] = r == own ? 0 : (end - first) * each;
     }
     reef_ranks_message *receive = reef_ranks_room(ranks, true, ranks->sizes);
-    ranks->traffic.seconds += reef_seconds() - start;
+    reef_ranks_note_packing(ranks, reef_seconds() - start);
     reef_ranks_exchange(ranks);
     start = reef_seconds();
     for (size_t r = 0; r < ranks_count; r++) {
@@ -152,19 +162,23 @@ void reef_ranks_gather(reef_ranks *ranks,
         reef_ranks_share(ranks, r, pieces, &first, &end);
         copy_pieces(receive[r].bytes, true, first, end, count, arrays);
     }
-    ranks->traffic.seconds += reef_seconds() - start;
+    reef_ranks_note_packing(ranks, reef_seconds() - start);
 }
 
 void reef_ranks_tell(reef_ranks *ranks, void *bytes, size_t size) {
     if (reef_ranks_count(ranks) == 1 || size == 0) return;
     bool speaks = ranks->link.rank == 0;
+    reef_ranks_part part = ranks->part;
     for (size_t r = 0; r < ranks->link.count; r++) {
         ranks->send.messages[r] = (reef_ranks_message){bytes, speaks ? size : 0};
         ranks->receive.messages[r] = (reef_ranks_message){bytes, !speaks && r == 0 ? size : 0};
     }
+    ranks->part = REEF_RANKS_TELL;
     reef_ranks_exchange(ranks);
+    ranks->part = part;
 }
 
-void reef_ranks_traffic_read(const reef_ranks *ranks, reef_ranks_traffic *out) {
-    *out = ranks == NULL ? (reef_ranks_traffic){0} : ranks->traffic;
+void reef_ranks_traffic_read(const reef_ranks *ranks, reef_ranks_traffic out[REEF_RANKS_PARTS]) {
+    static const reef_ranks_traffic NOTHING[REEF_RANKS_PARTS] = {0};
+    memcpy(out, ranks == NULL ? NOTHING : ranks->traffic, sizeof(NOTHING));
 }

@@ -206,6 +206,11 @@ static reef_status diverged(reef_trainer *trainer, const reef_error *how, reef_e
     return reef_trainer_check_whole(trainer, err);
 }
 
+// A single rank has nobody to share with.
+static reef_ranks *sharing_ranks(const reef_trainer *trainer) {
+    return reef_ranks_count(trainer->options.ranks) > 1 ? trainer->options.ranks : NULL;
+}
+
 reef_status reef_step_forward(reef_trainer *trainer,
                               const uint8_t *bytes,
                               reef_gating *gating,
@@ -236,7 +241,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
     bool distills = reef_strategy_distills(trainer);
     reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, !distills);
     // Of all passes only those of a step are shared: others run on every rank, which decide alike.
-    trainer->acts.ranks = trainer->options.ranks;
+    trainer->acts.ranks = sharing_ranks(trainer);
     status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                   REEF_PASS_TRAIN, &found);
     trainer->acts.ranks = NULL;
@@ -321,7 +326,7 @@ void reef_step_backward(reef_trainer *trainer) {
     // runs.
     reef_strategy_update(trainer, &update);
     update_statistics(trainer, generation);
-    trainer->acts.ranks = trainer->options.ranks;
+    trainer->acts.ranks = sharing_ranks(trainer);
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
     trainer->acts.ranks = NULL;
     // What a baseline adds to dense gradients comes after backward and before clipping.

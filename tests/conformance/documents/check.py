@@ -210,11 +210,12 @@ def check_functions(pages):
 
 
 def check_pictures(folder):
-    subprocess.run([f"{SOURCES}/docs/img/concepts.py", folder], check=True)
+    for program in ("concepts.py", "ranks.py"):
+        subprocess.run([sys.executable, "-B", f"{SOURCES}/docs/img/{program}", folder], check=True, stdout=subprocess.DEVNULL)
     for name in sorted(os.listdir(folder)):
         with open(f"{folder}/{name}") as drawn, open(f"{SOURCES}/docs/img/{name}") as kept:
             if drawn.read() != kept.read():
-                failures.append(f"docs/img/{name} is not what docs/img/concepts.py draws")
+                failures.append(f"docs/img/{name} is not what the program beside it draws")
 
 
 def check_named_tests():

@@ -34,6 +34,8 @@ REPLACED = [
     (None, r"\breef init ((?=[^&|;\n]*--boundaries given)[^&|;\n]*)", rf"reef init \1 {TINY} ", "a small model"),
     (None, r"\breef init ([^&|;\n]*--dry-run)", r"reef init \1 --no-probe", "training steps take long with sanitizers"),
     (None, r"\breef bench step", f"reef bench step --steps 2 {TINY.replace('--no-probe ', '')}", "a small model"),
+    (None, r"\breef bench ranks [^\n]*", f"reef bench ranks --steps 2 --repeat 1 {TINY.replace('--no-probe ', '')}",
+     "a small model"),
     (None, r"(reef consolidate .*--yes)", r"\1 --steps 4", "a moment"),
     (None, r"(tools/bench/continual/run \S+) --data DIR", r"\1 --list --quick --reef @REEF@ --data data",
      "its cells are listed; test_continual_bench trains some"),

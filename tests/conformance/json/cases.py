@@ -131,6 +131,11 @@ READING = [
     ("help", ["init", "--help"]),
 ]
 
+# Where Reef has ranks, and the machine mpirun.
+RANKS = [
+    ("bench-ranks", ["bench", "ranks", "--steps", "2", "--repeat", "1", *TINY]),
+]
+
 # With kernels that every machine has.
 SCALAR = [
     ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "1", *LAYER, "--only", "layer,avx2"]),
@@ -265,7 +270,7 @@ LEFT_OUT = {
 # Of these the short ones do run, and every command has one, but for those that are named here.
 RUN = ("reef bench step --layers 1", "reef bench peer --only layer --side 32", "reef bench readers --seconds 0.5",
        "reef bench scale --sides 16,64", "reef bench usage --days 2", "reef bench context notes.txt",
-       "reef bench kinds notes.txt",
+       "reef bench kinds notes.txt", "reef bench ranks --layers 1",
        "reef top reef.pool --once",
        *(f"reef experiment {kind} paper.ini --plan" for kind in ("isoflop", "experts", "active", "batchnorm", "datasets")))
 NO_EXAMPLE_RUNS = {"bench store"}  # as in NOT_RUN

@@ -79,6 +79,12 @@ class World:
             raise RuntimeError(f"reef {' '.join(words)}: {done.returncode}: {done.stderr}")
         return done.stdout
 
+    def has_ranks(self):
+        """Whether it was built with MPI, and there is an mpirun: otherwise this command says so first."""
+        done = subprocess.run([self.reef, "bench", "ranks", "--ranks", "none"], cwd=self.base, env=self.environment,
+                              capture_output=True, text=True)
+        return "without MPI" not in done.stderr and shutil.which("mpirun") is not None
+
     def write_files(self):
         names = {"english": ["english.txt", "held.txt", "en.txt", "corpus.txt", "today.txt", "a.txt", "a.held",
                              "notes.txt", "lambada.txt"],

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -86,11 +87,25 @@ char *reef_bench_last_words(const char *text) {
     return reef_cli_printable((const uint8_t *)text + begin, end - begin, false);
 }
 
+// What a reefd below it said, which ended as well: its message, on the heap, or NULL.
+static char *daemon_error(const char *text) {
+    static const char START[] = "{\"event\":\"error\"";
+    const char *at = strstr(text, START);
+    json_t *event = at == NULL ? NULL : json_loads(at, JSON_DISABLE_EOF_CHECK, NULL);
+    const char *message = json_string_value(json_object_get(event, "message"));
+    char *line = message == NULL
+                     ? NULL
+                     : reef_cli_printable((const uint8_t *)message, strlen(message), false);
+    json_decref(event);
+    return line;
+}
+
 static reef_status failure(const char *name, int end, const char *text, reef_error *err) {
     if (WIFSIGNALED(end))
         return reef_fail(err, REEF_ERR_IO, "%.100s was ended by signal %d", name, WTERMSIG(end));
     // The last line of most programs that fail names the cause.
-    char *line = reef_bench_last_words(text);
+    char *line = daemon_error(text);
+    if (line == NULL) line = reef_bench_last_words(text);
     reef_fail(err, REEF_ERR_IO, "%.80s ended with code %d: %.120s", name, WEXITSTATUS(end), line);
     free(line);
     return REEF_ERR_IO;

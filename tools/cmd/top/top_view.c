@@ -2,6 +2,7 @@
 #include "top_view.h"
 #include "cli_format.h"
 #include "cli_pool.h"
+#include "cli_ranks.h"
 #include "cli_tokens.h"
 #include "reef_clock.h"
 
@@ -274,6 +275,12 @@ static void put_context_memory(view *v) {
              100 * json_number_value(json_object_get(memory, "used_share")));
 }
 
+static void put_ranks(view *v) {
+    char *words = reef_cli_ranks_words(v->data->status);
+    if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "ranks", words);
+    free(words);
+}
+
 static void put_source(view *v, const json_t *source) {
     char lag[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     const json_t *behind = json_object_get(source, "lag_bytes"),
@@ -370,6 +377,7 @@ void reef_top_view(const reef_top_data *data,
         put_memory(&v);
         put_kind(&v);
         put_context_memory(&v);
+        put_ranks(&v);
         put_sources(&v);
         put_generations(&v);
     }

@@ -327,23 +327,32 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
     b->acts->seconds_update += reef_seconds() - start;
 }
 
+// Numbers of the experts that other ranks chose, from their sub-keys: cheaper than sending them.
+static void number_experts(const reef_backward *b,
+                           reef_router_tape *tape,
+                           size_t first,
+                           size_t end) {
+    const size_t each = b->acts->config->context * b->plan->experts.P;
+    for (size_t i = first * each; i < end * each; i++)
+        tape->indices[i] = reef_expert_id_of(tape->index_a[i], tape->index_b[i]);
+}
+
 // What the updates of the open generation's experts and of its router read of every window: each
 // rank makes them all, since each has all rows.
 static void gather_experts(const reef_backward *b) {
     const reef_config *config = b->acts->config;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
     reef_router_tape *tape = &table->tape;
+    reef_ranks *ranks = b->acts->ranks;
     size_t P = b->plan->experts.P, T = config->context, D = config->d_model, count = 0;
-    reef_ranks_array left[9];
-    if (b->acts->ranks == NULL) return;
+    reef_ranks_array left[8];
+    if (ranks == NULL) return;
     left[count++] = reef_split_rows(config, b->acts->d_y, D);
     left[count++] = reef_split_rows(config, tape->gate, P);
     left[count++] = reef_split_rows(config, table->d_gate, P);
     left[count++] =
         reef_split_rows(config, table->factors, P * reef_expert_vectors(&b->plan->experts));
-    size_t bytes = T * P * sizeof(*tape->indices);
-    left[count++] = (reef_ranks_array){tape->indices, bytes, bytes};
-    bytes = T * P * sizeof(*tape->index_a);
+    size_t bytes = T * P * sizeof(*tape->index_a), first, end;
     left[count++] = (reef_ranks_array){tape->index_a, bytes, bytes};
     left[count++] = (reef_ranks_array){tape->index_b, bytes, bytes};
     // Queries of frozen routers were projected for a rank's own windows alone.
@@ -352,7 +361,10 @@ static void gather_experts(const reef_backward *b) {
     if (b->g > 0)
         left[count++] =
             (reef_ranks_array){b->acts->norm_grads, 4 * D * sizeof(float), D * sizeof(float)};
-    reef_ranks_gather(b->acts->ranks, b->batch->windows, count, left);
+    reef_ranks_gather(ranks, b->batch->windows, count, left);
+    reef_ranks_share(ranks, reef_ranks_rank(ranks), b->batch->windows, &first, &end);
+    number_experts(b, tape, 0, first);
+    number_experts(b, tape, end, b->batch->windows);
 }
 
 static void generation_backward(reef_backward *b, const reef_network_update *update) {

@@ -1,6 +1,8 @@
 // See split.h.
 #include "split.h"
 
+#include "reef_clock.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -147,7 +149,14 @@ static size_t share_windows(const gradients *of, size_t rank) {
     return end - first;
 }
 
+// Exchange, between what fills the room to send and what empties the other one.
+static void exchange_packed(const gradients *of, double began) {
+    reef_ranks_note_packing(of->ranks, reef_seconds() - began);
+    reef_ranks_exchange(of->ranks);
+}
+
 static void exchange_rows(const gradients *of) {
+    double start = reef_seconds();
     size_t own = reef_ranks_rank(of->ranks), ranks = reef_ranks_count(of->ranks);
     size_t sizes[REEF_RANKS_MAX], own_row = row_floats(of, own);
     for (size_t r = 0; r < ranks; r++)
@@ -159,9 +168,11 @@ static void exchange_rows(const gradients *of) {
     for (size_t r = 0; r < ranks; r++)
         sizes[r] = r == own ? 0 : share_windows(of, r) * of->context * own_row * sizeof(float);
     reef_ranks_message *receive = reef_ranks_room(of->ranks, true, sizes);
-    reef_ranks_exchange(of->ranks);
+    exchange_packed(of, start);
+    start = reef_seconds();
     for (size_t r = 0; r < ranks; r++)
         if (r != own) copy_rows(of, receive[r].bytes, true, r, own);
+    reef_ranks_note_packing(of->ranks, reef_seconds() - start);
 }
 
 static size_t tile_floats(const gradients *of, size_t rank) {
@@ -186,6 +197,7 @@ static void copy_tiles(const gradients *of, float *message, bool receive, size_t
 }
 
 static void exchange_tiles(const gradients *of) {
+    double start = reef_seconds();
     size_t own = reef_ranks_rank(of->ranks), ranks = reef_ranks_count(of->ranks);
     size_t sizes[REEF_RANKS_MAX] = {0};
     sizes[own] = tile_floats(of, own) * sizeof(float);
@@ -194,9 +206,11 @@ static void exchange_tiles(const gradients *of) {
     for (size_t r = 0; r < ranks; r++) send[r] = send[own];
     for (size_t r = 0; r < ranks; r++) sizes[r] = r == own ? 0 : tile_floats(of, r) * sizeof(float);
     reef_ranks_message *receive = reef_ranks_room(of->ranks, true, sizes);
-    reef_ranks_exchange(of->ranks);
+    exchange_packed(of, start);
+    start = reef_seconds();
     for (size_t r = 0; r < ranks; r++)
         if (r != own) copy_tiles(of, receive[r].bytes, true, r);
+    reef_ranks_note_packing(of->ranks, reef_seconds() - start);
 }
 
 void reef_split_gradients(reef_ranks *ranks,

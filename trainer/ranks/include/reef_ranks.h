@@ -91,12 +91,27 @@ REEF_API void reef_ranks_tell(reef_ranks *ranks, void *bytes, size_t size);
 /** End all ranks at once; see reef_ranks_link. Does not return. */
 REEF_API _Noreturn void reef_ranks_end(reef_ranks *ranks, const char *why);
 
-/** What travelled, of this rank. */
+/** What an exchange is for: its costs are counted apart. */
+typedef enum reef_ranks_part {
+    REEF_RANKS_STEP,   // a rank's share of a step of the net, for the others
+    REEF_RANKS_TELL,   // reef_ranks_tell; all but rank 0 wait in it for what is next
+    REEF_RANKS_COMMIT, // what is agreed about a commit, and told beside it
+    REEF_RANKS_PARTS
+} reef_ranks_part;
+
+/** Count what follows, but for reef_ranks_tell, to this part; at first it is STEP. */
+REEF_API void reef_ranks_set_part(reef_ranks *ranks, reef_ranks_part part);
+/** Seconds in which a caller copied bytes between its own arrays and a room. */
+REEF_API void reef_ranks_note_packing(reef_ranks *ranks, double seconds);
+
+/** What travelled of one part, of this rank. */
 typedef struct reef_ranks_traffic {
     uint64_t sent_bytes, received_bytes;
     uint64_t exchanges;
-    double seconds; // in exchanges: packing, sending, and waiting for the others
+    double packing_seconds;
+    double waiting_seconds; // from sending until all has come: the network, and slower ranks
 } reef_ranks_traffic;
-REEF_API void reef_ranks_traffic_read(const reef_ranks *ranks, reef_ranks_traffic *out);
+REEF_API void reef_ranks_traffic_read(const reef_ranks *ranks,
+                                      reef_ranks_traffic out[REEF_RANKS_PARTS]);
 
 #endif
