@@ -1,5 +1,5 @@
 // Ranks that share the net's steps hold what one process alone holds, to the bit. Every rank runs
-// this program (mpirun), and trains both ways.
+// this program (mpirun).
 #include "lifelong.h"
 #include "reef_mpi.h"
 
@@ -24,65 +24,87 @@ static void learn(lifelong *f, reef_ranks *with, size_t threads, reef_commit *ou
     assert_sound(f);
 }
 
-static reef_trainer_status same_root(const char *const *settings, size_t threads) {
-    lifelong *alone = NULL, *together = NULL;
-    reef_commit one, many;
+static void begin(lifelong **f, const char *const *settings) {
+    lifelong_setup((void **)f);
+    (*f)->config = lifelong_quick_gates();
+    for (; settings[0] != NULL; settings += 2) choose(&(*f)->config, settings[0], settings[1]);
+}
+
+// What rank 0 has when it trains alone; the others only hear of it.
+static reef_commit root_alone(const char *const *settings) {
+    lifelong *f = NULL;
+    reef_commit one = {0};
+    if (reef_ranks_rank(ranks) == 0) {
+        begin(&f, settings);
+        learn(f, NULL, 1, &one);
+        lifelong_teardown((void **)&f);
+    }
+    reef_ranks_tell(ranks, one.root, sizeof(one.root));
+    return one;
+}
+
+static reef_trainer_status same_root(const char *const *settings,
+                                     const reef_commit *one,
+                                     size_t threads) {
+    lifelong *f = NULL;
+    reef_commit many;
     reef_ranks_traffic before[REEF_RANKS_PARTS], after[REEF_RANKS_PARTS];
-    lifelong_setup((void **)&alone);
-    lifelong_setup((void **)&together);
-    alone->config = lifelong_quick_gates();
-    for (; settings[0] != NULL; settings += 2) choose(&alone->config, settings[0], settings[1]);
-    together->config = alone->config;
-    learn(alone, NULL, 1, &one);
+    begin(&f, settings);
     reef_ranks_traffic_read(ranks, before);
-    learn(together, ranks, threads, &many);
+    learn(f, ranks, threads, &many);
     reef_ranks_traffic_read(ranks, after);
-    reef_trainer_status status = status_of(together);
+    reef_trainer_status status = status_of(f);
     uint64_t sent = after[REEF_RANKS_STEP].sent_bytes - before[REEF_RANKS_STEP].sent_bytes;
     if (reef_ranks_rank(ranks) == 0)
         print_message("%zu ranks, %zu threads, generation %u, %llu steps: %.0f bytes sent a step\n",
                       reef_ranks_count(ranks), threads, status.generation,
                       (unsigned long long)status.step, (double)sent / (double)status.step);
-    assert_memory_equal(many.root, one.root, sizeof(one.root));
+    assert_memory_equal(many.root, one->root, sizeof(one->root));
     // Shared, not done by everyone: something has travelled.
     if (reef_ranks_count(ranks) > 1) assert_true(sent > 0);
-    lifelong_teardown((void **)&alone);
-    lifelong_teardown((void **)&together);
+    lifelong_teardown((void **)&f);
     return status;
+}
+
+static void same_root_as_alone(const char *const *settings, size_t threads) {
+    reef_commit one = root_alone(settings);
+    same_root(settings, &one, threads);
 }
 
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static void experts_with_boundaries(void **state) {
     (void)state;
-    reef_trainer_status status = same_root(SETTINGS("ffw", "pp"), 1);
+    const char *const *settings = SETTINGS("ffw", "pp");
+    reef_commit one = root_alone(settings);
+    reef_trainer_status status = same_root(settings, &one, 1);
     assert_int_equal(status.generation, 2);
     assert_true(status.skipped_bytes > 0); // the kind that came back was recognised
-    same_root(SETTINGS("ffw", "pp"), 2);
+    same_root(settings, &one, 2);
 }
 
 static void dense_networks_and_experts(void **state) {
     (void)state;
-    same_root(SETTINGS("ffw", "dp", "adapt_ffw", "true"), 2);
-    same_root(SETTINGS("ffw", "pd", "rehearse", "0", "fire_max", "3"), 1);
+    same_root_as_alone(SETTINGS("ffw", "dp", "adapt_ffw", "true"), 2);
+    same_root_as_alone(SETTINGS("ffw", "pd", "rehearse", "0", "fire_max", "3"), 1);
 }
 
 static void mixtures(void **state) {
     (void)state;
-    same_root(SETTINGS("ffw", "mp"), 2);
+    same_root_as_alone(SETTINGS("ffw", "mp"), 2);
 }
 
 static void memories_beside_the_net(void **state) {
     (void)state;
-    same_root(SETTINGS("context_memory", "4194304"), 2);
-    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
-              1);
+    same_root_as_alone(SETTINGS("context_memory", "4194304"), 2);
+    same_root_as_alone(
+        SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"), 1);
 }
 
 static void baselines(void **state) {
     (void)state;
-    same_root(SETTINGS("strategy", "lwf"), 1);
-    same_root(SETTINGS("strategy", "ewc"), 1);
+    same_root_as_alone(SETTINGS("strategy", "lwf"), 1);
+    same_root_as_alone(SETTINGS("strategy", "ewc"), 1);
 }
 
 // A kind, another, and the first again until its net goes on learning, and then the other.
@@ -106,7 +128,6 @@ static void learn_and_return(lifelong *f, reef_ranks *with, reef_commit *out) {
     assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
 }
 
-// Rank 0 alone trains alone too: the others only hear what it had.
 static void nets_that_follow_their_kinds(void **state) {
     (void)state;
     lifelong *f = NULL;
