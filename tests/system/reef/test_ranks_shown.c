@@ -160,5 +160,6 @@ int main(void) {
     };
     // MPI's own leaks are none of ours.
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 1);
     return cmocka_run_group_tests_name("tools ranks shown", tests, start_ranks, stop_ranks);
 }
