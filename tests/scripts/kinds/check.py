@@ -1,4 +1,7 @@
-"""check.py make DIRECTORY: texts of kinds. check.py results OUT, same OUT FILE: what tools/bench/kinds/run wrote."""
+"""check.py make DIRECTORY: texts of kinds.
+
+check.py results OUT, same OUT FILE, model OUT FILE: what tools/bench/kinds/run wrote.
+"""
 
 import importlib.util
 import json
@@ -70,4 +73,11 @@ def same(out, again):
     assert result["turns"] == json.loads(cell.read_text())
 
 
-{"make": make, "results": check, "same": same}[sys.argv[1]](*map(pathlib.Path, sys.argv[2:]))
+def model(out, again):
+    """The same settings by --model: the same bits."""
+    before, after = (json.loads(path.read_text())["turns"] for path in (out / "results.json", again))
+    for key in ("held", "alone", "loss", "bytes", "kinds"):
+        assert before[key] == after[key], key
+
+
+{"make": make, "results": check, "same": same, "model": model}[sys.argv[1]](*map(pathlib.Path, sys.argv[2:]))
