@@ -230,7 +230,7 @@ static void write_memory(FILE *out, const reef_memory_status *memory) {
                  "Share of bytes in which the input had something to say, likewise.", memory->hits);
 }
 
-// What ranks exchange and wait for, each as of the last commit; a process alone has no such families.
+// What ranks exchange and wait for, as of the last commit; a process alone has no such families.
 static void write_ranks(FILE *out, const reef_status_view *monitor) {
 #define RANK(field) offsetof(reef_crew_figures, field)
     static const struct {
