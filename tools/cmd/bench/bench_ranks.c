@@ -139,8 +139,8 @@ typedef struct weight {
     double in, out;
 } weight;
 
-// A part of `area` values of the gradient x^T d_y of a weight needs p columns of x and q of d_y, with
-// p * q at least `area`: fewest where they are equal.
+// A part of `area` values of the gradient x^T d_y of a weight needs p columns of x and q of d_y,
+// with p * q at least `area`: fewest where they are equal.
 static double columns_for(weight of, double area) {
     double side = sqrt(area);
     if (side > of.in) return of.in + area / of.in;
