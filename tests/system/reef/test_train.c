@@ -23,7 +23,7 @@
 #define HELD_BYTES 1500
 #define PART_BYTES 4096 // of the second file, at which is measured too
 #define ARGUMENTS_MAX 40
-#define KILLS_FEW 5
+#define KILLS_FEW 4
 #define KILLS_MANY 60
 #define AWAIT_MS_MAX 60000
 

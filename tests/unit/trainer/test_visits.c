@@ -403,7 +403,8 @@ static void nor_do_they_where_contexts_decide(void **state) {
         reef_commit first = {0};
         double bits[4];
         choose(&f->config, "net_share", SHARES[s]);
-        for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
+        // A memory alone has no work for threads: the first and the last way are enough.
+        for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i += s == 0 ? 2 : 1) {
             char name[32];
             snprintf(name, sizeof(name), "share-%s-%zu", SHARES[s], i);
             // Nine turns: each kind has come back.
