@@ -71,14 +71,25 @@ const char *reef_gemm_name(void) {
     return openblas_get_corename();
 }
 
+#if defined(__x86_64__)
+#define ADVICE(core)                                                                               \
+    "OpenBLAS does not know this CPU and takes its Prescott kernels, which have no AVX; "          \
+    "OPENBLAS_CORETYPE=" core " in the environment makes matrix products faster"
+
+static bool runs_skylakex(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
 const char *reef_gemm_advice(void) {
 #if defined(__x86_64__)
     // Who sets the variable has chosen, for equal bits on several machines perhaps.
     bool chosen = getenv("OPENBLAS_CORETYPE") != NULL;
     bool plain = strcmp(reef_gemm_name(), "Prescott") == 0;
-    if (!chosen && plain && __builtin_cpu_supports("avx2"))
-        return "OpenBLAS does not know this CPU and takes its Prescott kernels, which have no AVX; "
-               "OPENBLAS_CORETYPE=Haswell in the environment makes matrix products faster";
+    if (!chosen && plain && runs_skylakex()) return ADVICE("SkylakeX");
+    if (!chosen && plain && __builtin_cpu_supports("avx2")) return ADVICE("Haswell");
 #endif
     return NULL;
 }
