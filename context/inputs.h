@@ -15,6 +15,7 @@ enum {
 
 typedef struct reef_input_counts {
     uint64_t bytes;                  // counted
+    uint64_t lines;                  // of the tables that these read
     double shares[REEF_INPUT_NAMES]; // sums over bits
     uint64_t hits[REEF_INPUT_NAMES]; // bytes in which the input had something to say
 } reef_input_counts;

@@ -296,6 +296,11 @@ void reef_memory_inputs(const reef_memory *memory, double *shares, double *hits)
     reef_inputs_read(&memory->inputs, shares, hits);
 }
 
+double reef_memory_lines_a_byte(const reef_memory *memory) {
+    const reef_input_counts *counts = &memory->inputs;
+    return counts->bytes > 0 ? (double)counts->lines / (double)counts->bytes : 0.0;
+}
+
 // Two inputs a context and a match; people see one.
 size_t reef_memory_input_count(void) {
     return REEF_INPUT_NAMES;

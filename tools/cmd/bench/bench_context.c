@@ -21,6 +21,9 @@
 #include <sys/stat.h>
 
 #define PIECE_BYTES 65536 // between two updates of the progress bar
+#define LINE_BYTES 64
+#define LINES_A_BYTE_MAX 256 // more than a wide memory reads
+#define LIMIT_BYTES 200000   // for which lines are read
 
 typedef struct context_run {
     const reef_context_plan *plan;
@@ -160,6 +163,44 @@ static void weigh_memory(context_run *run, const reef_memory *memory, double *va
         stats.trees > 0 ? 100 * (double)stats.trees_used / (double)stats.trees : NAN;
 }
 
+static uint64_t next_random(uint64_t *seed) {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    return *seed ^= *seed << 17;
+}
+
+// What memory alone would allow: `bytes` times, lines at random are asked for, and written to while
+// those after them are on their way, as a memory does it. Returns seconds of CPU time.
+static double touch_lines(uint8_t *table, size_t line_count, double lines_a_byte, size_t bytes) {
+    size_t here[LINES_A_BYTE_MAX] = {0}, next[LINES_A_BYTE_MAX], count = 0;
+    uint64_t seed = 88172645463325252u;
+    double begin = reef_cpu_seconds(), left = 0;
+    for (size_t byte = 0; byte < bytes; byte++) {
+        left += lines_a_byte;
+        size_t wanted = left < LINES_A_BYTE_MAX ? (size_t)left : LINES_A_BYTE_MAX;
+        left -= (double)wanted;
+        for (size_t i = 0; i < wanted; i++) {
+            next[i] = LINE_BYTES * (next_random(&seed) % line_count);
+            __builtin_prefetch(table + next[i], 1);
+        }
+        for (size_t i = 0; i < count; i++) table[here[i]]++;
+        memcpy(here, next, wanted * sizeof(*here));
+        count = wanted;
+    }
+    return reef_cpu_seconds() - begin;
+}
+
+static void measure_limit(const reef_memory *memory, reef_context_text *text, size_t round) {
+    double *values = text->figures.values;
+    size_t line_count = (size_t)values[CONTEXT_memory_bytes] / LINE_BYTES;
+    uint8_t *table = reef_cli_alloc(line_count, LINE_BYTES);
+    memset(table, 1, line_count * LINE_BYTES); // pages of its own
+    values[CONTEXT_lines_per_byte] = reef_memory_lines_a_byte(memory);
+    text->limit_seconds[round] =
+        touch_lines(table, line_count, values[CONTEXT_lines_per_byte], LIMIT_BYTES);
+    free(table);
+}
+
 // A memory of its own for every text and round: none knows what another has read.
 static reef_status measure_text(context_run *run,
                                 reef_context_text *text,
@@ -174,6 +215,7 @@ static reef_status measure_text(context_run *run,
             feed_bytes(run, memory, NULL, text->train_bytes, text->train,
                        &values[CONTEXT_first_pass_bits_per_byte], &text->learn_seconds[round], err);
     if (status == REEF_OK) weigh_memory(run, memory, values);
+    if (status == REEF_OK) measure_limit(memory, text, round);
     if (status == REEF_OK)
         status = read_held(run, text, memory, false, &text->read_seconds[round], err);
     if (status == REEF_OK) status = read_held(run, text, memory, true, &frozen_seconds, err);
@@ -244,6 +286,8 @@ static void summarise_text(const reef_context_plan *plan,
     double read = reef_bench_median(text->read_seconds, plan->rounds, 1);
     figures->values[CONTEXT_learn_bytes_per_s] = (double)text->train_bytes / learn;
     figures->values[CONTEXT_read_bytes_per_s] = (double)text->held_bytes / read;
+    figures->values[CONTEXT_limit_bytes_per_s] =
+        LIMIT_BYTES / reef_bench_median(text->limit_seconds, plan->rounds, 1);
     for (size_t c = 0; c < rival->count; c++)
         figures->rival[c] = rival_median(text, plan->rounds, c);
     size_t speed = reef_bench_rival_speed(rival);
@@ -296,6 +340,7 @@ static void findings_init(const reef_context_plan *plan, reef_context_findings *
         figures_init(&text->figures);
         text->learn_seconds = reef_cli_alloc(plan->rounds, sizeof(double));
         text->read_seconds = reef_cli_alloc(plan->rounds, sizeof(double));
+        text->limit_seconds = reef_cli_alloc(plan->rounds, sizeof(double));
         if (plan->rival != NULL) text->rows = reef_cli_alloc(plan->rounds, sizeof(*text->rows));
     }
 }
@@ -310,6 +355,7 @@ void reef_bench_context_release(reef_context_findings *found) {
         free(text->held);
         free(text->learn_seconds);
         free(text->read_seconds);
+        free(text->limit_seconds);
         free(text->rows);
         figures_release(&text->figures);
     }

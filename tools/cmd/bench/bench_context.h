@@ -30,6 +30,8 @@ typedef struct reef_context_plan {
     X(frozen_bits_per_byte)     /* of one that does not */                                         \
     X(learn_bytes_per_s)        /* of CPU time, the median of the rounds */                        \
     X(read_bytes_per_s)         /* the same of the session that adapts */                          \
+    X(lines_per_byte)           /* of 64 bytes, that learning reads of the tables */               \
+    X(limit_bytes_per_s)        /* of a loop that does nothing but read so many, at random */      \
     X(memory_bytes)                                                                                \
     X(memory_bytes_per_byte) /* of the stream */                                                   \
     X(cells_used_percent)                                                                          \
@@ -56,7 +58,7 @@ typedef struct reef_context_text {
     char *rival_train, *rival_held; // copies for the rival, or NULL
     uint8_t *train, *held;
     size_t train_bytes, held_bytes;
-    double *learn_seconds, *read_seconds; // (rounds)
+    double *learn_seconds, *read_seconds, *limit_seconds; // (rounds)
     reef_bench_rival_row *rows;           // (rounds) what the rival printed
     reef_context_figures figures;
 } reef_context_text;

@@ -24,7 +24,9 @@ const reef_cli_manual reef_bench_context_manual = {
         "For every pair of files a new context memory learns the beginning of TRAIN in one pass,\n"
         "and then reads the beginning of HELD twice: in a session that adapts as it reads, and in\n"
         "one that is frozen. Printed are the bits per byte of all three passes, the speed of\n"
-        "learning and reading in CPU time of one thread, the space that the memory takes, and\n"
+        "learning and reading in CPU time of one thread, how many lines of its tables, of 64\n"
+        "bytes, a learned byte reads, and how fast a loop is that does nothing but write to so\n"
+        "many at random (the limit that the machine's memory sets), the space that it takes, and\n"
         "what each input of its mixer was worth to the session that adapts: its share of the log\n"
         "odds, and in how many bytes it had something to say. The last row has the means.\n"
         "\n"
@@ -92,17 +94,20 @@ static void losses_row(reef_cli_table *table,
     number_cell(table, 3, f->values[CONTEXT_frozen_bits_per_byte]);
     number_cell(table, 0, 1e-3 * f->values[CONTEXT_learn_bytes_per_s]);
     number_cell(table, 0, 1e-3 * f->values[CONTEXT_read_bytes_per_s]);
+    number_cell(table, 1, f->values[CONTEXT_lines_per_byte]);
+    number_cell(table, 0, 1e-3 * f->values[CONTEXT_limit_bytes_per_s]);
     for (size_t c = 0; c < rival->count; c++) rival_cell(table, f->rival[c]);
     if (reef_bench_rival_speed(rival) < rival->count) number_cell(table, 2, f->rival_speed_ratio);
 }
 
 // Bits per byte, speeds, and whatever the rival has printed, side by side.
 static void print_losses(const reef_context_findings *f) {
-    const char *heading[7 + BENCH_RIVAL_COLUMNS_MAX] = {"bits per byte", "first pass", "held out",
-                                                        "frozen",        "learn kB/s", "read kB/s"};
-    char letters[] = "<>>>>>>>>>>>>>>>>>>>>>>";
-    _Static_assert(sizeof(letters) == 8 + BENCH_RIVAL_COLUMNS_MAX, "a letter for each column");
-    size_t columns = 6, speed = reef_bench_rival_speed(&f->rival);
+    const char *heading[9 + BENCH_RIVAL_COLUMNS_MAX] = {
+        "bits per byte", "first pass", "held out",     "frozen",
+        "learn kB/s",    "read kB/s",  "lines a byte", "limit kB/s"};
+    char letters[] = "<>>>>>>>>>>>>>>>>>>>>>>>>";
+    _Static_assert(sizeof(letters) == 10 + BENCH_RIVAL_COLUMNS_MAX, "a letter for each column");
+    size_t columns = 8, speed = reef_bench_rival_speed(&f->rival);
     char *ratio = speed < f->rival.count ? ratio_heading(&f->rival, speed) : NULL;
     for (size_t c = 0; c < f->rival.count; c++) heading[columns++] = f->rival.names[c];
     if (ratio != NULL) heading[columns++] = ratio;
