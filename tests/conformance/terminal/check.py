@@ -112,6 +112,13 @@ def check_live(reef, reefd, folder, stream):
     top.resize(40, 120)
     top.until("not resized again", lambda t: max(map(len, t.frame())) > 60 and len(t.frame()) > 8)
 
+    # A terminal that takes nothing for a while: the screen that waits in a write survives signals.
+    for size in range(200):
+        top.resize(40, 100 + size % 20)
+        time.sleep(0.01)
+    top.resize(40, 120)
+    top.until("not drawn again", lambda t: max(map(len, t.frame())) > 60 and len(t.frame()) > 8)
+
     daemon.signal(signal.SIGSTOP)
     top.until_shown("the daemon has not answered for")
     daemon.signal(signal.SIGCONT)

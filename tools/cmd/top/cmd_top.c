@@ -213,13 +213,23 @@ static void on_continue(int number) {
 }
 
 static void listen_to_signals(void) {
+    // A screen that a slow terminal has not taken yet is written on after those that end nothing.
+    // poll() is interrupted by all of them.
     static const struct {
         int number;
         void (*handler)(int);
-    } SIGNALS[] = {{SIGINT, on_end},      {SIGTERM, on_end},     {SIGHUP, on_end},
-                   {SIGWINCH, on_resize}, {SIGTSTP, on_suspend}, {SIGCONT, on_continue}};
+        int flags;
+    } SIGNALS[] = {{SIGINT, on_end, 0},
+                   {SIGTERM, on_end, 0},
+                   {SIGHUP, on_end, 0},
+                   {SIGWINCH, on_resize, SA_RESTART},
+                   {SIGTSTP, on_suspend, SA_RESTART},
+                   {SIGCONT, on_continue, SA_RESTART}};
     for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(SIGNALS[0]); i++)
-        sigaction(SIGNALS[i].number, &(struct sigaction){.sa_handler = SIGNALS[i].handler}, NULL);
+        sigaction(SIGNALS[i].number,
+                  &(struct sigaction){.sa_handler = SIGNALS[i].handler,
+                                      .sa_flags = SIGNALS[i].flags},
+                  NULL);
 }
 
 static struct termios terminal_before; // as it is left
