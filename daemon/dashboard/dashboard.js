@@ -126,7 +126,7 @@
         const inputs = memory.inputs.slice().sort((a, b) => b.share - a.share), most = Math.max(inputs[0].share, 1e-9);
         $('inputs').tBodies[0].replaceChildren(...inputs.map((input) => {
             const bar = make('span', { class: 'bar', 'aria-hidden': 'true' });
-            bar.style.width = `${(8 * input.share / most).toFixed(2)}rem`;
+            bar.style.width = `${(6 * input.share / most).toFixed(2)}rem`;
             return make('tr', {}, make('td', {}, input.name), make('td', {}, bar, percent(input.share, 1)), make('td', {}, percent(input.hits, 0)));
         }));
     }
