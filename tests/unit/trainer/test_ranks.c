@@ -105,6 +105,8 @@ static void baselines(void **state) {
     (void)state;
     same_root_as_alone(SETTINGS("strategy", "lwf"), 1);
     same_root_as_alone(SETTINGS("strategy", "ewc"), 1);
+    same_root_as_alone(SETTINGS("strategy", "sparse-memory"), 1);
+    same_root_as_alone(SETTINGS("strategy", "grid"), 1); // its routers learn sub-keys alone
 }
 
 // A kind, another, and the first again until its net goes on learning, and then the other.
