@@ -2,6 +2,7 @@
 // this program (mpirun).
 #include "lifelong.h"
 #include "reef_mpi.h"
+#include "split.h"
 
 enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, DEADLINE_SECONDS = 120 };
 
@@ -166,6 +167,21 @@ static void more_ranks_than_windows(void **state) {
     lifelong_teardown((void **)&f);
 }
 
+// A rank that fails in its share of a step must not leave the others waiting for it.
+static void a_failure_of_one_rank_is_that_of_all(void **state) {
+    (void)state;
+    reef_error err = {.status = REEF_OK};
+    reef_status own = REEF_OK;
+    char named[32];
+    size_t last = reef_ranks_count(ranks) - 1, rank = reef_ranks_rank(ranks);
+    snprintf(named, sizeof(named), "rank %zu failed", last);
+    if (rank == last) own = reef_fail(&err, REEF_ERR_NO_MEMORY, "its own words");
+    assert_int_equal(reef_split_agree(ranks, own, &err), REEF_ERR_NO_MEMORY);
+    assert_int_equal(err.status, REEF_ERR_NO_MEMORY);
+    assert_non_null(strstr(err.message, rank == last ? "its own words" : named));
+    assert_int_equal(reef_split_agree(ranks, REEF_OK, &err), REEF_OK);
+}
+
 static void say(void *context, const char *why) {
     (void)context;
     print_error("%s\n", why);
@@ -182,6 +198,7 @@ int main(void) {
         cmocka_unit_test(baselines),
         cmocka_unit_test(nets_that_follow_their_kinds),
         cmocka_unit_test(more_ranks_than_windows),
+        cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
     };
     if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {
         print_error("%s\n", err.message);
