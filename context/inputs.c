@@ -58,7 +58,8 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p) {
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
     for (size_t i = 0; sum > 0.0 && i < REEF_INPUT_NAMES; i++) counts->shares[i] += parts[i] / sum;
     // Once trees are open, whenever that was, both nibbles have theirs.
-    if (p->bit == 7) counts->lines += p->contexts + REEF_MATCHES + (p->open ? 2 * p->tree_count : 0);
+    uint32_t trees = p->open ? 2 * p->tree_count : 0;
+    if (p->bit == 7) counts->lines += p->contexts + REEF_MATCHES + trees;
     if (p->bit > 0) return;
     counts->bytes++;
     for (size_t i = 0; i < p->contexts; i++)

@@ -127,8 +127,8 @@ REEF_API void reef_memory_read_stats(const reef_memory *memory, reef_memory_stat
 REEF_API void reef_memory_inputs(const reef_memory *memory, double *shares, double *hits);
 
 /**
- * Lines of its tables, of 64 bytes, that one of these bytes read: cells of its contexts, trees where
- * the byte was not trusted, and the indexes of matches. 0 before the first byte.
+ * Lines of its tables, of 64 bytes, that one of these bytes read: cells of its contexts, trees
+ * where the byte was not trusted, and the indexes of matches. 0 before the first byte.
  */
 REEF_API double reef_memory_lines_a_byte(const reef_memory *memory);
 
