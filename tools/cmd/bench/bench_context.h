@@ -59,7 +59,7 @@ typedef struct reef_context_text {
     uint8_t *train, *held;
     size_t train_bytes, held_bytes;
     double *learn_seconds, *read_seconds, *limit_seconds; // (rounds)
-    reef_bench_rival_row *rows;           // (rounds) what the rival printed
+    reef_bench_rival_row *rows;                           // (rounds) what the rival printed
     reef_context_figures figures;
 } reef_context_text;
 

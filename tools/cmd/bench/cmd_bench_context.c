@@ -102,9 +102,9 @@ static void losses_row(reef_cli_table *table,
 
 // Bits per byte, speeds, and whatever the rival has printed, side by side.
 static void print_losses(const reef_context_findings *f) {
-    const char *heading[9 + BENCH_RIVAL_COLUMNS_MAX] = {
-        "bits per byte", "first pass", "held out",     "frozen",
-        "learn kB/s",    "read kB/s",  "lines a byte", "limit kB/s"};
+    const char *heading[9 + BENCH_RIVAL_COLUMNS_MAX] = {"bits per byte", "first pass", "held out",
+                                                        "frozen",        "learn kB/s", "read kB/s",
+                                                        "lines a byte",  "limit kB/s"};
     char letters[] = "<>>>>>>>>>>>>>>>>>>>>>>>>";
     _Static_assert(sizeof(letters) == 10 + BENCH_RIVAL_COLUMNS_MAX, "a letter for each column");
     size_t columns = 8, speed = reef_bench_rival_speed(&f->rival);

@@ -226,10 +226,10 @@ static void listen_to_signals(void) {
                    {SIGTSTP, on_suspend, SA_RESTART},
                    {SIGCONT, on_continue, SA_RESTART}};
     for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(SIGNALS[0]); i++)
-        sigaction(SIGNALS[i].number,
-                  &(struct sigaction){.sa_handler = SIGNALS[i].handler,
-                                      .sa_flags = SIGNALS[i].flags},
-                  NULL);
+        sigaction(
+            SIGNALS[i].number,
+            &(struct sigaction){.sa_handler = SIGNALS[i].handler, .sa_flags = SIGNALS[i].flags},
+            NULL);
 }
 
 static struct termios terminal_before; // as it is left
