@@ -49,6 +49,7 @@ void reef_notify_start(reef_notify *notify) {
     if (wait_ms > TIMER_MS_MAX) wait_ms = TIMER_MS_MAX;
     // Nothing was fed yet; the first timer does it.
     notify->fed = UINT64_MAX;
+    report_status(notify); // before READY=1: "systemctl status" has a line as soon as start returns
     if (sd_notify(0, "READY=1") <= 0) return;          // nobody wants to know
     (void)uv_timer_init(notify->loop, &notify->timer); // cannot fail
     notify->timer.data = notify;
