@@ -180,6 +180,40 @@ static inline void make_pool(lifelong *f, size_t threads) {
     open_pool(f, threads);
 }
 
+/**
+ * A pool with which several tests of a program begin. It is made once, and the others get a copy of
+ * its last commit. The caller removes it when the tests have ended.
+ */
+typedef struct lifelong_mould {
+    char dir[TEMP_DIR_BYTES]; // "" before it is made
+} lifelong_mould;
+
+/** Keep what f has committed as the mould. */
+static inline void lifelong_keep(const lifelong *f, lifelong_mould *mould) {
+    reef_error err;
+    char pool[TEMP_DIR_BYTES];
+    temp_dir_new(mould->dir);
+    temp_dir_join(pool, mould->dir, "pool");
+    ok(reef_store_copy(f->store, pool, NULL, &err), &err);
+}
+
+/** Open a copy of the mould as f's pool, which must not be there yet. */
+static inline void lifelong_copy(lifelong *f, const lifelong_mould *mould, size_t threads) {
+    reef_error err;
+    reef_store *store = NULL;
+    char pool[TEMP_DIR_BYTES];
+    temp_dir_join(pool, mould->dir, "pool");
+    ok(reef_store_open(&store, pool, NULL, &err), &err);
+    ok(reef_store_copy(store, f->pool, NULL, &err), &err);
+    reef_store_close(store);
+    open_pool(f, threads);
+}
+
+static inline void lifelong_discard(lifelong_mould *mould) {
+    if (mould->dir[0] != '\0') temp_dir_remove(mould->dir);
+    mould->dir[0] = '\0';
+}
+
 static inline void feed(lifelong *f, const uint8_t *bytes, size_t count) {
     reef_error err;
     size_t taken;

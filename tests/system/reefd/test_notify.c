@@ -144,7 +144,7 @@ static void the_manager_hears_of_every_change(void **state) {
     sandbox_make_pool(&m->box);
     start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
     assert_true(hear(m, WAIT_MS, message));
-    assert_ptr_equal(strstr(message, "STATUS="), message); // "systemctl status" has a line from the first moment
+    assert_ptr_equal(strstr(message, "STATUS="), message); // a line from the first moment
     assert_non_null(strstr(message, "generation 0, "));
     assert_true(hear(m, WAIT_MS, message));
     assert_string_equal(message, "READY=1"); // and then the socket answers
