@@ -11,14 +11,15 @@
 // ever. In row n - 1 of the weights, with the newest token of the n-gram in the low bits of its
 // key:
 //
-//              tokens are bytes                            tokens are ids, 16 bits each
-//   n = 1      key                                         key
-//   n = 2      key                                         upper 16 bits of key * 2654435769 (mod
-//              2^32)
-//   n = 3      upper 16 bits of key * 2654435769 (2^32)    upper 16 bits of key *
-//              11400714819323198485 (2^64)
-//   n = 4      upper 16 bits of key * 2246822507 (2^32)    upper 16 bits of key *
-//              14029467366897019727 (2^64)
+// clang-format off
+//         tokens are bytes            tokens are ids, 16 bits each
+//   n=1   key                         key
+//   n=2   key                         top32(key * 2654435769)
+//   n=3   top32(key * 2654435769)     top64(key * 11400714819323198485)
+//   n=4   top32(key * 2246822507)     top64(key * 14029467366897019727)
+// clang-format on
+//
+// top32: the upper 16 bits of the product modulo 2^32; top64: those modulo 2^64.
 
 /** The last four tokens of a stream, newest in the low bits, and how many of them are there. */
 typedef struct reef_recent {

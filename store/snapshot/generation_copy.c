@@ -5,9 +5,10 @@
 // reservoir, whose keys belong to the root hash whatever generation they name, lie among the copy's
 // moments under names of their own:
 //
-//   usage, level 0, window 0, generation g, layer L, block b   <->   moments  snapshot.usage.L,
-//   block b reservoir, slot s                                          <->   moments
-//   snapshot.reservoir, block s
+// clang-format off
+//   usage of generation g, layer L, block b (level 0, window 0)  <->  moments snapshot.usage.L, block b
+//   reservoir, slot s                                            <->  moments snapshot.reservoir, block s
+// clang-format on
 //
 // Copies of sealed generations, which only a restore in place makes, have no moments and no
 // reservoir.

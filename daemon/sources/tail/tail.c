@@ -48,8 +48,8 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
     reef_tail *tail = calloc(1, sizeof(*tail));
     if (tail == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     tail->is_directory = folder;
-    // No pass has returned bytes in this process yet: the first plan is not refreshed when it gets
-    // old, and candidates whose order is unknown block it (has_unordered_candidate).
+    // No read pass with bytes has begun in this process. The ranges of a loaded checkpoint are not
+    // read as a plan: the first read scans, and every candidate blocks (has_unordered_candidate).
     tail->first_pass = true;
     reef_status status = split_path(tail, path, err);
     // A folder that does not exist is refused: it is most likely a typo.

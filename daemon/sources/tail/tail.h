@@ -49,11 +49,11 @@ REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            reef_error *err);
 void reef_tail_close(reef_tail *tail); // accepts NULL
 /**
- * Continue where an earlier process stopped. The pool holds the first `cursor` bytes of the stream.
- * `checkpoint` is one that reef_tail_read returned, for byte `begin`; so the first cursor - begin
- * bytes of its read pass are skipped. A `cursor` of 0 is a first start.
+ * Continue where an earlier process stopped. The pool holds the first offset->cursor bytes of the
+ * stream. offset->checkpoint is one that reef_tail_read returned, for byte offset->begin; so the
+ * first cursor - begin bytes of its read pass are skipped. A cursor of 0 is a first start.
  *
- * Errors: CORRUPT `checkpoint` is NULL or not one of ours; NO_MEMORY.
+ * Errors: CORRUPT the checkpoint is NULL or not one of ours; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *tail,
                                            const reef_input_offset *offset,
@@ -74,7 +74,8 @@ REEF_MUST_CHECK reef_status reef_tail_read(reef_tail *tail,
                                            char **checkpoint,
                                            reef_error *err);
 /**
- * Scan the folder while nobody reads. New files are opened, so that their bytes survive deletion.
+ * Scan the folder. New files are opened, so that their bytes survive deletion: REEF_TAIL_OPEN_MAX at
+ * most, and none that may be a partial copy.
  */
 REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *tail, reef_error *err);
 /** Bytes that exist and were not returned yet, as of the last scan. */

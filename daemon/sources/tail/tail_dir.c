@@ -121,8 +121,8 @@ static bool is_known(const reef_tail *tail, const char *name) {
 }
 
 // For a name that stat fails for: 0 to skip it and scan the others, or the errno that ends the
-// scan. A link into an unreadable directory is skipped, unless it is a file of the table: that is
-// not missing.
+// scan. A link into an unreadable directory is skipped, unless its name is in the table: such a
+// file must not count as missing.
 static int skip_unreadable(reef_tail *tail, const char *name, int code) {
     if (code == ENOENT || code == ELOOP || code == ENOTDIR)
         return 0; // deleted, or a link to nothing
@@ -174,7 +174,7 @@ int reef_listing_make(reef_listing *list, reef_tail *tail) {
         if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
         if (!begins_like_path(tail, dir_entry->d_name)) continue;
         add_to_name_sum(tail, dir_entry, &sum);
-        // Deleted since readdir, or without permission: neither ends the scan.
+        // Deleted since readdir, or a link to where we may not look: neither ends the scan.
         if (fstatat(dirfd(tail->dir), dir_entry->d_name, &state, 0)) {
             code = skip_unreadable(tail, dir_entry->d_name, errno);
             continue;

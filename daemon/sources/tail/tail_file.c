@@ -100,8 +100,7 @@ static int zip_error(reef_tail_file *file) {
 }
 
 int reef_tail_file_measure(reef_tail_file *file) {
-    // The decompressed size is known only after decompressing all of it. The last byte shows
-    // whether the last line is complete.
+    // The decompressed size is known only after decompressing all of it.
     uint8_t block[BLOCK_BYTES];
     uint64_t size = 0;
     ssize_t count = 0;
@@ -109,7 +108,6 @@ int reef_tail_file_measure(reef_tail_file *file) {
     do {
         count = read_zip(file, block, sizeof(block), size);
         if (count <= 0) break;
-        file->last_byte = block[count - 1];
         size += (uint64_t)count;
         // A bound, because a small gzip file may decompress to terabytes.
     } while (size < REEF_UNPACK_BYTES_MAX);

@@ -39,11 +39,10 @@ typedef struct reef_tail_file {
     uint32_t prefix_bytes;
     uint64_t prefix_hash;        // XXH3 of the first `prefix_bytes`
     uint64_t missing_since_ms;   // 0 while it is listed
-    uint64_t unchanged_since_ms; // when its size last changed, on a monotonic clock
+    uint64_t unchanged_since_ms; // when its size or name last changed, it was found or went missing
     int fd;                      // or -1
     gzFile zip;                  // of a copy of `fd`
     uint64_t size;               // its bytes as of the last scan
-    uint8_t last_byte;           // of a gzip file
 } reef_tail_file;
 
 void reef_file_id_of(reef_file_id *file_id, const char *name, const struct stat *state);
@@ -57,7 +56,7 @@ void reef_tail_file_close(reef_tail_file *file);
 /** Read up to `room` bytes from offset `from`; 0 at the end, -1 when it cannot be read. */
 ssize_t reef_tail_file_read(reef_tail_file *file, uint8_t *buffer, size_t room, uint64_t from);
 /**
- * Set a gzip file's size and last byte by decompressing all of it. 0, ENODATA when it is truncated,
+ * Set a gzip file's size by decompressing all of it. 0, ENODATA when it is truncated,
  * broken or too large, or the errno of a read.
  */
 int reef_tail_file_measure(reef_tail_file *file);

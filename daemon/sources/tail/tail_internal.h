@@ -6,7 +6,7 @@
 //
 //   active    written now: the file at the followed path; with dir: every listed file
 //   settled   no write for REEF_SETTLE_MS
-//   finished  settled and not active: nobody writes it any more; a gzip file needs not be settled
+//   finished  settled and not active: nobody writes it any more; a gzip file need not be settled
 //   drained   finished and read to its end; it stays in the table, so that copies are recognised
 //   listed    the last scan found it in its folder; missing: it did not, perhaps during a rename
 //   lost      truncated or replaced: no known inode has its bytes (device and inode are 0)
@@ -57,7 +57,7 @@ struct reef_tail {
     bool active;                      // follow: the last file is the active one
     bool checkpoint_current;          // a checkpoint of the present table was returned
     bool first_pass;                  // no read pass with bytes has begun in this process
-    uint64_t last_device, last_inode; // of the file whose bytes were returned last
+    uint64_t last_device, last_inode; // of the last file of the pass whose checkpoint was returned
     reef_tail_candidate *candidates;
     size_t candidate_count, candidate_capacity;
     bool reported_waiting, reported_denied, reported_full;
@@ -65,8 +65,8 @@ struct reef_tail {
     bool failed;      // a read failed since the last plan, which a scan alone does not see
     int folder_errno; // that was reported for the folder, or 0
     uint64_t waiting_since_ms;
-    uint64_t now_ms;  // of this scan, on a clock that only moves forward
-    int64_t clock_ns; // of this scan, on the wall clock
+    uint64_t now_ms; // of this scan, on a clock that only moves forward
+    int64_t wall_ns; // of this scan, on the wall clock
     reef_tail_event events[REEF_TAIL_EVENTS_MAX];
     size_t event_first, event_count;
     size_t events_dropped; // since the queue was empty
@@ -77,7 +77,7 @@ struct reef_tail {
 /** Queue an event for tail_source.c. A full queue counts what it drops. */
 void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Report that a file could not be opened, once until all can be; `code` is the errno. */
+/** Report that a file could not be opened or read, once until all can be; `code` is the errno. */
 void reef_tail_report_denied(reef_tail *tail, const char *name, int code);
 /** Report that an open file could not be read; `code` is the errno, or 0 for a short read. */
 void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int code);
@@ -124,7 +124,7 @@ typedef enum reef_tail_scan_state {
     REEF_TAIL_SCAN_NO_MEMORY,
 } reef_tail_scan_state;
 
-/** Bring the table up to date, except for sizes: reef_tail_begin_read_pass reads those. */
+/** Bring the table up to date. Sizes of known plain files are read after it (stat_all). */
 reef_tail_scan_state reef_tail_scan(reef_tail *tail);
 
 // ---- tail_read.c ----------------------------------------------------------------------------

@@ -10,14 +10,14 @@
 // A file of a folder that had nothing new for so long is closed.
 #define OPEN_IDLE_MS (uint64_t)60000
 
-static uint64_t clock_ms(void) {
+static uint64_t monotonic_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     // Never 0, which means "not set" in missing_since_ms and waiting_since_ms.
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-static int64_t clock_ns(void) {
+static int64_t wall_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -189,8 +189,8 @@ static reef_status scan(reef_tail *tail, bool *complete, reef_error *err) {
     reef_tail_scan_state result = REEF_TAIL_SCAN_AGAIN;
     // Each attempt takes a new time: settling is measured from it.
     for (int i = 0; result == REEF_TAIL_SCAN_AGAIN && i < SCANS_MAX; i++) {
-        tail->now_ms = clock_ms();
-        tail->clock_ns = clock_ns();
+        tail->now_ms = monotonic_ms();
+        tail->wall_ns = wall_ns();
         result = reef_tail_scan(tail);
         if (result == REEF_TAIL_SCAN_DONE && stat_all(tail)) result = REEF_TAIL_SCAN_AGAIN;
     }
@@ -202,7 +202,7 @@ static reef_status scan(reef_tail *tail, bool *complete, reef_error *err) {
 }
 
 bool reef_tail_scan_is_old(const reef_tail *tail) {
-    return clock_ms() - tail->now_ms >= REEF_TAIL_SCAN_MS;
+    return monotonic_ms() - tail->now_ms >= REEF_TAIL_SCAN_MS;
 }
 
 reef_status reef_tail_rescan(reef_tail *tail, reef_error *err) {

@@ -142,7 +142,6 @@ static void move_into(reef_tail *tail, reef_tail_file *entry, const reef_tail_fi
     entry->zip = found->zip;
     entry->is_gzip = found->is_gzip;
     entry->size = found->size;
-    entry->last_byte = found->last_byte;
     entry->listed = entry->opened_once = true;
     entry->missing_since_ms = 0;
     entry->unchanged_since_ms = tail->now_ms;
@@ -170,8 +169,8 @@ static bool may_be_copy(const reef_tail *tail,
            (is_lost(entry) || reef_name_is_gzip(name));
 }
 
-// 0 when it has the bytes, ENODATA when not, or the errno of a read.
-static int check_bytes(const reef_tail_file *entry, reef_tail_file *found) {
+// 0 when prefix and size say that it has the bytes, ENODATA when not, or the errno of a read.
+static int check_prefix_and_size(const reef_tail_file *entry, reef_tail_file *found) {
     if (!begins_like(entry, found)) return ENODATA;
     int code = found->is_gzip ? reef_tail_file_measure(found) : 0;
     if (code) return code;
@@ -185,7 +184,7 @@ static bool is_transient(int code) {
 }
 
 // Plain files first: while a compressor runs, the plain original still exists beside its output.
-static bool find_copy(reef_tail *tail, reef_tail_file *entry, reef_listing *list) {
+static bool continue_in_copy(reef_tail *tail, reef_tail_file *entry, reef_listing *list) {
     for (int gzip = 0; entry->prefix_bytes && gzip < 2; gzip++)
         for (size_t i = 0; i < list->count; i++) {
             if (reef_name_is_gzip(list->items[i].name) != (gzip == 1)) continue;
@@ -193,7 +192,7 @@ static bool find_copy(reef_tail *tail, reef_tail_file *entry, reef_listing *list
             reef_tail_file found;
             int code = open_unknown(tail, &found, &list->items[i]);
             if (!code) {
-                code = check_bytes(entry, &found);
+                code = check_prefix_and_size(entry, &found);
                 if (is_transient(code)) reef_tail_report_denied(tail, found.file_id.name, code);
             }
             if (!code) {
@@ -227,7 +226,7 @@ static void scan_missing(reef_tail *tail, reef_listing *list) {
     for (size_t i = tail->count; i-- > 0;) {
         reef_tail_file *entry = &tail->files[i];
         // It was renamed, copied or compressed: its bytes may be in an unknown file.
-        if (entry->listed || find_copy(tail, entry, list)) continue;
+        if (entry->listed || continue_in_copy(tail, entry, list)) continue;
         if (tail->now_ms - entry->missing_since_ms < REEF_SETTLE_MS) continue;
         if (entry->fd >= 0) {
             // A deleted file is readable to its end, and its writer may still have it open.
@@ -245,7 +244,7 @@ static void scan_missing(reef_tail *tail, reef_listing *list) {
 //
 // An unknown file is new, or a copy of one in the table, perhaps a partial one.
 
-static reef_tail_candidate *candidate_of(reef_tail *tail, const reef_file_id *file_id) {
+static reef_tail_candidate *find_or_add_candidate(reef_tail *tail, const reef_file_id *file_id) {
     // Candidates stay over several scans: only time shows whether a copy is finished.
     for (size_t i = 0; i < tail->candidate_count; i++)
         if (reef_file_id_same(&tail->candidates[i].file_id, file_id)) return &tail->candidates[i];
@@ -317,7 +316,7 @@ static file_verdict classify_unknown(reef_tail *tail, reef_tail_file *found) {
     // A file below the size of a full prefix may be a copy that has just begun.
     bool small = found->size < REEF_PREFIX_BYTES_MAX && !tail->is_directory;
     if (!found->is_gzip && !known_prefix && !small) return NEW;
-    reef_tail_candidate *candidate = candidate_of(tail, &found->file_id);
+    reef_tail_candidate *candidate = find_or_add_candidate(tail, &found->file_id);
     if (candidate == NULL) return LATER;
     candidate->seen = true;
     // It still grows, so it is not settled.
@@ -361,7 +360,8 @@ static reef_tail_scan_state add_active(reef_tail *tail, reef_listing *list) {
     reef_tail_file found;
     size_t at = list->active;
     if (at == SIZE_MAX || list->known[at] || !has_room(tail, 0)) return REEF_TAIL_SCAN_DONE;
-    if (open_unknown(tail, &found, &list->items[at])) return REEF_TAIL_SCAN_DONE; // the next may
+    // The next scan may open it.
+    if (open_unknown(tail, &found, &list->items[at])) return REEF_TAIL_SCAN_DONE;
     list->known[at] = true;
     reef_tail_extend_prefix(tail, &found, found.size);
     if (reef_tail_insert(tail, tail->count, &found)) return REEF_TAIL_SCAN_DONE;
@@ -507,7 +507,8 @@ reef_tail_scan_state reef_tail_scan(reef_tail *tail) {
         put_active_last(tail, &list);
         sort_unread(tail);
         report_waiting(tail, &list);
-        forget_candidates(tail);
+        // An incomplete scan has not seen them all.
+        if (result == REEF_TAIL_SCAN_DONE) forget_candidates(tail);
         // This scan read everything, so the earlier source_denied is over.
         if (tail->reported_denied && !tail->denied_now && !tail->failed &&
             result == REEF_TAIL_SCAN_DONE) {

@@ -53,7 +53,7 @@ void reef_tail_limit_open(reef_tail_file *entry, size_t *open) {
 bool reef_tail_settled(const reef_tail *tail,
                        uint64_t unchanged_since_ms,
                        const reef_file_id *file_id) {
-    return tail->clock_ns - file_id->ctime_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
+    return tail->wall_ns - file_id->ctime_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
            tail->now_ms - unchanged_since_ms >= REEF_SETTLE_MS;
 }
 

@@ -160,9 +160,10 @@ void reef_activations_run_experts(reef_activations *acts,
                                   void (*work)(void *context, size_t window),
                                   void *context);
 /**
- * What a fired token of a window of old data weighs in the retain term of one part of the model.
+ * What a fired token of a window of old data weighs in the gradient of the retain term of one part
+ * of the model.
  */
-float reef_retain_weight(const reef_config *config, const uint8_t *fire);
+float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire);
 #define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides
 /** Floats per token of window_scratch. */
 size_t reef_activations_scratch_width(const reef_config *config);

@@ -103,7 +103,7 @@ static void retain_rows(
     const reef_config *config = b->acts->config;
     size_t T = config->context;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
-    float weight = reef_retain_weight(config, fire);
+    float weight = reef_retain_gradient_weight(config, fire);
     for (size_t t = 0; t < T; t++) {
         float *row = rows + t * width;
         float scale =

@@ -12,7 +12,7 @@
 //                projection, by running statistics; a sealed one has no other router
 //   queries_frozen  the open generation's routers train no more: training routes by `folded` too
 //   merged       copies of the backbone's matrices with one generation's corrections added: one
-//                product on tokens for which that generation alone fires (adapter_merge.h)
+//                product on tokens for which that generation alone fires (generation/adapter_merge.h)
 //   side         sub-keys on each side of a router; side * side experts in the layer's table
 //   plan         shapes and kind of feed-forward network of one layer, from the configuration
 //   tape         what forward stores for backward
@@ -47,7 +47,8 @@ void reef_embed_token(
 }
 
 // The one later generation that fires for each token of the window, for which a merged matrix
-// exists: W plus the low-rank correction, as LoRA merges it (Hu et al. 2021).
+// exists: W plus the correction, as LoRA merges it (Hu et al. 2021). 0 where none fires,
+// REEF_SOLE_MIXED where more than one does.
 static void mark_sole_generation(const reef_forward *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
@@ -279,7 +280,8 @@ static void moe_window(void *context, size_t w) {
 }
 
 // x += delta * y_old where the generation fires: y_old is what all older ones together have added
-// to x_mid. A delta of zero changes no bit, so neither does opening a generation.
+// to x_mid. A delta of zero changes no bit, so neither does opening a generation. Keeps y_old for
+// backward.
 static void weigh_older(const reef_forward *f, size_t w) {
     const float *delta = f->network->generations[f->g]->weights.delta_older[f->l];
     if (delta == NULL) return;
@@ -314,7 +316,7 @@ static void experts_window(void *context, size_t w) {
         reef_batch_fire(f->batch, config, f->g, w));
 }
 
-float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
+float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire) {
     size_t fired = 0;
     for (size_t t = 0; t < config->context; t++) fired += fire[t];
     // The penalty is a mean over the layers, the embedding and the head; 2 is the derivative of its
@@ -323,14 +325,14 @@ float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
            ((float)(config->layers + 2) * (float)(fired ? fired : 1));
 }
 
-// The retain term of one layer: a penalty on output change on old data, so on windows of old data
-// alone. It is retain_weight * |y_g|^2 / |y_old|^2, averaged over the fired tokens and divided by
-// the layers + 2; y_old counts as a constant. `before` is x without y_g. See reef_retain_weight.
-static void retain_window(const reef_forward *f, size_t w, const float *before) {
+// Gradient of the retain term of one layer, into retain_d_y. The term is a penalty on output change
+// on old data, so on windows of old data alone. It is retain_weight * |y_g|^2 / |y_old|^2, averaged over the fired tokens and divided by
+// the layers + 2; y_old counts as a constant. `before` is x without y_g. See reef_retain_gradient_weight.
+static void retain_gradient_window(const reef_forward *f, size_t w, const float *before) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, row = w * T;
     const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
-    float weight = reef_retain_weight(config, fire);
+    float weight = reef_retain_gradient_weight(config, fire);
     for (size_t t = 0; t < T; t++) {
         const float *x = f->acts->x + (row + t) * D, *base = before + t * D;
         const float *x_mid = f->layer->x_mid + (row + t) * D;
@@ -354,13 +356,13 @@ static void experts_retain_window(void *context, size_t w) {
         f->acts->window_scratch + w * config->context * reef_activations_scratch_width(config);
     memcpy(before, f->acts->x + w * count, count * sizeof(*before));
     experts_window(context, w);
-    retain_window(f, w, before);
+    retain_gradient_window(f, w, before);
 }
 
 // Statistics of queries, and sums over rows in backward, need the router's input of every window;
 // experts are chosen for a rank's own windows.
 static void share_choice(const reef_forward *f, reef_router_tape *tape) {
-    tape->choose_first = tape->choose_end = 0;
+    tape->choose_first = tape->choose_end = 0; // all
     if (f->ranks == NULL) return;
     reef_ranks_share(f->ranks, reef_ranks_rank(f->ranks), f->batch->windows, &tape->choose_first,
                      &tape->choose_end);
@@ -382,20 +384,21 @@ static reef_status experts_forward(reef_forward *f,
         if (!reef_activations_activate(acts, f->batch, g)) continue;
         reef_status status = reef_activations_prepare_generation(acts, generation, g, err);
         if (status != REEF_OK) return status;
-        bool train = generation->open && mode == REEF_PASS_TRAIN && !generation->queries_frozen;
+        bool trains_router =
+            generation->open && mode == REEF_PASS_TRAIN && !generation->queries_frozen;
         reef_router_shape shape = reef_plan_router(f->plan, generation->info.side);
         // An open generation is evaluated with its batch norm folded into the query projection, by
         // running statistics: an evaluation must not depend on what else is in the batch.
-        const reef_router_params *router = generation->open && !train
+        const reef_router_params *router = generation->open && !trains_router
                                                ? &generation->folded[f->l]
                                                : &generation->weights.routers[f->l];
         f->g = g;
         // TRAIN normalises queries by the statistics of this batch; FOLDED has no batch norm left.
-        reef_router_mode routing = train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
+        reef_router_mode routing = trains_router ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
         reef_router_tape *tape = &acts->expert_tables[g][f->layer_set].tape;
         double start = reef_seconds();
         // Batch statistics need every row, also of the windows in which the gate is silent.
-        if (train) memset(acts->window_active, 1, f->batch->windows);
+        if (trains_router) memset(acts->window_active, 1, f->batch->windows);
         share_choice(f, tape);
         status = reef_router_forward(&shape, router, routing, workers,
                                      f->batch->windows * acts->config->context, f->layer->norm2,
@@ -404,7 +407,7 @@ static reef_status experts_forward(reef_forward *f,
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
         // The retain penalty applies to the open generation alone, and only where older ones exist.
-        bool retain = train && g > 0;
+        bool retain = f->train && generation->open && g > 0;
         reef_activations_run_experts(acts, f->ranks, f->network, workers, f->batch, g, f->l,
                                      retain ? experts_retain_window : experts_window, f);
         acts->seconds_router += routed - start;
@@ -488,9 +491,9 @@ static void head_window(void *context, size_t w) {
                        token_bytes, weight, weight != NULL);
 }
 
-// What decisions about the stream are made of. Without weights the caller makes the gradient of all
-// logits itself.
-static void gather_losses(const reef_forward *f) {
+// What later decisions read of all windows: losses, predictions for a memory, and, without weights,
+// the logits: the caller makes their gradient itself.
+static void gather_outputs(const reef_forward *f) {
     const reef_config *config = f->acts->config;
     size_t T = config->context, count = 0;
     reef_ranks_array left[3];
@@ -551,6 +554,6 @@ reef_status reef_network_forward(reef_activations *acts,
         if (status != REEF_OK) return status;
     }
     reef_split_run(f.ranks, workers, batch->windows, head_window, &f);
-    gather_losses(&f);
+    gather_outputs(&f);
     return REEF_OK;
 }
