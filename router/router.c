@@ -302,6 +302,7 @@ static bool choose_tile_coarsely(const router_pass *pass, tape_slot *slot, const
         slot->length_a[n] = reef_coarse_list(&all, &slot->coarse, 0, n, slot->best_a + n * kept,
                                              slot->row_a + n * kept);
     for (size_t n = 0; n < of->count; n++) {
+        // The first halves' lists wait in the slot: each half's table is read once for all queries.
         lists->score_a = slot->best_a + n * kept;
         lists->row_a = slot->row_a + n * kept;
         lists->length_a = slot->length_a[n];

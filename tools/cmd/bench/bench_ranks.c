@@ -73,6 +73,8 @@ static reef_status read_run(const char *text, size_t ranks, reef_ranks_run *out,
     if (root == NULL || json_array_size(list) != ranks || steps < 1)
         status = reef_fail(err, REEF_ERR_IO, "reefd did not say what its %zu ranks cost", ranks);
     if (status == REEF_OK) {
+        // Times, bytes and exchanges are rank 0's: it waits for all others in every step. CPU time
+        // is that of the busiest rank, since it sets the pace where each has a core.
         *out = (reef_ranks_run){.steps = (uint64_t)steps};
 #define READ_TIME(name) out->seconds.name = number_of(first, #name "_s");
         REEF_RANKS_TIME_LIST(READ_TIME)

@@ -255,12 +255,14 @@ static void print_shares(const findings *f) {
     for (size_t i = 0; i < f->count; i++) {
         double all = 0;
         reef_cli_table_cell(table, "%zu", f->ranks[i]);
+        // Shares of the parts' own sum: medians of parts need not add up to the median step.
 #define ADD_TIME(name) all += MEDIAN(f, i, seconds.name);
         REEF_RANKS_TIME_LIST(ADD_TIME)
 #undef ADD_TIME
 #define TIME_CELL(name) reef_cli_table_cell(table, "%.1f", 100 * MEDIAN(f, i, seconds.name) / all);
         REEF_RANKS_TIME_LIST(TIME_CELL)
 #undef TIME_CELL
+        // One cell for all ranks: how many there are differs from row to row.
         char *memory = reef_cli_format("%s", "");
         for (size_t r = 0; r < f->ranks[i]; r++) {
             char *longer = reef_cli_format("%s%s%s", memory, r > 0 ? ", " : "",
