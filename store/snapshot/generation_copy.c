@@ -6,8 +6,8 @@
 // moments under names of their own:
 //
 // clang-format off
-//   usage of generation g, layer L, block b (level 0, window 0)  <->  moments snapshot.usage.L, block b
-//   reservoir, slot s                                            <->  moments snapshot.reservoir, block s
+//   usage of layer L, block b (level 0, window 0)  <->  moments snapshot.usage.L, block b
+//   reservoir, slot s                              <->  moments snapshot.reservoir, block s
 // clang-format on
 //
 // Copies of sealed generations, which only a restore in place makes, have no moments and no

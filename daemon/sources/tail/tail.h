@@ -74,8 +74,8 @@ REEF_MUST_CHECK reef_status reef_tail_read(reef_tail *tail,
                                            char **checkpoint,
                                            reef_error *err);
 /**
- * Scan the folder. New files are opened, so that their bytes survive deletion: REEF_TAIL_OPEN_MAX at
- * most, and none that may be a partial copy.
+ * Scan the folder. New files are opened, so that their bytes survive deletion: REEF_TAIL_OPEN_MAX
+ * at most, and none that may be a partial copy.
  */
 REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *tail, reef_error *err);
 /** Bytes that exist and were not returned yet, as of the last scan. */

@@ -12,7 +12,8 @@
 //                projection, by running statistics; a sealed one has no other router
 //   queries_frozen  the open generation's routers train no more: training routes by `folded` too
 //   merged       copies of the backbone's matrices with one generation's corrections added: one
-//                product on tokens for which that generation alone fires (generation/adapter_merge.h)
+//                product on tokens for which that generation alone fires (adapter_merge.h in
+//                generation/)
 //   side         sub-keys on each side of a router; side * side experts in the layer's table
 //   plan         shapes and kind of feed-forward network of one layer, from the configuration
 //   tape         what forward stores for backward
@@ -326,8 +327,9 @@ float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire
 }
 
 // Gradient of the retain term of one layer, into retain_d_y. The term is a penalty on output change
-// on old data, so on windows of old data alone. It is retain_weight * |y_g|^2 / |y_old|^2, averaged over the fired tokens and divided by
-// the layers + 2; y_old counts as a constant. `before` is x without y_g. See reef_retain_gradient_weight.
+// on old data, so on windows of old data alone. It is retain_weight * |y_g|^2 / |y_old|^2, averaged
+// over the fired tokens and divided by the layers + 2; y_old counts as a constant. `before` is x
+// without y_g. See reef_retain_gradient_weight.
 static void retain_gradient_window(const reef_forward *f, size_t w, const float *before) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, row = w * T;
