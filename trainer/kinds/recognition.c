@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define PIECE_BYTES 2048
-#define DEFERRED_PIECES_MAX 32 // at so many the current kind learns them all
+#define DEFERRED_PIECES_MAX 96 // at so many the current kind learns them all
 _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is scored as a whole");
 
 // Units of familiarity: NAT of them are a factor of e in the part of a text's contexts that is
@@ -54,11 +54,15 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is scored as 
 #define LEAD_MIN (-3.0)     // of one piece: one of the current kind cancels half of such a lead
 
 // A new kind takes evidence of NEW_MEAN a piece, over a share of the pieces that the current kind
-// has learned: a foreign page in a long book is not a new book.
+// has learned: a foreign page in a long book is not a new book. Very strange pieces count as
+// several, so there also have to be LEAST_SHARE of that kind's pieces: no chapter is a book either.
 #define NEW_PIECES_MIN 2
 #define NEW_PIECES_MAX 16
 #define NEW_SHARE 0.2
 #define NEW_MEAN 1.5 // in units of STRANGE, a piece
+#define LEAST_SHARE 0.01
+#define LEAST_PIECES_MAX 64
+_Static_assert(LEAST_PIECES_MAX < DEFERRED_PIECES_MAX, "a new kind can begin");
 
 typedef struct reef_recognition {
     reef_candidates candidates;
@@ -247,14 +251,23 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
     const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
     double strangeness = 0.0, share = NEW_SHARE * (double)level->pieces;
     double needed = fmin(fmax(share, NEW_PIECES_MIN), NEW_PIECES_MAX) * NEW_MEAN;
-    size_t from = 0;
+    double least =
+        fmin(fmax(LEAST_SHARE * (double)level->pieces, NEW_PIECES_MIN), LEAST_PIECES_MAX);
+    size_t from = 0, strange_pieces = 0, familiar_since = 0;
     for (size_t n = 0; n < pieces; n++) {
         bool strange = r->current_deviation[n] < -STRANGE &&
                        r->current_score[n] < level->mean - STRANGE_DROP_MIN;
-        if (strange && strangeness <= 0.0) from = n;
+        if (strange && strangeness <= 0.0) {
+            from = n;
+            strange_pieces = 0;
+        }
+        strange_pieces += strange;
+        familiar_since = strange ? 0 : familiar_since + 1;
         strangeness +=
             strange ? fmin(-r->current_deviation[n] / STRANGE, EVIDENCE_MAX) : -FAMILIAR_AGAIN;
-        if (strangeness < 0.0) strangeness = 0.0;
+        // A passage that was too short has ended once as much familiar text follows it.
+        bool ended = (double)strange_pieces < least && familiar_since >= strange_pieces;
+        if (strangeness < 0.0 || ended) strangeness = 0.0;
     }
     // A candidate that knows the last piece may lead by enough some pieces later: no new kind then.
     bool known = false, better = false;
@@ -262,7 +275,7 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
         known |= candidate_knows(r, i, pieces - 1);
         better |= lead_of(r, i, pieces - 1) > 0.0;
     }
-    if (level->pieces >= LEVEL_WARMUP && strangeness >= needed && pieces - from >= NEW_PIECES_MIN &&
+    if (level->pieces >= LEVEL_WARMUP && strangeness >= needed && (double)strange_pieces >= least &&
         !known)
         return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from = from};
     bool clear = (strangeness <= 0.0 && !better) || pieces == DEFERRED_PIECES_MAX;

@@ -438,6 +438,20 @@ static void text_within_a_kind_begins_none(void **state) {
     assert_int_equal(status_of(f).generation, 1);
 }
 
+// Of 530 pieces a hundredth are five.
+static void the_more_a_kind_has_learned_the_longer_others_may_be(void **state) {
+    lifelong *f = *state;
+    by_contexts(f);
+    choose(&f->config, "net_share", "0");
+    make_pool(f, 1);
+    for (uint32_t i = 0; i < 33; i++) feed_kind(f, 0, 33000, i);
+    feed_kind(f, 1, 3 * 2048, 1);
+    feed_kind(f, 0, LONG, 33);
+    assert_int_equal(status_of(f).generation, 0);
+    feed_kind(f, 2, 3 * LONG, 2);
+    assert_int_equal(status_of(f).generation, 1);
+}
+
 static void marker_lines_and_seals_end_what_is_held(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -483,6 +497,7 @@ int main(void) {
         TEST(contexts_tell_kinds_apart_and_know_them_again),
         TEST(nor_do_they_where_contexts_decide),
         TEST(text_within_a_kind_begins_none),
+        TEST(the_more_a_kind_has_learned_the_longer_others_may_be),
         TEST(marker_lines_and_seals_end_what_is_held),
         TEST(contexts_need_memories),
     };
