@@ -25,8 +25,11 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_generation *generation;
         // Records of generation g lie under the number g; only a snapshot's copies lie elsewhere.
-        const reef_checkpoint_source source = {
-            .number = g, .records = g, .training = true, .in_place = trainer->residency.in_place};
+        const reef_checkpoint_source source = {.number = g,
+                                               .records = g,
+                                               .training = true,
+                                               .in_place = trainer->residency.in_place,
+                                               .division = reef_trainer_division(trainer)};
         status = reef_checkpoint_load(&generation, txn, &trainer->network.config, &source,
                                       trainer->workers, err);
         if (status == REEF_OK) status = reef_network_append(&trainer->network, generation, err);
