@@ -82,41 +82,46 @@ static reef_status sync_parent(const char *path, reef_error *err) {
 
 // ---- all of them --------------------------------------------------------------------------------
 
-static reef_status make_shard(reef_store *const *sources,
-                              size_t source_count,
-                              const reef_shard *as,
+static reef_status make_round(uint32_t round,
+                              uint32_t count,
                               const char *directory,
-                              reef_shard_making *out,
+                              reef_shard_maker make,
+                              void *context,
                               reef_error *err) {
-    char *to = shard_path(directory, as->rank);
-    if (to == NULL) return no_memory(err);
-    reef_status status = reef_shard_make(sources, source_count, as, to, out, err);
-    free(to);
-    if (status == REEF_OK) REEF_FAIL_POINT(SHARD_MADE);
+    reef_status status = REEF_OK;
+    for (uint32_t rank = 0; status == REEF_OK && rank < count; rank++) {
+        char *path = shard_path(directory, rank);
+        status = path == NULL ? no_memory(err) : make(context, round, rank, path, err);
+        free(path);
+        if (status == REEF_OK) REEF_FAIL_POINT(SHARD_MADE);
+    }
     return status;
 }
 
-// A new number: shards of another division must not be mixed with these. Epochs begin again.
-static reef_status draw_number(reef_shard *shard, reef_error *err) {
-    ssize_t got = getrandom(shard->pool, sizeof(shard->pool), 0);
-    if (got == (ssize_t)sizeof(shard->pool)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_IO, "the system has no random numbers");
+// `to` without slashes at its end, and what it is called before it is whole.
+static char *unfinished_path(const char *to) {
+    size_t length = strlen(to);
+    while (length > 1 && to[length - 1] == '/') length--;
+    char *unfinished = malloc(length + sizeof(UNFINISHED));
+    if (unfinished == NULL) return NULL;
+    memcpy(unfinished, to, length);
+    memcpy(unfinished + length, UNFINISHED, sizeof(UNFINISHED));
+    return unfinished;
 }
 
-static reef_status make_all(reef_store *const *sources,
-                            size_t source_count,
-                            uint32_t count,
-                            const char *to,
-                            const char *unfinished,
-                            reef_shard_making *out,
-                            reef_error *err) {
+reef_status reef_shards_create(const char *to,
+                               uint32_t count,
+                               uint32_t rounds,
+                               reef_shard_maker make,
+                               void *context,
+                               reef_error *err) {
     int fd = -1;
-    reef_shard shard = {.count = count, .divided = true};
-    reef_status status = draw_number(&shard, err);
-    if (status == REEF_OK) status = make_unfinished(unfinished, &fd, err);
+    char *unfinished = unfinished_path(to);
+    if (unfinished == NULL) return no_memory(err);
+    reef_status status = make_unfinished(unfinished, &fd, err);
     bool ours = status == REEF_OK;
-    for (; status == REEF_OK && shard.rank < count; shard.rank++)
-        status = make_shard(sources, source_count, &shard, unfinished, &out[shard.rank], err);
+    for (uint32_t round = 0; status == REEF_OK && round < rounds; round++)
+        status = make_round(round, count, unfinished, make, context, err);
     if (status == REEF_OK && fsync(fd) != 0 && errno != EINVAL)
         status = fail_errno("sync", unfinished, err);
     if (status == REEF_OK) REEF_FAIL_POINT(SHARDS_MADE);
@@ -129,7 +134,31 @@ static reef_status make_all(reef_store *const *sources,
         (void)rmdir(unfinished);
     }
     if (fd >= 0) close(fd);
+    free(unfinished);
     return status;
+}
+
+reef_status reef_shard_draw(reef_shard *shard, reef_error *err) {
+    ssize_t got = getrandom(shard->pool, sizeof(shard->pool), 0);
+    if (got == (ssize_t)sizeof(shard->pool)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_IO, "the system has no random numbers");
+}
+
+// ---- of other pools -----------------------------------------------------------------------------
+
+typedef struct division {
+    reef_store *const *sources;
+    size_t source_count;
+    reef_shard shard;
+    reef_shard_making *out;
+} division;
+
+static reef_status make_shard(
+    void *context, uint32_t round, uint32_t rank, const char *path, reef_error *err) {
+    division *d = context;
+    (void)round;
+    d->shard.rank = rank;
+    return reef_shard_make(d->sources, d->source_count, &d->shard, path, &d->out[rank], err);
 }
 
 static reef_status plan_all(reef_store *const *sources,
@@ -159,13 +188,11 @@ reef_status reef_shards_make(reef_store *const *sources,
     if (status != REEF_OK) return status;
     if (dry_run) return plan_all(sources, source_count, count, out, err);
     if (count == 1) return reef_shard_make(sources, source_count, NULL, to, &out[0], err);
-    size_t length = strlen(to);
-    while (length > 1 && to[length - 1] == '/') length--;
-    char *unfinished = malloc(length + sizeof(UNFINISHED));
-    if (unfinished == NULL) return no_memory(err);
-    memcpy(unfinished, to, length);
-    memcpy(unfinished + length, UNFINISHED, sizeof(UNFINISHED));
-    status = make_all(sources, source_count, count, to, unfinished, out, err);
-    free(unfinished);
-    return status;
+    // Epochs begin again.
+    division d = {.sources = sources,
+                  .source_count = source_count,
+                  .shard = {.count = count, .divided = true},
+                  .out = out};
+    status = reef_shard_draw(&d.shard, err);
+    return status == REEF_OK ? reef_shards_create(to, count, 1, make_shard, &d, err) : status;
 }

@@ -106,10 +106,26 @@ REEF_API REEF_MUST_CHECK reef_status reef_shard_make(reef_store *const *sources,
                                                      reef_shard_making *out,
                                                      reef_error *err);
 
+/** Make the pool of one rank at `path`, or in a later round complete it. */
+typedef reef_status (*reef_shard_maker)(
+    void *context, uint32_t round, uint32_t rank, const char *path, reef_error *err);
 /**
- * Make all shards of `count` ranks, NEW/rank-0 and so on, or with `count` 1 a whole pool NEW. They
- * are made in NEW.unfinished, which takes its name when all are on the disk; what a process left
- * there that died is removed first.
+ * Make `count` pools NEW/rank-0 and so on, each in as many rounds. They are made in NEW.unfinished,
+ * which takes its name when all are on the disk; what a process left there that died is removed
+ * first. Errors: those of `make`; BUSY another process makes them; FULL, IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_shards_create(const char *to,
+                                                        uint32_t count,
+                                                        uint32_t rounds,
+                                                        reef_shard_maker make,
+                                                        void *context,
+                                                        reef_error *err);
+/** A number for a new set of shards, which must not be mixed with those of another. IO. */
+REEF_API REEF_MUST_CHECK reef_status reef_shard_draw(reef_shard *shard, reef_error *err);
+
+/**
+ * Make all shards of `count` ranks, NEW/rank-0 and so on (reef_shards_create), or with `count` 1 a
+ * whole pool NEW.
  *
  * dry_run  only fill `out`
  * out      (count)

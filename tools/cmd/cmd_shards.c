@@ -147,10 +147,13 @@ static void print_report(const reef_cli_call *cli, const report *r) {
     printf("%s %s\n", cli->dry_run ? "would make" : "made      ",
            cli->operands[cli->operand_count - 1]);
     printf("root       %s\n", root);
-    for (uint32_t rank = 0; rank < r->count; rank++)
-        printf("rank-%-5" PRIu32 " %s, rows from elsewhere %s\n", rank,
+    for (uint32_t rank = 0; rank < r->count; rank++) {
+        char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
+        printf("%-10s %s, rows from elsewhere %s\n", name,
                reef_cli_bytes(r->made[rank].bytes, size),
                reef_cli_bytes(r->made[rank].moved_bytes, moved));
+        free(name);
+    }
     if (!cli->dry_run) printf("took       %s\n", reef_cli_duration(r->seconds, size));
 }
 
@@ -185,34 +188,19 @@ static reef_status parse_count(const reef_cli_call *cli, uint32_t *out, reef_err
     return REEF_OK;
 }
 
-// May its rows be divided? What cannot be trained so is said before anything is made.
+// What cannot be trained so is said before anything is made.
 static reef_status check_divides(reef_store *store, uint32_t count, reef_error *err) {
     reef_txn *txn = NULL;
     reef_config config;
-    if (count == 1) return REEF_OK;
+    reef_error reason;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, &config, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
-    const char *path = reef_store_path(store);
-    bool retrieves = false;
-    for (uint32_t l = 0; config.model == REEF_MODEL_LM && l < config.layers; l++)
-        retrieves = retrieves || reef_layer_retrieves(&config, l);
-    if (!retrieves || config.net_share <= 0.0f)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "pool %.160s is not a model of text with experts: it has no rows that "
-                         "ranks could divide",
-                         path);
-    if (config.strategy != REEF_STRATEGY_GENERATIONS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "pool %.160s has strategy %s, whose rows cannot be divided: only those of "
-                         "generations can",
-                         path, reef_config_word(&config, "strategy"));
-    if (count <= config.batch) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "--to %" PRIu32 ": a step of this model has %" PRIu32
-                     " windows, which ranks share: at most so many can train it",
-                     count, config.batch);
+    status = reef_config_check_divides(&config, count, &reason);
+    if (status == REEF_OK) return REEF_OK;
+    return reef_fail(err, status, "cannot divide pool %.120s: %s", reef_store_path(store),
+                     reason.message);
 }
 
 reef_status reef_cmd_shards(reef_cli_call *cli, reef_error *err) {

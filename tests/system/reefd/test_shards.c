@@ -272,12 +272,12 @@ static void shards_of_both_kinds_are_named(void **state) {
 
 static void what_cannot_be_divided(void **state) {
     sandbox *box = *state;
-    refuses(box, divide(box, "pool", "no", 5), "has 4 windows, which ranks share: at most so many");
+    refuses(box, divide(box, "pool", "no", 5), "5 ranks are more than the 4 windows of a step");
     refuses(box, divide(box, "pool", "no", 0), "ranks are a number from 1 to");
     refuses(box, divide(box, "nothing", "no", 2), "there is no pool at nothing, and no rank-0");
     refuses(box, divide(box, "pool", "pool/in", 2), "");
     make_pool(box, "ewc");
-    refuses(box, divide(box, "pool", "no", 2), "has strategy ewc, whose rows cannot be divided");
+    refuses(box, divide(box, "pool", "no", 2), "its strategy is ewc, whose rows cannot be divided");
 }
 
 // Whoever needs all rows says which command brings them together.
