@@ -259,6 +259,7 @@ static void shards_of_both_kinds_are_named(void **state) {
     assert_int_equal(run_ranks(box, 2, ""), 0);
     sandbox first = shard_of(box, 0);
     reef_commit expected = pool_commit(&first);
+    refuses(box, divide(box, "many/rank-1", "no", 2), "but only commits of rank 0 count");
     // Shards that have all rows are as good as the pool of rank 0.
     gathers_to(box, "many", &expected);
     assert_int_equal(divide(box, "many", "two", 2), 0);
