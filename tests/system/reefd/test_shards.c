@@ -106,7 +106,41 @@ static void the_root_is_that_of_one_process(void **state) {
     }
 }
 
-// Two ranks, then three, then one; and a snapshot on the way, made by rank 0's socket.
+// reef init makes the shards one by one, and nobody holds all rows.
+static void a_new_pool_begins_as_shards(void **state) {
+    sandbox *box = *state;
+    static const char sizes[] = "--layers 2 --ffw dp --d-model 16 --attention-heads 2 --context 16 "
+                                "--batch 4 --heads 2 --topk 2 --d-key 8 --side 60 --side-new 36";
+    sandbox one = *box;
+    snprintf(one.pool, sizeof(one.pool), "%.100s/one", box->directory);
+    assert_int_equal(shell_of("cd %s && %s init one %s >/dev/null && %s init many --ranks 3 %s "
+                              ">made.txt",
+                              box->directory, REEF_BINARY, sizes, REEF_BINARY, sizes),
+                     0);
+    reef_commit expected = pool_commit(&one);
+    same_roots(box, 3, &expected);
+    assert_int_equal(
+        shell_of("cd %s && grep -q 'mpirun -n 3 reefd --pool many' made.txt", box->directory), 0);
+    assert_int_equal(run_ranks(box, 3, ""), 0);
+    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
+                     0);
+    expected = pool_commit(&one);
+    same_roots(box, 3, &expected);
+    gathers_to(box, "many", &expected);
+    // What is in the way stays, and nothing is left.
+    assert_int_not_equal(shell_of("cd %s && %s init many --ranks 2 %s >/dev/null 2>&1",
+                                  box->directory, REEF_BINARY, sizes),
+                         0);
+    assert_int_not_equal(shell_of("cd %s && %s init no --ranks 5 %s >/dev/null 2>%s",
+                                  box->directory, REEF_BINARY, sizes, box->messages),
+                         0);
+    assert_int_equal(times_said(box, "5 ranks are more than the 4 windows of a step"), 1);
+    assert_int_not_equal(
+        shell_of("test -e %s/no -o -e %s/no.unfinished", box->directory, box->directory), 0);
+    same_roots(box, 3, &expected);
+}
+
+// Two ranks, then three, then one.
 static void another_number_of_ranks_goes_on(void **state) {
     sandbox *box = *state;
     make_shards(box, 2);
@@ -327,15 +361,11 @@ static void a_full_disk_leaves_nothing(void **state) {
 int main(void) {
 #define SHARDS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        SHARDS_TEST(the_root_is_that_of_one_process),
-        SHARDS_TEST(another_number_of_ranks_goes_on),
-        SHARDS_TEST(killed_ranks_go_on),
-        SHARDS_TEST(ranks_that_are_ahead_step_back),
-        SHARDS_TEST(killed_reef_shards_begins_again),
-        SHARDS_TEST(shards_that_do_not_fit_are_named),
-        SHARDS_TEST(shards_of_both_kinds_are_named),
-        SHARDS_TEST(what_cannot_be_divided),
-        SHARDS_TEST(a_shard_is_not_used_alone),
+        SHARDS_TEST(the_root_is_that_of_one_process),  SHARDS_TEST(a_new_pool_begins_as_shards),
+        SHARDS_TEST(another_number_of_ranks_goes_on),  SHARDS_TEST(killed_ranks_go_on),
+        SHARDS_TEST(ranks_that_are_ahead_step_back),   SHARDS_TEST(killed_reef_shards_begins_again),
+        SHARDS_TEST(shards_that_do_not_fit_are_named), SHARDS_TEST(shards_of_both_kinds_are_named),
+        SHARDS_TEST(what_cannot_be_divided),           SHARDS_TEST(a_shard_is_not_used_alone),
         SHARDS_TEST(a_full_disk_leaves_nothing),
     };
     // MPI's own leaks, and the order of its locks, are none of ours.
