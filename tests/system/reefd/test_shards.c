@@ -163,6 +163,19 @@ static void another_number_of_ranks_goes_on(void **state) {
     pool_check(&last);
 }
 
+// A bound of the pool's size is that of rank 0, and the largest shard is what it bounds.
+static void bounds_that_differ_are_those_of_rank_0(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_shards(box, 2);
+    assert_int_equal(shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s --pool-max 1M " QUICK
+                                     " : -n 1 %s --pool %s/many --source %s " QUICK,
+                              REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory,
+                              box->text),
+                     0);
+    same_roots(box, 2, &expected);
+}
+
 // ---- kills --------------------------------------------------------------------------------------
 
 static void killed_ranks_go_on(void **state) {
@@ -361,11 +374,17 @@ static void a_full_disk_leaves_nothing(void **state) {
 int main(void) {
 #define SHARDS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        SHARDS_TEST(the_root_is_that_of_one_process),  SHARDS_TEST(a_new_pool_begins_as_shards),
-        SHARDS_TEST(another_number_of_ranks_goes_on),  SHARDS_TEST(killed_ranks_go_on),
-        SHARDS_TEST(ranks_that_are_ahead_step_back),   SHARDS_TEST(killed_reef_shards_begins_again),
-        SHARDS_TEST(shards_that_do_not_fit_are_named), SHARDS_TEST(shards_of_both_kinds_are_named),
-        SHARDS_TEST(what_cannot_be_divided),           SHARDS_TEST(a_shard_is_not_used_alone),
+        SHARDS_TEST(the_root_is_that_of_one_process),
+        SHARDS_TEST(a_new_pool_begins_as_shards),
+        SHARDS_TEST(another_number_of_ranks_goes_on),
+        SHARDS_TEST(bounds_that_differ_are_those_of_rank_0),
+        SHARDS_TEST(killed_ranks_go_on),
+        SHARDS_TEST(ranks_that_are_ahead_step_back),
+        SHARDS_TEST(killed_reef_shards_begins_again),
+        SHARDS_TEST(shards_that_do_not_fit_are_named),
+        SHARDS_TEST(shards_of_both_kinds_are_named),
+        SHARDS_TEST(what_cannot_be_divided),
+        SHARDS_TEST(a_shard_is_not_used_alone),
         SHARDS_TEST(a_full_disk_leaves_nothing),
     };
     // MPI's own leaks, and the order of its locks, are none of ours.
