@@ -108,6 +108,32 @@ reef_status reef_sum_read(reef_txn *txn,
     return REEF_OK;
 }
 
+reef_status reef_sum_write(reef_txn *txn,
+                           const uint8_t *sum_key,
+                           size_t sum_key_bytes,
+                           const uint8_t *content,
+                           reef_error *err) {
+    uint8_t key[REEF_SUM_KEY_BYTES_MAX], data[REEF_SUM_BYTES];
+    memcpy(key, sum_key, sum_key_bytes);
+    MDB_val lookup = value_of(key, sum_key_bytes), value = value_of(data, sizeof(data));
+    MDB_dbi sums = reef_environment_dbi(txn->environment, REEF_DB_SUMS);
+    int code;
+    if (content == NULL) {
+        code = mdb_del(txn->lmdb, sums, &lookup, NULL);
+    } else {
+        reef_put_le64(data, txn->commit);
+        memcpy(data + 8, content, REEF_HASH_BYTES);
+        code = mdb_put(txn->lmdb, sums, &lookup, &value, 0);
+    }
+    txn->hashed_changed = true;
+    if (code == 0 || (code == MDB_NOTFOUND && content == NULL)) return REEF_OK;
+    reef_error reason = {0};
+    if (code == MDB_MAP_FULL) reef_environment_map_full(txn->environment);
+    reef_status status = reef_environment_fail(txn->environment, code, 0,
+                                               "write the sum of another rank's rows", &reason);
+    return reef_txn_failed(txn, status, &reason, err);
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 static reef_status get_failed(
@@ -116,6 +142,8 @@ static reef_status get_failed(
     char doing[REEF_KEY_TEXT_BYTES + 8];
     sum expected;
     reef_key_format(key, text);
+    if (code == MDB_NOTFOUND && reef_shard_is_elsewhere(txn, key))
+        return reef_shard_fail_elsewhere(txn, key, err);
     // An entry in sums proves that the record once existed, so it is lost and not absent.
     if (code == MDB_NOTFOUND && reef_db_summed(key->db) &&
         sum_get(txn, key->db, encoded, &expected) == 0)
@@ -236,6 +264,7 @@ reef_status reef_record_store(reef_txn *txn,
     if (status == REEF_OK) status = reef_key_encode(key, &encoded, err);
     if (status != REEF_OK) return status;
     assert(bytes <= REEF_PAYLOAD_BYTES_MAX);
+    if (reef_shard_is_elsewhere(txn, key)) return reef_shard_fail_elsewhere(txn, key, err);
     // Compared before anything is written: unchanged content costs no write and keeps its commit.
     reef_record_content_hash(key->db, &encoded, dtype, payload, bytes, entry.content);
     if (unchanged(txn, key, &encoded, entry.content)) return REEF_OK;
@@ -256,7 +285,7 @@ reef_status reef_record_store(reef_txn *txn,
     txn->bytes_written += bytes;
     // A snapshot in this transaction is then of the coming commit, not of the last one.
     if (in_root_hash(key)) txn->hashed_changed = true;
-    return REEF_OK;
+    return reef_shard_note(txn, key, &encoded, err);
 }
 
 reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *err) {
@@ -273,7 +302,8 @@ reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *e
     // A sum without its record goes as well: deleting mends.
     if ((code == 0 || code == MDB_NOTFOUND) && reef_db_summed(key->db))
         code = sum_delete(txn, key->db, &encoded);
-    if (code == 0 || code == MDB_NOTFOUND) return REEF_OK;
+    if (code == 0) return reef_shard_note(txn, key, &encoded, err);
+    if (code == MDB_NOTFOUND) return REEF_OK;
     return put_failed(txn, code, key, 0, "delete", err);
 }
 

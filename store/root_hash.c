@@ -126,6 +126,9 @@ reef_status reef_generation_root(reef_txn *txn,
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
                                     REEF_DB_MEMORY};
     XXH3_state_t state;
+    // What other ranks wrote of it is in it too.
+    reef_status settled = txn->exchange == NULL ? REEF_OK : reef_shard_settle(txn, err);
+    if (settled != REEF_OK) return settled;
     XXH3_128bits_reset(&state);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         // Of an open generation's copy it would depend on when commits happened.

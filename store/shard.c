@@ -4,6 +4,8 @@
 //   16  4   rank
 //   20  4   count
 //   24  8   epoch
+//   32  4   1: rows are divided; the record ends before it where they are not
+//   36  4   zero
 //
 // LMDB alternates between two meta pages, and opens a file by the newer one. The older one is that
 // of the transaction before, of which no page has been used again: a write transaction takes only
@@ -14,6 +16,7 @@
 #include "page_reader.h"
 #include "pool_file.h"
 #include "reef_byte_order.h"
+#include "store_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,15 +24,22 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHARD_BYTES = 32, NUMBER_BYTES = 8, TRANSACTION_AT = 144 };
+enum { SHARD_BYTES = 32, DIVIDED_BYTES = 40, NUMBER_BYTES = 8, TRANSACTION_AT = 144 };
 
 static const reef_key shard_key = {.db = REEF_DB_META, .name = "shard"};
 
 reef_status reef_shard_read(reef_txn *txn, reef_shard *out, reef_error *err) {
-    uint8_t bytes[SHARD_BYTES];
+    reef_view view;
     *out = (reef_shard){0};
-    reef_status status = reef_record_read(txn, &shard_key, bytes, sizeof(bytes), err);
+    reef_status status = reef_record_view(txn, &shard_key, &view, err);
     if (status != REEF_OK) return status;
+    const uint8_t *bytes = view.data;
+    out->divided = view.bytes == DIVIDED_BYTES;
+    if (view.bytes != SHARD_BYTES &&
+        !(out->divided && reef_get_le32(bytes + 32) == 1 && reef_get_le32(bytes + 20) > 1))
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "pool %s: its record of which shard it is has %zu bytes, or wrong ones",
+                         reef_store_path(txn->store), view.bytes);
     memcpy(out->pool, bytes, sizeof(out->pool));
     out->rank = reef_get_le32(bytes + 16);
     out->count = reef_get_le32(bytes + 20);
@@ -38,12 +48,14 @@ reef_status reef_shard_read(reef_txn *txn, reef_shard *out, reef_error *err) {
 }
 
 reef_status reef_shard_put(reef_txn *txn, const reef_shard *shard, reef_error *err) {
-    uint8_t bytes[SHARD_BYTES];
+    uint8_t bytes[DIVIDED_BYTES] = {0};
     memcpy(bytes, shard->pool, sizeof(shard->pool));
     reef_put_le32(bytes + 16, shard->rank);
     reef_put_le32(bytes + 20, shard->count);
     reef_put_le64(bytes + 24, shard->epoch);
-    return reef_record_put(txn, &shard_key, REEF_BYTES, bytes, sizeof(bytes), err);
+    reef_put_le32(bytes + 32, 1);
+    return reef_record_put(txn, &shard_key, REEF_BYTES, bytes,
+                           shard->divided ? DIVIDED_BYTES : SHARD_BYTES, err);
 }
 
 reef_status reef_shard_remove(reef_txn *txn, reef_error *err) {

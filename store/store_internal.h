@@ -5,6 +5,7 @@
 
 #include "environment.h"
 #include "record.h"
+#include "reef_shard.h"
 #include "reef_snapshot.h"
 #include "reef_store.h"
 
@@ -31,6 +32,12 @@ struct reef_txn {
     reef_txn_check before_commit; // or NULL
     void *before_context;
     reef_error failure; // of the first write that LMDB refused: nothing is committed then
+    // Over how many ranks its rows are divided, and whose it is: 1 and 0 in a whole pool.
+    uint32_t division_count, division_rank;
+    reef_shard_exchange exchange; // or NULL
+    void *exchange_context;
+    uint8_t *changes; // owned: keys of `sums` of divided records that changed, see shard_changes.c
+    size_t change_count, change_capacity;
 };
 
 /** A cursor over one database; `done` after the last record. Good until the transaction ends. */
@@ -80,6 +87,25 @@ REEF_MUST_CHECK reef_status reef_sum_read(reef_txn *txn,
                                           uint64_t *commit,
                                           uint8_t content[REEF_HASH_BYTES],
                                           reef_error *err);
+
+/** The same of an entry of another rank's record: written, or removed. */
+REEF_MUST_CHECK reef_status reef_sum_write(reef_txn *txn,
+                                           const uint8_t *sum_key,
+                                           size_t sum_key_bytes,
+                                           const uint8_t *content, // NULL: remove it
+                                           reef_error *err);
+
+/** The error of who asks for such a record. */
+reef_status reef_shard_fail_elsewhere(const reef_txn *txn, const reef_key *key, reef_error *err);
+#define REEF_CHANGE_KEY_BYTES 14                                        // of `sums`, at most
+#define REEF_CHANGE_BYTES (2 + REEF_CHANGE_KEY_BYTES + REEF_HASH_BYTES) // see shard_changes.c
+/** A divided record of this shard was written or removed. */
+REEF_MUST_CHECK reef_status reef_shard_note(reef_txn *txn,
+                                            const reef_key *key,
+                                            const reef_key_bytes *encoded,
+                                            reef_error *err);
+/** Exchange what changed since the last call; INVALID if there is nobody to exchange it with. */
+REEF_MUST_CHECK reef_status reef_shard_settle(reef_txn *txn, reef_error *err);
 
 /** Remember the first failure of a write transaction and pass its status on. */
 reef_status reef_txn_failed(reef_txn *txn,

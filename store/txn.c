@@ -54,6 +54,15 @@ static reef_status load_generations(reef_txn *txn, reef_error *err) {
     return txn->last_damaged ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
 
+// A record of it that cannot be read is reported by who needs it; here the pool counts as whole.
+static void load_division(reef_txn *txn) {
+    reef_shard shard;
+    reef_error none;
+    bool divided = reef_shard_read(txn, &shard, &none) == REEF_OK && shard.divided;
+    txn->division_count = divided ? shard.count : 1;
+    txn->division_rank = divided ? shard.rank : 0;
+}
+
 reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode, reef_error *err) {
     *out = NULL;
     bool write = mode == REEF_TXN_WRITE;
@@ -72,6 +81,7 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
         free(txn);
         return status;
     }
+    load_division(txn);
     if (write) {
         // The number of the commit to come is in every record that it writes.
         status = last_commit_number(txn, &txn->commit, err);
@@ -90,6 +100,7 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
 void reef_txn_abort(reef_txn *txn) {
     if (txn == NULL) return;
     lmdb_end(txn);
+    free(txn->changes);
     free(txn);
 }
 

@@ -33,6 +33,8 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
                            " was given up to be replaced and is not sealed again",
                            txn->replaced);
     if (status != REEF_OK) goto cleanup;
+    status = reef_shard_settle(txn, err);
+    if (status != REEF_OK) goto cleanup;
     REEF_FAIL_POINT(COMMIT_BEFORE_ROOT);
     // Filled in here: a caller cannot know what the transaction has written.
     commit->number = txn->commit;

@@ -37,6 +37,7 @@
     X(export_pool)                                                                                 \
     X(export_generation)                                                                           \
     X(export_model)                                                                                \
+    X(shards)                                                                                      \
     X(compress)                                                                                    \
     X(expand)                                                                                      \
     X(import)                                                                                      \

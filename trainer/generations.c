@@ -8,7 +8,8 @@ reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = NULL;
     reef_generation_record info = {.side = config->side, .dtype = REEF_F32};
-    reef_status status = reef_generation_new(&generation, config, &info, err);
+    reef_status status = reef_generation_new_divided(&generation, config, &info,
+                                                     reef_trainer_division(trainer), err);
     if (status != REEF_OK) return status;
     reef_generation_initialise(generation, config, NULL);
     return reef_network_append(&trainer->network, generation, err);
@@ -25,8 +26,11 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_generation *generation;
         // Records of generation g lie under the number g; only a snapshot's copies lie elsewhere.
-        const reef_checkpoint_source source = {
-            .number = g, .records = g, .training = true, .in_place = trainer->residency.in_place};
+        const reef_checkpoint_source source = {.number = g,
+                                               .records = g,
+                                               .training = true,
+                                               .in_place = trainer->residency.in_place,
+                                               .division = reef_trainer_division(trainer)};
         status = reef_checkpoint_load(&generation, txn, &trainer->network.config, &source,
                                       trainer->workers, err);
         if (status == REEF_OK) status = reef_network_append(&trainer->network, generation, err);

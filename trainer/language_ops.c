@@ -28,6 +28,7 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
     if (status == REEF_OK)
         status = reef_activations_init(&trainer->acts, config, windows, true, err);
+    if (reef_trainer_division(trainer).count > 1) trainer->acts.row_ranks = trainer->options.ranks;
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
     if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
     if (status == REEF_OK)

@@ -34,12 +34,33 @@ static reef_status check_shard(const reef_trainer *trainer, reef_txn *txn, reef_
                      reef_store_path(trainer->store), shard.rank, shard.count, shard.count);
 }
 
+// What needs rows that lie elsewhere, in ways that are not divided.
+static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
+    const reef_shard *shard = &trainer->options.shard;
+    const reef_config *config = &trainer->network.config;
+    if (!shard->divided) return REEF_OK;
+    const char *what = NULL;
+    if (config->model != REEF_MODEL_LM) what = "a model of vectors";
+    if (config->strategy != REEF_STRATEGY_GENERATIONS) what = "a pool with this strategy";
+    if (shard->count != reef_ranks_count(trainer->options.ranks))
+        what = "one rank of several alone";
+    if (what == NULL) return REEF_OK;
+    return reef_fail(
+        err, REEF_ERR_INVALID,
+        "pool %.120s is one of %" PRIu32
+        " shards whose rows are divided, with which %s cannot be trained: make a whole "
+        "pool of them with reef shards DIR NEW --to 1",
+        reef_store_path(trainer->store), shard->count, what);
+}
+
 static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
     // One read transaction for everything: generations, state and reservoir are of the same commit.
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &trainer->network.config, err);
+    if (status == REEF_OK) status = check_shard(trainer, txn, err);
+    if (status == REEF_OK) status = check_divided(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
     // The order is that of dependence: gates need generations, the state needs gates, the kind's
     // own records need the state.
@@ -48,7 +69,6 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
     if (status == REEF_OK) status = trainer->ops->load_state(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
-    if (status == REEF_OK) status = check_shard(trainer, txn, err);
     // Other kernels give other last bits. That is reported as an event, not refused.
     if (status == REEF_OK) status = reef_kernels_compare(trainer, txn, err);
     // Short transactions: a long one keeps old pages from being reused.

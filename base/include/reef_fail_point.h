@@ -32,6 +32,8 @@
     X(MAKE_MOVED, "make.moved")                                                                    \
     X(MAKE_CLEANED, "make.cleaned")                                                                \
     X(COPY_WRITTEN, "copy.written")                                                                \
+    X(SHARD_MADE, "shard.made")                                                                    \
+    X(SHARDS_MADE, "shards.made")                                                                  \
     X(COPY_COMPARED, "copy.compared")                                                              \
     X(RESTORE_KEPT, "restore.kept")                                                                \
     X(RESTORE_REMOVED, "restore.removed")                                                          \

@@ -3,8 +3,9 @@
 //   rank 0        is the daemon: sources, sockets, commands; it passes its trainer's orders on
 //   ranks 1 ..    have a trainer on DIR/rank-K, follow what rank 0 says, and share the net's steps
 //
-// All of it has every rank's whole state: a kind's memory is learned by each rank from the same
-// bytes, which costs the time of one and sends nothing. Before anything is trained the ranks meet
+// Every rank has the whole state: a kind's memory is learned by each rank from the same bytes,
+// which costs the time of one and sends nothing. Only the rows of experts may be divided (`reef
+// shards`). Before anything is trained the ranks meet
 // and compare what they are and have; see reef_crew_meet.
 //
 // Without MPI in the build, or without mpirun, the crew is NULL, and these calls do nothing.

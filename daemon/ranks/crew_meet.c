@@ -58,6 +58,12 @@ static reef_status judge_shard(const reef_crew_card *card,
                          "rank %zu: its shard is one of %" PRIu32
                          ", and %zu ranks were started: start mpirun -n %" PRIu32,
                          rank, shard->count, count, shard->count);
+    if (shard->divided != first->shard.divided)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its shard has %s, and rank 0's %s: make all shards with reef "
+                         "shards",
+                         rank, shard->divided ? "only the rows that it owns" : "all rows",
+                         shard->divided ? "has all rows" : "only those that it owns");
     uint64_t epoch = first->is_shard ? first->shard.epoch : 0;
     if (shard->epoch < epoch)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -146,6 +152,12 @@ static reef_status read_pool(reef_crew_card *card, reef_store *store, reef_error
         card->stream_bytes = commit.stream_bytes;
         memcpy(card->root, commit.root, sizeof(card->root));
         status = reef_shard_read(txn, &card->shard, err);
+        if (status == REEF_OK && card->shard.divided && card->new_shards)
+            status = reef_fail(err, REEF_ERR_INVALID,
+                               "its pool is one of %" PRIu32
+                               " shards whose rows are divided: another number of ranks needs "
+                               "shards that reef shards makes, not --new-shards",
+                               card->shard.count);
         card->is_shard = status == REEF_OK && !card->new_shards;
         if (!card->is_shard) card->shard = (reef_shard){0};
         if (status == REEF_ERR_NOT_FOUND) status = REEF_OK;

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
@@ -21,6 +22,7 @@ static const reef_cli_option OPTIONS[] = {
      "half of it to later generations; without one, of a vector model: "
      "examples, with their labels, that are kept as a sample of the past"},
     {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
+    {"ranks", "R", "as the shards of so many ranks, POOL/rank-0 and so on, each with its rows"},
     {"config-out", "FILE", "also write a configuration file for reefd, every setting explained"},
     {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
     {0},
@@ -48,6 +50,7 @@ const reef_cli_manual reef_init_manual = {
                "reef init reef.pool --memory 2G --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
                "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
+               "reef init many --ranks 3\n"
                "reef init new.pool --from model.safetensors --learning-rate 0.001\n"
                "reef init mnist.pool --model vector --inputs 784",
 };
@@ -80,6 +83,7 @@ typedef struct making {
     const char *from;      // NULL: it begins with what is drawn from the seed
     reef_model_file file;  // that it comes from
     uint64_t parameters, file_bytes;
+    uint64_t ranks; // that its rows are divided over; 1: none
 } making;
 
 static uint64_t experts_made(const making *m) {
@@ -234,6 +238,8 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
     else if (reef_cli_has_ids(&m->config))
         printf("next: reef train %s FILE (token ids of two bytes each, little-endian)\n",
                cli->pool);
+    else if (m->ranks > 1)
+        printf("next: mpirun -n %" PRIu64 " reefd --pool %s --source FILE\n", m->ranks, cli->pool);
     else
         printf("next: reefd --pool %s --source %s\n", cli->pool,
                vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
@@ -294,6 +300,21 @@ static reef_status count_parameters(const reef_cli_call *cli,
     return status;
 }
 
+// No shard has all rows to be read back.
+static reef_status measure_shards(const reef_cli_call *cli, making *m, reef_error *err) {
+    m->file_bytes = 0;
+    for (uint64_t rank = 0; rank < m->ranks; rank++) {
+        char *path = reef_cli_format("%s/rank-%" PRIu64 "/data.mdb", cli->pool, rank);
+        struct stat info;
+        bool there = stat(path, &info) == 0;
+        free(path);
+        if (!there)
+            return reef_fail(err, REEF_ERR_IO, "the shard of rank %" PRIu64 " is not there", rank);
+        m->file_bytes += (uint64_t)info.st_size;
+    }
+    return REEF_OK;
+}
+
 static reef_status check_path(const char *path, reef_error *err) {
     reef_status status = reef_store_check_new(path, err);
     if (status == REEF_OK || access(path, F_OK) != 0) return status;
@@ -333,13 +354,27 @@ static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
 static reef_status make_pool(const reef_cli_call *cli, making *m, reef_error *err) {
     if (m->from != NULL)
         return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
-    return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
+    if (cli->dry_run) return REEF_OK;
+    return m->ranks == 1 ? reef_pool_init(cli->pool, &m->config, err)
+                         : reef_pool_init_divided(cli->pool, &m->config, (uint32_t)m->ranks,
+                                                  &m->parameters, err);
+}
+
+static reef_status read_ranks(const reef_cli_call *cli, making *m, reef_error *err) {
+    m->ranks = 1;
+    reef_status status = reef_cli_integer(cli, "ranks", 1, REEF_RANKS_MAX, &m->ranks, err);
+    if (status == REEF_OK && m->ranks > 1 && m->from != NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--ranks with --from: make a whole pool, and divide it with reef shards");
+    return status == REEF_OK ? reef_config_check_divides(&m->config, (uint32_t)m->ranks, err)
+                             : status;
 }
 
 reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     making m = {.from = reef_cli_text(cli, "from")};
     // All checks come before the pool is made, so that a mistake leaves no directory behind.
     reef_status status = reef_init_configure(cli, &m.config, &m.size, err);
+    if (status == REEF_OK) status = read_ranks(cli, &m, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
     if (status == REEF_OK) status = check_file(cli, &m, err);
     // The probe trains some steps on generated text to measure the speed.
@@ -348,7 +383,8 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     // From here on the pool exists.
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
-        status = count_parameters(cli, &m.parameters, &m.file_bytes, &reason);
+        status = m.ranks > 1 ? measure_shards(cli, &m, &reason)
+                             : count_parameters(cli, &m.parameters, &m.file_bytes, &reason);
         if (status == REEF_OK) status = write_config(cli, &m, &reason);
         // The message must say that the pool was made: running the command again would fail.
         if (status != REEF_OK)

@@ -59,6 +59,7 @@ static reef_status make_commit(reef_trainer *trainer,
     if (status == REEF_OK) status = reef_pool_over(trainer, &over, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
+    reef_epoch_share(trainer, txn);
     REEF_FAIL_POINT(COMMIT_BEGUN);
     status = reef_pool_bound(trainer, txn, over, err);
     if (status == REEF_OK && prelude != NULL) status = prelude(context, txn, err);

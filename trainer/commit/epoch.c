@@ -62,6 +62,41 @@ static reef_status before_commit(void *context, const reef_commit *commit, reef_
     return REEF_OK;
 }
 
+// ---- divided rows -------------------------------------------------------------------------------
+
+// Give all ranks what each of them changed. A rank without memory for it ends all.
+static reef_status exchange_changes(void *context,
+                                    const void *changes,
+                                    size_t bytes,
+                                    reef_shard_take take,
+                                    void *taker,
+                                    reef_error *err) {
+    reef_trainer *trainer = context;
+    reef_ranks *ranks = trainer->options.ranks;
+    static _Thread_local uint64_t counts[REEF_RANKS_MAX];
+    static _Thread_local size_t sizes[REEF_RANKS_MAX];
+    size_t count = reef_ranks_count(ranks), own = reef_ranks_rank(ranks);
+    counts[own] = bytes;
+    gather_from_all(trainer, counts, sizeof(*counts));
+    for (size_t r = 0; r < count; r++) sizes[r] = r == own ? 0 : bytes;
+    reef_ranks_message *send = reef_ranks_room(ranks, false, sizes);
+    for (size_t r = 0; r < count; r++)
+        if (sizes[r] > 0) memcpy(send[r].bytes, changes, bytes);
+    for (size_t r = 0; r < count; r++) sizes[r] = r == own ? 0 : (size_t)counts[r];
+    const reef_ranks_message *receive = reef_ranks_room(ranks, true, sizes);
+    reef_ranks_set_part(ranks, REEF_RANKS_COMMIT);
+    reef_ranks_exchange(ranks);
+    reef_ranks_set_part(ranks, REEF_RANKS_STEP);
+    reef_status status = REEF_OK;
+    for (size_t r = 0; status == REEF_OK && r < count; r++)
+        if (sizes[r] > 0) status = take(taker, receive[r].bytes, sizes[r], err);
+    return status;
+}
+
+void reef_epoch_share(reef_trainer *trainer, reef_txn *txn) {
+    if (trainer->options.shard.divided) reef_shard_share(txn, exchange_changes, trainer);
+}
+
 reef_status reef_epoch_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     if (!is_shared(trainer)) return REEF_OK;
     reef_shard next = trainer->options.shard;

@@ -47,8 +47,31 @@ static reef_status report_over(reef_trainer *trainer, uint64_t bytes, reef_error
                             bytes, trainer->options.pool_max);
 }
 
+static bool is_shared(const reef_trainer *trainer) {
+    return trainer->options.shard.count > 0 && reef_ranks_count(trainer->options.ranks) > 1;
+}
+
+// Shards of one training differ in size, and have to decide alike: by the largest.
+static uint64_t largest_of_all(const reef_trainer *trainer, uint64_t bytes) {
+    reef_ranks *ranks = trainer->options.ranks;
+    uint64_t each[REEF_RANKS_MAX];
+    const reef_ranks_array sizes = {each, sizeof(*each), sizeof(*each)};
+    if (!is_shared(trainer)) return bytes;
+    each[reef_ranks_rank(ranks)] = bytes;
+    reef_ranks_set_part(ranks, REEF_RANKS_COMMIT);
+    reef_ranks_gather(ranks, reef_ranks_count(ranks), 1, &sizes);
+    reef_ranks_set_part(ranks, REEF_RANKS_STEP);
+    for (size_t r = 0; r < reef_ranks_count(ranks); r++)
+        if (each[r] > bytes) bytes = each[r];
+    return bytes;
+}
+
 // LMDB lets only read transactions read its list of free pages.
 reef_status reef_pool_over(reef_trainer *trainer, uint64_t *out, reef_error *err) {
+    // Each rank may have been started with another one: rank 0's counts.
+    if (is_shared(trainer))
+        reef_ranks_tell(trainer->options.ranks, &trainer->options.pool_max,
+                        sizeof(trainer->options.pool_max));
     uint64_t bound = trainer->options.pool_max;
     reef_txn *txn = NULL;
     reef_file_stat file = {0};
@@ -57,7 +80,7 @@ reef_status reef_pool_over(reef_trainer *trainer, uint64_t *out, reef_error *err
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);
     reef_txn_abort(txn);
-    uint64_t bytes = file.file_bytes - file.free_bytes;
+    uint64_t bytes = largest_of_all(trainer, file.file_bytes - file.free_bytes);
     if (bytes > bound) *out = bytes;
     return status;
 }

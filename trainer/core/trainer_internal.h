@@ -156,6 +156,12 @@ static inline bool reef_has_net(const reef_trainer *trainer) {
     return trainer->network.config.net_share > 0.0f;
 }
 
+/** Whose rows of experts this trainer has. */
+static inline reef_row_division reef_trainer_division(const reef_trainer *trainer) {
+    const reef_shard *shard = &trainer->options.shard;
+    return shard->divided ? (reef_row_division){shard->rank, shard->count} : (reef_row_division){0};
+}
+
 static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {
     return trainer->network.generations[trainer->network.generation_count - 1];
 }

@@ -95,7 +95,8 @@ static void copy_experts(reef_expert_table *to,
                          bool whole) {
     size_t D = shape->D, w_up = reef_expert_up(shape) * D;
     for (size_t n = 0; n < to->expert_count; n++) {
-        float *row = to->experts + n * to->row_values;
+        if (!reef_row_is_here(&to->share, n)) continue; // then neither is it in `from`
+        float *row = to->experts + reef_row_place(&to->share, n) * to->row_values;
         reef_expert_table_row_read(from, n, 0, to->row_values, row);
         if (!whole) memset(row + w_up, 0, D * sizeof(*row));
     }
@@ -135,7 +136,7 @@ reef_status reef_branch_make(reef_generation **out,
     info.parent = from->info.generation;
     info.continues = 0;
     info.side = from->info.side;
-    reef_status status = reef_generation_new(out, config, &info, err);
+    reef_status status = reef_generation_new_divided(out, config, &info, open->division, err);
     if (status != REEF_OK) return status;
     // Everything that is not copied starts as in a new generation.
     reef_generation_initialise(*out, config, open);

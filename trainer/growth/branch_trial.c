@@ -27,7 +27,8 @@ static void put_in_place(reef_trainer *trainer, reef_generation *generation) {
 // The open generation once more: nothing of it has been trained.
 static reef_status copy_open(reef_generation **out, const trial *t, reef_error *err) {
     const reef_config *config = &t->trainer->network.config;
-    reef_status status = reef_generation_new(out, config, &t->open->info, err);
+    reef_status status =
+        reef_generation_new_divided(out, config, &t->open->info, t->open->division, err);
     if (status != REEF_OK) return status;
     // The open generation has not trained: weights, experts and gate are all there is to copy.
     // Moments and averages start fresh.
@@ -38,7 +39,7 @@ static reef_status copy_open(reef_generation **out, const trial *t, reef_error *
         const reef_expert_table *table = &t->open->expert_tables[l];
         if (reef_layer_retrieves(config, l))
             memcpy((*out)->expert_tables[l].experts, table->experts,
-                   table->expert_count * table->row_values * sizeof(float));
+                   table->row_count * table->row_values * sizeof(float));
     }
     reef_generation_gate_copy(*out, t->open);
     reef_generation_average_reset(*out);

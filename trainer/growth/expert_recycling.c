@@ -49,18 +49,19 @@ static void mark_needed(const recycling_pass *at) {
 
 // Untrained, and silent: there is nothing to forget.
 static bool is_new(const reef_expert_table *table, size_t n, const reef_expert_shape *shape) {
-    size_t D = shape->D;
-    const float *w_up = table->experts + n * table->row_values + reef_expert_up(shape) * D;
+    size_t D = shape->D, place = reef_row_place(&table->share, n);
+    const float *w_up = table->experts + place * table->row_values + reef_expert_up(shape) * D;
     for (size_t d = 0; d < D; d++)
         if (w_up[d] != 0.0f) return false;
-    return table->moments.counts[n] == 0;
+    return table->moments.counts[place] == 0;
 }
 
 static void renew_row(const recycling_pass *at, size_t n) {
     size_t D = at->shape.D, w_up = reef_expert_up(&at->shape) * D;
     reef_expert_table *table = &at->generation->expert_tables[at->layer];
     const reef_expert_moments *moments = &table->moments;
-    size_t first = n * table->row_values, bytes = table->row_values * sizeof(float);
+    size_t place = reef_row_place(&table->share, n);
+    size_t first = place * table->row_values, bytes = table->row_values * sizeof(float);
     float *row = table->experts + first;
     // Seeds derive from the step, the layer and the row: recycling gives the same rows on any
     // machine and with any threads.
@@ -77,14 +78,15 @@ static void renew_row(const recycling_pass *at, size_t n) {
     memset(moments->adam_m + first, 0, bytes);
     memset(moments->adam_v + first, 0, bytes);
     if (moments->average != NULL) memcpy(moments->average + first, row, bytes);
-    moments->counts[n] = 0;
+    moments->counts[place] = 0;
     table->dirty[n] = 1;
 }
 
 static void renew_rows(recycling_pass *at) {
     const reef_expert_table *table = &at->generation->expert_tables[at->layer];
     for (size_t n = 0; n < table->expert_count; n++) {
-        if (stays(table, n) || is_new(table, n, &at->shape)) continue;
+        if (!reef_row_is_here(&table->share, n) || stays(table, n) || is_new(table, n, &at->shape))
+            continue;
         renew_row(at, n);
         at->experts++;
     }
@@ -154,6 +156,18 @@ static void move_sub_keys(recycling_pass *at, size_t table) {
     }
 }
 
+// Every rank renews its own rows; how many there were in all is part of the state of each.
+static void sum_experts(recycling_pass *at) {
+    reef_ranks *ranks = at->trainer->acts.row_ranks;
+    uint64_t counts[REEF_RANKS_MAX];
+    const reef_ranks_array each = {counts, sizeof(*counts), sizeof(*counts)};
+    if (ranks == NULL) return;
+    counts[reef_ranks_rank(ranks)] = at->experts;
+    reef_ranks_gather(ranks, reef_ranks_count(ranks), 1, &each);
+    at->experts = 0;
+    for (size_t r = 0; r < reef_ranks_count(ranks); r++) at->experts += counts[r];
+}
+
 // ---- all of it ----------------------------------------------------------------------------------
 
 static reef_status find_unused(recycling_pass *at, reef_error *err) {
@@ -191,6 +205,7 @@ reef_status reef_recycle(reef_trainer *trainer, reef_error *err) {
         reef_status status = find_unused(&at, err);
         if (status != REEF_OK) return status;
     }
+    sum_experts(&at);
     if (at.experts == 0 && at.sub_keys == 0) return REEF_OK;
     // Folded queries and norms of sub-keys are derived values; they are stale now.
     reef_generation_fold(generation, config);

@@ -7,6 +7,7 @@
 #include "generation.h"
 #include "growth_policy.h"
 #include "reef_random.h"
+#include "row_exchange.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -183,6 +184,16 @@ static reef_status place_sub_keys(start *s, reef_error *err) {
 
 // ---- copies -------------------------------------------------------------------------------------
 
+// A rank that shares the pass chose for its own windows alone.
+static void gather_choice(const start *s, reef_expert_id *indices, size_t each) {
+    const reef_trainer *trainer = s->trainer;
+    size_t windows =
+        trainer->network.config.batch + trainer->rehearse_windows + trainer->retain_windows;
+    size_t bytes = trainer->network.config.context * each * sizeof(*indices);
+    const reef_ranks_array chosen = {indices, bytes, bytes};
+    reef_ranks_gather(trainer->options.ranks, windows, 1, &chosen);
+}
+
 static void count_uses(start *s, uint32_t l) {
     const reef_network *network = &s->trainer->network;
     const reef_config *config = &network->config;
@@ -194,7 +205,8 @@ static void count_uses(start *s, uint32_t l) {
         uint32_t *uses = s->uses[g * config->layers + l];
         // A generation that fired nowhere in the batch has no tape to read.
         if (g > 0 && memchr(fire, 1, rows) == NULL) continue;
-        const reef_expert_id *indices = s->trainer->acts.expert_tables[g][l].tape.indices;
+        reef_expert_id *indices = s->trainer->acts.expert_tables[g][l].tape.indices;
+        gather_choice(s, indices, P);
         for (size_t t = 0; t < rows; t++)
             for (size_t p = 0; (g == 0 || fire[t]) && p < P; p++) uses[indices[t * P + p]]++;
     }
@@ -238,6 +250,8 @@ static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *
     const reef_network *network = &s->trainer->network;
     size_t last = network->generation_count - 1, old_count, new_count, D = network->config.d_model;
     reef_expert_table *table = &network->generations[last]->expert_tables[l];
+    size_t count = 0;
+    reef_row_copy *list = NULL;
     // Two rankings: which old experts the new data uses, and where the new router sends it.
     used *old = rank(s, l, 0, last, &old_count), *new = rank(s, l, last, last + 1, &new_count);
     reef_status status = REEF_OK;
@@ -245,20 +259,26 @@ static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to rank experts");
         goto cleanup;
     }
-    for (size_t i = 0; i < network->config.copy_experts && i < old_count && i < new_count; i++) {
-        const reef_expert_table *from = &network->generations[old[i].generation]->expert_tables[l];
-        float *row = table->experts + new[i].expert * table->row_values;
-        // w_down (and w_gate below) are copied. w_up stays zero: the copy reads what the old expert
-        // reads and adds nothing until it has learned.
-        reef_expert_table_row_read(from, old[i].expert, 0, D, row);
-        if (table->row_values > 2 * D)
-            reef_expert_table_row_read(from, old[i].expert, 2 * D, table->row_values - 2 * D,
-                                       row + 2 * D);
-        table->dirty[new[i].expert] = 1;
-        ++*copied;
+    while (count < network->config.copy_experts && count < old_count && count < new_count) count++;
+    list = malloc((count + 1) * sizeof(*list));
+    if (list == NULL) {
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to copy %zu experts", count);
+        goto cleanup;
     }
+    for (size_t i = 0; i < count; i++) {
+        list[i] = (reef_row_copy){&network->generations[old[i].generation]->expert_tables[l],
+                                  old[i].expert, table, new[i].expert};
+        table->dirty[new[i].expert] = 1;
+    }
+    // w_down and w_gate are copied. w_up stays zero: the copy reads what the old expert reads and
+    // adds nothing until it has learned.
+    reef_rows_copy(s->trainer->acts.row_ranks, count, list, 0, D);
+    if (table->row_values > 2 * D)
+        reef_rows_copy(s->trainer->acts.row_ranks, count, list, 2 * D, table->row_values - 2 * D);
+    *copied += count;
 
 cleanup:
+    free(list);
     free(old);
     free(new);
     return status;

@@ -70,6 +70,7 @@ ELSEWHERE = [
     (TESTING, "build/fuzz/tests/robustness/fuzz/fuzz_http FILE", "test_fuzz_http"),
     (TESTING, "REEF_LOGS_LINES=2000 REEF_LOGS_SEED=2 tests/scripts/logs/run", "test_logs"),
     (TESTING, "tests/robustness/damage/run", "test_damage"),
+    (TESTING, "tests/robustness/divided/run", "test_divided"),
     (TESTING, "tests/robustness/power_loss/run", "tests/robustness/power_loss/run"),
     (TESTING, "tests/stress/run kill", "test_stress_kill"),
     (TESTING, "tests/stress/run soak", "test_stress_soak"),

@@ -17,6 +17,7 @@ KILLS=(
     "compact compact.gathered compact.merged compact.removed commit.before_sync commit.after_sync"
     "import import.read import.joined import.cleared commit.before_sync commit.after_sync"
     "export make.begun copy.written copy.compared make.filled make.moved make.cleaned"
+    "shards make.begun make.filled:2 make.moved shard.made shard.made:2 shards.made"
     "restore make.begun copy.written restore.removed restore.copied restore.told commit.before_sync
           commit.after_sync make.filled make.moved make.cleaned"
     "push journal.written journal.written:2 commit.before_sync commit.after_sync commit.after_sync:2"

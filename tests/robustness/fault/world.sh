@@ -162,6 +162,7 @@ operation() {
     compact) from=$work/aged command=("$reef" compact "$pool") ;;
     import) from=$early command=("$reef" import "$pool" "$imported" --threads 1) ;;
     export) looked=$out command=("$reef" export pool "$pool" "$out" --no-verify) ;;
+    shards) looked=$out command=("$here/divide" "$reef" "$pool" "$out") ;;
     restore) looked=$out command=("$reef" snapshot restore "$pool" kept "$out") ;;
     in-place) command=("$reef" snapshot restore "$pool" kept --in-place) ;;
     push) from=$early command=("$here/push" "$reef" "$reefd" "$pool" "$code_lines") ;;
@@ -171,7 +172,7 @@ operation() {
     esac
 }
 fresh() {
-    rm -rf "$pool" "$out"
+    rm -rf "$pool" "$out" "$out".shards "$out".shards.unfinished
     [ -z "$from" ] || cp -r "$from" "$pool"
 }
 

@@ -42,6 +42,18 @@ static void ranks_are_compared(void **state) {
     json_decref(document);
 }
 
+// With two blocks of rows in each table; the roots are those of the ranks that have all of them.
+static void rows_are_divided(void **state) {
+    (void)state;
+    json_t *document = reef_json("bench", "ranks", "--divided", "--ranks", "1,2", SMALL, "--side",
+                                 "40", "--ffw", "p", NULL);
+    assert_true(json_is_true(json_object_get(document, "same_roots")));
+    const json_t *runs = json_object_get(document, "runs"), *run = json_array_get(runs, 1);
+    assert_true(json_is_null(json_object_get(run, "least_bytes_per_step")));
+    assert_true(real(run, "sent_bytes_per_step") > 0);
+    json_decref(document);
+}
+
 static void people_get_tables(void **state) {
     (void)state;
     program p;
@@ -94,9 +106,8 @@ static void a_rank_that_fails_is_quoted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_are_compared),
-        cmocka_unit_test(people_get_tables),
-        cmocka_unit_test(wrong_input_is_named),
+        cmocka_unit_test(ranks_are_compared),          cmocka_unit_test(rows_are_divided),
+        cmocka_unit_test(people_get_tables),           cmocka_unit_test(wrong_input_is_named),
         cmocka_unit_test(a_rank_that_fails_is_quoted),
     };
     // MPI's own leaks are none of ours.

@@ -1,13 +1,10 @@
 // reefd on several ranks, started by mpirun as people start it: the root is that of one process
 // alone, after any kill too, and what does not fit together ends all ranks with one message.
 #include "crew_internal.h"
-#include "reef_shard.h"
-#include "reefd_run.h"
+#include "ranks_run.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +18,6 @@
 #define MEMORY_BYTES (4 << 20)
 #define KILLS_FEW 4
 #define KILLS_MANY 200
-#define COMMAND_BYTES 4096
-#define WAIT_MS 20
-#define WAITS_MAX 3000 // for a process to be there: a minute
-
-// Ranks of one test share two cores with others.
-#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
-#define QUICK "--quiet --commit-steps 5 --scrub-rate 0"
 
 // With a step of four windows; `net_share` above 0: beside a context memory.
 static void make_pool(const sandbox *box, float net_share) {
@@ -75,77 +65,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-static int shell(const char *command) {
-    int code = system(command);
-    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
-}
-
-static int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int shell_of(const char *format, ...) {
-    char command[COMMAND_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(command, sizeof(command), format, arguments);
-    va_end(arguments);
-    assert_in_range(length, 1, sizeof(command) - 1);
-    return shell(command);
-}
-
-// DIR/rank-0 .. of the sandbox's pool as it is now.
-static void make_ranks(const sandbox *box, size_t count) {
-    assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
-    for (size_t r = 0; r < count; r++)
-        assert_int_equal(shell_of("cp -a %s %s/many/rank-%zu", box->pool, box->directory, r), 0);
-}
-
-static sandbox shard_of(const sandbox *box, size_t rank) {
-    sandbox shard = *box;
-    snprintf(shard.pool, sizeof(shard.pool), "%.100s/many/rank-%zu", box->directory, rank);
-    return shard;
-}
-
-// Run to the end; what was said on standard error is in box->messages.
-static int run_ranks(const sandbox *box, size_t count, const char *more) {
-    return shell_of(MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
-                    REEFD_PATH, box->directory, box->text, more, box->messages);
-}
-
-static size_t times_said(const sandbox *box, const char *words) {
-    size_t count = 0;
-    char *text = read_text(box->messages, NULL);
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
-    free(text);
-    return count;
-}
-
-// One message, which names the rank, and the end of all ranks.
-static void ends_with(const sandbox *box, int code, const char *words) {
-    char *text = read_text(box->messages, NULL);
-    if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
-    free(text);
-    assert_int_not_equal(code, 0);
-    assert_int_equal(times_said(box, "reefd: "), 1);
-}
-
-static reef_commit alone(const sandbox *box) {
-    sandbox one = *box;
-    snprintf(one.pool, sizeof(one.pool), "%.100s/alone", box->directory);
-    assert_int_equal(shell_of("rm -rf %s; cp -a %s %s", one.pool, box->pool, one.pool), 0);
-    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
-                     0);
-    return pool_commit(&one);
-}
-
-static void same_roots(const sandbox *box, size_t count, const reef_commit *expected) {
-    for (size_t r = 0; r < count; r++) {
-        sandbox shard = shard_of(box, r);
-        reef_commit found = pool_commit(&shard);
-        assert_int_equal(found.stream_bytes, expected->stream_bytes);
-        assert_memory_equal(found.root, expected->root, sizeof(found.root));
-        pool_check(&shard);
-    }
-}
-
 static void the_root_is_that_of_one_process(void **state) {
     sandbox *box = *state;
     reef_commit expected = alone(box);
@@ -160,43 +79,6 @@ static void the_root_is_that_of_one_process(void **state) {
 }
 
 // ---- kills --------------------------------------------------------------------------------------
-
-// A rank writes its process id into the lock of its pool; 0: it has none yet.
-static pid_t rank_pid(const sandbox *box, size_t rank) {
-    char path[256], text[32] = {0};
-    snprintf(path, sizeof(path), "%s/many/rank-%zu/writer.lock", box->directory, rank);
-    int fd = open(path, O_RDONLY);
-    if (fd < 0) return 0;
-    ssize_t got = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    return got > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
-}
-
-static pid_t start_ranks(const sandbox *box, size_t count, const char *more) {
-    char command[COMMAND_BYTES];
-    snprintf(command, sizeof(command),
-             "exec " MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
-             REEFD_PATH, box->directory, box->text, more, box->messages);
-    // Locks of the run before are read by nobody.
-    for (size_t r = 0; r < count; r++)
-        (void)shell_of(": > %s/many/rank-%zu/writer.lock", box->directory, r);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
-}
-
-static pid_t await_rank(const sandbox *box, size_t rank, pid_t run) {
-    for (int i = 0; i < WAITS_MAX; i++, sleep_ms(WAIT_MS)) {
-        pid_t pid = rank_pid(box, rank);
-        if (pid > 0) return pid;
-        if (waitpid(run, NULL, WNOHANG | WNOWAIT) == run) break; // it ended before
-    }
-    return 0;
-}
 
 static void killed_ranks_go_on(void **state) {
     sandbox *box = *state;
@@ -220,20 +102,6 @@ static void killed_ranks_go_on(void **state) {
     }
     assert_int_equal(run_ranks(box, count, ""), 0);
     same_roots(box, count, &expected);
-}
-
-static uint64_t epoch_of(const sandbox *box, size_t rank) {
-    sandbox at = shard_of(box, rank);
-    reef_error err;
-    reef_store *store = NULL;
-    reef_txn *txn = NULL;
-    reef_shard shard;
-    assert_int_equal(reef_store_open(&store, at.pool, NULL, &err), REEF_OK);
-    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), REEF_OK);
-    assert_int_equal(reef_shard_read(txn, &shard, &err), REEF_OK);
-    reef_txn_abort(txn);
-    reef_store_close(store);
-    return shard.epoch;
 }
 
 // Rank 0 dies between the others' commits and its own: they are an epoch ahead, and go back.

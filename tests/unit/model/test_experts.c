@@ -130,7 +130,7 @@ static int teardown(void **state) {
 }
 
 static reef_expert_rows rows_of(const fixture *f) {
-    return (reef_expert_rows){REEF_F32, REEF_EXPERT_ONE_BLOCK, &f->block};
+    return (reef_expert_rows){REEF_F32, REEF_EXPERT_ONE_BLOCK, &f->block, NULL};
 }
 
 static void forward(fixture *f) {
@@ -345,7 +345,7 @@ static void assert_blocks_do_not_matter(const fixture *f, reef_dtype dtype, uint
     }
     for (size_t b = 0; b < block_count; b++) assert_non_null(blocks[b]);
     assert_same_bits_as_in_one_block(
-        f, &(reef_expert_rows){dtype, block_shift, (const void *const *)blocks});
+        f, &(reef_expert_rows){dtype, block_shift, (const void *const *)blocks, NULL});
     for (size_t b = 0; b < block_count; b++) free(blocks[b]);
     free(blocks);
 }

@@ -66,7 +66,7 @@ static int setup(void **state) {
     assert_true(f->map != MAP_FAILED);
     for (size_t b = 0; b < BLOCKS; b++)
         f->blocks[b] = (const uint8_t *)f->map + (BLOCKS - 1 - b) * BLOCK_BYTES;
-    f->rows = (reef_expert_rows){REEF_F32, BLOCK_SHIFT, f->blocks};
+    f->rows = (reef_expert_rows){REEF_F32, BLOCK_SHIFT, f->blocks, NULL};
     for (size_t i = 0; i < TOKENS * P; i++)
         f->indices[i] = (reef_expert_id)(i * 2654435761u % (BLOCKS * ROWS_PER_BLOCK));
     memset(f->active, 1, sizeof(f->active));

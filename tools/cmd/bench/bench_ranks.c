@@ -5,6 +5,9 @@
 #include "cli_alloc.h"
 #include "cli_format.h"
 
+#include "reef_shard.h"
+
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,23 +20,45 @@
 
 // ---- a run --------------------------------------------------------------------------------------
 
+static void remove_pool(const char *directory, size_t rank) {
+    static const char *const FILES[] = {"data.mdb", "lock.mdb", "writer.lock", "reefd.sock", ""};
+    for (size_t i = 0; i < sizeof(FILES) / sizeof(*FILES); i++) {
+        char *path = reef_cli_format("%s/rank-%zu/%s", directory, rank, FILES[i]);
+        (void)remove(path); // what is not there is gone
+        free(path);
+    }
+}
+
 static void remove_pools(const char *directory) {
     // The pools of the run before: names are ours, and the directory is the benchmark's own.
-    for (size_t r = 0; r < BENCH_RANKS_MAX; r++) {
-        static const char *const FILES[] = {"data.mdb", "lock.mdb", "writer.lock", "reefd.sock",
-                                            ""};
-        for (size_t i = 0; i < sizeof(FILES) / sizeof(*FILES); i++) {
-            char *path = reef_cli_format("%s/rank-%zu/%s", directory, r, FILES[i]);
-            (void)remove(path); // what is not there is gone
-            free(path);
-        }
+    for (size_t r = 0; r <= BENCH_RANKS_MAX; r++) remove_pool(directory, r);
+}
+
+// Of a pool that is removed again.
+static reef_status make_shards(const reef_ranks_plan *plan, size_t ranks, reef_error *err) {
+    char *whole = reef_cli_format("%s/rank-%zu", plan->directory, ranks);
+    reef_store *store = NULL;
+    reef_shard shard = {.count = (uint32_t)ranks, .divided = true};
+    reef_shard_making made;
+    reef_status status = reef_pool_init(whole, plan->config, err);
+    if (status == REEF_OK)
+        status = reef_store_open(&store, whole, &(reef_store_options){.write = true}, err);
+    for (; status == REEF_OK && shard.rank < ranks; shard.rank++) {
+        char *path = reef_cli_format("%s/rank-%" PRIu32, plan->directory, shard.rank);
+        status = reef_shard_make(&store, 1, &shard, path, &made, err);
+        free(path);
     }
+    reef_store_close(store);
+    remove_pool(plan->directory, ranks);
+    free(whole);
+    return status;
 }
 
 // Equal pools: everything in them follows from the configuration.
 static reef_status make_pools(const reef_ranks_plan *plan, size_t ranks, reef_error *err) {
     reef_status status = REEF_OK;
     remove_pools(plan->directory);
+    if (plan->divided && ranks > 1) return make_shards(plan, ranks, err);
     for (size_t r = 0; r < ranks && status == REEF_OK; r++) {
         char *path = reef_cli_format("%s/rank-%zu", plan->directory, r);
         status = reef_pool_init(path, plan->config, err);

@@ -19,6 +19,7 @@ typedef struct reef_ranks_plan {
     const char *reefd;     // the program
     uint64_t commit_steps; // from one commit to the next
     uint64_t step_tokens;  // of the stream
+    bool divided;          // each of several ranks has a part of the rows of experts
 } reef_ranks_plan;
 
 // name in replies, what it is
@@ -57,7 +58,7 @@ REEF_MUST_CHECK reef_status reef_bench_ranks_run(const reef_ranks_plan *plan,
 /**
  * The least that rank 0 has to send in a step, as windows and gradients are shared out now: see
  * OPERATING.md, "What the network must give". Of models of dense networks and experts before the
- * first boundary; NAN of others.
+ * first boundary, where all have all rows; NAN of others.
  */
 double reef_bench_ranks_least_bytes(const reef_config *config, size_t ranks);
 

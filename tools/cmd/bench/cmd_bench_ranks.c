@@ -35,6 +35,8 @@ static const reef_cli_option OPTIONS[] = {
     {"steps", "N", "training steps of a run (default: 40)"},
     {"repeat", "N", "runs of each number of ranks, in turns; medians count (default: 3)"},
     {"commit-steps", "N", "steps from one commit to the next (default: 20)"},
+    {"divided", NULL,
+     "of several ranks each has a part of the rows of experts, as reef shards makes"},
     {"text", "FILE", "what is trained; generated where it is not given"},
     {0},
 };
@@ -49,12 +51,14 @@ const reef_cli_manual reef_bench_ranks_manual = {
         "others send. CPU time is that of the rank that took most: what a step would take where\n"
         "waiting costs nothing. Bytes and exchanges are what rank 0 sends to all others in a\n"
         "step. Beside them is the least that the division of the work needs, as the chapter\n"
-        "about several machines counts it. There are no boundaries, no context memory, and no\n"
+        "about several machines counts it where all ranks have all rows. There are no boundaries, "
+        "no context memory, and no\n"
         "rehearsal, unless their options are given.",
     .options = OPTIONS,
     .example = "reef bench ranks --layers 2\n"
                "reef bench ranks --layers 1 --d-model 32 --side 16 --steps 5 --repeat 1\n"
                "reef bench ranks --ffw d --batch 8 --ranks 1,2,4 --json\n"
+               "reef bench ranks --divided --side 256 --d-model 64\n"
                "reef bench ranks --text /var/log/app.log --steps 200",
 };
 
@@ -110,6 +114,7 @@ static reef_status read_options(const reef_cli_call *cli, findings *f, reef_erro
     if (reef_cli_text(cli, "context-memory") == NULL) f->config.context_memory = 0;
     if (reef_cli_text(cli, "net-share") == NULL) f->config.net_share = 1.0f;
     f->plan.config = &f->config;
+    f->plan.divided = reef_cli_text(cli, "divided") != NULL;
     f->plan.step_tokens = (uint64_t)f->config.batch * f->config.context;
     return read_ranks(cli, f, err);
 }
@@ -190,6 +195,12 @@ static double memory_of(const findings *f, size_t i, size_t rank) {
     return median_of(f, i, offsetof(reef_ranks_run, memory_peak_bytes) + rank * sizeof(double));
 }
 
+// Where rows are divided, what has to travel depends on which were chosen.
+static double least_of(const findings *f, size_t i) {
+    if (f->plan.divided && f->ranks[i] > 1) return (double)NAN;
+    return reef_bench_ranks_least_bytes(&f->config, f->ranks[i]);
+}
+
 static json_t *run_json(const findings *f, size_t i) {
     size_t ranks = f->ranks[i];
     json_t *memory = json_array(), *seconds = json_object();
@@ -207,9 +218,9 @@ static json_t *run_json(const findings *f, size_t i) {
                      reef_cli_real(MEDIAN(f, i, cpu_seconds)), "cpu_speedup",
                      reef_cli_real(SPEEDUP(f, i, cpu_seconds)), "sent_bytes_per_step",
                      reef_cli_real(MEDIAN(f, i, sent_bytes)), "least_bytes_per_step",
-                     reef_cli_real(reef_bench_ranks_least_bytes(&f->config, ranks)),
-                     "exchanges_per_step", reef_cli_real(MEDIAN(f, i, exchanges)), "seconds_in",
-                     seconds, "memory_peak_bytes", memory);
+                     reef_cli_real(least_of(f, i)), "exchanges_per_step",
+                     reef_cli_real(MEDIAN(f, i, exchanges)), "seconds_in", seconds,
+                     "memory_peak_bytes", memory);
 }
 
 static json_t *findings_json(const findings *f) {
@@ -237,8 +248,11 @@ static void print_speed(const findings *f) {
         reef_cli_table_cell(table, "%.2f", 1e3 * MEDIAN(f, i, cpu_seconds));
         reef_cli_table_cell(table, "%.2f", SPEEDUP(f, i, cpu_seconds));
         reef_cli_table_cell(table, "%.3f", 1e-6 * MEDIAN(f, i, sent_bytes));
-        reef_cli_table_cell(table, "%.3f",
-                            1e-6 * reef_bench_ranks_least_bytes(&f->config, f->ranks[i]));
+        double least = least_of(f, i);
+        if (isnan(least))
+            reef_cli_table_cell(table, "-");
+        else
+            reef_cli_table_cell(table, "%.3f", 1e-6 * least);
         reef_cli_table_cell(table, "%.1f", MEDIAN(f, i, exchanges));
     }
     reef_cli_table_print(table, stdout);

@@ -141,7 +141,7 @@ static void touch_rows(const reef_generation *generation, reef_thread_pool *work
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         const reef_expert_table *table = &generation->expert_tables[l];
         const reef_expert_moments *moments = &table->moments;
-        size_t values = table->expert_count * table->row_values, bytes = values * sizeof(float);
+        size_t values = table->row_count * table->row_values, bytes = values * sizeof(float);
         float *const all[] = {table->experts, moments->adam_m, moments->adam_v, moments->average};
         for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
             if (all[i] != NULL) reef_huge_page_touch(workers, all[i], bytes);
@@ -208,7 +208,10 @@ reef_status reef_checkpoint_load(reef_generation **out,
     reef_generation_record info;
     *out = NULL;
     reef_status status = read_info(txn, source, &info, err);
-    if (status == REEF_OK) status = reef_generation_new(&generation, config, &info, err);
+    // Who does not say whose rows it wants, wants all.
+    if (status == REEF_OK && source->division.count <= 1) status = reef_shard_check_whole(txn, err);
+    if (status == REEF_OK)
+        status = reef_generation_new_divided(&generation, config, &info, source->division, err);
     if (status != REEF_OK) return status;
     if (reef_generation_is_empty(&info)) { // it has a number and nothing else
         generation->stored = true;

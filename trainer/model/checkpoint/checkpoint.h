@@ -3,6 +3,7 @@
 #define REEF_CHECKPOINT_H
 
 #include "generation.h"
+#include "reef_shard.h"
 #include "reservoir.h"
 
 /**
@@ -34,6 +35,7 @@ typedef struct reef_checkpoint_source {
     bool training;    // read moments, flags and usage too, if it is open
     bool in_place; // leave the rows in the store, for reef_checkpoint_locate, if it is sealed and
                    // has its records under its own number
+    reef_row_division division; // whose rows of experts; else all, which must be there
 } reef_checkpoint_source;
 
 /**

@@ -55,6 +55,11 @@ static size_t moment_bytes(const reef_checkpoint_block *b, const reef_expert_tab
     return b->rows * (reef_moment_planes(table->moments.average) * row_bytes + sizeof(uint32_t));
 }
 
+// Where the first row of a block, which is here, stands among the rows that are.
+static size_t block_place(const reef_checkpoint_block *b, const reef_expert_table *table) {
+    return reef_row_place(&table->share, b->first);
+}
+
 // Where the block's rows lie in memory, and how many bytes they are.
 static void *block_rows(const reef_checkpoint_block *b,
                         const reef_expert_table *table,
@@ -62,14 +67,15 @@ static void *block_rows(const reef_checkpoint_block *b,
     size_t each = b->row_values * reef_rows_value_bytes(table->rows.dtype);
     *bytes = b->rows * each;
     char *memory = table->memory;
-    return memory + b->first * each;
+    return memory + block_place(b, table) * each;
 }
 
 static reef_status put_block(reef_txn *txn,
                              const reef_checkpoint_block *b,
                              const reef_expert_table *table,
                              reef_error *err) {
-    size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
+    size_t place = block_place(b, table);
+    size_t at = place * b->row_values, floats = b->rows * b->row_values, bytes;
     reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
     const reef_expert_moments *moments = &table->moments;
     const void *rows = block_rows(b, table, &bytes);
@@ -83,7 +89,7 @@ static reef_status put_block(reef_txn *txn,
     memcpy(b->buffer, moments->adam_m + at, bytes);
     memcpy(b->buffer + floats, moments->adam_v + at, bytes);
     memcpy(b->buffer + 2 * floats, rows, bytes); // without averages the counts are stored there
-    memcpy(b->buffer + reef_moment_planes(moments->average) * floats, moments->counts + b->first,
+    memcpy(b->buffer + reef_moment_planes(moments->average) * floats, moments->counts + place,
            b->rows * sizeof(uint32_t));
     key = reef_checkpoint_block_key(b, REEF_DB_MOMENTS);
     return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b, table), err);
@@ -102,7 +108,8 @@ static reef_status read_block(reef_txn *txn,
                               reef_expert_table *table,
                               bool training,
                               reef_error *err) {
-    size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
+    size_t place = block_place(b, table);
+    size_t at = place * b->row_values, floats = b->rows * b->row_values, bytes;
     reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
     void *rows = block_rows(b, table, &bytes);
     reef_status status = reef_record_read(txn, &key, rows, bytes, err);
@@ -120,20 +127,29 @@ static reef_status read_block(reef_txn *txn,
         memcpy(moments->average + at, rows, bytes);
         memcpy(rows, b->buffer + 2 * floats, bytes);
     }
-    memcpy(moments->counts + b->first, b->buffer + reef_moment_planes(moments->average) * floats,
+    memcpy(moments->counts + place, b->buffer + reef_moment_planes(moments->average) * floats,
            b->rows * sizeof(uint32_t));
-    // Flags are always there once a block was written; usage counts may be missing, and then are
-    // zero.
-    key = reef_checkpoint_block_key(b, REEF_DB_FLAGS);
-    status = reef_record_read(txn, &key, table->flags + b->first, b->rows, err);
+    return REEF_OK;
+}
+
+// Of every expert, also those of other ranks' rows. Flags are always there once a block was
+// written; usage counts may be missing, and then are zero.
+static reef_status read_flags_and_usage(reef_txn *txn,
+                                        const reef_checkpoint_block *b,
+                                        reef_expert_table *table,
+                                        reef_error *err) {
+    reef_key key = reef_checkpoint_block_key(b, REEF_DB_FLAGS);
+    reef_status status = reef_record_read(txn, &key, table->flags + b->first, b->rows, err);
     if (status != REEF_OK) return status;
     key = reef_checkpoint_block_key(b, REEF_DB_USAGE);
     return reef_checkpoint_read_or_zero(txn, &key, table->usage + b->first,
                                         b->rows * sizeof(reef_usage), err);
 }
 
+// Other ranks write their blocks themselves.
 static bool is_dirty(const reef_expert_table *table, const reef_checkpoint_block *b) {
-    return memchr(table->dirty + b->first, 1, b->rows) != NULL;
+    return reef_row_is_here(&table->share, b->first) &&
+           memchr(table->dirty + b->first, 1, b->rows) != NULL;
 }
 
 // The store's rows of two numbers are what a reef_usage is.
@@ -261,7 +277,9 @@ reef_status reef_checkpoint_read_experts(reef_generation *generation,
         for (reef_checkpoint_block b; status == REEF_OK && reef_checkpoint_block_next(&all, &b);) {
             // A load of gigabytes takes seconds. Renewing after each block keeps the writer from
             // piling up pages meanwhile.
-            status = read_block(txn, &b, table, training, err);
+            if (reef_row_is_here(&table->share, b.first))
+                status = read_block(txn, &b, table, training, err);
+            if (status == REEF_OK && training) status = read_flags_and_usage(txn, &b, table, err);
             if (status == REEF_OK) status = renew_reader(txn, records, &generation->info, err);
         }
         if (status == REEF_OK && training) status = read_used(txn, records, l, table, err);

@@ -68,6 +68,7 @@ void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table) {
                    << table->rows.block_shift;
     for (size_t b = 0; b + 1 < table->block_count; b++) {
         const uint8_t *at = table->blocks[b];
+        if (at == NULL) continue; // another rank's
         if (all->first == NULL || at < all->first) all->first = at;
         if (all->end == NULL || at + bytes > all->end) all->end = at + bytes;
     }
@@ -200,6 +201,7 @@ static reef_status locate_layer(reef_expert_table *table,
         reef_key key = reef_checkpoint_block_key(&b, REEF_DB_EXPERTS);
         size_t bytes = b.rows * each;
         bool last = b.index + 1 == table->block_count;
+        if (!reef_row_is_here(&table->share, b.first)) continue;
         // The last block is short: a kernel that reads whole vectors could run past the end of the
         // map, so it is copied.
         reef_status status =
@@ -210,7 +212,8 @@ static reef_status locate_layer(reef_expert_table *table,
     uint32_t shift = 0;
     // Blocks have a power of two of rows, so that finding a row is a shift and not a division.
     while ((uint32_t)1 << shift < all->block_rows) shift++;
-    table->rows = (reef_expert_rows){table->rows.dtype, shift, table->blocks};
+    table->rows = (reef_expert_rows){
+        .dtype = table->rows.dtype, .block_shift = shift, .blocks = table->blocks};
     return REEF_OK;
 }
 

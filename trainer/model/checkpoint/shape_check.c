@@ -2,7 +2,8 @@
 //
 // The store checks bytes against checksums, and knows nothing of models. Here each generation,
 // sealed, open or copied for a snapshot, must have all blocks of its experts and their flags, and
-// no block may be longer or shorter than its share of side * side experts. Of a context memory with
+// no block may be longer or shorter than its share of side * side experts. Where rows are divided
+// over ranks, those of the others are in their shards. Of a context memory with
 // tables all parts must be there, as long as its header says. Nothing of another payload is read.
 #include "config_internal.h"
 
@@ -51,6 +52,7 @@ static void check_blocks(const sizes *s,
         // reef_record_locate checks presence and size without reading the data.
         if (reef_record_locate(s->txn, &key, rows * p->value_bytes, &ignored, &reason) == REEF_OK)
             continue;
+        if (reef_shard_is_elsewhere(s->txn, &key)) continue;
         s->on_damage(s->context, &key, reason.message);
         reported++;
     }

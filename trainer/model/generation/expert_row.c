@@ -1,6 +1,7 @@
 // See generation.h.
 #include "generation.h"
 
+#include <assert.h>
 #include <string.h>
 
 void reef_expert_table_row_read(
@@ -8,6 +9,7 @@ void reef_expert_table_row_read(
     const reef_expert_rows *rows = &table->rows;
     uint64_t id = n, block = id >> rows->block_shift; // 64 bits wide: the shift may be 32
     // Rows lie in blocks of 2^block_shift; the shift is 32 where all are in one.
+    assert(rows->blocks[block] != NULL); // another rank's row
     size_t at = (size_t)(id - (block << rows->block_shift)) * table->row_values + from;
     if (rows->dtype == REEF_F32) {
         memcpy(out, (const float *)rows->blocks[block] + at, count * sizeof(*out));

@@ -2,28 +2,50 @@
 #include "generation.h"
 #include "generation_internal.h"
 #include "reef_huge_page.h"
+#include "reef_shard.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 _Static_assert(REEF_SIDE_MAX == REEF_GENERATION_SIDE_MAX, "router and store agree");
 
-// Memory for all rows, as one block.
+// Memory for all rows that are here. Of a whole table they are one block.
 static bool allocate_rows(reef_expert_table *table) {
-    size_t values = table->expert_count * table->row_values;
-    table->memory = reef_huge_page_new(values, reef_rows_value_bytes(table->rows.dtype));
+    size_t values = table->row_count * table->row_values;
+    size_t each = reef_rows_value_bytes(table->rows.dtype);
+    const reef_row_share *share = &table->share;
+    bool divided = share->count > 1;
+    size_t block_rows = (size_t)1 << share->block_shift;
+    size_t blocks = divided ? (table->expert_count + block_rows - 1) / block_rows : 1;
+    table->memory = reef_huge_page_new(values, each);
     table->experts = table->rows.dtype == REEF_F32 ? table->memory : NULL;
-    table->blocks = calloc(1, sizeof(*table->blocks));
+    table->blocks = calloc(blocks, sizeof(*table->blocks));
     if (table->memory == NULL || table->blocks == NULL) return false;
-    table->block_count = 1;
-    table->blocks[0] = table->memory;
-    table->rows = (reef_expert_rows){table->rows.dtype, REEF_EXPERT_ONE_BLOCK, table->blocks};
+    table->block_count = blocks;
+    for (size_t b = share->first; b < blocks; b += divided ? share->count : 1)
+        table->blocks[b] = (const char *)table->memory +
+                           reef_row_place(share, b * block_rows) * table->row_values * each;
+    table->rows =
+        (reef_expert_rows){.dtype = table->rows.dtype,
+                           .block_shift = divided ? share->block_shift : REEF_EXPERT_ONE_BLOCK,
+                           .blocks = table->blocks};
     return true;
 }
 
+static reef_row_share share_of(reef_row_division division, uint32_t layer, size_t row_values) {
+    reef_row_share share = {.count = division.count > 1 ? division.count : 1};
+    // As blocks of records are numbered, so that a rank stores what it has.
+    while ((uint32_t)1 << share.block_shift < reef_block_rows(row_values * sizeof(float)))
+        share.block_shift++;
+    if (share.count > 1)
+        while (reef_shard_owner(layer, share.first, share.count) != division.rank) share.first++;
+    return share;
+}
+
 static void release_rows(reef_expert_table *table) {
-    size_t values = table->expert_count * table->row_values;
+    size_t values = table->row_count * table->row_values;
     reef_huge_page_free(table->memory, values, reef_rows_value_bytes(table->rows.dtype));
     free(table->blocks);
     free(table->last_block);
@@ -52,12 +74,15 @@ void reef_generation_drop_rows(reef_generation *generation) {
 
 static reef_status allocate_table(reef_expert_table *table,
                                   const reef_generation *generation,
+                                  uint32_t layer,
                                   const reef_expert_shape *shape,
                                   bool averages,
                                   bool recycles,
                                   reef_error *err) {
-    size_t N = (size_t)generation->info.side * generation->info.side,
-           values = N * reef_expert_row_values(shape);
+    size_t N = (size_t)generation->info.side * generation->info.side;
+    table->share = share_of(generation->division, layer, reef_expert_row_values(shape));
+    table->row_count = reef_rows_here(&table->share, N);
+    size_t values = table->row_count * reef_expert_row_values(shape);
     reef_dtype dtype = generation->info.dtype;
     // Only sealed rows are rounded.
     assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !generation->open));
@@ -77,16 +102,20 @@ static reef_status allocate_table(reef_expert_table *table,
         table->moments.adam_v = reef_huge_page_new(values, sizeof(float));
         if (recycles) table->used_before = calloc(N, sizeof(*table->used_before));
         if (averages) table->moments.average = reef_huge_page_new(values, sizeof(float));
-        table->moments.counts = calloc(N, sizeof(uint32_t));
+        // One more: of many ranks one may have no row at all.
+        table->moments.counts = calloc(table->row_count + 1, sizeof(uint32_t));
         ok = ok && table->flags != NULL && table->dirty != NULL && table->usage != NULL &&
              table->moments.adam_m != NULL && table->moments.adam_v != NULL &&
              (table->moments.average != NULL || !averages) && table->moments.counts != NULL &&
              (table->used_before != NULL || !recycles);
     }
-    if (!ok)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu", N,
-                         shape->D);
-    return REEF_OK;
+    if (ok) return REEF_OK;
+    size_t planes = generation->open ? (averages ? 4 : 3) : 1; // rows, moments, averages
+    return reef_fail(err, REEF_ERR_NO_MEMORY,
+                     "no memory for %zu experts of width %zu: their rows%s take %.1f GB in layer "
+                     "%" PRIu32 "; several ranks can have a part each, see reef shards --help",
+                     table->row_count, shape->D, generation->open ? " and moments" : "",
+                     1e-9 * (double)(planes * values * sizeof(float)), layer);
 }
 
 static reef_status allocate_folded(reef_generation *generation,
@@ -115,6 +144,14 @@ reef_status reef_generation_new(reef_generation **out,
                                 const reef_config *config,
                                 const reef_generation_record *info,
                                 reef_error *err) {
+    return reef_generation_new_divided(out, config, info, (reef_row_division){0}, err);
+}
+
+reef_status reef_generation_new_divided(reef_generation **out,
+                                        const reef_config *config,
+                                        const reef_generation_record *info,
+                                        reef_row_division division,
+                                        reef_error *err) {
     *out = NULL;
     reef_status status = REEF_ERR_NO_MEMORY;
     reef_generation *generation = calloc(1, sizeof(*generation));
@@ -122,6 +159,7 @@ reef_status reef_generation_new(reef_generation **out,
         return reef_fail(err, status, "no memory for generation %u", info->generation);
     generation->info = *info;
     generation->open = !info->sealed;
+    generation->division = division;
     if (reef_generation_is_empty(info)) { // nothing but its number; its gate never fires
         *out = generation;
         return REEF_OK;
@@ -148,7 +186,7 @@ reef_status reef_generation_new(reef_generation **out,
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_expert_shape experts = reef_generation_expert_shape(config, l);
-        status = allocate_table(&generation->expert_tables[l], generation, &experts, averages,
+        status = allocate_table(&generation->expert_tables[l], generation, l, &experts, averages,
                                 config->recycle_after > 0, err);
         if (status != REEF_OK) goto cleanup;
     }
@@ -168,7 +206,7 @@ cleanup:
 }
 
 static void release_tables(reef_expert_table *table) {
-    size_t values = table->expert_count * table->row_values;
+    size_t values = table->row_count * table->row_values;
     release_rows(table);
     free(table->flags);
     free(table->dirty);

@@ -61,9 +61,11 @@ typedef struct reef_weights {
 typedef struct reef_expert_table {
     size_t expert_count;   // N = side * side
     size_t row_values;     // of one expert
-    void *memory;          // owned: (N, row_values) of the type of `rows`; NULL: not in memory
+    reef_row_share share;  // which rows are here: this rank's, where they are divided
+    size_t row_count;      // how many those are; else N
+    void *memory;          // owned: (row_count, row_values) of the type of `rows`; NULL: not there
     float *experts;        // the same where they are floats; NULL where they are bf16
-    size_t block_count;    // 1 where the rows are in `memory`
+    size_t block_count;    // 1 where all rows are in `memory`
     void *last_block;      // owned: copy of a layer's last block where the others are in the map
     const void **blocks;   // owned: where `rows` finds them, in memory or in the store's map
     reef_expert_rows rows; // as every pass reads them
@@ -80,6 +82,7 @@ typedef struct reef_generation {
     bool stored; // sealed, and its sealed form is in a commit
     // open, but with queries that train no more: training routes by `folded` too
     bool queries_frozen;
+    reef_row_division division; // of the rows of its experts
     reef_tensor *tensors;
     size_t tensor_count;
     float *values;   // the block that the tensors' data lie in
@@ -114,6 +117,12 @@ REEF_MUST_CHECK reef_status reef_generation_new(reef_generation **out,
                                                 const reef_config *config,
                                                 const reef_generation_record *info,
                                                 reef_error *err);
+/** The same, with memory for the rows that one rank owns. */
+REEF_MUST_CHECK reef_status reef_generation_new_divided(reef_generation **out,
+                                                        const reef_config *config,
+                                                        const reef_generation_record *info,
+                                                        reef_row_division division,
+                                                        reef_error *err);
 void reef_generation_free(reef_generation *generation); // accepts NULL
 /** They are stored, or given up. */
 void reef_generation_release_visits(reef_generation *generation);
@@ -187,7 +196,7 @@ REEF_MUST_CHECK reef_status reef_network_append(reef_network *network,
 void reef_network_release(reef_network *network);
 uint64_t reef_network_parameter_count(const reef_network *network);
 
-/** out[0 .. count - 1]: values from `from` on of row n, which is in reach (see residency.h). */
+/** out[0 .. count - 1]: values from `from` on of row n, here and in reach (see residency.h). */
 void reef_expert_table_row_read(
     const reef_expert_table *table, size_t n, size_t from, size_t count, float *out);
 

@@ -9,7 +9,7 @@ static void copy_row_averages(reef_generation *to, const reef_generation *from) 
         const reef_expert_table *old = &from->expert_tables[l];
         if (old->moments.average == NULL) continue;
         reef_floats_copy(to->expert_tables[l].moments.average, old->moments.average,
-                         old->expert_count * old->row_values);
+                         old->row_count * old->row_values);
     }
 }
 
@@ -26,7 +26,7 @@ reef_status reef_generation_grow(reef_generation **out,
     reef_generation_record info = open->info;
     info.side = side;
     reef_generation *grown = NULL;
-    reef_status status = reef_generation_new(&grown, config, &info, err);
+    reef_status status = reef_generation_new_divided(&grown, config, &info, open->division, err);
     if (status != REEF_OK) return status;
     uint64_t seed = reef_random_bits(config->seed, 1, info.generation);
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -35,11 +35,12 @@ reef_status reef_generation_grow(reef_generation **out,
                                     seed); // fresh sub-keys; the old ones are copied below
         reef_expert_table *table = &grown->expert_tables[l];
         const reef_expert_table *old = &open->expert_tables[l];
-        size_t N = old->expert_count, row = old->row_values;
-        reef_floats_copy(table->experts, old->experts, N * row);
-        reef_floats_copy(table->moments.adam_m, old->moments.adam_m, N * row);
-        reef_floats_copy(table->moments.adam_v, old->moments.adam_v, N * row);
-        memcpy(table->moments.counts, old->moments.counts, N * sizeof(*old->moments.counts));
+        // New rows come behind those that are here: of both tables a rank has every so many blocks.
+        size_t N = old->expert_count, here = old->row_count, row = old->row_values;
+        reef_floats_copy(table->experts, old->experts, here * row);
+        reef_floats_copy(table->moments.adam_m, old->moments.adam_m, here * row);
+        reef_floats_copy(table->moments.adam_v, old->moments.adam_v, here * row);
+        memcpy(table->moments.counts, old->moments.counts, here * sizeof(*old->moments.counts));
         memcpy(table->flags, old->flags, N);
         memcpy(table->usage, old->usage, N * sizeof(*old->usage));
         if (table->used_before != NULL)

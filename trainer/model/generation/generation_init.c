@@ -76,7 +76,8 @@ void reef_generation_draw_experts(reef_expert_table *table,
     uint64_t base = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 1) << 33;
     uint64_t base_gate = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 2) << 33;
     for (size_t n = from; n < table->expert_count; n++) {
-        float *row = table->experts + n * table->row_values;
+        if (!reef_row_is_here(&table->share, n)) continue;
+        float *row = table->experts + reef_row_place(&table->share, n) * table->row_values;
         if (w_up > 0) reef_random_normal(D, row, down, seed, base + 2 * n);
         if (up > 0.0f) reef_random_normal(D, row + w_up, up, seed, base + 2 * n + 1);
         if (table->row_values > 2 * D)

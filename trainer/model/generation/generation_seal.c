@@ -18,7 +18,7 @@ static void move_gate(reef_generation *to, reef_generation *from) {
 // same type change hands; others are rounded into the sealed generation's own, and all of them are
 // dirty.
 static void move_experts(reef_expert_table *to, reef_expert_table *from) {
-    size_t values = from->expert_count * from->row_values;
+    size_t values = from->row_count * from->row_values;
     to->flags = from->flags;
     to->dirty = from->dirty;
     to->usage = from->usage;
@@ -51,7 +51,7 @@ reef_status reef_generation_make_sealed(reef_generation **out,
     info.sealed = true;
     info.dtype = dtype;
     reef_generation *sealed = NULL;
-    reef_status status = reef_generation_new(&sealed, config, &info, err);
+    reef_status status = reef_generation_new_divided(&sealed, config, &info, open->division, err);
     // Rows of another type need memory of their own; else they are moved below.
     if (status == REEF_OK && dtype != REEF_F32) status = reef_generation_allocate_rows(sealed, err);
     if (status != REEF_OK) {
@@ -100,7 +100,7 @@ static void visit_averages(reef_generation *generation, void (*visit)(float *, f
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         reef_expert_table *table = &generation->expert_tables[l];
         if (table->moments.average != NULL)
-            visit(table->experts, table->moments.average, table->expert_count * table->row_values);
+            visit(table->experts, table->moments.average, table->row_count * table->row_values);
     }
 }
 

@@ -349,6 +349,25 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_read(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path,
                                                     const reef_config *config,
                                                     reef_error *err);
+/**
+ * May the rows of experts of such a pool be divided over so many ranks? INVALID says why not; where
+ * there is one rank, nothing is divided.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_config_check_divides(const reef_config *config,
+                                                               uint32_t ranks,
+                                                               reef_error *err);
+/**
+ * The same pool as its shards, path/rank-0 and so on, without ever holding the rows of more than
+ * one rank: for pools larger than one machine. All appear at once, or none.
+ *
+ * parameters  written: of the whole model; may be NULL
+ * Errors: those of reef_pool_init, reef_config_check_divides and reef_shards_create.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_init_divided(const char *path,
+                                                            const reef_config *config,
+                                                            uint32_t ranks,
+                                                            uint64_t *parameters,
+                                                            reef_error *err);
 
 // ---- what training costs ------------------------------------------------------------------------
 

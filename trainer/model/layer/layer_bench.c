@@ -167,8 +167,9 @@ static reef_status allocate_moments(reef_layer_bench *layer, reef_error *err) {
 
 static reef_status allocate_rows(reef_layer_bench *layer, reef_error *err) {
     const reef_layer_bench_options *options = &layer->options;
-    layer->rows = (reef_expert_rows){options->dtype == REEF_BF16 ? REEF_BF16 : REEF_F32,
-                                     options->row_block_shift, options->row_blocks};
+    layer->rows = (reef_expert_rows){.dtype = options->dtype == REEF_BF16 ? REEF_BF16 : REEF_F32,
+                                     .block_shift = options->row_block_shift,
+                                     .blocks = options->row_blocks};
     if (options->row_blocks != NULL) return REEF_OK;
     layer->experts = reef_huge_page_new(row_value_count(layer), value_bytes(layer));
     if (layer->experts == NULL)

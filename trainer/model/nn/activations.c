@@ -120,6 +120,9 @@ static void release_tables(reef_activations_table *expert_tables, size_t count) 
         free(expert_tables[l].hidden);
         free(expert_tables[l].d_gate);
         free(expert_tables[l].factors);
+        free(expert_tables[l].fetched.places);
+        free(expert_tables[l].fetched.ids);
+        free(expert_tables[l].fetched.rows);
     }
     free(expert_tables);
 }
@@ -238,6 +241,15 @@ bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, 
         any = any || acts->window_active[w];
     }
     return any;
+}
+
+reef_expert_rows reef_activations_rows(const reef_activations *acts,
+                                       const reef_network *network,
+                                       size_t g,
+                                       uint32_t l) {
+    reef_expert_rows rows = network->generations[g]->expert_tables[l].rows;
+    rows.fetched = &acts->expert_tables[g][acts->layer_sets == 1 ? 0 : l].fetched;
+    return rows;
 }
 
 void reef_activations_run_experts(reef_activations *acts,

@@ -43,9 +43,10 @@ typedef struct reef_activations_layer {
 /** What one generation leaves in one layer. */
 typedef struct reef_activations_table {
     reef_router_tape tape;
-    float *hidden;  // (rows, reef_expert_hidden_values)
-    float *d_gate;  // (rows, P)
-    float *factors; // (rows, P, reef_expert_vectors) open generation only
+    float *hidden;             // (rows, reef_expert_hidden_values)
+    float *d_gate;             // (rows, P)
+    float *factors;            // (rows, P, reef_expert_vectors) open generation only
+    reef_fetched_rows fetched; // chosen rows of other ranks, where rows are divided
 } reef_activations_table;
 
 typedef struct reef_activations {
@@ -81,6 +82,9 @@ typedef struct reef_activations {
     // The caller's to set: the ranks that share out the training passes from now on; NULL: this
     // process computes all of them. See split.h.
     reef_ranks *ranks;
+    // The caller's, once for all: those that the rows of experts are divided over, which then make
+    // every pass at once; NULL: this process has all rows. See row_exchange.h.
+    reef_ranks *row_ranks;
     // Called after the experts of generation g in layer l, while their tape is there, or NULL.
     void (*on_experts)(void *context, size_t g, uint32_t l);
     void *on_experts_context;
@@ -147,6 +151,11 @@ bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, 
 /** x[t] += the embeddings of token t and of those before it in its window. */
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
+/** The rows of generation g in layer l as a pass reads them: with those that were fetched for it. */
+reef_expert_rows reef_activations_rows(const reef_activations *acts,
+                                       const reef_network *network,
+                                       size_t g,
+                                       uint32_t l);
 /**
  * Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it.
  */

@@ -290,11 +290,11 @@ static void experts_window(void *context, size_t w) {
     if (!b->acts->window_active[w]) return;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
     bool open = b->network->generations[b->g]->open;
+    const reef_expert_rows rows = reef_activations_rows(b->acts, b->network, b->g, b->l);
     reef_experts_backward(shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
                           open ? table->factors + row * P * reef_expert_vectors(shape) : NULL,
                           b->acts->d_y + row * D, table->hidden + at, table->tape.indices + row * P,
-                          table->tape.gate + row * P,
-                          &b->network->generations[b->g]->expert_tables[b->l].rows,
+                          table->tape.gate + row * P, &rows,
                           reef_batch_fire(b->batch, config, b->g, w));
 }
 
@@ -318,6 +318,7 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
                      : update->freeze(update->freeze_context, b->l, &b->acts->pairs),
         .dirty = table->dirty,
         .usage = table->usage,
+        .share = table->share,
         .squares = update->squares == NULL ? NULL : update->squares[b->l],
     };
     if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];

@@ -8,6 +8,7 @@
 // (flags).
 #include "experts.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -90,6 +91,11 @@ static void gather_experts(gathered *out,
         uint64_t id = indices[p];
         const void *block = experts->blocks[id >> experts->block_shift];
         size_t at = (size_t)(id & in_block) * row;
+        if (block == NULL) { // another rank owns it
+            assert(experts->fetched->places[id] < experts->fetched->count);
+            block = experts->fetched->rows;
+            at = experts->fetched->places[id] * row;
+        }
         if (experts->dtype == REEF_BF16)
             out->rows.bf16[p] = (const reef_bf16 *)block + at;
         else
@@ -314,6 +320,7 @@ void reef_expert_row_gradient(const reef_expert_shape *shape,
 typedef struct update_pass {
     const reef_expert_shape *shape;
     size_t row_values;
+    reef_row_share share;
     float *experts;
     reef_expert_moments *moments;
     const reef_expert_pairs *pairs;
@@ -355,7 +362,8 @@ static void expert_update(const update_pass *acts, size_t begin, size_t end, flo
     const reef_expert_update *update = acts->update;
     const reef_pair *pairs = acts->pairs->sorted + begin;
     const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
-    const size_t row_values = acts->row_values, row = expert * row_values;
+    const size_t row_values = acts->row_values, place = reef_row_place(&acts->share, expert),
+                 row = place * row_values;
     if (update->squares != NULL) {
         reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
                                  acts->factors);
@@ -365,12 +373,14 @@ static void expert_update(const update_pass *acts, size_t begin, size_t end, flo
     }
     if (update->usage != NULL) usage_add(&update->usage[expert], count, pairs, acts->gate);
     if (update->flags != NULL && update->flags[expert]) return;
+    // Its owner updates it. Usage is counted everywhere: growth and recycling decide by it.
+    if (!reef_row_is_here(&acts->share, expert)) return;
 
     reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
                              acts->factors);
     if (update->pull.anchor != NULL)
         add_pull(&update->pull, row_values, row, row_grad, acts->experts + row);
-    uint32_t *updates = &acts->moments->counts[expert];
+    uint32_t *updates = &acts->moments->counts[place];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
     reef_adam_update(row_values, acts->experts + row, acts->moments->adam_m + row,
                      acts->moments->adam_v + row, row_grad,
@@ -403,10 +413,12 @@ REEF_PREFETCH_ONLY static inline void prefetch_values(const float *values, size_
 // In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it
 // has a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
 REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *acts, reef_pair first) {
-    const size_t expert = reef_pair_expert(first), row = expert * acts->row_values;
+    const size_t expert = reef_pair_expert(first);
+    if (!reef_row_is_here(&acts->share, expert)) return;
+    const size_t place = reef_row_place(&acts->share, expert), row = place * acts->row_values;
     const uint32_t pair = reef_pair_index(first);
     const size_t D = acts->shape->D, t = pair / (uint32_t)acts->shape->P;
-    __builtin_prefetch(&acts->moments->counts[expert], 1, 2);
+    __builtin_prefetch(&acts->moments->counts[place], 1, 2);
     __builtin_prefetch(acts->factors + pair * reef_expert_vectors(acts->shape), 0, 2);
     prefetch_values(acts->x + t * D, D);
     prefetch_values(acts->d_y + t * D, D);
@@ -442,6 +454,7 @@ void reef_experts_update(reef_thread_pool *workers,
                          const reef_expert_update *update) {
     update_pass acts = {.shape = shape,
                         .row_values = reef_expert_row_values(shape),
+                        .share = update->share,
                         .experts = experts,
                         .moments = moments,
                         .pairs = pairs,

@@ -126,6 +126,7 @@ typedef struct reef_expert_update {
     reef_usage *usage; // (N) or NULL: count and score are added for every selection, frozen or not
     reef_expert_pull pull;
     float *squares; // (N, row values) or NULL: squared gradients are added here and nothing changes
+    reef_row_share share; // which rows are here: only they are updated; zero: all are
 } reef_expert_update;
 
 /**
@@ -136,7 +137,7 @@ typedef struct reef_expert_update {
  */
 void reef_experts_update(reef_thread_pool *workers,
                          const reef_expert_shape *shape,
-                         float *experts, // (N, row values) in one block
+                         float *experts, // (here, row values) in one block
                          reef_expert_moments *moments,
                          const reef_expert_pairs *pairs,
                          const float *x,

@@ -29,6 +29,7 @@
 // does not fire for a token, not one bit of the residual stream is touched.
 #include "adapter.h"
 #include "nn_internal.h"
+#include "row_exchange.h"
 #include "split.h"
 #include "transformer.h"
 
@@ -310,10 +311,10 @@ static void experts_window(void *context, size_t w) {
     const reef_expert_shape *shape = &f->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T;
     reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer_set];
+    const reef_expert_rows rows = reef_activations_rows(f->acts, f->network, f->g, f->l);
     reef_experts_forward(
         shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(shape),
-        f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P,
-        &f->network->generations[f->g]->expert_tables[f->l].rows,
+        f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P, &rows,
         reef_batch_fire(f->batch, config, f->g, w));
 }
 
@@ -370,6 +371,16 @@ static void share_choice(const reef_forward *f, reef_router_tape *tape) {
                      &tape->choose_end);
 }
 
+// Rows of other ranks: of what this rank's windows chose. They stay until backward has read them.
+static void fetch_chosen(const reef_forward *f) {
+    size_t first = 0, end = f->batch->windows;
+    if (f->acts->row_ranks == NULL) return;
+    // A pass that is not shared runs on every rank, each of which needs the rows of all windows.
+    if (f->ranks != NULL)
+        reef_ranks_share(f->ranks, reef_ranks_rank(f->ranks), f->batch->windows, &first, &end);
+    reef_rows_fetch(f->acts, f->network, f->batch, f->g, f->l, first, end);
+}
+
 // The retrieved experts of one block: each generation adds its own to x, the oldest first.
 static reef_status experts_forward(reef_forward *f,
                                    reef_thread_pool *workers,
@@ -408,6 +419,7 @@ static reef_status experts_forward(reef_forward *f,
         status = reef_split_agree(f->ranks, status, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
+        fetch_chosen(f);
         // The retain penalty applies to the open generation alone, and only where older ones exist.
         bool retain = f->train && generation->open && g > 0;
         reef_activations_run_experts(acts, f->ranks, f->network, workers, f->batch, g, f->l,

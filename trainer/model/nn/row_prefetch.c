@@ -96,6 +96,7 @@ static void fetch(reef_row_prefetch *prefetch, const reef_row_prefetch_request *
         for (size_t p = 0; p < request->P; p++) {
             uint64_t id = request->indices[t * request->P + p];
             const uint8_t *block = rows->blocks[id >> rows->block_shift];
+            if (block == NULL) continue; // another rank's row, which was fetched already
             ask_for(prefetch, block + (id & in_block) * request->row_bytes, request->row_bytes);
         }
         since_check += request->P;

@@ -1,0 +1,394 @@
+// Rows divided over ranks, as people do it: reef shards, reefd by mpirun, and back to one pool. The
+// root is that of one process whatever the number of ranks, after any kill of a rank or of reef
+// shards; and shards that do not fit together end in one message.
+#include "ranks_run.h"
+#include "reef_trainer.h"
+
+#define WORD_BYTES 12000
+#define FIGURE_BYTES 8000
+#define KILLS_FEW 4
+#define KILLS_MANY 200
+#define RANKS 3
+
+// Four blocks of rows in each table of generation 0, two in the later ones; steps of four windows.
+static void make_pool(const sandbox *box, const char *strategy) {
+    reef_error err;
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.previous_bytes = 1;
+    config.batch = 4;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 60;
+    config.side_new = 36;
+    config.reservoir_bytes = 4096;
+    config.reservoir_window = 64;
+    config.drift_warmup = 40;
+    config.drift_window = 32;
+    config.drift_confirm = 6;
+    config.drift_share = 0.0f;
+    config.context_memory = 0;
+    config.net_share = 1.0f;
+    assert_int_equal(reef_config_set(&config, "ffw", "pp", &err), REEF_OK);
+    assert_int_equal(reef_config_set(&config, "strategy", strategy, &err), REEF_OK);
+    sandbox_remove_pool(box);
+    if (reef_pool_init(box->pool, &config, &err) != REEF_OK) fail_msg("%s", err.message);
+}
+
+static int setup(void **state) {
+    sandbox *box = calloc(1, sizeof(*box));
+    sandbox_make(box);
+    make_pool(box, "generations");
+    // Two boundaries.
+    write_text(box->text, WORD_BYTES, 1);
+    append_figures(box->text, FIGURE_BYTES, 2);
+    append_noise(box->text, FIGURE_BYTES, 3);
+    *state = box;
+    return 0;
+}
+
+static int teardown(void **state) {
+    sandbox_remove(*state);
+    free(*state);
+    return 0;
+}
+
+// reef shards FROM NEW in the sandbox, where both have names.
+static int divide(const sandbox *box, const char *from, const char *to, size_t count) {
+    return shell_of("cd %s && %s shards %s %s --to %zu >made.txt 2>%s", box->directory, REEF_BINARY,
+                    from, to, count, box->messages);
+}
+
+static void make_shards(const sandbox *box, size_t count) {
+    assert_int_equal(shell_of("rm -rf %s/many", box->directory), 0);
+    assert_int_equal(divide(box, box->pool, "many", count), 0);
+}
+
+static void refuses(const sandbox *box, int code, const char *words) {
+    char *text = read_text(box->messages, NULL);
+    if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
+    free(text);
+    assert_int_not_equal(code, 0);
+    assert_int_equal(times_said(box, "reef shards: "), 1);
+}
+
+// A whole pool of the shards has the root, and all records.
+static void gathers_to(const sandbox *box, const char *from, const reef_commit *expected) {
+    sandbox whole = *box;
+    assert_int_equal(shell_of("rm -rf %s/whole", box->directory), 0);
+    assert_int_equal(divide(box, from, "whole", 1), 0);
+    snprintf(whole.pool, sizeof(whole.pool), "%.100s/whole", box->directory);
+    reef_commit found = pool_commit(&whole);
+    assert_int_equal(found.stream_bytes, expected->stream_bytes);
+    assert_memory_equal(found.root, expected->root, sizeof(found.root));
+    pool_check(&whole);
+    assert_int_equal(shell_of("%s verify %s >/dev/null", REEF_BINARY, whole.pool), 0);
+    assert_int_equal(shell_of("%s eval %s %s >/dev/null", REEF_BINARY, whole.pool, box->text), 0);
+}
+
+static void the_root_is_that_of_one_process(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    for (size_t count = 2; count <= 4; count++) {
+        make_shards(box, count);
+        assert_int_equal(run_ranks(box, count, count == 2 ? "--threads 2" : "--threads 1"), 0);
+        same_roots(box, count, &expected);
+        for (size_t r = 0; r < count; r++)
+            assert_int_equal(
+                shell_of("%s verify %s/many/rank-%zu >/dev/null", REEF_BINARY, box->directory, r),
+                0);
+        gathers_to(box, "many", &expected);
+    }
+}
+
+// reef init makes the shards one by one, and nobody holds all rows.
+static void a_new_pool_begins_as_shards(void **state) {
+    sandbox *box = *state;
+    static const char sizes[] = "--layers 2 --ffw dp --d-model 16 --attention-heads 2 --context 16 "
+                                "--batch 4 --heads 2 --topk 2 --d-key 8 --side 60 --side-new 36";
+    sandbox one = *box;
+    snprintf(one.pool, sizeof(one.pool), "%.100s/one", box->directory);
+    assert_int_equal(shell_of("cd %s && %s init one %s >/dev/null && %s init many --ranks 3 %s "
+                              ">made.txt",
+                              box->directory, REEF_BINARY, sizes, REEF_BINARY, sizes),
+                     0);
+    reef_commit expected = pool_commit(&one);
+    same_roots(box, 3, &expected);
+    assert_int_equal(
+        shell_of("cd %s && grep -q 'mpirun -n 3 reefd --pool many' made.txt", box->directory), 0);
+    assert_int_equal(run_ranks(box, 3, ""), 0);
+    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
+                     0);
+    expected = pool_commit(&one);
+    same_roots(box, 3, &expected);
+    gathers_to(box, "many", &expected);
+    // What is in the way stays, and nothing is left.
+    assert_int_not_equal(shell_of("cd %s && %s init many --ranks 2 %s >/dev/null 2>&1",
+                                  box->directory, REEF_BINARY, sizes),
+                         0);
+    assert_int_not_equal(shell_of("cd %s && %s init no --ranks 5 %s >/dev/null 2>%s",
+                                  box->directory, REEF_BINARY, sizes, box->messages),
+                         0);
+    assert_int_equal(times_said(box, "5 ranks are more than the 4 windows of a step"), 1);
+    assert_int_not_equal(
+        shell_of("test -e %s/no -o -e %s/no.unfinished", box->directory, box->directory), 0);
+    same_roots(box, 3, &expected);
+}
+
+// Two ranks, then three, then one.
+static void another_number_of_ranks_goes_on(void **state) {
+    sandbox *box = *state;
+    make_shards(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    append_figures(box->text, FIGURE_BYTES, 7);
+    assert_int_equal(shell_of("cd %s && mv many two", box->directory), 0);
+    assert_int_equal(divide(box, "two", "many", 3), 0);
+    assert_int_equal(run_ranks(box, 3, ""), 0);
+    append_noise(box->text, FIGURE_BYTES, 9);
+    assert_int_equal(shell_of("cd %s && mv many three", box->directory), 0);
+    // Each shard by itself, in any order.
+    assert_int_equal(divide(box, "three/rank-2 three/rank-0 three/rank-1", "last", 1), 0);
+    sandbox last = *box;
+    snprintf(last.pool, sizeof(last.pool), "%.100s/last", box->directory);
+    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, last.pool, box->text),
+                     0);
+    reef_commit found = pool_commit(&last), expected = alone(box);
+    assert_int_equal(found.stream_bytes, expected.stream_bytes);
+    assert_memory_equal(found.root, expected.root, sizeof(found.root));
+    pool_check(&last);
+}
+
+// A bound of the pool's size is that of rank 0, and the largest shard is what it bounds.
+static void bounds_that_differ_are_those_of_rank_0(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_shards(box, 2);
+    assert_int_equal(shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s --pool-max 1M " QUICK
+                                     " : -n 1 %s --pool %s/many --source %s " QUICK,
+                              REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory,
+                              box->text),
+                     0);
+    same_roots(box, 2, &expected);
+}
+
+// ---- kills --------------------------------------------------------------------------------------
+
+static void killed_ranks_go_on(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_shards(box, RANKS);
+    size_t kills = test_effort(KILLS_FEW, KILLS_MANY);
+    unsigned seed = 11;
+    for (size_t i = 0; i < kills; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        size_t victim = (seed >> 8) % RANKS;
+        pid_t run = start_ranks(box, RANKS, "");
+        pid_t pid = await_rank(box, victim, run);
+        sleep_ms((seed >> 16) % 1500);
+        if (pid > 0) (void)kill(pid, SIGKILL);
+        assert_int_equal(waitpid(run, NULL, 0), run);
+        for (size_t r = 0; r < RANKS; r++) {
+            sandbox shard = shard_of(box, r);
+            pool_check(&shard);
+        }
+    }
+    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    same_roots(box, RANKS, &expected);
+    gathers_to(box, "many", &expected);
+}
+
+#ifdef REEF_FAIL_POINTS
+
+// Rank 0 dies between the others' commits and its own: they are an epoch ahead, and go back.
+static void ranks_that_are_ahead_step_back(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone(box);
+    make_shards(box, 2);
+    assert_int_not_equal(
+        shell_of(MPIRUN " -n 1 -x REEF_FAIL_POINT=commit.before_sync:4 %s --pool %s/many --source "
+                        "%s " QUICK " : -n 1 %s --pool %s/many --source %s " QUICK " 2>%s",
+                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
+                 box->messages),
+        0);
+    assert_int_equal(epoch_of(box, 1), epoch_of(box, 0) + 1);
+    // Nobody knows whether it will count: reef shards leaves that to the ranks.
+    int code = divide(box, "many", "other", 1);
+    refuses(box, code, "if it is one ahead, start all ranks once");
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    assert_int_equal(epoch_of(box, 1), epoch_of(box, 0));
+    same_roots(box, 2, &expected);
+    gathers_to(box, "many", &expected);
+}
+
+// reef shards dies at each of its points: what there was is there, and it can be started again.
+static void killed_reef_shards_begins_again(void **state) {
+    sandbox *box = *state;
+    static const char *const points[] = {"make.begun",   "make.filled",  "make.moved",
+                                         "shard.made:1", "shard.made:2", "shards.made"};
+    make_shards(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    sandbox first = shard_of(box, 0);
+    reef_commit expected = pool_commit(&first);
+    for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
+        assert_int_not_equal(shell_of("cd %s && REEF_FAIL_POINT=%s %s shards many three --to 3 "
+                                      ">/dev/null 2>&1",
+                                      box->directory, points[i], REEF_BINARY),
+                             0);
+        assert_int_not_equal(shell_of("test -e %s/three", box->directory), 0);
+        same_roots(box, 2, &expected);
+        assert_int_equal(divide(box, "many", "three", 3), 0);
+        assert_int_not_equal(shell_of("test -e %s/three.unfinished", box->directory), 0);
+        gathers_to(box, "three", &expected);
+        assert_int_equal(shell_of("rm -r %s/three", box->directory), 0);
+    }
+}
+
+#else
+
+static void ranks_that_are_ahead_step_back(void **state) {
+    (void)state;
+    (void)epoch_of;
+    print_message("skipped: this build has no fail points\n");
+    skip();
+}
+
+static void killed_reef_shards_begins_again(void **state) {
+    (void)state;
+    print_message("skipped: this build has no fail points\n");
+    skip();
+}
+
+#endif
+
+// ---- what does not fit together -----------------------------------------------------------------
+
+static void shards_that_do_not_fit_are_named(void **state) {
+    sandbox *box = *state;
+    make_shards(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    refuses(box, divide(box, "many/rank-1", "no", 1),
+            "rank-1 is one of 2 shards, and 1 were given: all are needed");
+    refuses(box, divide(box, "many/rank-1 many/rank-1", "no", 1), "rank-1 is given twice");
+    assert_int_equal(shell_of("cp -a %s/many/rank-1 %s/kept", box->directory, box->directory), 0);
+    refuses(box, divide(box, "many/rank-1 kept", "no", 1),
+            "is the shard of rank 1, and stands where that of rank 0 is needed");
+    refuses(box, divide(box, "many many", "no", 1), "is given twice");
+    // A backup, while the others went on.
+    append_noise(box->text, FIGURE_BYTES, 9);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    refuses(box, divide(box, "many/rank-0 kept", "no", 1), "kept is of epoch");
+    int code = shell_of("cd %s/many && mv rank-1 ../new && cp -a ../kept rank-1", box->directory);
+    assert_int_equal(code, 0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its shard is stale, of epoch");
+    // Of another division of the same pool.
+    assert_int_equal(divide(box, box->pool, "again", 2), 0);
+    refuses(box, divide(box, "again/rank-0 kept", "no", 1), "kept is a shard of another pool");
+    refuses(box, divide(box, "again/rank-0 pool", "no", 1), "is not a shard with a part of the");
+    assert_int_equal(
+        shell_of("cd %s && rm -r many/rank-1 && cp -a again/rank-1 many/rank-1", box->directory),
+        0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its shard is of another pool than rank 0's");
+    assert_int_not_equal(
+        shell_of("test -e %s/no -o -e %s/no.unfinished", box->directory, box->directory), 0);
+}
+
+// Ranks that all have all rows cannot join one that has a part; and new ones need new shards.
+static void shards_of_both_kinds_are_named(void **state) {
+    sandbox *box = *state;
+    make_ranks(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    sandbox first = shard_of(box, 0);
+    reef_commit expected = pool_commit(&first);
+    refuses(box, divide(box, "many/rank-1", "no", 2), "but only commits of rank 0 count");
+    // Shards that have all rows are as good as the pool of rank 0.
+    gathers_to(box, "many", &expected);
+    assert_int_equal(divide(box, "many", "two", 2), 0);
+    gathers_to(box, "two", &expected);
+    assert_int_equal(shell_of("cd %s && mv many old && mv two many", box->directory), 0);
+    int code = run_ranks(box, 2, "--new-shards");
+    ends_with(box, code, "rank 0: its pool is one of 2 shards whose rows are divided");
+    code = run_ranks(box, 1, "");
+    ends_with(box, code, "rank 0: its shard is one of 2, and 1 ranks were started");
+}
+
+static void what_cannot_be_divided(void **state) {
+    sandbox *box = *state;
+    refuses(box, divide(box, "pool", "no", 5), "5 ranks are more than the 4 windows of a step");
+    refuses(box, divide(box, "pool", "no", 0), "ranks are a number from 1 to");
+    refuses(box, divide(box, "nothing", "no", 2), "there is no pool at nothing, and no rank-0");
+    refuses(box, divide(box, "pool", "pool/in", 2), "");
+    make_pool(box, "ewc");
+    refuses(box, divide(box, "pool", "no", 2), "its strategy is ewc, whose rows cannot be divided");
+}
+
+// Whoever needs all rows says which command brings them together.
+static void a_shard_is_not_used_alone(void **state) {
+    sandbox *box = *state;
+    static const char *const commands[] = {"eval %s/many/rank-1 %s", "score %s/many/rank-1 %s",
+                                           "consolidate %s/many/rank-1 --generations 1-2 --yes",
+                                           "export model %s/many/rank-1 model.safetensors",
+                                           "export generation %s/many/rank-1 1 one.safetensors"};
+    make_shards(box, 2);
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        char arguments[RANKS_COMMAND_BYTES];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(arguments, sizeof(arguments), commands[i], box->directory, box->text);
+#pragma GCC diagnostic pop
+        int code = shell_of("cd %s && %s %s >/dev/null 2>%s", box->directory, REEF_BINARY,
+                            arguments, box->messages);
+        char *text = read_text(box->messages, NULL);
+        if (strstr(text, "reef shards") == NULL && strstr(text, "mpirun -n 2") == NULL)
+            fail_msg("%s: %s", arguments, text);
+        free(text);
+        assert_int_not_equal(code, 0);
+    }
+    // What reads no rows works.
+    assert_int_equal(
+        shell_of("%s generations %s/many/rank-1 >/dev/null", REEF_BINARY, box->directory), 0);
+    int code = shell_of("%s --pool %s/many/rank-1 --source %s " QUICK " 2>%s", REEFD_PATH,
+                        box->directory, box->text, box->messages);
+    ends_with(box, code, "is the shard of rank 1 of 2: train it with mpirun -n 2");
+}
+
+// A disk that is full: files may not grow beyond half of a shard.
+static void a_full_disk_leaves_nothing(void **state) {
+    sandbox *box = *state;
+    int code = shell_of("cd %s && (ulimit -f 1000; trap '' XFSZ; exec %s shards pool many --to 2) "
+                        ">/dev/null 2>%s",
+                        box->directory, REEF_BINARY, box->messages);
+    refuses(box, code, "reef shards: ");
+    assert_int_not_equal(
+        shell_of("test -e %s/many -o -e %s/many.unfinished", box->directory, box->directory), 0);
+    pool_check(box);
+}
+
+int main(void) {
+#define SHARDS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        SHARDS_TEST(the_root_is_that_of_one_process),
+        SHARDS_TEST(a_new_pool_begins_as_shards),
+        SHARDS_TEST(another_number_of_ranks_goes_on),
+        SHARDS_TEST(bounds_that_differ_are_those_of_rank_0),
+        SHARDS_TEST(killed_ranks_go_on),
+        SHARDS_TEST(ranks_that_are_ahead_step_back),
+        SHARDS_TEST(killed_reef_shards_begins_again),
+        SHARDS_TEST(shards_that_do_not_fit_are_named),
+        SHARDS_TEST(shards_of_both_kinds_are_named),
+        SHARDS_TEST(what_cannot_be_divided),
+        SHARDS_TEST(a_shard_is_not_used_alone),
+        SHARDS_TEST(a_full_disk_leaves_nothing),
+    };
+    // MPI's own leaks, and the order of its locks, are none of ours.
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,322 @@
+// Ranks that divide the rows of experts hold together what one process alone holds, to the bit, in
+// memory and on the disk. Every rank runs this program (mpirun).
+#include "lifelong.h"
+#include "reef_mpi.h"
+
+enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, DEADLINE_SECONDS = 120 };
+
+static reef_mpi *mpi;
+static reef_ranks *ranks;
+
+// Blocks of 1,024 rows: two in each table of either generation, the second one short.
+static void begin(lifelong **f, const char *const *settings) {
+    lifelong_setup((void **)f);
+    (*f)->config = lifelong_quick_gates();
+    choose(&(*f)->config, "side", "36");
+    choose(&(*f)->config, "side_new", "34");
+    for (; settings[0] != NULL; settings += 2) choose(&(*f)->config, settings[0], settings[1]);
+}
+
+static reef_trainer_options options_of(lifelong *f, bool divided, size_t threads) {
+    reef_trainer_options options = {
+        .threads = threads, .on_event = lifelong_on_event, .context = f};
+    if (!divided) return options;
+    options.ranks = ranks;
+    options.shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(ranks),
+                                 .count = (uint32_t)reef_ranks_count(ranks),
+                                 .divided = true};
+    return options;
+}
+
+static void open_again(lifelong *f, bool divided, size_t threads) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_trainer_options options = options_of(f, divided, threads);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    if (divided) { // the epoch goes on
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+        ok(reef_shard_read(txn, &options.shard, &err), &err);
+        assert_true(options.shard.divided);
+        reef_txn_abort(txn);
+    }
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+}
+
+// A new pool; of ranks each makes the whole one, and of that its shard.
+static void begin_pool(lifelong *f, bool divided, size_t threads) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_shard_making made;
+    char whole[TEMP_DIR_BYTES];
+    const reef_shard shard = options_of(f, true, 1).shard;
+    temp_dir_join(whole, f->dir, "whole");
+    ok(reef_pool_init(divided ? whole : f->pool, &f->config, &err), &err);
+    if (divided) {
+        ok(reef_store_open(&store, whole, &(reef_store_options){.write = true}, &err), &err);
+        ok(reef_shard_make(&store, 1, &shard, f->pool, &made, &err), &err);
+        reef_store_close(store);
+    }
+    open_again(f, divided, threads);
+}
+
+// Every rank learns the roots of one alone from rank 0, which is that one.
+typedef reef_commit (*story)(lifelong *f, bool divided, size_t threads);
+
+// All shards together, in a whole pool beside that of rank 0.
+static void gather(const lifelong *f, const reef_commit *one) {
+    reef_error err;
+    reef_store *shards[REEF_RANKS_MAX] = {0}, *whole = NULL;
+    reef_shard_making made;
+    reef_check_report report;
+    static char pools[REEF_RANKS_MAX][TEMP_DIR_BYTES];
+    char to[TEMP_DIR_BYTES];
+    size_t count = reef_ranks_count(ranks), rank = reef_ranks_rank(ranks);
+    memcpy(pools[rank], f->pool, sizeof(pools[rank]));
+    const reef_ranks_array each = {pools, sizeof(*pools), sizeof(*pools)};
+    reef_ranks_gather(ranks, count, 1, &each); // they are closed now
+    if (rank == 0) {
+        for (size_t r = 0; r < count; r++)
+            ok(reef_store_open(&shards[r], pools[r], &(reef_store_options){.write = true}, &err),
+               &err);
+        temp_dir_join(to, f->dir, "gathered");
+        ok(reef_shards_check(shards, count, &err), &err);
+        ok(reef_shard_make(shards, count, NULL, to, &made, &err), &err);
+        ok(reef_store_open(&whole, to, NULL, &err), &err);
+        ok(reef_store_check(whole, lifelong_on_damage, NULL, &report, &err), &err);
+        assert_int_equal(report.damaged, 0);
+        assert_memory_equal(report.root, one->root, sizeof(one->root));
+        float *logits = new_logits();
+        logits_of(whole, NULL, 1, logits); // all rows are there
+        free(logits);
+        reef_store_close(whole);
+        for (size_t r = 0; r < count; r++) reef_store_close(shards[r]);
+    }
+    reef_ranks_gather(ranks, count, 1, &each);
+}
+
+static void same_root(const char *const *settings, story tell, size_t threads) {
+    lifelong *f = NULL;
+    reef_commit one = {0};
+    if (reef_ranks_rank(ranks) == 0) {
+        begin(&f, settings);
+        one = tell(f, false, 1);
+        lifelong_teardown((void **)&f);
+    }
+    reef_ranks_tell(ranks, one.root, sizeof(one.root));
+    begin(&f, settings);
+    reef_commit many = tell(f, true, threads);
+    assert_memory_equal(many.root, one.root, sizeof(one.root));
+    assert_sound(f);
+    close_pool(f);
+    gather(f, &one);
+    lifelong_teardown((void **)&f);
+}
+
+#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+// Two boundaries, and the first kind again.
+static reef_commit three_kinds(lifelong *f, bool divided, size_t threads) {
+    begin_pool(f, divided, threads);
+    feed_kind(f, 0, PIECE, 3);
+    feed_kind(f, 1, PIECE, 4);
+    (void)commit(f);
+    feed_kind(f, 2, PIECE, 5);
+    feed_kind(f, 0, PIECE, 6);
+    assert_in_range(status_of(f).generation, 1, 2);
+    return commit(f);
+}
+
+static void boundaries_and_a_kind_that_returns(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "pp"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "dp", "seal_dtype", "bf16"), three_kinds, 2);
+}
+
+static void other_experts_and_weights(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "pp", "expert", "glu", "average", "0.05"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "kp", "fire_max", "3"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "pp", "gate", "loss"), three_kinds, 1);
+}
+
+static void starts_and_recycling(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "pp", "recycle_after", "1000"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "pp", "copy_experts", "200"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "pp", "expert", "glu", "copy_experts", "50", "branch_new", "trial",
+                       "weigh_older", "true"),
+              three_kinds, 1);
+}
+
+// By command: the grid grows, rows are frozen, a state gets a name, one is given up; and all ranks
+// begin again from the disk.
+static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_branch branch;
+    uint64_t changed;
+    char names[1][REEF_NAME_BYTES_MAX + 1] = {"before"};
+    reef_freeze freeze = {.layer = -1, .first = 500, .last = 1100};
+    begin_pool(f, divided, threads);
+    feed_kind(f, 0, PIECE, 3);
+    ok(reef_trainer_snapshot(f->trainer, "before", &snapshot, &err), &err);
+    ok(reef_trainer_grow(f->trainer, 47, &err), &err);
+    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    feed_kind(f, 0, PIECE, 4);
+    ok(reef_trainer_snapshot(f->trainer, "after", &snapshot, &err), &err);
+    close_pool(f);
+    open_again(f, divided, threads);
+    feed_kind(f, 0, PIECE, 5);
+    ok(reef_trainer_seal(f->trainer, "bf16", NULL, &err), &err);
+    ok(reef_trainer_branch(f->trainer, 0, false, &branch, &err), &err);
+    ok(reef_trainer_snapshots_remove(f->trainer, names, 1, &err), &err);
+    feed_kind(f, 0, PIECE, 6);
+    (void)commit(f);
+    close_pool(f);
+    open_again(f, divided, threads);
+    feed_kind(f, 1, PIECE, 7);
+    return commit(f);
+}
+
+static void commands_and_another_start(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "pp"), by_command, 1);
+    same_root(SETTINGS("ffw", "pp", "average", "0.05"), by_command, 1);
+}
+
+// Sealed rows that do not fit in memory stay in the map.
+static reef_commit in_the_map(lifelong *f, bool divided, size_t threads) {
+    reef_error err;
+    reef_trainer_options options = options_of(f, divided, threads);
+    begin_pool(f, divided, threads);
+    feed_kind(f, 0, PIECE, 3);
+    feed_kind(f, 1, PIECE, 4);
+    (void)commit(f);
+    options.shard.epoch = reef_trainer_epoch(f->trainer);
+    close_pool(f);
+    options.memory_bytes = 1;
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    feed_kind(f, 2, PIECE, 5);
+    return commit(f);
+}
+
+static void rows_in_the_map(void **state) {
+    (void)state;
+    same_root(SETTINGS("ffw", "pp", "fire_max", "2"), in_the_map, 1);
+}
+
+// A kind, another, and the first again until its net goes on learning: a copy of sealed rows.
+static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) {
+    begin_pool(f, divided, threads);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, AGAIN, 3);
+    feed_kind(f, 1, PIECE, 4);
+    assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
+    return commit(f);
+}
+
+static void nets_that_follow_their_kinds(void **state) {
+    (void)state;
+    if (reef_ranks_count(ranks) > 3) skip(); // the time of the suite is short
+    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "rehearse", "0",
+                       "net_share", "0.5", "return_bytes", "4000"),
+              kinds_that_return, 1);
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+
+static void refused(const char *const *settings, const char *words) {
+    lifelong *f = NULL;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_shard_making made;
+    char whole[TEMP_DIR_BYTES];
+    begin(&f, settings);
+    reef_trainer_options options = options_of(f, true, 1);
+    temp_dir_join(whole, f->dir, "whole");
+    ok(reef_pool_init(whole, &f->config, &err), &err);
+    ok(reef_store_open(&store, whole, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_shard_make(&store, 1, &options.shard, f->pool, &made, &err), &err);
+    reef_store_close(store);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    assert_int_equal(reef_trainer_open(&f->trainer, f->store, &options, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, words));
+    // Alone neither.
+    assert_int_equal(reef_trainer_open(&f->trainer, f->store, NULL, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "train it with mpirun -n"));
+    lifelong_teardown((void **)&f);
+}
+
+static void strategies_that_keep_all_rows(void **state) {
+    (void)state;
+    refused(SETTINGS("strategy", "ewc"), "a pool with this strategy cannot be trained");
+    refused(SETTINGS("strategy", "lwf"), "a pool with this strategy cannot be trained");
+}
+
+// Rows change by a commit of all ranks only, and who reads them all is told how.
+static void a_shard_alone(void **state) {
+    (void)state;
+    lifelong *f = NULL;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_model *model = NULL;
+    reef_commit last;
+    uint32_t own = 0, other = 0;
+    static const float row[32] = {1};
+    begin(&f, SETTINGS("ffw", "pp"));
+    begin_pool(f, true, 1);
+    feed_kind(f, 0, PIECE, 3);
+    last = commit(f);
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    assert_int_equal(reef_model_open(&model, f->store, NULL, NULL, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "has only the rows that this rank owns"));
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    uint32_t count = (uint32_t)reef_ranks_count(ranks), rank = (uint32_t)reef_ranks_rank(ranks);
+    while (reef_shard_owner(1, own, count) != rank) own++;
+    while (reef_shard_owner(1, other, count) == rank) other++;
+    reef_key key = {.db = REEF_DB_EXPERTS, .layer = 1, .block = other};
+    assert_int_equal(reef_record_put(txn, &key, REEF_F32, row, sizeof(row), &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "lies in that of rank"));
+    key.block = own;
+    ok(reef_record_put(txn, &key, REEF_F32, row, sizeof(row), &err), &err);
+    assert_int_equal(reef_txn_commit(txn, &last, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "can be changed only by all ranks together"));
+    assert_sound(f);
+    lifelong_teardown((void **)&f);
+}
+
+static void say(void *context, const char *why) {
+    (void)context;
+    print_error("%s\n", why);
+}
+
+int main(void) {
+    reef_error err;
+    reef_ranks_link link;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(boundaries_and_a_kind_that_returns),
+        cmocka_unit_test(other_experts_and_weights),
+        cmocka_unit_test(starts_and_recycling),
+        cmocka_unit_test(commands_and_another_start),
+        cmocka_unit_test(rows_in_the_map),
+        cmocka_unit_test(nets_that_follow_their_kinds),
+        cmocka_unit_test(strategies_that_keep_all_rows),
+        cmocka_unit_test(a_shard_alone),
+    };
+    if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {
+        print_error("%s\n", err.message);
+        return EXIT_FAILURE;
+    }
+    reef_mpi_link(mpi, &link);
+    if (reef_ranks_new(&ranks, &link, &err) != REEF_OK) return EXIT_FAILURE;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    // The others would wait for a rank that gave up half way.
+    if (failed > 0) reef_ranks_end(ranks, "a test failed on a rank");
+    reef_ranks_free(ranks);
+    reef_mpi_end(mpi);
+    return failed;
+}

@@ -1,0 +1,237 @@
+// reef shards: the rows of a pool, divided over ranks, or brought together again.
+#include "cli_format.h"
+#include "commands.h"
+#include "reef_clock.h"
+#include "reef_shard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const reef_cli_option OPTIONS[] = {
+    {"to", "RANKS", "how many ranks the rows are to be divided over; 1: a whole pool"},
+    {0},
+};
+
+const reef_cli_manual reef_shards_manual = {
+    .about =
+        "Divides the rows of experts of a pool, and their moments, over the ranks of\n"
+        "`mpirun -n RANKS reefd --pool NEW`: NEW/rank-K gets the blocks of rows that rank K owns, "
+        "and all else.\n"
+        "FROM is a pool, a directory that holds rank-0 and so on, or the directory of each "
+        "shard. With --to 1\n"
+        "NEW becomes a whole pool again, with the same root. "
+        "FROM is not changed, and nobody may train it\n"
+        "meanwhile. NEW appears only when all of it is on the disk and has the root of FROM.",
+    .options = OPTIONS,
+    .example = "reef shards reef.pool many --to 3\n"
+               "mpirun -n 3 reefd --pool many --source app.log\n"
+               "reef shards many reef-again.pool --to 1",
+};
+
+// ---- where from ---------------------------------------------------------------------------------
+
+typedef struct source {
+    reef_store *store;
+    reef_shard shard; // zero in an ordinary pool
+} source;
+
+typedef struct sources {
+    source *all;         // (REEF_RANKS_MAX)
+    reef_store **stores; // of `all`, in the order of their ranks
+    size_t count;
+} sources;
+
+static bool is_pool(const char *path) {
+    struct stat info;
+    char *file = reef_cli_format("%s/data.mdb", path);
+    bool is = stat(file, &info) == 0;
+    free(file);
+    return is;
+}
+
+static bool is_same_directory(const char *one, const char *other) {
+    struct stat a, b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+static reef_status add_source(sources *s, const char *path, reef_error *err) {
+    reef_txn *txn = NULL;
+    if (s->count == REEF_RANKS_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "these are more than %d shards", REEF_RANKS_MAX);
+    for (size_t i = 0; i < s->count; i++)
+        if (is_same_directory(reef_store_path(s->all[i].store), path))
+            return reef_fail(err, REEF_ERR_INVALID, "%.200s is given twice", path);
+    source *one = &s->all[s->count];
+    *one = (source){0};
+    // For writing: a daemon would leave the shards at different commits.
+    reef_status status =
+        reef_store_open(&one->store, path, &(reef_store_options){.write = true}, err);
+    if (status != REEF_OK) return status;
+    s->count++;
+    status = reef_txn_begin(&txn, one->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_shard_read(txn, &one->shard, err);
+    reef_txn_abort(txn);
+    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
+}
+
+// A pool, or all shards that a directory holds.
+static reef_status add_path(sources *s, const char *path, reef_error *err) {
+    if (is_pool(path)) return add_source(s, path, err);
+    reef_status status = REEF_OK;
+    size_t rank = 0;
+    for (; status == REEF_OK; rank++) {
+        char *shard = reef_cli_format("%s/rank-%zu", path, rank);
+        bool there = is_pool(shard);
+        if (there) status = add_source(s, shard, err);
+        free(shard);
+        if (!there) break;
+    }
+    if (status != REEF_OK || rank > 0) return status;
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no pool at %.160s, and no rank-0 in it",
+                     path);
+}
+
+static int by_rank(const void *a, const void *b) {
+    const source *x = a, *y = b;
+    return (x->shard.rank > y->shard.rank) - (x->shard.rank < y->shard.rank);
+}
+
+static reef_status open_sources(sources *s, const reef_cli_call *cli, reef_error *err) {
+    reef_status status = REEF_OK;
+    s->all = reef_cli_alloc(REEF_RANKS_MAX, sizeof(*s->all));
+    for (size_t i = 0; status == REEF_OK && i + 1 < cli->operand_count; i++)
+        status = add_path(s, cli->operands[i], err);
+    if (status != REEF_OK) return status;
+    qsort(s->all, s->count, sizeof(*s->all), by_rank);
+    s->stores = reef_cli_alloc(s->count, sizeof(reef_store *));
+    for (size_t i = 0; i < s->count; i++) s->stores[i] = s->all[i].store;
+    return REEF_OK;
+}
+
+static void close_sources(sources *s) {
+    for (size_t i = 0; i < s->count; i++) reef_store_close(s->all[i].store);
+    free(s->all);
+    free(s->stores);
+}
+
+// Where every shard has all rows, rank 0's is the pool: its commits are those that count.
+static reef_status choose_used(const sources *s, size_t *count, reef_error *err) {
+    const reef_shard *first = &s->all[0].shard;
+    bool copies = first->count > 0 && !first->divided;
+    *count = copies ? 1 : s->count;
+    if (!copies || first->rank == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.120s is the shard of rank %" PRIu32
+                     ", and has all rows, as each of them; but only commits of rank 0 count: give "
+                     "that one's",
+                     reef_store_path(s->all[0].store), first->rank);
+}
+
+// ---- the report ---------------------------------------------------------------------------------
+
+typedef struct report {
+    uint32_t count;
+    reef_shard_making *made; // (count)
+    reef_commit commit;
+    double seconds;
+} report;
+
+static reef_status read_commit(reef_store *store, reef_commit *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static void print_report(const reef_cli_call *cli, const report *r) {
+    char root[2 * REEF_HASH_BYTES + 1], size[CLI_WORD_BYTES], moved[CLI_WORD_BYTES];
+    reef_hash_format(r->commit.root, root);
+    printf("%s %s\n", cli->dry_run ? "would make" : "made      ",
+           cli->operands[cli->operand_count - 1]);
+    printf("root       %s\n", root);
+    for (uint32_t rank = 0; rank < r->count; rank++) {
+        char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
+        printf("%-10s %s, rows from elsewhere %s\n", name,
+               reef_cli_bytes(r->made[rank].bytes, size),
+               reef_cli_bytes(r->made[rank].moved_bytes, moved));
+        free(name);
+    }
+    if (!cli->dry_run) printf("took       %s\n", reef_cli_duration(r->seconds, size));
+}
+
+static json_t *report_json(const reef_cli_call *cli, const report *r) {
+    json_t *ranks = json_array();
+    for (uint32_t rank = 0; rank < r->count; rank++)
+        (void)json_array_append_new(ranks,
+                                    json_pack("{s:I, s:I, s:I, s:I}", "rank", (json_int_t)rank,
+                                              "records", (json_int_t)r->made[rank].records, "bytes",
+                                              (json_int_t)r->made[rank].bytes, "moved_bytes",
+                                              (json_int_t)r->made[rank].moved_bytes));
+    return json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "pool",
+                     reef_cli_path(cli->operands[cli->operand_count - 1]), "commit",
+                     reef_cli_commit_json(&r->commit), "ranks", ranks, "seconds",
+                     reef_cli_real(cli->dry_run ? (double)NAN : r->seconds));
+}
+
+// ---- the command --------------------------------------------------------------------------------
+
+static reef_status parse_count(const reef_cli_call *cli, uint32_t *out, reef_error *err) {
+    const char *text = reef_cli_text(cli, "to");
+    if (text == NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "say over how many ranks: reef shards FROM... NEW --to RANKS");
+    errno = 0;
+    unsigned long value = strtoul(text, NULL, 10);
+    bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
+    if (!number || value == 0 || value > REEF_RANKS_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "--to %.32s: ranks are a number from 1 to %d", text,
+                         REEF_RANKS_MAX);
+    *out = (uint32_t)value;
+    return REEF_OK;
+}
+
+// What cannot be trained so is said before anything is made.
+static reef_status check_divides(reef_store *store, uint32_t count, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_config config;
+    reef_error reason;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(txn, &config, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    status = reef_config_check_divides(&config, count, &reason);
+    if (status == REEF_OK) return REEF_OK;
+    return reef_fail(err, status, "cannot divide pool %.120s: %s", reef_store_path(store),
+                     reason.message);
+}
+
+reef_status reef_cmd_shards(reef_cli_call *cli, reef_error *err) {
+    sources s = {0};
+    report r = {0};
+    size_t used = 0;
+    double started = reef_seconds();
+    reef_status status = parse_count(cli, &r.count, err);
+    if (status != REEF_OK) return status;
+    r.made = reef_cli_alloc(r.count, sizeof(*r.made));
+    status = open_sources(&s, cli, err);
+    if (status == REEF_OK) status = choose_used(&s, &used, err);
+    if (status == REEF_OK) status = read_commit(s.stores[0], &r.commit, err);
+    if (status == REEF_OK) status = check_divides(s.stores[0], r.count, err);
+    if (status == REEF_OK)
+        status = reef_shards_make(s.stores, used, r.count, cli->operands[cli->operand_count - 1],
+                                  cli->dry_run, r.made, err);
+    r.seconds = reef_seconds() - started;
+    if (status == REEF_OK && cli->json)
+        status = reef_cli_reply(cli, report_json(cli, &r), err);
+    else if (status == REEF_OK)
+        print_report(cli, &r);
+    close_sources(&s);
+    free(r.made);
+    return status;
+}
