@@ -7,6 +7,8 @@
 // bytes, which costs the time of one and sends nothing. Before anything is trained the ranks meet
 // and compare what they are and have; see reef_crew_meet.
 //
+// With `--join-every` each rank is a daemon instead, and a trainer of its own: see joins.h.
+//
 // Without MPI in the build, or without mpirun, the crew is NULL, and these calls do nothing.
 //
 // Threads: begin, meet and end on the process's first thread; what tells, feeds and gathers on the
@@ -36,7 +38,9 @@ REEF_MUST_CHECK reef_status reef_crew_begin(reef_crew **out,
 
 /** DIR/rank-K, as long as the crew; NULL without one. */
 const char *reef_crew_pool(const reef_crew *crew);
-bool reef_crew_follows(const reef_crew *crew); // is it a rank above 0?
+bool reef_crew_follows(const reef_crew *crew); // is it a rank above 0, with a part of one training?
+bool reef_crew_is_apart(const reef_crew *crew); // do ranks learn apart, and join?
+size_t reef_crew_rank(const reef_crew *crew);   // 0 without one
 reef_ranks *reef_crew_ranks(const reef_crew *crew);
 
 /** For one process alone. INVALID, with the command to run, if `pool` holds shards. */

@@ -94,6 +94,10 @@ static const reef_option_text TEXTS[] = {
     {"new-shards", NULL,
      "under mpirun: the ranks have copies of one pool, and begin a new training of their own",
      "no"},
+    {"join-every", "SIZE",
+     "under mpirun: each rank learns from sources of its own, and they exchange what they know "
+     "after so many bytes, such as 64M (default 0: they share one training)",
+     "0"},
     {"commit-retries", "N", "tries after a commit failed, with growing pauses (default 5)", "5"},
     {"scrub-rate", "SIZE",
      "bytes a second of what is sealed that are read again and checked, beside training (default "

@@ -153,9 +153,10 @@ typedef struct reef_training_options {
     reef_commit_policy commits;
     bool stay;
     reef_report *report;
-    struct reef_crew *crew;  // outlives the training; NULL: no other ranks
-    reef_scrubber *scrubber; // outlives the training; NULL for none
-    uv_async_t *wake;        // sent when the loop must act: room, replies, the end
+    struct reef_crew *crew;   // outlives the training; NULL: no other ranks share it
+    struct reef_joins *joins; // the same; NULL: there are none to join
+    reef_scrubber *scrubber;  // outlives the training; NULL for none
+    uv_async_t *wake;         // sent when the loop must act: room, replies, the end
 } reef_training_options;
 
 // Upper bounds in seconds of the histogram of commits; what took longer is in `count` alone.

@@ -96,6 +96,7 @@ static void every_setting_can_stand_in_the_file(void **state) {
                     "stay = yes\n"
                     "rank-deadline = 20\n"
                     "new-shards = yes\n"
+                    "join-every = 64M\n"
                     "json-log = on\n"
                     "quiet = false\n"
                     "open-max = 9\n"
