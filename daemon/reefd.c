@@ -7,6 +7,7 @@
 #include "control_socket.h"
 #include "crew.h"
 #include "http_server.h"
+#include "joins.h"
 #include "push.h"
 #include "query_thread.h"
 #include "reef_log.h"
@@ -14,6 +15,7 @@
 #include "reef_settings.h"
 #include "reef_source.h"
 #include "reef_trainer.h"
+#include "remote.h"
 #include "resume_check.h"
 #include "routes.h"
 #include "service.h"
@@ -40,7 +42,8 @@ typedef struct reef_daemon {
     reef_input sources[REEF_INPUT_COUNT_MAX];
     reef_progress progress[REEF_INPUT_COUNT_MAX];
     size_t source_count;
-    reef_crew *crew; // the ranks that mpirun started; else NULL
+    reef_crew *crew;   // the ranks that mpirun started; else NULL
+    reef_joins *joins; // where they learn apart; else NULL
     reef_store *store;
     reef_trainer *trainer;
     reef_scrubber *scrubber;
@@ -94,7 +97,11 @@ static void on_signal(uv_signal_t *handle, int number) {
 static void on_read_error(void *context, const reef_error *err) {
     reef_daemon *daemon = context;
     daemon->outcome = *err;
-    reef_report_error(&daemon->report, err->status, err->message);
+    // Others are asked to stop as well, and should know because of whom.
+    if (reef_crew_is_apart(daemon->crew))
+        (void)!reef_fail(&daemon->outcome, err->status, "rank %zu: %.230s",
+                         reef_crew_rank(daemon->crew), err->message);
+    reef_report_error(&daemon->report, err->status, daemon->outcome.message);
     stop(daemon);
 }
 
@@ -137,6 +144,7 @@ static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
     reef_training_reply(daemon->training);
     if (daemon->queries != NULL) reef_routes_reply(&daemon->routes);
+    reef_remote_settle(daemon->crew, daemon->sources, daemon->source_count);
     reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
@@ -156,6 +164,10 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     for (size_t i = 0; i < daemon->options.source_count; i++) {
         reef_input *source = &daemon->sources[i];
         // All sources are opened before the pool is: a typo must not leave a lock behind.
+        if (reef_crew_is_apart(daemon->crew) && strcmp(daemon->options.sources[i], "-") == 0)
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "standard input cannot be a source of ranks that join: what came "
+                             "since the last join would be lost with a stop");
         reef_status status = reef_input_open(source, daemon->options.sources[i], err);
         daemon->source_count = i + 1; // also when it failed: it may hold a descriptor
         if (status != REEF_OK) return status;
@@ -216,19 +228,20 @@ static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_err
 
 static reef_status open_trainer(reef_daemon *daemon, reef_shard shard, reef_error *err) {
     const reef_options *options = &daemon->options;
+    bool apart = reef_crew_is_apart(daemon->crew);
     // One rank tells people what all of them went through.
     bool tells = !reef_crew_follows(daemon->crew);
-    reef_status status =
-        reef_trainer_open(&daemon->trainer, daemon->store,
-                          &(reef_trainer_options){.threads = daemon->monitor.threads,
-                                                  .memory_bytes = daemon->options.memory_bytes,
-                                                  .open_max = (uint32_t)options->open_max,
-                                                  .pool_max = options->pool_max,
-                                                  .ranks = reef_crew_ranks(daemon->crew),
-                                                  .shard = shard,
-                                                  .on_event = tells ? on_event : NULL,
-                                                  .context = &daemon->report},
-                          err);
+    reef_status status = reef_trainer_open(
+        &daemon->trainer, daemon->store,
+        &(reef_trainer_options){.threads = daemon->monitor.threads,
+                                .memory_bytes = daemon->options.memory_bytes,
+                                .open_max = (uint32_t)options->open_max,
+                                .pool_max = options->pool_max,
+                                .ranks = apart ? NULL : reef_crew_ranks(daemon->crew),
+                                .shard = shard,
+                                .on_event = tells ? on_event : NULL,
+                                .context = &daemon->report},
+        err);
     return status;
 }
 
@@ -250,9 +263,18 @@ static reef_status open_store(reef_daemon *daemon,
 }
 
 static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *err) {
-    reef_status status = check_sources(daemon, err);
+    // Sources of other ranks are sources of this one from here on.
+    reef_status status =
+        reef_crew_streams_each(daemon->crew)
+            ? reef_remote_gather(daemon->crew, daemon->sources, &daemon->source_count, err)
+            : REEF_OK;
+    if (status == REEF_OK) status = check_sources(daemon, err);
     if (status == REEF_OK) status = open_trainer(daemon, shard, err);
-    if (daemon->crew != NULL) status = reef_crew_agree(daemon->crew, status, err);
+    bool apart = reef_crew_is_apart(daemon->crew);
+    if (daemon->crew != NULL && !apart) status = reef_crew_agree(daemon->crew, status, err);
+    if (status == REEF_OK && apart)
+        status = reef_joins_begin(&daemon->joins, daemon->crew, daemon->store, daemon->trainer,
+                                  &daemon->report, err);
     // Sources are positioned after the trainer has read where it stopped.
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
@@ -289,10 +311,12 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                  .source_count = daemon->source_count,
                                  .record_bytes = daemon->monitor.record_bytes,
                                  .patience_s = options->patience_seconds,
+                                 .turn_bytes = options->turn_bytes,
                                  .commits = reef_service_commit_policy(options),
                                  .stay = options->stay,
                                  .report = &daemon->report,
-                                 .crew = daemon->crew,
+                                 .crew = reef_crew_is_apart(daemon->crew) ? NULL : daemon->crew,
+                                 .joins = daemon->joins,
                                  .scrubber = daemon->scrubber,
                                  .wake = &daemon->wake},
         err);
@@ -327,9 +351,9 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
     return REEF_OK;
 }
 
-// Wire the parts to each other. The socket is bound before the trainer's thread exists, because the
-// file mode mask that keeps it private belongs to the whole process.
-static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
+// What can be reached from outside. The socket is bound before the trainer's thread exists, because
+// the file mode mask that keeps it private belongs to the whole process.
+static reef_status open_doors(reef_daemon *daemon, reef_error *err) {
     daemon->control.loop = &daemon->loop;
     daemon->control.monitor = &daemon->monitor;
     daemon->control.pusher = &daemon->pusher;
@@ -343,8 +367,14 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     if (status == REEF_OK)
         status = reef_scrubber_new(&daemon->scrubber, daemon->store, daemon->options.scrub_rate,
                                    &daemon->report, err);
-    // Last, because training starts at once.
-    if (status == REEF_OK) status = start_training(daemon, err);
+    if (status != REEF_OK) (void)unlink(daemon->address.sun_path);
+    return status;
+}
+
+// Wire the parts to each other.
+static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
+    // Training starts at once.
+    reef_status status = start_training(daemon, err);
     if (status != REEF_OK) {
         (void)unlink(daemon->address.sun_path); // the process ends here, nothing else will
         return status;
@@ -352,6 +382,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
 
     // Only now are all parts there that the others point to.
     daemon->control.training = daemon->training;
+    reef_remote_on_wanted(daemon->crew, reef_training_poke, daemon->training);
     daemon->pusher.training = daemon->training;
     daemon->pusher.loop = &daemon->loop;
     daemon->pusher.inputs = daemon->sources;
@@ -360,6 +391,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->monitor.training = daemon->training;
     daemon->monitor.scrubber = daemon->scrubber;
     daemon->monitor.crew = daemon->crew;
+    daemon->monitor.joins = daemon->joins;
     daemon->monitor.pool = daemon->options.pool;
     daemon->monitor.sources = daemon->sources;
     daemon->monitor.source_count = daemon->source_count;
@@ -445,7 +477,8 @@ static reef_status report_outcome(reef_daemon *daemon) {
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);
     if (view.outcome.status != REEF_OK) {
-        reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
+        bool told = reef_joins_failed_together(daemon->joins) && reef_crew_rank(daemon->crew) > 0;
+        if (!told) reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
         return view.outcome.status;
     }
     report_ranks(daemon);
@@ -456,6 +489,7 @@ static reef_status report_outcome(reef_daemon *daemon) {
 static void release_daemon(reef_daemon *daemon) {
     reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
+    reef_joins_end(daemon->joins);
     reef_query_thread_stop(daemon->queries);
     reef_routes_release(&daemon->routes);
     reef_scrubber_free(daemon->scrubber);
@@ -463,6 +497,19 @@ static void release_daemon(reef_daemon *daemon) {
     reef_store_close(daemon->store);
     for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
     reef_pusher_release(&daemon->pusher);
+}
+
+// A rank above 0 says which sources it has, and reads them when rank 0 asks.
+static reef_status begin_reading(reef_daemon *daemon, reef_error *err) {
+    reef_status status =
+        reef_remote_gather(daemon->crew, daemon->sources, &daemon->source_count, err);
+    for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
+        status = reef_remote_check(&daemon->sources[i], err);
+    if (status == REEF_OK) status = check_sources(daemon, err);
+    if (status == REEF_OK)
+        status = reef_remote_reader_begin(daemon->crew, daemon->sources, daemon->source_count,
+                                          daemon->store, &daemon->report, err);
+    return status;
 }
 
 // A rank above 0 has nobody to talk to but rank 0, which decides when to stop, and reports what any
@@ -473,15 +520,20 @@ static reef_status follow(reef_daemon *daemon) {
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGINT, SIG_IGN);
     reef_status status = reef_program_choose_kernels(&err);
+    bool reads = reef_crew_streams_each(daemon->crew);
+    if (status == REEF_OK && reads) status = open_sources(daemon, &err);
     if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
     status = open_store(daemon, status, &shard, &err);
     if (status == REEF_OK) {
-        status = open_trainer(daemon, shard, &err);
+        if (reads) status = begin_reading(daemon, &err);
+        if (status == REEF_OK) status = open_trainer(daemon, shard, &err);
         status = reef_crew_agree(daemon->crew, status, &err);
     }
     if (status == REEF_OK) reef_crew_follow(daemon->crew, daemon->trainer);
+    reef_remote_reader_end(daemon->crew);
     reef_trainer_close(daemon->trainer);
     reef_store_close(daemon->store);
+    for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
     return status;
 }
 
@@ -500,13 +552,21 @@ static reef_status run_daemon(reef_daemon *daemon) {
     if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
     reef_shard shard;
     status = open_store(daemon, status, &shard, &err);
-    if (status == REEF_OK) status = open_pool(daemon, shard, &err);
+    bool met = status == REEF_OK;
+    if (met) status = open_pool(daemon, shard, &err);
     if (status == REEF_OK) status = open_loop(daemon, &err);
+    if (status == REEF_OK) status = open_doors(daemon, &err);
+    // Ranks that learn apart wait for each other from here on, so all of them have to begin.
+    bool opened = status == REEF_OK;
+    if (met && reef_crew_is_apart(daemon->crew))
+        status = reef_crew_agree(daemon->crew, status, &err);
+    if (opened && status != REEF_OK) (void)unlink(daemon->address.sun_path);
     if (status == REEF_OK) status = connect_parts(daemon, &err);
     if (status == REEF_OK) {
         run_loop(daemon);
         status = report_outcome(daemon);
-    } else {
+    } else if (!reef_crew_is_apart(daemon->crew) || reef_crew_rank(daemon->crew) == 0) {
+        // What all ranks end with is said by one.
         reef_report_error(&daemon->report, status, err.message);
     }
     release_daemon(daemon);
@@ -523,6 +583,7 @@ static reef_status run_rank(reef_daemon *daemon) {
     }
     if (daemon->crew != NULL) daemon->options.pool = reef_crew_pool(daemon->crew);
     status = reef_crew_follows(daemon->crew) ? follow(daemon) : run_daemon(daemon);
+    reef_remote_release(daemon->crew);
     reef_crew_end(daemon->crew);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "gate_refit.h"
 #include "generation.h"
 #include "growth_policy.h"
+#include "kind_memories.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
@@ -182,6 +183,8 @@ reef_status reef_trainer_branch(
     // The transaction must find the open generation, and the rows of the sealed one be in reach.
     if (status == REEF_OK && !dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
+    // Its commit clears what the open generation holds.
+    if (status == REEF_OK && !dry_run) status = reef_kinds_write_anew(trainer, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;
     const reef_generation *origin = trainer->network.generations[from];

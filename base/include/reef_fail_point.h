@@ -39,7 +39,12 @@
     X(RESTORE_REMOVED, "restore.removed")                                                          \
     X(RESTORE_COPIED, "restore.copied")                                                            \
     X(RESTORE_REPORTED, "restore.told")                                                            \
-    X(JOURNAL_WRITTEN, "journal.written")
+    X(JOURNAL_WRITTEN, "journal.written")                                                          \
+    X(JOIN_SEALED, "join.sealed")                                                                  \
+    X(JOIN_PACKED, "join.packed")                                                                  \
+    X(JOIN_EXCHANGED, "join.exchanged")                                                            \
+    X(JOIN_ITEM, "join.item")                                                                      \
+    X(JOIN_FINISHED, "join.finished")
 
 #ifdef REEF_FAIL_POINTS
 typedef enum reef_fail_point {

@@ -22,6 +22,7 @@
 #define REEF_BYTES_UNKNOWN UINT64_MAX
 #define REEF_INPUT_NAME_BYTES_MAX 255 // what a trainer keeps of a source's name
 #define REEF_INPUT_WEIGHT_MAX 1000
+#define REEF_INPUT_GROUP_BYTES 32
 
 typedef struct reef_input reef_input;
 
@@ -102,6 +103,8 @@ struct reef_input {
     char name[REEF_INPUT_NAME_BYTES_MAX + 1]; // what the pool's cursor goes by
     char *rest;                               // of the spec, what `open` got; a live source's
     uint32_t weight;                          // share of a live source among the queues
+    // Of those that end: which of them share a queue. "": this process's own; else a rank's.
+    char group[REEF_INPUT_GROUP_BYTES];
     uint64_t offset;     // position of the next byte to give; kept by the reader
     uint64_t bytes;      // how much there is, as far as is known; REEF_BYTES_UNKNOWN
     void *state;         // the kind's own

@@ -36,6 +36,13 @@ reef_status reef_crew_check_alone(const char *pool, reef_error *err) {
                      pool, count - 1, count, pool);
 }
 
+static reef_status check_alone_options(const reef_options *options, reef_error *err) {
+    if (options->join_every == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "join-every is for several ranks: start mpirun -n R reefd --pool DIR, with "
+                     "a pool in DIR/rank-0, DIR/rank-1 ..");
+}
+
 #ifdef REEF_MPI
 
 static void on_end(void *context, const char *why) {
@@ -48,12 +55,14 @@ reef_status reef_crew_begin(reef_crew **out,
                             reef_report *report,
                             reef_error *err) {
     *out = NULL;
-    if (!is_started_by_mpirun()) return REEF_OK;
+    if (!is_started_by_mpirun()) return check_alone_options(options, err);
     reef_crew *crew = calloc(1, sizeof(*crew));
     if (crew == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the ranks");
     reef_ranks_link link;
     crew->report = report;
     crew->new_shards = options->new_shards;
+    crew->join_every = options->join_every;
+    crew->streams_each = options->streams != NULL && strcmp(options->streams, "each") == 0;
     crew->deadline_seconds = options->rank_deadline_seconds;
     if (crew->deadline_seconds == 0) crew->deadline_seconds = NEVER_SECONDS;
     reef_status status = reef_mpi_begin(&crew->mpi, crew->deadline_seconds, on_end, crew, err);
@@ -74,7 +83,8 @@ reef_status reef_crew_begin(reef_crew **out,
 
 void reef_crew_end(reef_crew *crew) {
     if (crew == NULL) return;
-    if (crew->met && !crew->ended && !reef_crew_follows(crew))
+    // Ranks that learn apart have agreed on the end.
+    if (crew->met && !crew->ended && !crew->join_every && !reef_crew_follows(crew))
         reef_crew_tell(crew, (reef_crew_order){.kind = REEF_CREW_END}, NULL, 0);
     reef_ranks_free(crew->ranks);
     reef_mpi_end(crew->mpi);
@@ -90,10 +100,9 @@ reef_status reef_crew_begin(reef_crew **out,
                             const reef_options *options,
                             reef_report *report,
                             reef_error *err) {
-    (void)options;
     (void)report;
     *out = NULL;
-    if (!is_started_by_mpirun()) return REEF_OK;
+    if (!is_started_by_mpirun()) return check_alone_options(options, err);
     return reef_fail(err, REEF_ERR_INVALID,
                      "this reefd was built without MPI: start it without mpirun, or build it with "
                      "REEF_MPI=ON");
@@ -110,11 +119,23 @@ const char *reef_crew_pool(const reef_crew *crew) {
 }
 
 bool reef_crew_follows(const reef_crew *crew) {
-    return crew != NULL && reef_ranks_rank(crew->ranks) > 0;
+    return crew != NULL && crew->join_every == 0 && reef_ranks_rank(crew->ranks) > 0;
+}
+
+bool reef_crew_is_apart(const reef_crew *crew) {
+    return crew != NULL && crew->join_every > 0;
+}
+
+size_t reef_crew_rank(const reef_crew *crew) {
+    return crew == NULL ? 0 : reef_ranks_rank(crew->ranks);
 }
 
 reef_ranks *reef_crew_ranks(const reef_crew *crew) {
     return crew == NULL ? NULL : crew->ranks;
+}
+
+bool reef_crew_streams_each(const reef_crew *crew) {
+    return crew != NULL && crew->streams_each;
 }
 
 double reef_crew_patience(const reef_crew *crew) {
@@ -200,6 +221,10 @@ static reef_status carry_out(reef_crew *crew,
         return REEF_OK;
     case REEF_CREW_COMPACT:
         return reef_trainer_compact(trainer, &compaction, err);
+    case REEF_CREW_SEEK:
+    case REEF_CREW_GIVE:
+        if (crew->give != NULL) crew->give(crew, order, crew->payload);
+        return REEF_OK;
     case REEF_CREW_STILL_HERE:
     case REEF_CREW_END:
         break;

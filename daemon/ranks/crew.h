@@ -8,6 +8,8 @@
 // shards`). Before anything is trained the ranks meet
 // and compare what they are and have; see reef_crew_meet.
 //
+// With `--join-every` each rank is a daemon instead, and a trainer of its own: see joins.h.
+//
 // Without MPI in the build, or without mpirun, the crew is NULL, and these calls do nothing.
 //
 // Threads: begin, meet and end on the process's first thread; what tells, feeds and gathers on the
@@ -37,7 +39,9 @@ REEF_MUST_CHECK reef_status reef_crew_begin(reef_crew **out,
 
 /** DIR/rank-K, as long as the crew; NULL without one. */
 const char *reef_crew_pool(const reef_crew *crew);
-bool reef_crew_follows(const reef_crew *crew); // is it a rank above 0?
+bool reef_crew_follows(const reef_crew *crew); // is it a rank above 0, with a part of one training?
+bool reef_crew_is_apart(const reef_crew *crew); // do ranks learn apart, and join?
+size_t reef_crew_rank(const reef_crew *crew);   // 0 without one
 reef_ranks *reef_crew_ranks(const reef_crew *crew);
 
 /** For one process alone. INVALID, with the command to run, if `pool` holds shards. */
@@ -79,6 +83,8 @@ typedef enum reef_crew_kind {
     REEF_CREW_SNAPSHOT_REMOVE, // the payload: names
     REEF_CREW_POOL_MAX,
     REEF_CREW_COMPACT,
+    REEF_CREW_SEEK, // the payload: where source `other` of rank `number` continues
+    REEF_CREW_GIVE, // rank `number` gives what it has of source `other`, at most `payload_max`
     REEF_CREW_END
 } reef_crew_kind;
 
@@ -88,7 +94,7 @@ typedef struct reef_crew_order {
     bool dry_run;
     uint32_t number, other; // side, generation, kinds, how many
     uint64_t pool_max;
-    uint64_t payload_bytes;
+    uint64_t payload_bytes, payload_max;
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];
@@ -103,6 +109,9 @@ double reef_crew_patience(const reef_crew *crew);
 
 /** Of ranks above 0: do what rank 0 says, until it says that this was all. */
 void reef_crew_follow(reef_crew *crew, reef_trainer *trainer);
+
+/** Does each rank's stream take turns in one training? See remote.h. */
+bool reef_crew_streams_each(const reef_crew *crew);
 
 // ---- figures ------------------------------------------------------------------------------------
 

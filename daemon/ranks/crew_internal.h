@@ -3,6 +3,7 @@
 #define REEF_CREW_INTERNAL_H
 
 #include "crew.h"
+#include "reef_join.h"
 
 #include <pthread.h>
 
@@ -13,11 +14,24 @@ struct reef_crew {
     reef_ranks *ranks;
     reef_report *report;
     double deadline_seconds;
-    bool new_shards; // whose shard a pool was does not matter
+    bool new_shards;     // whose shard a pool was does not matter
+    uint64_t join_every; // above 0: they learn apart, and join after so many bytes
+    // With it, since all have met:
+    reef_join join;      // the pool's
+    bool join_is_new;    // it has none yet
+    bool joins_differ;   // some have done one join more than others
+    uint64_t joins_done; // by those that have done most
     char pool[PATH_BYTES_MAX];
     unsigned char *payload; // of the last order that was heard
     size_t payload_capacity;
     bool met, ended;
+    bool streams_each;
+    struct reef_remote *remotes; // rank 0: sources of other ranks; owned by remote.c
+    size_t remote_count;
+    void (*poke)(void *context); // rank 0: bytes of another rank are wanted
+    void *poke_context;
+    struct reef_remote_reader *reader; // other ranks: what gives them, on orders SEEK and GIVE
+    void (*give)(struct reef_crew *crew, const reef_crew_order *order, const void *payload);
     // The trainer's thread counts these, and copies all ranks' to `shown` under the lock.
     double computing_seconds, cpu_seconds, figured_at;
     uint64_t first_step, figured_sent_bytes;
@@ -40,7 +54,18 @@ typedef struct reef_crew_card {
     uint32_t new_shards; // what this rank was asked for
     uint32_t is_shard;   // else `shard` is zero; never with new_shards
     reef_shard shard;
+    uint64_t join_every; // what this rank was asked for; 0: to share one training
+    uint32_t streams_each;
+    uint32_t has_joined; // else `join` is zero; never with new_shards
+    uint32_t base_is_open;
+    uint8_t base_root[REEF_HASH_BYTES]; // of generation 0, which all have in common
+    reef_join join;
 } reef_crew_card;
+
+/** The same of ranks that learn apart, whose pools need not be equal: each by itself. */
+REEF_MUST_CHECK reef_status reef_crew_judge_apart(const reef_crew_card *cards,
+                                                  size_t count,
+                                                  reef_error *err);
 
 /**
  * What all ranks make of their cards: the same on each of them. back (count): the ranks that have

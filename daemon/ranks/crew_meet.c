@@ -24,6 +24,17 @@ static reef_status judge_program(const reef_crew_card *card,
                          rank, card->version, first->version);
     if (card->status != REEF_OK)
         return reef_fail(err, (reef_status)card->status, "rank %zu: %.200s", rank, card->message);
+    if (card->join_every != first->join_every)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: it was started with join-every %" PRIu64
+                         ", rank 0 with %" PRIu64 " bytes (0: without)",
+                         rank, card->join_every, first->join_every);
+    if (card->streams_each != first->streams_each)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: it was started %s --streams each, and rank 0 was not so", rank,
+                         card->streams_each ? "with" : "without");
+    // Ranks that learn apart send what they know, not how to round.
+    if (card->join_every > 0) return REEF_OK;
     if (strncmp(card->kernels, first->kernels, sizeof(card->kernels)) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: it computes with kernels %.60s, rank 0 with %.60s, which round "
@@ -38,6 +49,11 @@ static reef_status judge_shard(const reef_crew_card *card,
                                size_t count,
                                reef_error *err) {
     const reef_shard *shard = &card->shard;
+    if (card->has_joined)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool learns apart and joins the others: start all with "
+                         "--join-every %" PRIu64,
+                         rank, card->join.every);
     if (!card->is_shard && first->is_shard)
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -115,6 +131,8 @@ reef_status reef_crew_judge(const reef_crew_card *cards,
     // Programs first: what one of another version says of its pool may mean something else.
     for (size_t r = 0; status == REEF_OK && r < count; r++)
         status = judge_program(&cards[r], &cards[0], r, err);
+    if (status == REEF_OK && cards[0].join_every > 0)
+        return reef_crew_judge_apart(cards, count, err);
     for (size_t r = 0; status == REEF_OK && r < count; r++) {
         status = judge_shard(&cards[r], &cards[0], r, count, err);
         uint64_t epoch = cards[0].is_shard ? cards[0].shard.epoch : 0;
@@ -132,6 +150,19 @@ static reef_status read_pieces(reef_crew_card *card, reef_txn *txn, reef_error *
     reef_status status = reef_config_read(txn, &config, err);
     if (status != REEF_OK) return status;
     if (config.model == REEF_MODEL_LM && config.net_share > 0.0f) card->pieces = config.batch;
+    return REEF_OK;
+}
+
+static reef_status read_join(reef_crew_card *card, reef_txn *txn, reef_error *err) {
+    reef_generation_record base;
+    reef_status status = reef_join_read(txn, &card->join, err);
+    card->has_joined = status == REEF_OK && !card->new_shards;
+    if (!card->has_joined) card->join = (reef_join){0};
+    if (status == REEF_OK || status == REEF_ERR_NOT_FOUND)
+        status = reef_generation_read(txn, 0, &base, err);
+    if (status != REEF_OK) return status;
+    card->base_is_open = !base.sealed;
+    memcpy(card->base_root, base.root, sizeof(card->base_root));
     return REEF_OK;
 }
 
@@ -162,6 +193,7 @@ static reef_status read_pool(reef_crew_card *card, reef_store *store, reef_error
         if (!card->is_shard) card->shard = (reef_shard){0};
         if (status == REEF_ERR_NOT_FOUND) status = REEF_OK;
     }
+    if (status == REEF_OK) status = read_join(card, txn, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -172,7 +204,10 @@ static void fill_card(const reef_crew *crew,
                       reef_status status,
                       const reef_error *err) {
     reef_error found = {.status = REEF_OK};
-    *card = (reef_crew_card){.card_bytes = sizeof(*card), .new_shards = crew->new_shards};
+    *card = (reef_crew_card){.card_bytes = sizeof(*card),
+                             .new_shards = crew->new_shards,
+                             .join_every = crew->join_every,
+                             .streams_each = crew->streams_each};
     snprintf(card->version, sizeof(card->version), "%s", REEF_VERSION_TEXT);
     snprintf(card->kernels, sizeof(card->kernels), "%s %s", reef_kernels_name(), reef_gemm_name());
     if (status != REEF_OK)
@@ -226,14 +261,50 @@ reef_status reef_crew_agree(reef_crew *crew, reef_status status, reef_error *err
 }
 
 // A new training has a number that no other one has.
+static reef_status draw_number(reef_crew *crew, uint8_t *out, size_t bytes, reef_error *err) {
+    if (getrandom(out, bytes, 0) != (ssize_t)bytes)
+        return reef_fail(err, REEF_ERR_IO, "the system has no random numbers");
+    reef_ranks_tell(crew->ranks, out, bytes);
+    return REEF_OK;
+}
+
+// Pools that were shards of one training are nobody's part any more.
+static reef_status forget_shard(reef_store *store, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_commit commit;
+    reef_shard shard;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    status = reef_shard_read(txn, &shard, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = reef_shard_remove(txn, err);
+    if (status == REEF_OK) return reef_txn_commit(txn, &commit, err);
+    reef_txn_abort(txn);
+    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
+}
+
+static reef_status begin_apart(reef_crew *crew,
+                               reef_store *store,
+                               const reef_crew_card *cards,
+                               reef_error *err) {
+    size_t count = reef_ranks_count(crew->ranks), rank = reef_ranks_rank(crew->ranks);
+    crew->join = cards[rank].join;
+    for (size_t r = 0; r < count; r++) {
+        crew->join_is_new = crew->join_is_new || !cards[r].has_joined;
+        if (cards[r].join.joins > crew->joins_done) crew->joins_done = cards[r].join.joins;
+        crew->joins_differ = crew->joins_differ || cards[r].join.joins != cards[0].join.joins;
+    }
+    if (!crew->join_is_new) return REEF_OK;
+    crew->join =
+        (reef_join){.rank = (uint32_t)rank, .count = (uint32_t)count, .every = crew->join_every};
+    reef_status status = draw_number(crew, crew->join.training, sizeof(crew->join.training), err);
+    return status == REEF_OK ? forget_shard(store, err) : status;
+}
+
 static reef_status begin_shards(reef_crew *crew, reef_shard *shard, reef_error *err) {
     *shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(crew->ranks),
                           .count = (uint32_t)reef_ranks_count(crew->ranks)};
-    ssize_t got = getrandom(shard->pool, sizeof(shard->pool), 0);
-    if (got != (ssize_t)sizeof(shard->pool))
-        return reef_fail(err, REEF_ERR_IO, "the system has no random numbers");
-    reef_ranks_tell(crew->ranks, shard->pool, sizeof(shard->pool));
-    return REEF_OK;
+    return draw_number(crew, shard->pool, sizeof(shard->pool), err);
 }
 
 reef_status reef_crew_meet(
@@ -257,7 +328,10 @@ reef_status reef_crew_meet(
         status = reef_fail(err, REEF_ERR_INVALID,
                            "a shard is a commit ahead of rank 0's although it went back one");
     *shard = cards[rank].shard;
-    if (status == REEF_OK && !cards[rank].is_shard) status = begin_shards(crew, shard, err);
+    bool apart = crew->join_every > 0;
+    if (status == REEF_OK && apart) status = begin_apart(crew, *store, cards, err);
+    if (status == REEF_OK && !apart && !cards[rank].is_shard)
+        status = begin_shards(crew, shard, err);
     crew->met = status == REEF_OK;
     free(cards);
     free(back);

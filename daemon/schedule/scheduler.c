@@ -8,14 +8,15 @@
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// Sources that end share one queue without a name: which of them is current does not change its
-// share.
+// Sources that end share one queue without a name, or with that of their rank: which of them is
+// current does not change its share.
 static void name_queue(reef_schedule *schedule) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         const reef_queue *queue = &schedule->queues.queues[i];
         const reef_input *input = &schedule->queues.inputs[queue->sources[0]];
-        schedule->stride_queues[i] = (reef_stride_queue){.name = queue->live ? input->name : "",
-                                                         .weight = queue->live ? input->weight : 1};
+        schedule->stride_queues[i] =
+            (reef_stride_queue){.name = queue->live ? input->name : input->group,
+                                .weight = queue->live ? input->weight : 1};
     }
 }
 
@@ -218,7 +219,7 @@ static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_nex
         if (!queue->idle || queue->done || !waiting(schedule, i)) continue;
         // A trickle comes back after the patience, or it would wait for ever.
         uint64_t due = schedule->idle_since[i] + schedule->patience_ns;
-        if (alone || waiting(schedule, i) >= REEF_SLICE_BYTES || now >= due) {
+        if (alone || waiting(schedule, i) >= schedule->stride.slice_bytes || now >= due) {
             set_decision(next, i, false);
             return true;
         }

@@ -14,6 +14,7 @@ void reef_stride_init(reef_stride *stride,
     *stride = (reef_stride){.queues = queues,
                             .count = count,
                             .record_bytes = record_bytes,
+                            .slice_bytes = REEF_SLICE_BYTES,
                             .current = REEF_STRIDE_NONE};
 }
 
@@ -41,10 +42,13 @@ size_t reef_stride_next(reef_stride *stride) {
 // How many bytes of the slice are left, if a count alone decides; 0 if the next newline decides.
 static uint64_t left_by_count(const reef_stride *stride) {
     if (stride->record_bytes) {
-        uint64_t whole = (REEF_SLICE_BYTES + stride->record_bytes - 1) / stride->record_bytes;
-        return whole * stride->record_bytes - stride->given;
+        uint64_t record = stride->record_bytes;
+        uint64_t whole = (stride->slice_bytes + record - 1) / record * record;
+        // Slices may have been longer in an earlier run: the record is finished.
+        if (whole < stride->given) whole = (stride->given + record - 1) / record * record;
+        return whole - stride->given;
     }
-    return stride->given < REEF_SLICE_BYTES ? REEF_SLICE_BYTES - stride->given : 0;
+    return stride->given < stride->slice_bytes ? stride->slice_bytes - stride->given : 0;
 }
 
 size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count) {
@@ -68,7 +72,7 @@ size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t
 static bool slice_is_over(const reef_stride *stride, uint8_t last) {
     if (stride->record_bytes) return left_by_count(stride) == 0;
     return stride->given >= REEF_SLICE_BYTES_MAX ||
-           (stride->given >= REEF_SLICE_BYTES && last == '\n');
+           (stride->given >= stride->slice_bytes && last == '\n');
 }
 
 void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {

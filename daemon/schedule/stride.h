@@ -2,8 +2,8 @@
 // position.
 //
 // A queue of weight w that has given g bytes has the pass g / w. The queue with the lowest pass is
-// current, the first one of equals, and stays so for a slice: whole records, REEF_SLICE_BYTES of
-// them or more. So the stream is a function of what the queues hold, not of when it came; a
+// current, the first one of equals, and stays so for a slice: whole records, slice_bytes of them or
+// more. So the stream is a function of what the queues hold, not of when it came; a
 // restarted daemon makes the same stream.
 //
 // Only one thing follows the clock: a queue that is empty for too long becomes idle, so that others
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_SLICE_BYTES 4096            // at least; a slice ends with a record
+#define REEF_SLICE_BYTES 4096            // at least, unless another number is set; whole records
 #define REEF_SLICE_BYTES_MAX (64u << 10) // a line that is longer is cut here
 #define REEF_STRIDE_NONE SIZE_MAX
 
@@ -37,11 +37,12 @@ typedef struct reef_stride_queue {
 typedef struct reef_stride {
     reef_stride_queue *queues; // the caller's
     size_t count;
-    size_t record_bytes; // of a vector's record; 0: records are lines
-    size_t current;      // the queue of this slice, or REEF_STRIDE_NONE: to be found
-    uint64_t given;      // in this slice
-    uint64_t total;      // in all slices
-    uint64_t decided;    // number of the last decision that took effect
+    size_t record_bytes;  // of a vector's record; 0: records are lines
+    uint64_t slice_bytes; // 1 to REEF_SLICE_BYTES_MAX; reef_stride_init sets REEF_SLICE_BYTES
+    size_t current;       // the queue of this slice, or REEF_STRIDE_NONE: to be found
+    uint64_t given;       // in this slice
+    uint64_t total;       // in all slices
+    uint64_t decided;     // number of the last decision that took effect
 } reef_stride;
 
 /** Begin; with `count` 1 nothing is ever decided. */

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TURN_BYTES_DEFAULT 4096
+#define TURN_BYTES_MAX 65536 // longer lines are cut there as well
 #define COMMIT_STEPS_DEFAULT 50
 #define COMMIT_SECONDS_DEFAULT 10
 #define PATIENCE_SECONDS_DEFAULT 5
@@ -161,6 +163,17 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
         return reef_fail(
             err, REEF_ERR_INVALID,
             "nothing to read: give --source file:PATH or --source -; see reefd --help");
+    if (options->turn_bytes == 0 || options->turn_bytes > TURN_BYTES_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "--turn is %llu bytes; choose 1 to 64K",
+                         (unsigned long long)options->turn_bytes);
+    bool each = options->streams != NULL && strcmp(options->streams, "each") == 0;
+    if (options->streams != NULL && !each && strcmp(options->streams, "first") != 0)
+        return reef_fail(err, REEF_ERR_INVALID, "--streams %.40s: choose first or each",
+                         options->streams);
+    if (each && options->join_every > 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--streams each shares one training, and --join-every learns apart: "
+                         "choose one of them");
     if (options->http_token != NULL && options->http == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--http-token without --http: say where to listen; see reefd --help");
@@ -181,6 +194,7 @@ static void find_log_form(reef_options *options, int argc, char **argv) {
 
 static void set_defaults(reef_options *options) {
     *options = (reef_options){.commit_steps = COMMIT_STEPS_DEFAULT,
+                              .turn_bytes = TURN_BYTES_DEFAULT,
                               .commit_seconds = COMMIT_SECONDS_DEFAULT,
                               .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
                               .patience_seconds = PATIENCE_SECONDS_DEFAULT,

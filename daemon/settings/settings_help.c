@@ -94,6 +94,19 @@ static const reef_option_text TEXTS[] = {
     {"new-shards", NULL,
      "under mpirun: the ranks have copies of one pool, and begin a new training of their own",
      "no"},
+    {"turn", "SIZE",
+     "what a live source or a rank gives before the next one has its turn, to the end of a line, "
+     "up "
+     "to 64K (default 4K)",
+     "4K"},
+    {"streams", "WHOSE",
+     "under mpirun: first, and rank 0 alone reads sources (the default); or each, and every rank "
+     "reads its own, which take turns in one training",
+     "first"},
+    {"join-every", "SIZE",
+     "under mpirun: each rank learns from sources of its own, and they exchange what they know "
+     "after so many bytes, such as 64M (default 0: they share one training)",
+     "0"},
     {"commit-retries", "N", "tries after a commit failed, with growing pauses (default 5)", "5"},
     {"scrub-rate", "SIZE",
      "bytes a second of what is sealed that are read again and checked, beside training (default "

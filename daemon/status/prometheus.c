@@ -8,6 +8,7 @@
 #include "prometheus.h"
 
 #include "crew.h"
+#include "joins.h"
 #include "push.h"
 #include "reef_kernels.h"
 
@@ -281,6 +282,32 @@ static void write_ranks(FILE *out, const reef_status_view *monitor) {
     free(figures);
 }
 
+// Of a rank that learns apart and joins others, from the same members as `status`.
+static void write_joins(FILE *out, const reef_status_view *monitor) {
+    static const struct {
+        const char *name, *member, *help;
+    } COUNTERS[] = {
+        {"reef_joins_total", "count", "Joins of this rank with all others."},
+        {"reef_join_kinds_total", "kinds", "Kinds that it took in from others."},
+        {"reef_join_sent_bytes_total", "sent_bytes", "Bytes that it gave to others in joins."},
+        {"reef_join_received_bytes_total", "received_bytes", "Bytes that it received in joins."},
+        {"reef_join_left_out_bytes_total", "left_out_bytes",
+         "Bytes that its kinds learned and that were too old to be given."},
+    };
+    json_t *joins = reef_joins_json(monitor->joins);
+    if (joins == NULL) return;
+    for (size_t i = 0; i < sizeof(COUNTERS) / sizeof(*COUNTERS); i++)
+        counter(out, COUNTERS[i].name, COUNTERS[i].help,
+                (uint64_t)json_integer_value(json_object_get(joins, COUNTERS[i].member)));
+    prometheus_head(out, "reef_join_waiting_seconds_total", "counter",
+                    "Time in which this rank waited for others to arrive at a join.");
+    fputs("reef_join_waiting_seconds_total ", out);
+    number(out, json_number_value(json_object_get(joins, "waiting_s")));
+    gauge(out, "reef_join_missing_ranks", "Ranks for which this one waits now.",
+          (double)json_array_size(json_object_get(joins, "waits_for")));
+    json_decref(joins);
+}
+
 // A gauge for everything in a list that has a number; `label` writes whose it is.
 static void write_each(FILE *out,
                        const char *name,
@@ -439,6 +466,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     write_memory(out, &view.trainer.memory);
     write_commits(out, &view);
     write_ranks(out, monitor);
+    write_joins(out, monitor);
     gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.",
           reef_status_view_file_bytes(monitor));
     gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",

@@ -2,6 +2,7 @@
 // figures of one reply belong together.
 #include "status.h"
 #include "crew.h"
+#include "joins.h"
 #include "reply_json.h"
 
 #include "reef_kernels.h"
@@ -249,6 +250,8 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     // A process alone has no such member.
     json_t *ranks = reef_crew_json(monitor->crew);
     if (ranks != NULL) json_object_set_new(object, "ranks", ranks);
+    json_t *joins = reef_joins_json(monitor->joins);
+    if (joins != NULL) json_object_set_new(object, "joins", joins);
     return object;
 }
 

@@ -61,6 +61,8 @@ typedef enum work_kind {
     WORK_DECIDE,
     WORK_FEED,
     WORK_DRAIN,
+    WORK_JOIN,  // the other ranks, which have all arrived
+    WORK_LEAVE, // all ranks end, since one of them was asked to
     WORK_END
 } work_kind;
 
@@ -123,6 +125,9 @@ REEF_MUST_CHECK reef_status reef_training_write_checkpoints(void *context,
                                                             reef_error *err);
 void reef_training_end_state(reef_training *training);
 REEF_MUST_CHECK reef_status reef_training_drain(reef_training *training, reef_error *err);
+
+/** With the ranks that learn apart. */
+REEF_MUST_CHECK reef_status reef_training_join_ranks(reef_training *training, reef_error *err);
 
 /** Unlink the first request of a list that has one. */
 reef_request *reef_training_take_first(reef_request **list);

@@ -6,10 +6,13 @@
 #include "training_internal.h"
 
 #include "crew.h"
+#include "joins.h"
 #include "reef_niceness.h"
+#include "remote.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 
 const char *reef_training_state_text(reef_training_state state) {
@@ -188,13 +191,18 @@ static bool commit_is_due(const reef_training *training) {
 static bool find_stream(reef_training *training, reef_schedule_next *next) {
     *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
     if (training->paused && !training->stopping) return false;
+    if (reef_joins_room(training->options.joins) == 0) return false;
     reef_schedule_find(&training->schedule, uv_hrtime(), next);
     return next->kind != REEF_SCHEDULE_NOTHING;
 }
 
 static bool find_work(reef_training *training, work *found) {
-    *found = (work){0};
-    bool stream = find_stream(training, &found->next);
+    *found = (work){.next.deadline_ns = UINT64_MAX};
+    bool done = reef_schedule_is_done(&training->schedule);
+    // Other ranks are heard between any two pieces of work.
+    reef_joins_turn turn =
+        reef_joins_next(training->options.joins, done && training->drained, training->stopping);
+    bool stream = turn == REEF_JOINS_LEARN && find_stream(training, &found->next);
     // After a request a step goes first, so that clients who ask without pause cannot stop
     // training.
     found->request = reef_training_take_request(training, training->served && stream);
@@ -224,6 +232,11 @@ static bool find_work(reef_training *training, work *found) {
         found->kind = WORK_COMPACT;
         return true;
     }
+    if (turn == REEF_JOINS_MEET || turn == REEF_JOINS_LEAVE) {
+        found->kind = turn == REEF_JOINS_MEET ? WORK_JOIN : WORK_LEAVE;
+        return true;
+    }
+    if (turn == REEF_JOINS_WAIT) return false;
     if (stream) {
         found->kind = found->next.kind == REEF_SCHEDULE_BYTES ? WORK_FEED : WORK_DECIDE;
         return true;
@@ -233,6 +246,7 @@ static bool find_work(reef_training *training, work *found) {
         return true;
     }
     // Paused or waiting for bytes: the thread sleeps.
+    // Looking for bytes has found out where the last source ended.
     if (training->paused || !reef_schedule_is_done(&training->schedule)) return false;
     found->kind = training->drained ? WORK_END : WORK_DRAIN;
     return !training->drained || !training->options.stay;
@@ -243,8 +257,15 @@ static void wait_for_change(reef_training *training, uint64_t deadline) {
     uint64_t keep = reef_training_state_deadline(training);
     if (commit < deadline) deadline = commit;
     if (keep < deadline) deadline = keep;
+    if (training->options.joins != NULL) {
+        uint64_t patience =
+            (uint64_t)(reef_joins_patience(training->options.joins) * NS_PER_SECOND);
+        if (deadline > now + patience) deadline = now + patience;
+    }
     if (training->options.crew != NULL) {
-        uint64_t patience = (uint64_t)(reef_crew_patience(training->options.crew) * NS_PER_SECOND);
+        double seconds = fmin(reef_crew_patience(training->options.crew),
+                              reef_remote_patience(training->options.crew));
+        uint64_t patience = (uint64_t)(seconds * NS_PER_SECOND);
         if (deadline > now + patience) deadline = now + patience;
     }
     if (deadline == UINT64_MAX)
@@ -259,11 +280,13 @@ static void say_still_here(reef_training *training) {
     uv_mutex_unlock(&training->lock);
     reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_STILL_HERE}, NULL,
                    0);
+    reef_remote_serve(training->options.crew, training->options.wake);
     uv_mutex_lock(&training->lock);
 }
 
 static work next_work(reef_training *training) {
     work next;
+    reef_remote_serve(training->options.crew, training->options.wake);
     uv_mutex_lock(&training->lock);
     while (!find_work(training, &next)) {
         reef_training_set_state(training,
@@ -314,6 +337,12 @@ static reef_status run_thread(reef_training *training, reef_error *err) {
         case WORK_DRAIN:
             status = reef_training_drain(training, err);
             break;
+        case WORK_JOIN:
+            status = reef_training_join_ranks(training, err);
+            break;
+        case WORK_LEAVE:
+            reef_training_stop(training);
+            break;
         case WORK_END:
             return REEF_OK;
         }
@@ -341,6 +370,7 @@ static void training_main(void *argument) {
     // What was trained after the last commit is kept, unless training itself failed.
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);
     err.status = status;
+    if (status != REEF_OK) reef_joins_fail(training->options.joins, &err);
 
     // Requests that came too late get a reply, so that no client waits for ever.
     uv_mutex_lock(&training->lock);
@@ -401,6 +431,7 @@ static reef_status training_new(reef_training **out,
         training_free(training);
         return status;
     }
+    if (options->turn_bytes > 0) training->schedule.stride.slice_bytes = options->turn_bytes;
     *out = training;
     return REEF_OK;
 }

@@ -147,15 +147,17 @@ typedef struct reef_training_options {
     reef_input *sources;   // names and paths are read; the rest is the loop's
     size_t source_count;
     size_t record_bytes; // of a vector's record; 0: text
+    uint64_t turn_bytes; // that a queue gives at a time; 0: as by default
     double patience_s;   // how long others wait for a live source that has nothing
     // Requests may replace it. The bound of the pool is also an option of the trainer, which has it
     // from the start.
     reef_commit_policy commits;
     bool stay;
     reef_report *report;
-    struct reef_crew *crew;  // outlives the training; NULL: no other ranks
-    reef_scrubber *scrubber; // outlives the training; NULL for none
-    uv_async_t *wake;        // sent when the loop must act: room, replies, the end
+    struct reef_crew *crew;   // outlives the training; NULL: no other ranks share it
+    struct reef_joins *joins; // the same; NULL: there are none to join
+    reef_scrubber *scrubber;  // outlives the training; NULL for none
+    uv_async_t *wake;         // sent when the loop must act: room, replies, the end
 } reef_training_options;
 
 // Upper bounds in seconds of the histogram of commits; what took longer is in `count` alone.

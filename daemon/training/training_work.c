@@ -1,5 +1,6 @@
 // The pieces of work of the trainer's thread but for commits; see training_thread.h.
 #include "crew.h"
+#include "joins.h"
 #include "reef_kinds.h"
 #include "training_internal.h"
 
@@ -203,8 +204,11 @@ reef_status reef_training_feed(reef_training *training, const work *piece, reef_
     size_t taken = 0, steps = 0;
     // Only this thread moves a queue on to its next source.
     size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
+    uint64_t room = reef_joins_room(training->options.joins);
+    size_t count = piece->next.count < room ? piece->next.count : (size_t)room;
     reef_status status = feed(training, training->options.sources[source].name, piece->next.bytes,
-                              piece->next.count, &taken, &steps, err);
+                              count, &taken, &steps, err);
+    reef_joins_accepted(training->options.joins, taken);
     if (status != REEF_OK) return status;
     // The trainer takes what it is given, or fails.
     assert(taken <= piece->next.count);
@@ -298,6 +302,20 @@ reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_e
                                                   checkpoint->text, err);
         note_position(training, input, cursor, checkpoint);
     }
+    return status == REEF_OK ? reef_joins_write(training->options.joins, txn, err) : status;
+}
+
+static void advance(void *context) {
+    reef_training_advance(context);
+}
+
+reef_status reef_training_join_ranks(reef_training *training, reef_error *err) {
+    uint64_t begin = uv_hrtime();
+    reef_status status = reef_joins_meet(training->options.joins, advance, training, err);
+    if (status == REEF_OK)
+        status = reef_training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, err);
+    reef_training_refresh(training);
+    reef_training_advance(training);
     return status;
 }
 

@@ -97,12 +97,13 @@ static bool is_damaged(const plan *p, uint32_t number) {
 }
 
 // All of meta is needed to read a pool, but for when it was last scrubbed, what it was trained
-// with, and which shard it is.
+// with, which shard it is, and whom it joins.
 static bool meta_is_damaged(const plan *p) {
     for (size_t i = 0; i < p->check->damaged_count; i++) {
         const reef_key *key = &p->check->damaged[i].key;
         if (key->db == REEF_DB_META && strcmp(key->name, "scrub") != 0 &&
-            strcmp(key->name, "kernels") != 0 && strcmp(key->name, "shard") != 0)
+            strcmp(key->name, "kernels") != 0 && strcmp(key->name, "shard") != 0 &&
+            strncmp(key->name, "join", 4) != 0)
             return true;
     }
     return false;

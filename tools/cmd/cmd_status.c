@@ -326,6 +326,9 @@ static void print_ranks(const json_t *status) {
     char *words = reef_cli_ranks_words(status);
     if (words != NULL) printf("  %-14s%s\n", "ranks", words);
     free(words);
+    words = reef_cli_joins_words(status);
+    if (words != NULL) printf("  %-14s%s\n", "joins", words);
+    free(words);
 }
 
 // With one kind there is nothing to tell.

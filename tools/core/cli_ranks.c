@@ -44,3 +44,38 @@ char *reef_cli_ranks_words(const json_t *status) {
     free(behind);
     return line;
 }
+
+// "; waits for 1, 2"
+static char *missing_words(const json_t *joins) {
+    const json_t *rank;
+    size_t i;
+    char *words = reef_cli_format("%s", "");
+    json_array_foreach(json_object_get(joins, "waits_for"), i, rank) {
+        char *longer =
+            reef_cli_format("%s%s%" JSON_INTEGER_FORMAT, words, i == 0 ? "; waits for rank " : ", ",
+                            json_integer_value(rank));
+        free(words);
+        words = longer;
+    }
+    return words;
+}
+
+char *reef_cli_joins_words(const json_t *status) {
+    const json_t *joins = json_object_get(status, "joins");
+    char since[CLI_WORD_BYTES], every[CLI_WORD_BYTES], sent[CLI_WORD_BYTES],
+        received[CLI_WORD_BYTES];
+    if (!json_is_object(joins)) return NULL;
+    char *missing = missing_words(joins);
+    char *line = reef_cli_format(
+        "rank %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
+        " done; %s of %s to the next; %s sent, %s received%s",
+        json_integer_value(json_object_get(joins, "rank")),
+        json_integer_value(json_object_get(joins, "ranks")),
+        json_integer_value(json_object_get(joins, "count")),
+        reef_cli_bytes((uint64_t)figure(joins, "since_bytes"), since),
+        reef_cli_bytes((uint64_t)figure(joins, "every_bytes"), every),
+        reef_cli_bytes((uint64_t)figure(joins, "sent_bytes"), sent),
+        reef_cli_bytes((uint64_t)figure(joins, "received_bytes"), received), missing);
+    free(missing);
+    return line;
+}

@@ -6,5 +6,7 @@
 
 /** One line about the member `ranks` of a status, on the heap; NULL where there is none. */
 char *reef_cli_ranks_words(const json_t *status);
+/** The same about the member `joins`, of a rank that learns apart. */
+char *reef_cli_joins_words(const json_t *status);
 
 #endif

@@ -81,6 +81,7 @@ struct reef_trainer {
     reef_kind_names kind_names;
     reef_visit_log visit_log;
     uint32_t current_kind; // where contexts decide: the generation that began what is being learned
+    bool keeps_kind;       // at the next boundary: what comes after it is of the same kind
     reef_familiarity_level *levels; // owned; (level_count) by generation
     size_t level_count;
     struct reef_recognition *recognition; // owned; of the deferred pieces

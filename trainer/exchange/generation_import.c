@@ -20,6 +20,8 @@
 #include "gate_refit.h"
 #include "generation_file.h"
 #include "growth_policy.h"
+#include "kind_memories.h"
+#include "recognition.h"
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
 
@@ -31,7 +33,7 @@
 
 typedef struct importing {
     reef_trainer *trainer;
-    double leak_max; // 0: the gate stays as it is
+    const reef_import_options *options;
     double leak, leak_now;
     reef_safetensors file;
     reef_generation_origin origin;
@@ -45,9 +47,11 @@ typedef struct importing {
 
 // ---- may it be here? ----------------------------------------------------------------------------
 
-static reef_status check_trainer(const reef_trainer *trainer, double leak_max, reef_error *err) {
+static reef_status check_trainer(const reef_trainer *trainer,
+                                 const reef_import_options *options,
+                                 reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
-    if (leak_max > 0.0 && trainer->network.config.gate == REEF_GATE_OFF)
+    if (options->leak_max > 0.0 && trainer->network.config.gate == REEF_GATE_OFF)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with gate off: there is no threshold to raise");
     if (reef_strategy_is_baseline(&trainer->strategy))
@@ -69,7 +73,7 @@ static reef_status check_trainer(const reef_trainer *trainer, double leak_max, r
                          " steps: what is imported takes the number of an open one that has not; "
                          "seal it first",
                          open->info.generation, trainer->generation_step);
-    if (trainer->branched)
+    if (trainer->branched && !options->drop_branch)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open and a branch of generation %" PRIu32
                          ", which would be lost: import first, and branch afterwards",
@@ -395,6 +399,21 @@ static reef_status add_event(const importing *i, reef_error *err) {
                             leaks);
 }
 
+// What is known of its kind beside the generation: both are of the same commit.
+static reef_status describe_kind(const importing *i, reef_error *err) {
+    reef_trainer *trainer = i->trainer;
+    const char *name = i->options->name;
+    uint32_t kind = i->generation->info.generation;
+    reef_status status = REEF_OK;
+    bool taken = name == NULL;
+    for (size_t k = 0; !taken && k < trainer->kind_names.count; k++)
+        taken = strcmp(trainer->kind_names.all[k].text, name) == 0;
+    if (!taken) status = reef_kind_names_set(&trainer->kind_names, kind, name, err);
+    if (status == REEF_OK && i->options->level != NULL)
+        status = reef_recognition_set_level(trainer, kind, i->options->level, err);
+    return status;
+}
+
 // The model with both new generations, and back to the state before if that cannot be committed.
 static reef_status commit_joined(importing *i, reef_generation *old, reef_error *err) {
     reef_trainer *trainer = i->trainer;
@@ -411,10 +430,13 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     bool was_current = trainer->current_kind == n;
     if (was_current) trainer->current_kind++; // the open one
     reef_kind_names_shift(&trainer->kind_names, (uint32_t)n, 1);
+    bool branched = trainer->branched;
+    trainer->branched = false;
     reef_gate_reset(&i->generation->gate,
                     &trainer->gating.states[n]); // it begins to read the stream here
     reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
     size_t events = trainer->event_count;
+    if (status == REEF_OK) status = describe_kind(i, err);
     if (status == REEF_OK) status = add_event(i, err);
     // A test kills the process here: nothing is on disk yet, and the pool opens as it was.
     REEF_FAIL_POINT(IMPORT_JOINED);
@@ -430,6 +452,9 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     network->generations[n] = old;
     network->generation_count--;
     if (was_current) trainer->current_kind--;
+    trainer->branched = branched;
+    (void)!reef_kind_names_set(&trainer->kind_names, number, "", NULL); // taking one away
+    reef_recognition_forget_level(trainer, number);
     reef_kind_names_shift(&trainer->kind_names, (uint32_t)n + 1, -1);
     reef_activations_forget_generation(&trainer->acts, n);
     trainer->gating.states[n] = before;
@@ -449,6 +474,9 @@ static reef_status join_network(importing *i, reef_error *err) {
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, i->next, NULL, 0, err);
     if (status == REEF_OK) status = reef_network_reserve(&trainer->network, count, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
+    // What older kinds have learned since the last boundary is held by the open generation, and
+    // goes with it to its next number.
+    if (status == REEF_OK) status = reef_kinds_write_anew(trainer, err);
     if (status != REEF_OK) return status;
     // Deferred batches stay pending and are tested again, with the imported generation. What was
     // decided about them is not part of a commit; deciding again costs a pass.
@@ -485,10 +513,10 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     const reef_import_options standard = {0};
     if (options == NULL) options = &standard;
     // fd -1: reef_safetensors_close accepts it when opening failed.
-    importing i = {.trainer = trainer, .leak_max = options->leak_max, .file.fd = -1};
+    importing i = {.trainer = trainer, .options = options, .file.fd = -1};
     reef_import unused;
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
-    if (status == REEF_OK) status = check_trainer(trainer, i.leak_max, err);
+    if (status == REEF_OK) status = check_trainer(trainer, options, err);
     // The network must match the pool before n + 1 is committed next to it.
     if (status == REEF_OK && !options->dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
@@ -500,7 +528,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     REEF_FAIL_POINT(IMPORT_READ);
     // Leaking is measured on this pool's own text, which the file knows nothing of.
     if (status == REEF_OK)
-        status = reef_import_gate(&trainer->reservoir, i.generation, i.leak_max, &i.leak,
+        status = reef_import_gate(&trainer->reservoir, i.generation, options->leak_max, &i.leak,
                                   &i.leak_now, err);
     if (status == REEF_OK) describe_result(&i, out == NULL ? &unused : out);
     if (status == REEF_OK && !options->dry_run) status = join_network(&i, err);

@@ -208,7 +208,7 @@ static void reset_for_next_generation(reef_trainer *trainer) {
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;
-    trainer->current_kind = reef_kinds_open_kind(trainer);
+    if (!trainer->keeps_kind) trainer->current_kind = reef_kinds_open_kind(trainer);
 }
 
 // After the generations were swapped. A failure cannot be undone here: the open one is gone.

@@ -422,9 +422,21 @@ reef_trainer_consolidate(reef_trainer *trainer,
                          reef_consolidation *report,
                          reef_error *err);
 
+/** How familiar its own text was to a kind before it learned it: by this kinds are told apart. */
+typedef struct reef_kind_level {
+    uint64_t pieces;        // of its text that were counted
+    double mean, deviation; // and the mean of how far they were from it
+} reef_kind_level;
+
 /** How to import. All-zero fields mean the default. */
 typedef struct reef_import_options {
     bool dry_run; // check everything, the data of the file included, and change nothing
+    // What its kind is called from then on; NULL, or another kind has that name: nothing.
+    const char *name;
+    const reef_kind_level *level; // what its own pool knew of it; NULL: it is not known
+    // An open generation that began as a copy of another one, and has trained nothing, is replaced
+    // by one that is new. It is refused otherwise.
+    bool drop_branch;
     // In (0, 1): raise the threshold of its gate until it fires on at most that share of the
     // reservoir's bytes. It is then another generation, with another root; 0: it stays what it was,
     // to the bit.

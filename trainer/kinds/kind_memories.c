@@ -320,6 +320,19 @@ reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef
 
 // ---- commits ------------------------------------------------------------------------------------
 
+reef_status reef_kinds_write_anew(reef_trainer *trainer, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < trainer->kind_head_count; i++) {
+        reef_kind_head *head = &trainer->kind_heads[i];
+        if (!head->in_open_generation || head->visit.merged) continue;
+        if (!is_loaded(head)) status = load_head(trainer, head, err);
+        // As tables, which stand by themselves. Not released before they are written.
+        if (status == REEF_OK) head->visit.memory.adopted = true;
+        head->stored = false;
+    }
+    return status;
+}
+
 reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     size_t count = 0;
     if (trainer->kind_head_count == 0) return REEF_OK;

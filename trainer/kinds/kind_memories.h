@@ -81,6 +81,12 @@ REEF_MUST_CHECK reef_status reef_kinds_seal(reef_trainer *trainer,
                                             reef_generation *sealed,
                                             reef_error *err);
 
+/**
+ * The next commit writes all that the open generation holds, and not only what is new: for one that
+ * clears its records. Their memories are read for that. Errors: NO_MEMORY, IO, CORRUPT.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_write_anew(reef_trainer *trainer, reef_error *err);
+
 /** Write what the open generation holds, into the transaction of a commit. */
 REEF_MUST_CHECK reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 void reef_kinds_committed(reef_trainer *trainer);

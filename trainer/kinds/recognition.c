@@ -105,6 +105,22 @@ static reef_status reserve_levels(reef_trainer *trainer, reef_error *err) {
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the levels of %zu kinds", count);
 }
 
+reef_status reef_recognition_set_level(reef_trainer *trainer,
+                                       uint32_t kind,
+                                       const reef_kind_level *level,
+                                       reef_error *err) {
+    if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
+    reef_status status = reserve_levels(trainer, err);
+    if (status == REEF_OK)
+        trainer->levels[kind] = (reef_familiarity_level){
+            .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
+    return status;
+}
+
+void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind) {
+    if (kind < trainer->level_count) trainer->levels[kind] = (reef_familiarity_level){0};
+}
+
 // Deviation of a piece from the kind's level, in spreads; negative: less familiar than its own
 // text.
 static double deviation_of(const reef_familiarity_level *level, double familiarity) {

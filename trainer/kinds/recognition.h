@@ -64,6 +64,14 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
 REEF_MUST_CHECK reef_status reef_recognition_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
 
+/** The level of a kind that another pool has counted. NO_MEMORY. Nothing where contexts do not
+ * decide. */
+REEF_MUST_CHECK reef_status reef_recognition_set_level(reef_trainer *trainer,
+                                                       uint32_t kind,
+                                                       const reef_kind_level *level,
+                                                       reef_error *err);
+void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind);
+
 /** Forget cached candidates: kinds were merged or consolidated. */
 void reef_recognition_forget(reef_trainer *trainer);
 

@@ -178,6 +178,15 @@ void reef_ranks_tell(reef_ranks *ranks, void *bytes, size_t size) {
     ranks->part = part;
 }
 
+void reef_ranks_notify(reef_ranks *ranks, uint8_t what) {
+    if (reef_ranks_count(ranks) > 1) ranks->link.notify(ranks->link.context, what);
+}
+
+bool reef_ranks_heard(reef_ranks *ranks, size_t rank, uint8_t *what) {
+    if (reef_ranks_count(ranks) == 1 || rank == ranks->link.rank) return false;
+    return ranks->link.heard(ranks->link.context, rank, what);
+}
+
 void reef_ranks_traffic_read(const reef_ranks *ranks, reef_ranks_traffic out[REEF_RANKS_PARTS]) {
     static const reef_ranks_traffic NOTHING[REEF_RANKS_PARTS] = {0};
     memcpy(out, ranks == NULL ? NOTHING : ranks->traffic, sizeof(NOTHING));

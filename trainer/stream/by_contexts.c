@@ -45,6 +45,13 @@ static reef_status learn_batches(
     return status;
 }
 
+// Older kinds have learned all that came since the open generation was opened: it is still new.
+static bool open_is_unused(const reef_trainer *trainer) {
+    const reef_generation_record *open = &reef_open_generation(trainer)->info;
+    return trainer->generation_step == 0 && !trainer->branched && open->continues == 0 &&
+           trainer->current_kind != open->generation;
+}
+
 // The first batches of a new kind. Where there is no room for another, the last one that began
 // takes all that is strange, and the others stay clean.
 static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
@@ -52,11 +59,12 @@ static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps
     uint32_t open = reef_open_generation(trainer)->info.generation;
     size_t first = (count - 1) % reef_piece_batches(config) + 1;
     reef_status status = REEF_OK;
-    if (!reef_policy_is_full(trainer))
+    bool unused = open_is_unused(trainer);
+    if (!unused && !reef_policy_is_full(trainer))
         status = reef_policy_boundary(trainer, "contexts", trainer->pending,
                                       count * reef_batch_bytes(config), err);
     if (status != REEF_OK) return status;
-    bool opened = reef_open_generation(trainer)->info.generation != open;
+    bool opened = unused || reef_open_generation(trainer)->info.generation != open;
     trainer->current_kind = reef_open_generation(trainer)->info.generation;
     // Of a new kind only the first piece: what follows may be the next one already.
     return learn_batches(trainer, trainer->current_kind, opened ? first : count, steps, err);

@@ -152,7 +152,73 @@ static void metrics_have_every_rank(void **state) {
     json_decref(status);
 }
 
+// ---- ranks that learn apart ---------------------------------------------------------------------
+
+// Rank 1 has a live source without text, so rank 0 waits for it at its first join.
+static int start_apart(void **state) {
+    ranks_run *run = reef_cli_alloc(1, sizeof(*run));
+    run->directory = test_directory_new();
+    run->pool = path_in(run->directory, "rank-0");
+    char *text = path_in(run->directory, "text"), words[20001];
+    for (size_t i = 0; i < sizeof(words) - 1; i++)
+        words[i] = (char)(i % 6 == 5 ? ' ' : 'a' + (i * i + i / 7) % 17);
+    words[sizeof(words) - 1] = '\0';
+    write_file(text, words);
+    free(text);
+    char *command = reef_cli_format(
+        "cd %s && (%s init rank-0 --layers 1 --context 16 --batch 4 --net-share 0 "
+        "--context-memory 4M && head -c 9000 text >base && %s --pool rank-0 --source base --quiet "
+        "&& %s seal rank-0) >/dev/null && cp -a rank-0 rank-1 && : >live && exec " MPIRUN_PATH
+        " --oversubscribe --allow-run-as-root --bind-to none -n 1 %s --pool . --source text "
+        "--join-every 8K --threads 1 --quiet --http 0 : -n 1 %s --pool . --source follow:live "
+        "--join-every 8K --threads 1 --quiet 2>log",
+        run->directory, REEF_BINARY, REEFD_BINARY, REEF_BINARY, REEFD_BINARY, REEFD_BINARY);
+    run->pid = fork();
+    if (run->pid == 0) {
+        (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    free(command);
+    *state = run;
+    return run->pid < 0;
+}
+
+static json_t *await_waiting(const ranks_run *run) {
+    for (int i = 0; i < WAITS_MAX;
+         i++, (void)nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000L}, NULL)) {
+        program p;
+        reef(&p, "status", run->pool, "--json", NULL);
+        json_t *status = p.code == 0 ? json_loads(p.out, 0, NULL) : NULL;
+        program_release(&p);
+        const json_t *joins = json_object_get(status, "joins");
+        const char *now = json_string_value(json_object_get(joins, "state"));
+        if (now != NULL && strcmp(now, "waiting") == 0) return status;
+        json_decref(status);
+    }
+    fail_msg("rank 0 does not wait within a minute");
+    return NULL;
+}
+
+static void who_is_waited_for_is_shown(void **state) {
+    const ranks_run *run = *state;
+    json_t *status = await_waiting(run);
+    shows(run, "status", "joins         rank 0 of 2, 0 done; ");
+    shows(run, "status", "; waits for rank 1");
+    shows(run, "top", "joins      rank 0 of 2, 0 done; ");
+    http_answer answer = http_ask(json_string_value(json_object_get(status, "http")), "GET",
+                                  "/metrics", "", NULL, 0);
+    assert_int_equal(answer.code, 200);
+    static const char *const LINES[] = {"\nreef_joins_total 0\n", "\nreef_join_missing_ranks 1\n",
+                                        "\nreef_join_sent_bytes_total 0\n",
+                                        "\nreef_join_waiting_seconds_total "};
+    for (size_t i = 0; i < sizeof(LINES) / sizeof(*LINES); i++)
+        if (strstr(answer.body, LINES[i]) == NULL) fail_msg("no line%s", LINES[i]);
+    http_answer_release(&answer);
+    json_decref(status);
+}
+
 int main(void) {
+    const struct CMUnitTest apart[] = {cmocka_unit_test(who_is_waited_for_is_shown)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_has_every_rank),
         cmocka_unit_test(people_see_a_line),
@@ -161,5 +227,6 @@ int main(void) {
     // MPI's own leaks are none of ours.
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     setenv("TSAN_OPTIONS", "detect_deadlocks=0", 1);
-    return cmocka_run_group_tests_name("tools ranks shown", tests, start_ranks, stop_ranks);
+    int failed = cmocka_run_group_tests_name("tools ranks shown", tests, start_ranks, stop_ranks);
+    return failed + cmocka_run_group_tests_name("apart", apart, start_apart, stop_ranks);
 }

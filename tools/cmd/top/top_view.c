@@ -279,6 +279,9 @@ static void put_ranks(view *v) {
     char *words = reef_cli_ranks_words(v->data->status);
     if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "ranks", words);
     free(words);
+    words = reef_cli_joins_words(v->data->status);
+    if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "joins", words);
+    free(words);
 }
 
 static void put_source(view *v, const json_t *source) {

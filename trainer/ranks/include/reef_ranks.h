@@ -41,6 +41,10 @@ typedef struct reef_ranks_link {
     void (*exchange)(void *context,
                      const reef_ranks_message *send,     // (count)
                      const reef_ranks_message *receive); // (count)
+    /** Send a byte to all others, without waiting; of a rank they arrive in order. May be NULL. */
+    void (*notify)(void *context, uint8_t what);
+    /** The next such byte of a rank, if one is there. Does not wait. NULL with `notify`. */
+    bool (*heard)(void *context, size_t rank, uint8_t *what);
     /** End all ranks at once, saying why. Does not return. */
     void (*end)(void *context, const char *why);
 } reef_ranks_link;
@@ -88,6 +92,14 @@ REEF_API void reef_ranks_exchange(reef_ranks *ranks);
 /** Rank 0 says something to all others: its `bytes` are copied to theirs, of equal size. */
 REEF_API void reef_ranks_tell(reef_ranks *ranks, void *bytes, size_t size);
 
+/**
+ * Ranks that work apart say a byte to all others, and hear theirs when they ask: no deadline holds,
+ * and the order of calls is each rank's own. Not beside an exchange. The link must have it.
+ */
+REEF_API void reef_ranks_notify(reef_ranks *ranks, uint8_t what);
+/** The next byte of another rank; false: there is none now. */
+REEF_API bool reef_ranks_heard(reef_ranks *ranks, size_t rank, uint8_t *what);
+
 /** End all ranks at once; see reef_ranks_link. Does not return. */
 REEF_API _Noreturn void reef_ranks_end(reef_ranks *ranks, const char *why);
 
@@ -96,6 +108,7 @@ typedef enum reef_ranks_part {
     REEF_RANKS_STEP,   // a rank's share of a step of the net, for the others
     REEF_RANKS_TELL,   // reef_ranks_tell; all but rank 0 wait in it for what is next
     REEF_RANKS_COMMIT, // what is agreed about a commit, and told beside it
+    REEF_RANKS_JOIN,   // what ranks that learn apart exchange
     REEF_RANKS_PARTS
 } reef_ranks_part;
 

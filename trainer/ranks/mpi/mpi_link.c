@@ -21,6 +21,7 @@
 #define STEP_SECONDS_MAX 0.1 // between two tests: more is not counted as waiting
 #define WHY_BYTES_MAX 400    // of a message to people
 #define EXCHANGE_TAG 1
+#define NOTICE_TAG 2
 
 struct reef_mpi {
     MPI_Comm comm;
@@ -33,6 +34,10 @@ struct reef_mpi {
     int *done;             // (capacity) scratch of a test
     size_t capacity;
     int request_count;
+    // Bytes that others say at any time: a receive from each is always posted once one was asked
+    // for.
+    MPI_Request *notices; // (count)
+    uint8_t *said;        // (count)
 };
 
 static void end_all(void *context, const char *why) {
@@ -147,6 +152,57 @@ static void exchange(void *context,
     wait_for_all(mpi);
 }
 
+// ---- notices ------------------------------------------------------------------------------------
+
+static void listen_to(reef_mpi *mpi, int peer) {
+    int code =
+        MPI_Irecv(&mpi->said[peer], 1, MPI_BYTE, peer, NOTICE_TAG, mpi->comm, &mpi->notices[peer]);
+    if (code != MPI_SUCCESS) end_for(mpi, code, "hearing", peer);
+}
+
+static void notify(void *context, uint8_t what) {
+    static uint8_t every[UINT8_MAX + 1]; // a byte under way must stay as it is: one of each value
+    reef_mpi *mpi = context;
+    every[what] = what;
+    for (int r = 0; r < mpi->count; r++) {
+        MPI_Request request;
+        if (r == mpi->rank) continue;
+        int code = MPI_Isend(&every[what], 1, MPI_BYTE, r, NOTICE_TAG, mpi->comm, &request);
+        if (code != MPI_SUCCESS) end_for(mpi, code, "telling", r);
+        // Nobody waits for it: it goes when MPI gets to it.
+        (void)MPI_Request_free(&request);
+    }
+}
+
+static bool heard(void *context, size_t rank, uint8_t *what) {
+    reef_mpi *mpi = context;
+    int done = 0, peer = (int)rank;
+    if (mpi->notices[peer] == MPI_REQUEST_NULL) listen_to(mpi, peer);
+    int code = MPI_Test(&mpi->notices[peer], &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) end_for(mpi, code, "hearing", peer);
+    if (done) *what = mpi->said[peer];
+    return done != 0;
+}
+
+static void stop_listening(reef_mpi *mpi) {
+    for (int r = 0; mpi->notices != NULL && r < mpi->count; r++) {
+        if (mpi->notices[r] == MPI_REQUEST_NULL) continue;
+        (void)MPI_Cancel(&mpi->notices[r]);
+        (void)MPI_Wait(&mpi->notices[r], MPI_STATUS_IGNORE);
+    }
+    free(mpi->notices);
+    free(mpi->said);
+}
+
+static reef_status reserve_notices(reef_mpi *mpi, reef_error *err) {
+    mpi->notices = calloc((size_t)mpi->count, sizeof(MPI_Request));
+    mpi->said = calloc((size_t)mpi->count, 1);
+    if (mpi->notices == NULL || mpi->said == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %d ranks", mpi->count);
+    for (int r = 0; r < mpi->count; r++) mpi->notices[r] = MPI_REQUEST_NULL;
+    return REEF_OK;
+}
+
 reef_status reef_mpi_begin(reef_mpi **out,
                            double deadline_seconds,
                            void (*on_end)(void *context, const char *why),
@@ -175,6 +231,11 @@ reef_status reef_mpi_begin(reef_mpi **out,
         free(mpi);
         return reef_fail(err, REEF_ERR_IO, "MPI does not start: error %d", code);
     }
+    reef_status status = reserve_notices(mpi, err);
+    if (status != REEF_OK) {
+        reef_mpi_end(mpi);
+        return status;
+    }
     mpi->deadline_seconds = deadline_seconds;
     mpi->on_end = on_end;
     mpi->context = context;
@@ -187,11 +248,14 @@ void reef_mpi_link(reef_mpi *mpi, reef_ranks_link *out) {
                              .count = (size_t)mpi->count,
                              .context = mpi,
                              .exchange = exchange,
+                             .notify = notify,
+                             .heard = heard,
                              .end = end_all};
 }
 
 void reef_mpi_end(reef_mpi *mpi) {
     if (mpi == NULL) return;
+    stop_listening(mpi);
     (void)MPI_Comm_free(&mpi->comm);
     (void)MPI_Finalize();
     free(mpi->requests);

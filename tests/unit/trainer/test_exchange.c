@@ -1,0 +1,315 @@
+// What trainings that learn apart give each other: generations with a name and a level, and the text
+// of kinds that came back. And what a pool remembers of it.
+#include "lifelong.h"
+#include "reef_exchange.h"
+#include "reef_join.h"
+#include "reef_kinds.h"
+#include "trainer_internal.h"
+
+enum { LONG = 16000, TABLES = 120000 };
+
+typedef struct pair {
+    lifelong *a, *b; // one until generation 0 was sealed
+    char file[TEMP_DIR_BYTES];
+} pair;
+
+static void make_kinds(lifelong *f) {
+    lifelong *made = NULL;
+    (void)lifelong_setup_kinds((void **)&made);
+    *f = *made;
+    free(made);
+}
+
+// Both know kind 0, which is sealed.
+static int setup(void **state) {
+    reef_error err;
+    pair *p = calloc(1, sizeof(*p));
+    assert_non_null(p);
+    p->a = calloc(1, sizeof(*p->a));
+    p->b = calloc(1, sizeof(*p->b));
+    assert_true(p->a != NULL && p->b != NULL);
+    make_kinds(p->a);
+    make_kinds(p->b);
+    temp_dir_join(p->file, p->a->dir, "one.safetensors");
+    make_pool(p->a, 1);
+    feed_kind(p->a, 0, LONG, 1);
+    ok(reef_trainer_exchange_seal(p->a->trainer, &err), &err);
+    ok(reef_store_copy(p->a->store, p->b->pool, NULL, &err), &err);
+    open_pool(p->b, 1);
+    *state = p;
+    return 0;
+}
+
+static int teardown(void **state) {
+    pair *p = *state;
+    lifelong_teardown((void **)&p->a);
+    lifelong_teardown((void **)&p->b);
+    free(p);
+    return 0;
+}
+
+static void reopen(lifelong *f) {
+    close_pool(f);
+    open_pool(f, 1);
+}
+
+static uint64_t learned_of(const lifelong *f, uint32_t kind) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_kind_list list;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn_abort(txn);
+    const reef_kind_facts *found = reef_kind_list_find(&list, kind);
+    assert_non_null(found);
+    uint64_t bytes = found->learned_bytes;
+    reef_kind_list_release(&list);
+    return bytes;
+}
+
+static void seal(lifelong *f) {
+    reef_error err;
+    ok(reef_trainer_exchange_seal(f->trainer, &err), &err);
+}
+
+static void import(lifelong *f, const char *path, const reef_import_options *options) {
+    reef_error err;
+    ok(reef_trainer_import(f->trainer, path, options, NULL, &err), &err);
+}
+
+// a learns kind 1, as generation 1, which is then in the file.
+static void give_kind(pair *p) {
+    reef_error err;
+    feed_kind(p->a, 1, LONG, 2);
+    seal(p->a);
+    ok(reef_generation_export(p->a->store, 1, p->file, NULL, NULL, &err), &err);
+}
+
+// ---- sealing ------------------------------------------------------------------------------------
+
+static void the_stream_goes_on_in_its_kind(void **state) {
+    lifelong *f = ((pair *)*state)->a;
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).kind, 0);
+    reef_commit before = commit(f);
+    seal(f); // nothing was learned since: the same again
+    assert_memory_equal(commit(f).root, before.root, REEF_HASH_BYTES);
+    reopen(f);
+    assert_int_equal(status_of(f).kind, 0);
+    feed_kind(f, 0, LONG, 3);
+    commit(f);
+    assert_in_range(learned_of(f, 0), 2 * LONG - 2 * 2048, 2 * LONG);
+    assert_int_equal(status_of(f).generation, 1);
+    // The next kind takes the generation that is open and unused: none is sealed empty.
+    feed_kind(f, 2, LONG, 4);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).kind, 1);
+    assert_true(learned_of(f, 1) > LONG / 2);
+    feed_kind(f, 3, LONG, 5);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    assert_sound(f);
+}
+
+static void some_pools_have_nothing_to_exchange(void **state) {
+    static const struct {
+        const char *name, *value, *words;
+    } CASES[] = {
+        {"side", "6", "generation 0 is open"},
+        {"strategy", "replay", "which keeps one generation"},
+        {"fire_max", "2", "cannot be exchanged"},
+        {"gate", "loss", "cannot be exchanged"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
+        lifelong *f = NULL;
+        reef_error err;
+        lifelong_setup((void **)&f);
+        choose(&f->config, CASES[i].name, CASES[i].value);
+        make_pool(f, 1);
+        assert_int_equal(reef_trainer_exchange_check(f->trainer, &err), REEF_ERR_INVALID);
+        if (strstr(err.message, CASES[i].words) == NULL) fail_msg("%s", err.message);
+        lifelong_teardown((void **)&f);
+    }
+    pair *p = *state;
+    reef_error err;
+    ok(reef_trainer_exchange_check(p->a->trainer, &err), &err);
+}
+
+// ---- generations --------------------------------------------------------------------------------
+
+static void an_imported_kind_has_a_name_and_a_level(void **state) {
+    pair *p = *state;
+    reef_error err;
+    reef_kind_level level, here;
+    reef_near_kinds near[4];
+    size_t count;
+    give_kind(p);
+    assert_true(reef_trainer_kind_level(p->a->trainer, 1, &level));
+    const reef_import_options options = {.name = "rank-1.1", .level = &level};
+    import(p->b, p->file, &options);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(reef_trainer_kind_name_of(p->b->trainer, 1), "rank-1.1");
+        assert_true(reef_trainer_kind_level(p->b->trainer, 1, &here));
+        assert_int_equal(here.pieces, level.pieces);
+        assert_true(here.mean == level.mean && here.deviation == level.deviation);
+        reopen(p->b);
+    }
+    assert_int_equal(status_of(p->b).kind, 0);
+    // So it is found to be near another one, as those are that began here.
+    feed_kind(p->b, 1, LONG, 9);
+    commit(p->b);
+    assert_true(learned_of(p->b, 1) > LONG + LONG / 2);
+    assert_int_equal(status_of(p->b).generation, 2);
+    ok(reef_trainer_near_kinds(p->b->trainer, near, 4, &count, &err), &err);
+    // A name that another kind has is not given twice.
+    reef_trainer *b = p->b->trainer;
+    feed_kind(p->a, 2, LONG, 4);
+    seal(p->a);
+    const reef_export_options force = {.force = true};
+    ok(reef_generation_export(p->a->store, 2, p->file, &force, NULL, &err), &err);
+    import(p->b, p->file, &options);
+    assert_string_equal(reef_trainer_kind_name_of(b, 1), "rank-1.1");
+    assert_string_equal(reef_trainer_kind_name_of(b, 2), "");
+    assert_sound(p->b);
+}
+
+// What an older kind learned is held by the open generation, which gets another number.
+static void visits_go_with_the_open_generation(void **state) {
+    pair *p = *state;
+    give_kind(p);
+    feed_kind(p->b, 0, TABLES, 5); // so long that the pool has tables of it
+    commit(p->b);
+    uint64_t learned = learned_of(p->b, 0);
+    double bits = bits_as_of(p->b, "now", 0);
+    assert_true(learned > TABLES);
+    // With the memory at hand, and read for it.
+    reopen(p->b);
+    import(p->b, p->file, NULL);
+    reopen(p->b);
+    assert_int_equal(learned_of(p->b, 0), learned);
+    // The imported memory has a say as well, and a small one.
+    assert_true(bits_as_of(p->b, "now", 0) < 1.05 * bits);
+    assert_sound(p->b);
+    feed_kind(p->b, 0, LONG, 6);
+    commit(p->b);
+    assert_in_range(learned_of(p->b, 0), learned + LONG - 4096, learned + LONG + 4096);
+    reopen(p->b);
+    assert_sound(p->b);
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+static void another_pool_learns_the_text_of_a_kind(void **state) {
+    pair *p = *state;
+    reef_error err;
+    uint8_t *text = NULL;
+    size_t got = 0;
+    uint64_t sealed = 0;
+    bool empty = true;
+    ok(reef_trainer_kind_sealed_bytes(p->a->trainer, 0, &sealed, &err), &err);
+    ok(reef_trainer_kind_is_empty(p->a->trainer, 0, &empty, &err), &err);
+    assert_false(empty);
+    assert_int_equal(reef_trainer_kind_returned(p->a->trainer, 0), 0);
+    feed_kind(p->a, 0, LONG, 7);
+    commit(p->a);
+    uint64_t now = reef_trainer_kind_returned(p->a->trainer, 0);
+    assert_int_equal(now, learned_of(p->a, 0));
+    assert_in_range(now - sealed, LONG - 4096, LONG + 4096);
+    ok(reef_trainer_kind_text(p->a->trainer, 0, now - sealed, &text, &got, &err), &err);
+    assert_int_equal(got, now - sealed);
+    double sealed_bits = bits_as_of(p->b, "0", 0);
+    ok(reef_trainer_kind_learn(p->b->trainer, 0, text, got, "rank-0", &err), &err);
+    free(text);
+    assert_int_equal(learned_of(p->b, 0), now);
+    // The same text in the same order: the same memory.
+    assert_true(bits_as_of(p->b, "now", 0) == bits_as_of(p->a, "now", 0));
+    assert_true(bits_as_of(p->b, "0", 0) == sealed_bits);
+    assert_int_equal(times_said(p->b, "\"event\": \"kind_text\""), 1);
+    reopen(p->b);
+    assert_int_equal(learned_of(p->b, 0), now);
+    assert_sound(p->b);
+    // No more than a memory keeps.
+    ok(reef_trainer_kind_text(p->a->trainer, 0, UINT64_MAX, &text, &got, &err), &err);
+    assert_int_equal(got, now);
+    free(text);
+}
+
+static void a_merged_kind_goes_on_as_another(void **state) {
+    pair *p = *state;
+    lifelong *f = p->a;
+    reef_error err;
+    reef_kind_merging merging;
+    uint32_t kind = 9;
+    feed_kind(f, 1, LONG, 2);
+    seal(f);
+    assert_true(reef_trainer_kind_goes_on(f->trainer, 1, &kind));
+    assert_int_equal(kind, 1);
+    assert_false(reef_trainer_kind_goes_on(f->trainer, 2, &kind)); // open
+    assert_false(reef_trainer_kind_goes_on(f->trainer, 7, &kind));
+    ok(reef_trainer_kind_merge(f->trainer, 1, 0, false, &merging, &err), &err);
+    assert_true(reef_trainer_kind_goes_on(f->trainer, 1, &kind));
+    assert_int_equal(kind, 0);
+    assert_int_equal(reef_trainer_kind_returned(f->trainer, 1), 0);
+    assert_true(reef_trainer_kind_returned(f->trainer, 0) > 0);
+}
+
+// ---- what a pool remembers ----------------------------------------------------------------------
+
+static void records_are_read_as_they_were_written(void **state) {
+    lifelong *f = ((pair *)*state)->a;
+    const reef_join join = {.training = {1, 2, 3},
+                            .rank = 4,
+                            .count = 5,
+                            .every = UINT64_C(6) << 33,
+                            .joins = 7,
+                            .since = 8,
+                            .accepted = 9,
+                            .step = 10,
+                            .own_from = 11,
+                            .joined_ms = 12,
+                            .sent_bytes = 13,
+                            .received_bytes = 14,
+                            .left_out_bytes = 15,
+                            .kinds = 16};
+    const reef_join_kind kinds[] = {{1, REEF_JOIN_NOBODY, 1, 0}, {2, 3, 4, UINT64_C(5) << 34}};
+    const reef_key key = {.db = REEF_DB_META, .name = "join_kinds"};
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_join found;
+    reef_join_kind *read = NULL;
+    size_t count = 9;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    assert_int_equal(reef_join_read(txn, &found, &err), REEF_ERR_NOT_FOUND);
+    ok(reef_join_kinds_read(txn, &read, &count, &err), &err);
+    assert_int_equal(count, 0);
+    free(read);
+    ok(reef_join_put(txn, &join, &err), &err);
+    ok(reef_join_kinds_put(txn, kinds, 2, &err), &err);
+    ok(reef_join_read(txn, &found, &err), &err);
+    assert_memory_equal(&found, &join, sizeof(join));
+    ok(reef_join_kinds_read(txn, &read, &count, &err), &err);
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(read[i].kind, kinds[i].kind);
+        assert_int_equal(read[i].owner, kinds[i].owner);
+        assert_int_equal(read[i].owner_kind, kinds[i].owner_kind);
+        assert_int_equal(read[i].returned, kinds[i].returned);
+    }
+    free(read);
+    ok(reef_record_put(txn, &key, REEF_BYTES, "short", 5, &err), &err);
+    assert_int_equal(reef_join_kinds_read(txn, &read, &count, &err), REEF_ERR_CORRUPT);
+    reef_txn_abort(txn);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(the_stream_goes_on_in_its_kind),          TEST(some_pools_have_nothing_to_exchange),
+        TEST(an_imported_kind_has_a_name_and_a_level), TEST(visits_go_with_the_open_generation),
+        TEST(another_pool_learns_the_text_of_a_kind),  TEST(a_merged_kind_goes_on_as_another),
+        TEST(records_are_read_as_they_were_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

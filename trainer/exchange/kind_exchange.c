@@ -1,0 +1,178 @@
+// See reef_exchange.h.
+#include "reef_exchange.h"
+
+#include "checkpoint.h"
+#include "commit.h"
+#include "events.h"
+#include "generation_file.h"
+#include "kind_memories.h"
+#include "recognition.h"
+#include "trainer_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define PIECE_BYTES 2048 // learned at a time; recognition takes its own
+
+reef_status reef_trainer_exchange_check(const reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_status status = reef_kind_allows(trainer->ops->no_import, err);
+    if (status != REEF_OK) return status;
+    if (reef_strategy_is_baseline(&trainer->strategy))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the pool's strategy is %s, which keeps one generation: there are none to "
+                         "exchange",
+                         reef_config_word(config, "strategy"));
+    if (reef_origin_needs_all(config, config->gate == REEF_GATE_LOSS ? 1.0f : 0.0f))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the pool was made with fire_max above 1 or gates that read losses: its "
+                         "generations build on all before them, and cannot be exchanged");
+    if (reef_open_generation(trainer)->info.generation > 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "generation 0 is open: what is exchanged builds on a sealed one that all have "
+                     "in common; let one pool learn something, seal it (reef seal), and copy it");
+}
+
+uint64_t reef_trainer_accepted(const reef_trainer *trainer) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < trainer->source_count; i++) bytes += trainer->sources[i].cursor;
+    return bytes;
+}
+
+// ---- before -------------------------------------------------------------------------------------
+
+// What deferred batches allow depends on the stream alone; when a commit or a restart came between
+// must not be seen.
+static reef_status learn_pending(reef_trainer *trainer, reef_error *err) {
+    reef_status status = REEF_OK;
+    size_t taken, steps = trainer->source_count > 0 ? 1 : 0;
+    while (status == REEF_OK && steps > 0)
+        status = reef_trainer_feed(trainer, trainer->sources[0].name, (const uint8_t *)"", 0,
+                                   &taken, &steps, err);
+    return status;
+}
+
+reef_status reef_trainer_exchange_seal(reef_trainer *trainer, reef_error *err) {
+    reef_status status = learn_pending(trainer, err);
+    if (status != REEF_OK) return status;
+    if (trainer->generation_step == 0) return reef_trainer_commit(trainer, NULL, err);
+    // The stream goes on in the same kind, unless its next piece says otherwise.
+    trainer->keeps_kind = reef_recognises_by_contexts(trainer);
+    status = reef_trainer_seal(trainer, NULL, NULL, err);
+    trainer->keeps_kind = false;
+    return status;
+}
+
+// ---- what a kind has learned --------------------------------------------------------------------
+
+bool reef_trainer_kind_goes_on(const reef_trainer *trainer, uint32_t kind, uint32_t *out) {
+    const reef_network *network = &trainer->network;
+    // A chain of mergings has an end, but what is read from a pool may not.
+    for (size_t i = 0; i < network->generation_count; i++) {
+        if ((size_t)kind + 1 >= network->generation_count ||
+            !reef_generation_begins_kind(&network->generations[kind]->info))
+            return false;
+        *out = kind;
+        if (!reef_kinds_is_merged(trainer, kind, &kind)) return true;
+    }
+    return false;
+}
+
+uint64_t reef_trainer_kind_returned(const reef_trainer *trainer, uint32_t kind) {
+    return reef_kinds_is_merged(trainer, kind, NULL) ? 0 : reef_kinds_learned(trainer, kind);
+}
+
+reef_status reef_trainer_kind_sealed_bytes(const reef_trainer *trainer,
+                                           uint32_t kind,
+                                           uint64_t *out,
+                                           reef_error *err) {
+    reef_generation_memory memory = {0};
+    reef_txn *txn = NULL;
+    *out = 0;
+    if (trainer->network.config.context_memory == 0) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_memory(txn, kind, &memory, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK && memory.memory != NULL) *out = reef_memory_learned_bytes(memory.memory);
+    reef_generation_memory_release(&memory);
+    return status;
+}
+
+reef_status reef_trainer_kind_is_empty(const reef_trainer *trainer,
+                                       uint32_t kind,
+                                       bool *out,
+                                       reef_error *err) {
+    uint64_t bytes = 0;
+    *out = false; // without memories what it has learned cannot be told
+    if (trainer->network.config.context_memory == 0) return REEF_OK;
+    reef_status status = reef_trainer_kind_sealed_bytes(trainer, kind, &bytes, err);
+    *out = bytes == 0;
+    return status;
+}
+
+bool reef_trainer_kind_level(const reef_trainer *trainer, uint32_t kind, reef_kind_level *out) {
+    if (kind >= trainer->level_count || trainer->levels[kind].pieces == 0) return false;
+    const reef_familiarity_level *level = &trainer->levels[kind];
+    *out = (reef_kind_level){
+        .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
+    return true;
+}
+
+const char *reef_trainer_kind_name_of(const reef_trainer *trainer, uint32_t kind) {
+    return reef_kind_names_of(&trainer->kind_names, kind);
+}
+
+reef_status reef_trainer_kind_text(reef_trainer *trainer,
+                                   uint32_t kind,
+                                   uint64_t count,
+                                   uint8_t **out,
+                                   size_t *got,
+                                   reef_error *err) {
+    const reef_memory *memory = NULL;
+    *out = NULL;
+    *got = 0;
+    reef_status status = reef_kinds_memory(trainer, kind, &memory, err);
+    if (status != REEF_OK || memory == NULL) return status;
+    size_t kept = reef_memory_text(memory, NULL, 0);
+    if (count < kept) kept = (size_t)count;
+    *out = malloc(kept + 1);
+    if (*out == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of text", kept);
+    *got = reef_memory_text(memory, *out, kept);
+    return REEF_OK;
+}
+
+// ---- learning that of others --------------------------------------------------------------------
+
+static reef_status learn_text(
+    reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
+    reef_status status = REEF_OK;
+    if (reef_recognises_by_contexts(trainer))
+        return reef_recognition_learn_text(trainer, kind, bytes, count, err);
+    for (size_t at = 0; status == REEF_OK && at < count; at += PIECE_BYTES)
+        status = reef_kinds_learn_text(trainer, kind, bytes + at,
+                                       count - at < PIECE_BYTES ? count - at : PIECE_BYTES, err);
+    return status;
+}
+
+reef_status reef_trainer_kind_learn(reef_trainer *trainer,
+                                    uint32_t kind,
+                                    const uint8_t *bytes,
+                                    size_t count,
+                                    const char *origin,
+                                    reef_error *err) {
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    // What was deferred is tested again, against what the kind knows then.
+    if (status == REEF_OK) status = trainer->ops->reset_lookahead(trainer, err);
+    if (status == REEF_OK) status = learn_text(trainer, kind, bytes, count, err);
+    if (status == REEF_OK)
+        status = reef_state_event(trainer, err, "kind_text",
+                                  "\"kind\": %" PRIu32 ", \"bytes\": %zu, \"from\": \"%s\"", kind,
+                                  count, origin);
+    if (status != REEF_OK) {
+        reef_trainer_break(trainer, status); // half of it must not be committed
+        return status;
+    }
+    reef_recognition_forget(trainer);
+    return reef_trainer_commit(trainer, NULL, err);
+}
