@@ -132,8 +132,14 @@ static void boundaries_and_a_kind_that_returns(void **state) {
     same_root(SETTINGS("ffw", "dp", "seal_dtype", "bf16"), three_kinds, 2);
 }
 
+// Three ranks stand for others where one setting after another is tried.
+static void only_of_three(void) {
+    if (reef_ranks_count(ranks) != 3) skip();
+}
+
 static void other_experts_and_weights(void **state) {
     (void)state;
+    only_of_three();
     same_root(SETTINGS("ffw", "pp", "expert", "glu", "average", "0.05"), three_kinds, 1);
     same_root(SETTINGS("ffw", "kp", "fire_max", "3"), three_kinds, 1);
     same_root(SETTINGS("ffw", "pp", "gate", "loss"), three_kinds, 1);
@@ -141,6 +147,7 @@ static void other_experts_and_weights(void **state) {
 
 static void starts_and_recycling(void **state) {
     (void)state;
+    only_of_three();
     same_root(SETTINGS("ffw", "pp", "recycle_after", "1000"), three_kinds, 1);
     same_root(SETTINGS("ffw", "pp", "copy_experts", "200"), three_kinds, 1);
     same_root(SETTINGS("ffw", "pp", "expert", "glu", "copy_experts", "50", "branch_new", "trial",
@@ -219,7 +226,7 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
 
 static void nets_that_follow_their_kinds(void **state) {
     (void)state;
-    if (reef_ranks_count(ranks) > 3) skip(); // the time of the suite is short
+    only_of_three();
     same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "rehearse", "0",
                        "net_share", "0.5", "return_bytes", "4000"),
               kinds_that_return, 1);
