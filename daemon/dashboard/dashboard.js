@@ -145,6 +145,19 @@
         }));
     }
 
+    // How far a rank that learns apart is from the next join, whom it waits for, and the last join.
+    function showJoins() {
+        const joins = status.joins;
+        $('joins').hidden = !joins;
+        if (!joins) return;
+        const missing = joins.waits_for.length ? ` It waits for rank ${joins.waits_for.join(', ')}.` : '';
+        const lost = joins.left_out_bytes ? ` ${bytes(joins.left_out_bytes)} of text were left out.` : '';
+        $('joins-note').textContent = `Rank ${joins.rank} of ${count(joins.ranks)} learns apart: ${bytes(joins.since_bytes)} of ${bytes(joins.every_bytes)} to the next join. ${count(joins.kinds)} ${joins.kinds === 1 ? 'kind' : 'kinds'} came from other ranks; ${bytes(joins.sent_bytes)} sent, ${bytes(joins.received_bytes)} received in all.${missing}${lost}`;
+        const last = joins.last;
+        $('joins-table').tBodies[0].replaceChildren(...(last ? [make('tr', {}, make('td', {}, count(joins.count)), make('td', {}, new Date(last.unix_ms).toLocaleString()),
+            make('td', {}, last.seconds === null ? '–' : span(last.seconds)), make('td', {}, bytes(last.sent_bytes)), make('td', {}, bytes(last.received_bytes)))] : []));
+    }
+
     function showStatus() {
         $('pool').textContent = status.pool;
         $('footer').textContent = `reefd ${status.version}, process ${status.pid}, up ${span(status.uptime_s)}, ${status.threads} ${status.threads === 1 ? 'thread' : 'threads'}, ${status.kernels}`;
@@ -152,6 +165,7 @@
         showSources();
         showMemory();
         showRanks();
+        showJoins();
         showGrowthFacts();
         showState();
     }

@@ -184,13 +184,23 @@ static void show_waiting(reef_joins *joins, bool waits) {
     pthread_mutex_unlock(&joins->lock);
 }
 
+// Said until it is done: something else may have been more urgent. Daemons that stay after their
+// streams have ended still end together.
+static reef_joins_turn after_the_last(reef_joins *joins, bool stopping) {
+    if (stopping && !joins->urged) {
+        reef_ranks_notify(joins->crew->ranks, JOINS_URGES);
+        joins->urged = true;
+    }
+    joins->leaves |= joins->urged;
+    return joins->leaves && !stopping ? REEF_JOINS_LEAVE : REEF_JOINS_LEARN;
+}
+
 reef_joins_turn reef_joins_next(reef_joins *joins, bool ended, bool stopping) {
     if (joins == NULL) return REEF_JOINS_LEARN;
-    // Said until it is done: something else may have been more urgent.
-    if (joins->over) return joins->leaves && !stopping ? REEF_JOINS_LEAVE : REEF_JOINS_LEARN;
     if (joins->again) return REEF_JOINS_MEET;
     for (size_t r = 0; r < reef_joins_count(joins); r++)
         if (r != reef_joins_rank(joins)) listen_to(joins, r);
+    if (joins->over) return after_the_last(joins, stopping);
     reef_joins_peer *own = &joins->peers[reef_joins_rank(joins)];
     bool stops = stopping || joins->urged, due = reef_joins_room(joins) == 0;
     if (own->said == 0 && (due || ended || stops)) arrive(joins, ended, stops);
@@ -207,6 +217,7 @@ reef_joins_turn reef_joins_next(reef_joins *joins, bool ended, bool stopping) {
     // Nobody has anything, which takes that all have ended; or one was asked to stop.
     joins->over = true;
     joins->leaves = (any & JOINS_STOPS) != 0;
+    joins->urged |= joins->leaves; // all know of the stop
     return joins->leaves && !stopping ? REEF_JOINS_LEAVE : REEF_JOINS_LEARN;
 }
 

@@ -5,14 +5,14 @@
 // usage: REEF=... REEFD=... CHROMIUM=... node --test dashboard.test.mjs
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { chromium } from 'playwright-core';
 
-const { REEF, REEFD, CHROMIUM } = process.env;
+const { REEF, REEFD, CHROMIUM, MPIRUN } = process.env;
 const TOKEN = '0123456789abcdef0123456789abcdef', WAIT = { timeout: 120000 };
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
@@ -38,6 +38,10 @@ function writeText(path, bytes) {
 async function start(listen, pool = defaultPool, source = join(directory, 'text')) {
     daemon = spawn(REEFD, ['--pool', pool, '--source', source, '--stay', '--http', listen, '--http-token',
         join(directory, 'token'), '--commit-steps', '20', '--quiet'], { stdio: ['ignore', 'inherit', 'inherit'] });
+    await answers(pool);
+}
+
+async function answers(pool) {
     for (;;) {
         try {
             address = JSON.parse(execFileSync(REEF, ['status', pool, '--json'], { stdio: ['ignore', 'pipe', 'ignore'] })).http;
@@ -335,6 +339,31 @@ test('kinds are shown where they learned, and are named from the page', async ()
     await until(() => document.querySelector('#kinds-table tbody tr:nth-child(2)').textContent.includes('capitals'));
     assert.equal((await ask('kinds')).kinds[1].name, 'capitals');
     assert.deepEqual((await ask('kinds')).visits, []);
+});
+
+test('a rank that learns apart shows its joins', { skip: MPIRUN ? false : 'there is no mpirun (Debian: openmpi-bin)' }, async () => {
+    const base = join(directory, 'base.pool'), ranks = join(directory, 'ranks'), sources = ['a', 'b'].map((name) => join(directory, name));
+    writeText(sources[0], 100000);
+    writeFileSync(sources[1], readFileSync(sources[0]).map((byte) => (byte === 32 ? 32 : byte - 40)));
+    execFileSync(REEF, ['init', base, '--net-share', '0', '--context-memory', '4M']);
+    execFileSync(REEF, ['train', base, sources[0]], { stdio: 'ignore' });
+    execFileSync(REEF, ['seal', base]);
+    mkdirSync(ranks);
+    for (const rank of [0, 1]) cpSync(base, join(ranks, `rank-${rank}`), { recursive: true });
+    assert.equal(await page.locator('#joins').isHidden(), true);
+    const http = address, each = (rank) => [REEFD, '--pool', ranks, '--source', sources[rank], '--join-every', '64K', '--stay', '--quiet'];
+    daemon.kill('SIGTERM');
+    assert.equal(await ended(), 0);
+    daemon = spawn(MPIRUN, ['--oversubscribe', '--allow-run-as-root', '--bind-to', 'none', '-n', '1', ...each(0), '--http', http,
+        ':', '-n', '1', ...each(1)], { stdio: ['ignore', 'inherit', 'inherit'] });
+    await answers(join(ranks, 'rank-0'));
+    await page.reload();
+    await until(() => Number(document.querySelector('#joins-table tbody td')?.textContent) >= 1);
+    const { joins } = await ask('status');
+    assert.match(await text('#joins-note'), /Rank 0 of 2 learns apart: .* to the next join\. \d+ kinds? came from other ranks/);
+    assert.ok(joins.sent_bytes > 0 && joins.received_bytes > 0);
+    execFileSync(REEF, ['stop', join(ranks, 'rank-0')]);
+    assert.equal(await ended(), 0);
 });
 
 test('nothing was asked of anybody else, and nothing went wrong', () => {
