@@ -27,8 +27,7 @@ const reef_cli_manual reef_shards_manual = {
         "FROM is not changed, and nobody may train it\n"
         "meanwhile. NEW appears only when all of it is on the disk and has the root of FROM.",
     .options = OPTIONS,
-    .example = "reef shards reef.pool many --to 3\n"
-               "mpirun -n 3 reefd --pool many --source app.log\n"
+    .example = "reef shards reef.pool many --to 2\n"
                "reef shards many reef-again.pool --to 1",
 };
 
