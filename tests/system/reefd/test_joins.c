@@ -24,7 +24,7 @@
 #define EVERY "16K"
 #define EVERY_BYTES 16384
 #define MEMORY_BYTES (4 << 20)
-#define KILLS_FEW 6
+#define KILLS_FEW 4
 #define KILLS_MANY 200
 #define COMMAND_BYTES 8192
 #define WAIT_MS 20

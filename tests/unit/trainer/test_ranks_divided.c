@@ -140,16 +140,16 @@ static void only_of_three(void) {
 static void other_experts_and_weights(void **state) {
     (void)state;
     only_of_three();
-    same_root(SETTINGS("ffw", "pp", "expert", "glu", "average", "0.05"), three_kinds, 1);
     same_root(SETTINGS("ffw", "kp", "fire_max", "3"), three_kinds, 1);
-    same_root(SETTINGS("ffw", "pp", "gate", "loss"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "pp", "expert", "glu", "average", "0.05", "gate", "loss"),
+              three_kinds, 1);
 }
 
 static void starts_and_recycling(void **state) {
     (void)state;
     only_of_three();
-    same_root(SETTINGS("ffw", "pp", "recycle_after", "1000"), three_kinds, 1);
-    same_root(SETTINGS("ffw", "pp", "copy_experts", "200"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "pp", "recycle_after", "1000", "copy_experts", "200"), three_kinds,
+              1);
     same_root(SETTINGS("ffw", "pp", "expert", "glu", "copy_experts", "50", "branch_new", "trial",
                        "weigh_older", "true"),
               three_kinds, 1);
