@@ -1,5 +1,5 @@
-// A shard, or a whole pool, made of pools that are one: of a whole pool, or of all shards of another
-// number of ranks.
+// A shard, or a whole pool, made of pools that are one: of a whole pool, or of all shards of
+// another number of ranks.
 //
 //   divided records   from their owner among the sources, those that the new shard owns
 //   their sums        of all of them

@@ -1,5 +1,5 @@
-// A new pool as the shards of several ranks. One shard after the other is made, with the rows of its
-// rank alone, and keeps what it wrote of them; then each one takes what the others wrote.
+// A new pool as the shards of several ranks. One shard after the other is made, with the rows of
+// its rank alone, and keeps what it wrote of them; then each one takes what the others wrote.
 #include "pool_init.h"
 #include "reef_shard.h"
 

@@ -1,5 +1,5 @@
-// What a rank gives to the others in one join, as a file; see joins.h. It lies in the folder `joins`
-// of the pool until all have taken it in, little-endian:
+// What a rank gives to the others in one join, as a file; see joins.h. It lies in the folder
+// `joins` of the pool until all have taken it in, little-endian:
 //
 //   0   8   "REEFJOIN"               32  8  number of the join
 //   8   4   version of this layout   40  8  accepted: bytes of the rank's sources then
@@ -169,8 +169,8 @@ static reef_status append_generation(packing *p, uint32_t generation, reef_error
     return status;
 }
 
-// A generation that continues a kind has no memory of its own: what its kind learned is in the text.
-// One that was sealed before it learned anything has nothing to give.
+// A generation that continues a kind has no memory of its own: what its kind learned is in the
+// text. One that was sealed before it learned anything has nothing to give.
 static reef_status is_packed(const packing *p, uint32_t g, bool *out, reef_error *err) {
     reef_txn *txn = NULL;
     reef_generation_record info;

@@ -2,8 +2,8 @@
 #ifndef RANKS_RUN_H
 #define RANKS_RUN_H
 
+#include "ranks_spawn.h"
 #include "reef_shard.h"
-#include "reefd_run.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -24,22 +24,6 @@
 // Ranks of one test share two cores with others.
 #define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
 #define QUICK "--quiet --commit-steps 5 --scrub-rate 0"
-
-static inline int shell(const char *command) {
-    int code = system(command);
-    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
-}
-
-static inline int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static inline int shell_of(const char *format, ...) {
-    char command[RANKS_COMMAND_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(command, sizeof(command), format, arguments);
-    va_end(arguments);
-    assert_in_range(length, 1, sizeof(command) - 1);
-    return shell(command);
-}
 
 // DIR/rank-0 .. of the sandbox's pool as it is now.
 static inline void make_ranks(const sandbox *box, size_t count) {
@@ -112,16 +96,7 @@ static inline pid_t start_ranks(const sandbox *box, size_t count, const char *mo
     snprintf(command, sizeof(command),
              "exec " MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
              REEFD_PATH, box->directory, box->text, more, box->messages);
-    // Locks of the run before are read by nobody.
-    for (size_t r = 0; r < count; r++)
-        (void)shell_of(": > %s/many/rank-%zu/writer.lock", box->directory, r);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
+    return ranks_spawn(box, count, command);
 }
 
 static inline pid_t await_rank(const sandbox *box, size_t rank, pid_t run) {

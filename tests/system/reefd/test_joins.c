@@ -3,9 +3,9 @@
 // the bytes between joins alone, after any kill too; what does not fit together ends all ranks with
 // one message, and nothing is lost.
 #include "crew_internal.h"
+#include "ranks_spawn.h"
 #include "reef_join.h"
 #include "reef_kinds.h"
-#include "reefd_run.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -145,18 +145,6 @@ static int teardown(void **state) {
 
 // ---- running ------------------------------------------------------------------------------------
 
-static int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int shell_of(const char *format, ...) {
-    char command[COMMAND_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(command, sizeof(command), format, arguments);
-    va_end(arguments);
-    assert_in_range(length, 1, sizeof(command) - 1);
-    int code = system(command);
-    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
-}
-
 // many/rank-0 .. of the sandbox's pool as it is now.
 static void make_ranks(const sandbox *box, size_t count) {
     assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
@@ -211,16 +199,7 @@ static pid_t start_ranks(const sandbox *box, size_t count, const special *one) {
     char command[COMMAND_BYTES], all[COMMAND_BYTES + 8];
     command_of(box, count, "--join-every " EVERY, one, command);
     snprintf(all, sizeof(all), "exec %s", command);
-    // Locks of the run before are read by nobody.
-    for (size_t r = 0; r < count; r++)
-        (void)shell_of(": > %s/many/rank-%zu/writer.lock", box->directory, r);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)execl("/bin/sh", "sh", "-c", all, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
+    return ranks_spawn(box, count, all);
 }
 
 static pid_t rank_pid(const sandbox *box, size_t rank) {

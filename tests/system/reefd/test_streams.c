@@ -1,7 +1,7 @@
 // Ranks that each read sources of their own, which take turns in one training: the root is that of
 // one process that reads the same bytes in that order, after any kill too.
+#include "ranks_spawn.h"
 #include "reef_trainer.h"
-#include "reefd_run.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -88,18 +88,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-static int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int shell_of(const char *format, ...) {
-    char command[COMMAND_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(command, sizeof(command), format, arguments);
-    va_end(arguments);
-    assert_in_range(length, 1, sizeof(command) - 1);
-    int code = system(command);
-    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
-}
-
 static void make_ranks(const sandbox *box, size_t count) {
     assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
     for (size_t r = 0; r < count; r++)
@@ -131,15 +119,7 @@ static void command_of(
 static pid_t start_ranks(const sandbox *box, size_t count, size_t rank, const char *more) {
     char command[COMMAND_BYTES];
     command_of(box, count, rank, more, command);
-    for (size_t r = 0; r < count; r++)
-        (void)shell_of(": > %s/many/rank-%zu/writer.lock", box->directory, r);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
+    return ranks_spawn(box, count, command);
 }
 
 static int end_of(pid_t run) {

@@ -1,5 +1,5 @@
-// What trainings that learn apart give each other: generations with a name and a level, and the text
-// of kinds that came back. And what a pool remembers of it.
+// What trainings that learn apart give each other: generations with a name and a level, and the
+// text of kinds that came back. And what a pool remembers of it.
 #include "lifelong.h"
 #include "reef_exchange.h"
 #include "reef_join.h"

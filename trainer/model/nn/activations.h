@@ -151,7 +151,7 @@ bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, 
 /** x[t] += the embeddings of token t and of those before it in its window. */
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
-/** The rows of generation g in layer l as a pass reads them: with those that were fetched for it. */
+/** The rows of generation g in layer l as a pass reads them, with those fetched for it. */
 reef_expert_rows reef_activations_rows(const reef_activations *acts,
                                        const reef_network *network,
                                        size_t g,
