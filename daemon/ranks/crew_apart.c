@@ -20,7 +20,7 @@ static reef_status judge_pool(const reef_crew_card *card,
     if (card->is_shard)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool is a shard of one training: start it without "
-                         "--join-every, or let equal copies begin anew (--new-shards)",
+                         "--join-every, or let equal copies start a new training (--new-shards)",
                          rank);
     if (card->base_is_open)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -37,7 +37,7 @@ static reef_status judge_pool(const reef_crew_card *card,
 }
 
 // Nobody learns before all have written down that they join. So where some have and others have
-// not, nothing was learned yet, and all begin anew.
+// not, nothing was learned yet, and all start over.
 static reef_status judge_new(const reef_crew_card *card,
                              const reef_crew_card *first,
                              size_t rank,
@@ -46,7 +46,7 @@ static reef_status judge_new(const reef_crew_card *card,
     if (card->has_joined && (card->join.joins > 0 || card->join.since > 0))
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool has not joined others, but that of rank %zu has: "
-                         "restore it, or begin anew from equal copies (--new-shards)",
+                         "restore it, or start over from equal copies (--new-shards)",
                          fresh, rank);
     if (memcmp(card->root, first->root, sizeof(card->root)) == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
@@ -75,7 +75,7 @@ static reef_status judge_join(const reef_crew_card *card,
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool is one of %" PRIu32
                          ", and %zu ranks were started: start mpirun -n %" PRIu32
-                         ", or begin anew from equal copies (--new-shards)",
+                         ", or start over from equal copies (--new-shards)",
                          rank, join->count, count, join->count);
     if (join->every != card->join_every)
         return reef_fail(err, REEF_ERR_INVALID,

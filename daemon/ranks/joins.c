@@ -30,7 +30,7 @@ reef_status reef_joins_write(reef_joins *joins, reef_txn *txn, reef_error *err) 
     if (joins == NULL) return REEF_OK;
     joins->record.accepted = reef_trainer_accepted(joins->trainer);
     reef_status status = reef_join_put(txn, &joins->record, err);
-    // Written again by a commit that is tried again: what is new is known to be so until then.
+    // A commit that fails is tried again and writes this again: until then it stays marked as new.
     if (status == REEF_OK && joins->kinds_changed)
         status = reef_join_kinds_put(txn, joins->kinds, joins->kind_count, err);
     show(joins);
@@ -69,7 +69,7 @@ static reef_status read_record(reef_joins *joins, reef_error *err) {
                      "its pool was at byte %" PRIu64
                      " of its sources when it last was one of those "
                      "that join, and is at %" PRIu64 ": it was trained or restored without them; "
-                     "begin anew from equal copies (--new-shards)",
+                     "start over from equal copies (--new-shards)",
                      joins->record.accepted, accepted);
 }
 

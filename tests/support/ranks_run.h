@@ -21,22 +21,7 @@
 #define RANKS_WAIT_MS 20
 #define RANKS_WAITS_MAX 3000 // for a process to be there: a minute
 
-// Ranks of one test share two cores with others.
-#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
 #define QUICK "--quiet --commit-steps 5 --scrub-rate 0"
-
-// DIR/rank-0 .. of the sandbox's pool as it is now.
-static inline void make_ranks(const sandbox *box, size_t count) {
-    assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
-    for (size_t r = 0; r < count; r++)
-        assert_int_equal(shell_of("cp -a %s %s/many/rank-%zu", box->pool, box->directory, r), 0);
-}
-
-static inline sandbox shard_of(const sandbox *box, size_t rank) {
-    sandbox shard = *box;
-    snprintf(shard.pool, sizeof(shard.pool), "%.100s/many/rank-%zu", box->directory, rank);
-    return shard;
-}
 
 // Run to the end; what was said on standard error is in box->messages.
 static inline int run_ranks(const sandbox *box, size_t count, const char *more) {

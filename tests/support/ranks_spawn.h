@@ -16,6 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// Ranks of one test share two cores with others.
+#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
+
 enum { SHELL_COMMAND_BYTES = 8192 };
 
 static inline int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -28,6 +31,19 @@ static inline int shell_of(const char *format, ...) {
     assert_in_range(length, 1, sizeof(command) - 1);
     int code = system(command);
     return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+}
+
+// DIR/rank-0 .. of the sandbox's pool as it is now.
+static inline void make_ranks(const sandbox *box, size_t count) {
+    assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
+    for (size_t r = 0; r < count; r++)
+        assert_int_equal(shell_of("cp -a %s %s/many/rank-%zu", box->pool, box->directory, r), 0);
+}
+
+static inline sandbox shard_of(const sandbox *box, size_t rank) {
+    sandbox shard = *box;
+    snprintf(shard.pool, sizeof(shard.pool), "%.100s/many/rank-%zu", box->directory, rank);
+    return shard;
 }
 
 /** Runs a shell command that starts the ranks of the sandbox's pool `many`; the child's id. */

@@ -31,7 +31,6 @@
 #define WAITS_MAX 3000 // a minute
 
 // Ranks of one test share two cores with others.
-#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
 #define QUICK "--quiet --commit-steps 5 --scrub-rate 0 --threads 1"
 
 static void ok(reef_status status, const reef_error *err) {
@@ -145,19 +144,6 @@ static int teardown(void **state) {
 
 // ---- running ------------------------------------------------------------------------------------
 
-// many/rank-0 .. of the sandbox's pool as it is now.
-static void make_ranks(const sandbox *box, size_t count) {
-    assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
-    for (size_t r = 0; r < count; r++)
-        assert_int_equal(shell_of("cp -a %s %s/many/rank-%zu", box->pool, box->directory, r), 0);
-}
-
-static sandbox rank_of(const sandbox *box, size_t rank) {
-    sandbox one = *box;
-    snprintf(one.pool, sizeof(one.pool), "%.100s/many/rank-%zu", box->directory, rank);
-    return one;
-}
-
 // What one rank runs beyond the others: `before` reefd, and after its options.
 typedef struct special {
     size_t rank;
@@ -253,7 +239,7 @@ typedef struct outcome {
 static outcome outcome_of(const sandbox *box, size_t count) {
     outcome out = {0};
     for (size_t r = 0; r < count; r++) {
-        sandbox one = rank_of(box, r);
+        sandbox one = shard_of(box, r);
         out.commits[r] = pool_commit(&one);
         pool_check(&one);
     }
@@ -283,7 +269,7 @@ typedef struct joined {
 } joined;
 
 static joined joined_of(const sandbox *box, size_t rank) {
-    sandbox one = rank_of(box, rank);
+    sandbox one = shard_of(box, rank);
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
@@ -465,7 +451,7 @@ static void a_join_that_was_cut_off_is_begun_again(void **state) {
 }
 
 static void stop(const sandbox *box, size_t rank) {
-    sandbox one = rank_of(box, rank);
+    sandbox one = shard_of(box, rank);
     json_decref(reefd_ask(&one, "{\"command\": \"stop\"}"));
 }
 
@@ -480,14 +466,14 @@ static pid_t start_with_live_source(const sandbox *box, char path[256]) {
     one = (special){.rank = 1, .more = more};
     pid_t run = start_ranks(box, RANKS, &one);
     for (size_t r = 0; r < RANKS; r++) {
-        sandbox at = rank_of(box, r);
+        sandbox at = shard_of(box, r);
         reefd_await(&at, run);
     }
     return run;
 }
 
 static json_t *await_joins(const sandbox *box, size_t rank, const char *member, const char *word) {
-    sandbox one = rank_of(box, rank);
+    sandbox one = shard_of(box, rank);
     for (int i = 0; i < WAITS_MAX; i++, sleep_ms(WAIT_MS)) {
         json_t *status = reefd_ask(&one, "{\"command\": \"status\"}");
         json_t *joins = json_incref(json_object_get(status, "joins"));
@@ -594,7 +580,7 @@ static void pools_that_cannot_begin_are_named(void **state) {
     sandbox *box = *state;
     // Not equal.
     make_ranks(box, 2);
-    sandbox second = rank_of(box, 1);
+    sandbox second = shard_of(box, 1);
     char path[256];
     assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, second.pool,
                               source_of(box, 1, path)),
@@ -634,10 +620,10 @@ static void one_process_joins_nobody(void **state) {
     // A pool may go on alone, and joins no more then.
     (void)undisturbed(box, 2);
     append_words(path, 2, 5000, 78);
-    sandbox first = rank_of(box, 0);
+    sandbox first = shard_of(box, 0);
     assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, first.pool, path), 0);
     ends_with(box, run_ranks(box, 2), "rank 0: its pool was at byte");
-    // Copies of it begin anew.
+    // Copies of it start over.
     make_base(box, "0", true);
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a rank-0 rank-1", box->directory),
                      0);

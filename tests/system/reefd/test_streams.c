@@ -24,7 +24,6 @@
 #define WAIT_MS 20
 #define WAITS_MAX 3000 // a minute
 
-#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
 // Nobody is passed over, however slow this machine is.
 #define QUICK "--quiet --commit-steps 20 --scrub-rate 0 --streams each --patience 60"
 
@@ -86,18 +85,6 @@ static int teardown(void **state) {
     sandbox_remove(*state);
     free(*state);
     return 0;
-}
-
-static void make_ranks(const sandbox *box, size_t count) {
-    assert_int_equal(shell_of("rm -rf %s/many; mkdir %s/many", box->directory, box->directory), 0);
-    for (size_t r = 0; r < count; r++)
-        assert_int_equal(shell_of("cp -a %s %s/many/rank-%zu", box->pool, box->directory, r), 0);
-}
-
-static sandbox rank_of(const sandbox *box, size_t rank) {
-    sandbox one = *box;
-    snprintf(one.pool, sizeof(one.pool), "%.100s/many/rank-%zu", box->directory, rank);
-    return one;
 }
 
 // Each reads a file of its own, and `rank` something more.
@@ -200,7 +187,7 @@ static reef_commit in_turns(const sandbox *box, size_t count) {
 
 static void same_roots(const sandbox *box, size_t count, const reef_commit *expected) {
     for (size_t r = 0; r < count; r++) {
-        sandbox one = rank_of(box, r);
+        sandbox one = shard_of(box, r);
         reef_commit found = pool_commit(&one);
         assert_int_equal(found.stream_bytes, expected->stream_bytes);
         assert_memory_equal(found.root, expected->root, sizeof(found.root));
@@ -260,7 +247,7 @@ static int64_t cursors(const json_t *status, const char *part) {
 }
 
 static void await_cursors(const sandbox *box, const char *part, int64_t bytes) {
-    sandbox first = rank_of(box, 0);
+    sandbox first = shard_of(box, 0);
     int64_t found = -1;
     for (int i = 0; i < WAITS_MAX && found != bytes; i++, sleep_ms(WAIT_MS)) {
         json_t *status = reefd_ask(&first, "{\"command\": \"status\"}");
@@ -295,7 +282,7 @@ static void a_quiet_log_stalls_nobody(void **state) {
             (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
             _exit(127);
         }
-        sandbox zero = rank_of(box, 0);
+        sandbox zero = shard_of(box, 0);
         reefd_await(&zero, run);
         await_cursors(box, "text-", files);
         await_cursors(box, "quiet.log", (int64_t)LINE * (1 + 100 * round));
@@ -312,7 +299,7 @@ static void a_quiet_log_stalls_nobody(void **state) {
         json_decref(reefd_ask(&zero, "{\"command\": \"stop\"}"));
         must_end_well(box, end_of(run));
     }
-    sandbox zero = rank_of(box, 0);
+    sandbox zero = shard_of(box, 0);
     reef_commit one = pool_commit(&zero);
     same_roots(box, RANKS, &one);
 }
