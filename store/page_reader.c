@@ -350,6 +350,7 @@ static reef_status meta_use(reef_pages *file,
     const uint8_t *meta = metas[which];
     for (int i = 0; i < 2; i++) file->transactions[i] = reef_get_le64(metas[i] + 144);
     for (int i = 0; i < 2; i++) file->meta_numbers[i] = reef_get_le64(metas[i]);
+    file->metas_equal = memcmp(metas[0] + 8, metas[1] + 8, META_BYTES - 8) == 0;
     file->transaction = reef_get_le64(meta + 144);
     file->last_page = reef_get_le64(meta + 136);
     memcpy(file->free_tree, meta + 40, TREE_BYTES);

@@ -29,6 +29,7 @@ typedef struct reef_pages {
     uint64_t file_pages;      // whole pages in the file
     uint64_t transactions[2]; // of both meta pages
     uint64_t meta_numbers[2]; // page numbers stored in the pages themselves; only checks read them
+    bool metas_equal;         // but for these numbers: no commit since a step back, or a new file
     uint64_t transaction;     // of the commit that is read
     uint64_t last_page;       // of that commit, as are both trees
     uint8_t free_tree[TREE_BYTES], main_tree[TREE_BYTES];

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,15 @@ static inline reef_commit alone(const sandbox *box) {
     assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
                      0);
     return pool_commit(&one);
+}
+
+// Of the pool and text that every test of a program begins with: learned once.
+static inline reef_commit alone_once(const sandbox *box) {
+    static reef_commit commit;
+    static bool learned;
+    if (!learned) commit = alone(box);
+    learned = true;
+    return commit;
 }
 
 static inline void same_roots(const sandbox *box, size_t count, const reef_commit *expected) {
