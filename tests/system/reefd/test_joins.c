@@ -129,7 +129,7 @@ static void make_base(const sandbox *box, const char *net_share, bool sealed) {
 
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
-    sandbox_make(box);
+    sandbox_make_again(box);
     make_base(box, "0", true);
     write_sources(box);
     *state = box;

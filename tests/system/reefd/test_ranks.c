@@ -49,7 +49,7 @@ static void make_pool(const sandbox *box, float net_share) {
 
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
-    sandbox_make(box);
+    sandbox_make_again(box);
     make_pool(box, 0.0f);
     // Two boundaries, and the first kind again.
     write_text(box->text, WORD_BYTES, 1);

@@ -42,7 +42,7 @@ static void make_pool(const sandbox *box, const char *strategy) {
 
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
-    sandbox_make(box);
+    sandbox_make_again(box);
     make_pool(box, "generations");
     // Two boundaries.
     write_text(box->text, WORD_BYTES, 1);
