@@ -17,6 +17,10 @@ double reef_cpu_seconds(void) {
     return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
+double reef_process_cpu_seconds(void) {
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 uint64_t reef_unix_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

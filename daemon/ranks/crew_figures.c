@@ -7,15 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-// Of the process, all its threads.
-static double cpu_seconds(void) {
-    struct timespec now;
-    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return 0;
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static double exchanging_seconds(const reef_crew *crew) {
     reef_ranks_traffic parts[REEF_RANKS_PARTS];
@@ -35,10 +27,11 @@ reef_status reef_crew_feed(reef_crew *crew,
                            size_t *steps,
                            reef_error *err) {
     if (crew == NULL) return reef_trainer_feed(trainer, source, bytes, count, taken, steps, err);
-    double began = reef_seconds(), exchanged = exchanging_seconds(crew), cpu = cpu_seconds();
+    double began = reef_seconds(), exchanged = exchanging_seconds(crew);
+    double cpu = reef_process_cpu_seconds();
     reef_status status = reef_trainer_feed(trainer, source, bytes, count, taken, steps, err);
     crew->computing_seconds += reef_seconds() - began - (exchanging_seconds(crew) - exchanged);
-    crew->cpu_seconds += cpu_seconds() - cpu;
+    crew->cpu_seconds += reef_process_cpu_seconds() - cpu;
     return status;
 }
 

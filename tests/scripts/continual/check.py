@@ -23,7 +23,7 @@ TEXT_BYTES, HELD_BYTES = 60000, 8000
 NEAR = 1e-12
 KEYS = (
     "matrix forgetting forgetting_max forgetting_learned asof_forgetting final_mean learned_share "
-    "boundaries_found boundaries_true boundary_offsets accuracy seconds cost_ratio bytes stability_gap_worst "
+    "boundaries_found boundaries_true boundary_offsets accuracy cpu_seconds cost_ratio bytes stability_gap_worst "
     "optimiser_bytes peak_memory_bytes threads jobs return_opened"
 ).split()
 
@@ -72,7 +72,7 @@ def check_results(out):
         assert abs(run["final_mean"] - sum(matrix[2]) / 2) < NEAR
         assert abs(run["learned_share"] - runs["finetune"]["learned"][1] / learned[1]) < NEAR
         assert 40000 < run["boundaries_true"][0] <= 40960  # 40 KB, up to the end of a line
-        assert run["seconds"] > 0 and run["cost_ratio"] > 0 and run["bytes"] > 0
+        assert run["cpu_seconds"] > 0 and run["cost_ratio"] > 0 and run["bytes"] > 0
         for found, offset in zip(run["boundaries_found"], run["boundary_offsets"]):
             assert offset is None or found - offset == run["boundaries_true"][0]
     ours, baseline = runs["generations"], runs["finetune"]
@@ -110,7 +110,7 @@ def check_sizes(runs, documents, reef, pool):
     assert isolated["parameters_active"] == counted["parameters_active"]
     forward = sum(part["forward"] for part in counted["parts_per_token"].values())
     assert abs(isolated["flops"] - forward) < 1, (isolated["flops"], forward)
-    assert isolated["seconds"] == sum(d["train"]["seconds"] for d in documents["isolated"]["isolated"].values())
+    assert isolated["cpu_seconds"] == sum(d["train"]["cpu_seconds"] for d in documents["isolated"]["isolated"].values())
     assert runs["joint"]["parameters"] == counted["parameters"]
     # One generation with the parameters of two, and few more.
     config = documents["isolated"]["isolated"]["words"]["init"]["config"] | {"boundaries": "drift"}

@@ -20,7 +20,7 @@ import streams
 import tuning
 from methods import COMPRESSORS
 
-VERSION = 2  # of the files in OUT/cells
+VERSION = 3  # of the files in OUT/cells
 FLOOR = "0.01"  # share of each prediction that is even over all bytes, in the column that bounds what a byte can cost
 
 

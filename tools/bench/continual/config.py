@@ -322,7 +322,10 @@ class Config:
         """Options of `reef init`, the more special one last."""
         of = self.methods[method]
         chosen = {key: value for key, value in choice.items() if key not in CHOICES}
-        options = {"context_memory": "0", **self.model, **stream.model, **of.options, **chosen, "seed": str(seed)}
+        sizes = {"context_memory": "0", **self.model, **stream.model}
+        if of.settings["sizes"] == "init":
+            sizes = self.model if self.quick else {}
+        options = {**sizes, **of.options, **chosen, "seed": str(seed)}
         if of.base == "isolated":
             options["boundaries"] = "given"  # one kind, which is known
         elif of.base != "generations":

@@ -30,7 +30,7 @@ FIGURES = [
     ("boundaries_false", "false", 1),
     ("return_opened", "opened by return", 1),
     ("generations", "generations", 1),
-    ("seconds", "seconds", 0),
+    ("cpu_seconds", "CPU seconds", 0),
     ("cost_ratio", "cost of a byte", 2),
     ("parameters_millions", "parameters, M", 2),
     ("active_thousands", "of them a byte, k", 0),
@@ -164,7 +164,7 @@ def compressor_figures(document):
         "final": final,
         "learned": final,
         "final_mean": mean(final),
-        "seconds": found["seconds"],
+        "cpu_seconds": found["cpu_seconds"],
         "floored": None,
         "parameters": None,
         "parameters_active": None,
@@ -187,7 +187,7 @@ def isolated_figures(document):
         "final": final,
         "learned": final,
         "final_mean": mean(final),
-        "seconds": sum(model["train"]["seconds"] for model in models),
+        "cpu_seconds": sum(model["train"]["cpu_seconds"] for model in models),
         "floored": [part["floored"][0] for part in parts] if parts[0]["floored"] else None,
         "parameters": sum_known(part["parameters"] for part in parts),
         "parameters_active": mean(part["parameters_active"] for part in parts),
@@ -230,7 +230,7 @@ def stream_figures(document):
         "prequential": mean(train["prequential"]),
         "prequential_by_file": train["prequential"],
         "generations": train["generations"],
-        "seconds": train["seconds"],
+        "cpu_seconds": train["cpu_seconds"],
         "seconds_measuring": train["seconds_measuring"],
         "threads": train["threads"],
         "cost_ratio": train["cost_ratio"],
@@ -362,7 +362,7 @@ def line(document):
     if run.get("boundaries_hit") is not None:
         text += f", boundaries {run['boundaries_hit']}/{len(run['boundaries_true'])}"
         text += f" and {run['boundaries_false']} false"
-    return text + f", {run['seconds']:.0f} s"
+    return text + f", {run['cpu_seconds']:.0f} s"
 
 
 def write_csv(path, document):

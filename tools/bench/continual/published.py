@@ -17,7 +17,7 @@ from methods import COMPRESSORS
 KEPT = (
     "stream method base order seed choice program content domains measure final floored final_mean floored_mean "
     "forgetting_max asof_forgetting boundaries_true boundaries_hit boundaries_false parameters parameters_active flops "
-    "memory_bytes pool_bytes seconds jobs"
+    "memory_bytes pool_bytes cpu_seconds jobs"
 ).split()
 DIGITS = 6
 ORACLE_GOAL = 0.02  # bits a byte that a pool may have above a model for each kind

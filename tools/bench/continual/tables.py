@@ -10,7 +10,7 @@ COLUMNS = [
     ("megaflops", "MFLOP a byte", 3),
     ("memory_megabytes", "context memories, MB", 1),
     ("pool_megabytes", "on disk, MB", 1),
-    ("seconds", "seconds", 0),
+    ("cpu_seconds", "CPU seconds", 0),
 ]
 
 

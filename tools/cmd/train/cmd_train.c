@@ -346,7 +346,7 @@ static reef_status drain(train *t, reef_error *err) {
 
 // Trains up to a position of the stream and commits.
 static reef_status train_until(train *t, uint64_t position, reef_error *err) {
-    double began = reef_seconds();
+    double began = reef_seconds(), cpu = reef_process_cpu_seconds();
     reef_status status = REEF_OK;
     // An interrupt ends between batches.
     while (status == REEF_OK && t->stream.at < position && !reef_cli_is_stopped()) {
@@ -361,6 +361,7 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
     if (status == REEF_OK) status = commit(t, err);
     // Training and measuring are timed apart.
     t->record.seconds += reef_seconds() - began;
+    t->record.cpu_seconds += reef_process_cpu_seconds() - cpu;
     return status;
 }
 

@@ -105,13 +105,13 @@ json_t *reef_train_record_json(const reef_train_record *record) {
                                         reals_json(one->now, record->domain_count)));
     }
     // Everything needed to continue the run in another process.
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "pool_unix_ms",
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "pool_unix_ms",
                      (json_int_t)record->pool_unix_ms, "first_generation",
                      (json_int_t)record->first_generation, "stream_base",
                      (json_int_t)record->stream_base, "placed_from",
                      (json_int_t)record->placed_from, "seconds", reef_cli_real(record->seconds),
-                     "seconds_measuring", reef_cli_real(record->seconds_measuring), "points",
-                     points, "sealed", sealed);
+                     "cpu_seconds", reef_cli_real(record->cpu_seconds), "seconds_measuring",
+                     reef_cli_real(record->seconds_measuring), "points", points, "sealed", sealed);
 }
 
 static void reals_read(const json_t *array, double *values, size_t count) {
@@ -176,6 +176,7 @@ reef_status reef_train_record_restore(reef_train_record *record,
     record->stream_base = (uint64_t)json_integer_value(json_object_get(measured, "stream_base"));
     record->placed_from = (uint64_t)json_integer_value(json_object_get(measured, "placed_from"));
     record->seconds = json_number_value(json_object_get(measured, "seconds"));
+    record->cpu_seconds = json_number_value(json_object_get(measured, "cpu_seconds"));
     record->seconds_measuring = json_number_value(json_object_get(measured, "seconds_measuring"));
     return REEF_OK;
 }

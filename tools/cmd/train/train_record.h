@@ -40,7 +40,8 @@ typedef struct reef_train_record {
     uint64_t stream_base;      // where the files begin in the pool's stream, and
     // the position in them from which on that is known: 0 or where a run continued
     uint64_t placed_from;
-    double seconds; // of training, measuring excluded, in earlier runs too
+    double seconds;     // of training, measuring excluded, in earlier runs too
+    double cpu_seconds; // the same, of all threads together
     double seconds_measuring;
 } reef_train_record;
 

@@ -248,20 +248,22 @@ json_t *reef_train_document(const reef_train_record *record,
         boundaries_json(record, stream, outcome->events), "asof_forgetting",
         reef_cli_real(asof_forgetting(record)));
     // What is needed to continue, and what describes the run.
-    json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
-        "measured", reef_train_record_json(record), "seconds", reef_cli_real(record->seconds),
-        "seconds_measuring", reef_cli_real(record->seconds_measuring), "threads",
-        (json_int_t)outcome->threads, "cost_ratio", reef_cli_real(outcome->cost_ratio),
-        "us_per_byte_now", reef_cli_real(outcome->us_per_byte_now), "us_per_byte_first",
-        reef_cli_real(outcome->us_per_byte_first), "steps", (json_int_t)outcome->trainer.step,
-        "accepted_bytes", (json_int_t)stream->at, "stream_bytes",
-        (json_int_t)outcome->trainer.stream_bytes, "carried_bytes",
-        (json_int_t)outcome->trainer.pending_bytes, "skipped_bytes",
-        (json_int_t)outcome->trainer.skipped_bytes, "generations",
-        (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
-        "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",
-        (json_int_t)outcome->peak_memory_bytes, "root", root);
+    json_t *rest =
+        json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+                  "s:I, s:I, s:s}",
+                  "measured", reef_train_record_json(record), "seconds",
+                  reef_cli_real(record->seconds), "cpu_seconds", reef_cli_real(record->cpu_seconds),
+                  "seconds_measuring", reef_cli_real(record->seconds_measuring), "threads",
+                  (json_int_t)outcome->threads, "cost_ratio", reef_cli_real(outcome->cost_ratio),
+                  "us_per_byte_now", reef_cli_real(outcome->us_per_byte_now), "us_per_byte_first",
+                  reef_cli_real(outcome->us_per_byte_first), "steps",
+                  (json_int_t)outcome->trainer.step, "accepted_bytes", (json_int_t)stream->at,
+                  "stream_bytes", (json_int_t)outcome->trainer.stream_bytes, "carried_bytes",
+                  (json_int_t)outcome->trainer.pending_bytes, "skipped_bytes",
+                  (json_int_t)outcome->trainer.skipped_bytes, "generations",
+                  (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
+                  "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",
+                  (json_int_t)outcome->peak_memory_bytes, "root", root);
     // One flat object, as scripts expect.
     json_object_update(document, rest);
     json_decref(rest);
