@@ -324,7 +324,7 @@ class Config:
         chosen = {key: value for key, value in choice.items() if key not in CHOICES}
         sizes = {"context_memory": "0", **self.model, **stream.model}
         if of.settings["sizes"] == "init":
-            sizes = self.model if self.quick else {}
+            sizes = stream.model if self.quick else {}
         options = {**sizes, **of.options, **chosen, "seed": str(seed)}
         if of.base == "isolated":
             options["boundaries"] = "given"  # one kind, which is known
