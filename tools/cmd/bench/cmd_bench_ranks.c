@@ -51,9 +51,8 @@ const reef_cli_manual reef_bench_ranks_manual = {
         "others send. CPU time is that of the rank that took most: what a step would take where\n"
         "waiting costs nothing. Bytes and exchanges are what rank 0 sends to all others in a\n"
         "step. Beside them is the least that the division of the work needs, as the chapter\n"
-        "about several machines counts it where all ranks have all rows. There are no boundaries, "
-        "no context memory, and no\n"
-        "rehearsal, unless their options are given.",
+        "about several machines counts it where all ranks have all rows. There are no\n"
+        "boundaries, no context memory, and no rehearsal, unless their options are given.",
     .options = OPTIONS,
     .example = "reef bench ranks --layers 2\n"
                "reef bench ranks --layers 1 --d-model 32 --side 16 --steps 5 --repeat 1\n"
