@@ -39,7 +39,7 @@ reef_status reef_shard_read(reef_txn *txn, reef_shard *out, reef_error *err) {
         !(out->divided && reef_get_le32(bytes + 32) == 1 && reef_get_le32(bytes + 20) > 1))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "pool %s: its record of which shard it is has %zu bytes, or wrong ones",
-                         reef_store_path(txn->store), view.bytes);
+                         txn->store->path, view.bytes);
     memcpy(out->pool, bytes, sizeof(out->pool));
     out->rank = reef_get_le32(bytes + 16);
     out->count = reef_get_le32(bytes + 20);

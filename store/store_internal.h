@@ -9,9 +9,15 @@
 #include "reef_snapshot.h"
 #include "reef_store.h"
 
+typedef struct reef_view_part reef_view_part;
+typedef struct reef_view_cursor reef_view_cursor;
+
 struct reef_store {
     reef_environment *environment;
-    char *path; // as it was given
+    reef_view_part *parts; // (part_count) owned: the shards that are read as one, shard_view.c
+    uint32_t part_count;   // 0: the environment is the pool. Else it is that of rank 0
+    uint64_t agree_ms;     // how long to wait until shards are of one epoch
+    char *path;            // as it was given
     bool write;
     uint64_t renew_ns; // of reads in steps
 };
@@ -20,6 +26,7 @@ struct reef_txn {
     reef_store *store;
     reef_environment *environment;
     MDB_txn *lmdb;
+    MDB_txn **parts; // owned: one of each of the store's parts, the first is `lmdb`; NULL: no parts
     reef_txn_mode mode;
     uint64_t begun_ns;      // of a monotonic clock: start of a read, or of its present step
     uint64_t commit;        // the number this write transaction will have; 0 in a read
@@ -45,6 +52,7 @@ typedef struct reef_cursor {
     MDB_cursor *lmdb;
     MDB_val key, value; // of the current record
     bool done;
+    reef_view_cursor *view; // owned: of a walk over several shards; NULL: of one
 } reef_cursor;
 
 /** Stand on the first record whose key is not below `from` (all when from_bytes is 0). */

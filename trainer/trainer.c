@@ -21,10 +21,12 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     return trainer->ops->allocate(trainer, err);
 }
 
-// A shard that learned alone would be another pool than the rest.
+// A shard that learned alone would be another pool than the rest. All of them together can only be
+// read.
 static reef_status check_shard(const reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_shard shard;
     reef_error none;
+    if (reef_store_part_count(trainer->store) > 1) return REEF_OK;
     if (trainer->options.shard.count > 0 || reef_shard_read(txn, &shard, &none) != REEF_OK)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,

@@ -25,9 +25,20 @@ const reef_cli_manual reef_shards_manual = {
         "shard. With --to 1\n"
         "NEW becomes a whole pool again, with the same root. "
         "FROM is not changed, and nobody may train it\n"
-        "meanwhile. NEW appears only when all of it is on the disk and has the root of FROM.",
+        "meanwhile. NEW appears only when all of it is on the disk and has the root of FROM.\n"
+        "\n"
+        "What only reads takes the directory with all shards for a pool, also while it is trained: "
+        "eval, score,\n"
+        "generate, compress, expand, generations, experts, usage, timeline, plot, report, kind list, "
+        "show and near,\n"
+        "snapshot list, show and diff, export generation and model, verify, status, top; consolidate "
+        "and import\n"
+        "with --dry-run. With a daemon, stop, commit, seal and so on reach that of rank 0. "
+        "Without one, what\n"
+        "changes or copies a pool is refused: it needs the whole pool.",
     .options = OPTIONS,
     .example = "reef shards reef.pool many --to 2\n"
+               "reef eval many notes.txt\n"
                "reef shards many reef-again.pool --to 1",
 };
 
