@@ -402,7 +402,9 @@ reef_status reef_cursor_open(reef_cursor *cursor,
                              size_t from_bytes,
                              reef_error *err) {
     *cursor = (reef_cursor){.done = true};
-    if (txn->parts != NULL && (db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS))
+    bool divided = db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS || db == REEF_DB_MEMORY ||
+                   db == REEF_DB_VISITS;
+    if (txn->parts != NULL && divided)
         return reef_view_cursor_open(cursor, txn, db, from, from_bytes, err);
     if (!reef_environment_has(txn->environment, db)) return REEF_OK; // as of an empty one
     int code =

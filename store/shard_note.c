@@ -1,4 +1,4 @@
-// A pool whose rows are divided: which of its records lie in other shards, and a note of those that
+// A pool that is divided: which of its records lie in other shards, and a note of those that
 // change here.
 #include "store_internal.h"
 

@@ -1,4 +1,4 @@
-// All shards of a pool whose rows are divided, read as one pool.
+// All shards of a pool that is divided, read as one pool.
 //
 //   DIR/rank-0   all that is not divided, and what rank 0 owns
 //   DIR/rank-K   what rank K owns; of the rest a copy that is not read

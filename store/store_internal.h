@@ -39,10 +39,12 @@ struct reef_txn {
     reef_txn_check before_commit; // or NULL
     void *before_context;
     reef_error failure; // of the first write that LMDB refused: nothing is committed then
-    // Over how many ranks its rows are divided, and whose it is: 1 and 0 in a whole pool.
+    // Over how many ranks it is divided, and whose it is: 1 and 0 in a whole pool.
     uint32_t division_count, division_rank;
     reef_shard_exchange exchange; // or NULL
     void *exchange_context;
+    reef_shard_exchange gather; // or NULL: its reads of divided records are not those of all ranks
+    void *gather_context;
     uint8_t *changes; // owned: keys of `sums` of divided records that changed, see shard_changes.c
     size_t change_count, change_capacity;
 };
@@ -105,7 +107,7 @@ REEF_MUST_CHECK reef_status reef_sum_write(reef_txn *txn,
 
 /** The error of who asks for such a record. */
 reef_status reef_shard_fail_elsewhere(const reef_txn *txn, const reef_key *key, reef_error *err);
-#define REEF_CHANGE_KEY_BYTES 14                                        // of `sums`, at most
+#define REEF_CHANGE_KEY_BYTES 46                                        // of `sums`, at most
 #define REEF_CHANGE_BYTES (2 + REEF_CHANGE_KEY_BYTES + REEF_HASH_BYTES) // see shard_changes.c
 /** A divided record of this shard was written or removed. */
 REEF_MUST_CHECK reef_status reef_shard_note(reef_txn *txn,

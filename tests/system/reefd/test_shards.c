@@ -1,8 +1,10 @@
-// Rows divided over ranks, as people do it: reef shards, reefd by mpirun, and back to one pool. The
-// root is that of one process whatever the number of ranks, after any kill of a rank or of reef
+// Rows and memories divided over ranks, as people do it: reef shards, reefd by mpirun, and back to
+// one pool. The root is that of one process whatever the number of ranks, after any kill of a rank or of reef
 // shards; and shards that do not fit together end in one message.
 #include "ranks_run.h"
 #include "reef_trainer.h"
+
+#include "damaged_record.h"
 
 #define WORD_BYTES 12000
 #define FIGURE_BYTES 8000
@@ -38,6 +40,24 @@ static void make_pool(const sandbox *box, const char *strategy) {
     assert_int_equal(reef_config_set(&config, "strategy", strategy, &err), REEF_OK);
     sandbox_remove_pool(box);
     if (reef_pool_init(box->pool, &config, &err) != REEF_OK) fail_msg("%s", err.message);
+}
+
+#define MEMORY_BYTES "4194304"
+#define KIND_BYTES 24000
+
+// Kinds by their contexts, whose nets go on when they come back.
+static void make_pool_of_memories(const sandbox *box) {
+    sandbox_remove_pool(box);
+    assert_int_equal(
+        shell_of("%s init %s --layers 2 --ffw dp --d-model 16 --attention-heads 2 --context 16 "
+                 "--batch 4 --heads 2 --topk 2 --d-key 8 --side 36 --side-new 34 "
+                 "--context-memory " MEMORY_BYTES " --return-bytes 4000 >/dev/null",
+                 REEF_BINARY, box->pool),
+        0);
+    write_text(box->text, KIND_BYTES, 1);
+    assert_int_equal(shell_of("cp %s %s/words", box->text, box->directory), 0);
+    append_figures(box->text, KIND_BYTES, 2);
+    assert_int_equal(shell_of("cat %s/words >>%s", box->directory, box->text), 0);
 }
 
 static int setup(void **state) {
@@ -152,6 +172,95 @@ static void all_shards_are_read_as_one_pool(void **state) {
     reef_commit expected = pool_commit(&first);
     gathers_to(box, "many", &expected);
     shards_are_read_as_the_pool(box, true);
+}
+
+typedef struct memory_blocks {
+    size_t count; // of those that are divided
+    reef_key last;
+    char name[REEF_NAME_BYTES_MAX + 1];
+} memory_blocks;
+
+static reef_status on_memory(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    memory_blocks *blocks = context;
+    (void)view;
+    (void)err;
+    if (!reef_shard_divides(key)) return REEF_OK;
+    blocks->count++;
+    // The memory that generation 0 was sealed with.
+    if (key->db != REEF_DB_MEMORY || key->generation != 0) return REEF_OK;
+    blocks->last = *key;
+    snprintf(blocks->name, sizeof(blocks->name), "%s", key->name);
+    return REEF_OK;
+}
+
+static memory_blocks blocks_of_memories(const char *pool) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    memory_blocks blocks = {0};
+    static const reef_db databases[] = {REEF_DB_MEMORY, REEF_DB_VISITS};
+    reef_status status = reef_store_open(&store, pool, NULL, &err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
+    for (size_t i = 0; status == REEF_OK && i < 2; i++)
+        status = reef_record_scan(txn, databases[i], UINT32_MAX, on_memory, &blocks, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    return blocks;
+}
+
+// Kinds that come back, while ranks are killed and their number changes: each block of a memory
+// lies in one shard, and the root is that of one process.
+static void memories_are_divided(void **state) {
+    sandbox *box = *state;
+    make_pool_of_memories(box);
+    reef_commit expected = alone(box);
+    make_shards(box, 2);
+    for (unsigned i = 0; i < KILLS_FEW / 2; i++) {
+        pid_t run = start_ranks(box, 2, "--open-max 2");
+        pid_t pid = await_rank(box, i % 2, run);
+        sleep_ms(500 + 900 * i);
+        if (pid > 0) (void)kill(pid, SIGKILL);
+        assert_int_equal(waitpid(run, NULL, 0), run);
+    }
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    same_roots(box, 2, &expected);
+    gathers_to(box, "many", &expected);
+    sandbox whole = *box;
+    snprintf(whole.pool, sizeof(whole.pool), "%.100s/whole", box->directory);
+    assert_in_range(pool_generations(&whole), 3, 9);
+    size_t all = blocks_of_memories(whole.pool).count, sum = 0;
+    for (size_t r = 0; r < 2; r++) {
+        sandbox shard = shard_of(box, r);
+        size_t blocks = blocks_of_memories(shard.pool).count;
+        assert_in_range(blocks, all / 4, all - all / 4);
+        sum += blocks;
+    }
+    assert_true(all > 0);
+    assert_int_equal(sum, all);
+    assert_int_equal(shell_of("%s verify %s/many >/dev/null", REEF_BINARY, box->directory), 0);
+    shards_are_read_as_the_pool(box, false);
+    reads_alike(box, "compress $pool text -o $pool.reef --as-of 1 >/dev/null; cat $pool.reef");
+    // With three ranks from here on, and a kind that comes back.
+    assert_int_equal(shell_of("cd %s && mv many two", box->directory), 0);
+    assert_int_equal(divide(box, "two", "many", RANKS), 0);
+    append_figures(box->text, KIND_BYTES, 4);
+    expected = alone(box);
+    // A memory that one rank cannot read ends all; its shard is as it was before.
+    sandbox second = shard_of(box, 1);
+    memory_blocks there = blocks_of_memories(second.pool);
+    there.last.name = there.name;
+    assert_int_equal(shell_of("cp -a %s %s/kept", second.pool, box->directory), 0);
+    record_damage(second.pool, &there.last);
+    int code = run_ranks(box, RANKS, "");
+    ends_with(box, code, "rank 1: memory (generation 0");
+    assert_int_equal(shell_of("cd %s && cp kept/data.mdb many/rank-1/", box->directory), 0);
+    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    same_roots(box, RANKS, &expected);
+    gathers_to(box, "many", &expected);
 }
 
 static uint64_t read_epoch(reef_store *store) {
@@ -488,6 +597,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SHARDS_TEST(the_root_is_that_of_one_process),
         SHARDS_TEST(all_shards_are_read_as_one_pool),
+        SHARDS_TEST(memories_are_divided),
         SHARDS_TEST(shards_are_read_while_they_are_trained),
         SHARDS_TEST(a_new_pool_begins_as_shards),
         SHARDS_TEST(another_number_of_ranks_goes_on),

@@ -16,15 +16,16 @@
 #include "damaged_record.h"
 #include "pool.h"
 
-enum { RANKS = 3, LAYERS = 2, BLOCKS = 5, PAYLOAD = 700, DATABASES = 5, PAUSE_MS = 60 };
+enum { RANKS = 3, LAYERS = 2, BLOCKS = 5, PAYLOAD = 700, DATABASES = 7, PAUSE_MS = 60 };
 
 typedef struct fixture {
     pool_fixture *whole;
     char many[TEMP_DIR_BYTES]; // holds rank-0 and so on
 } fixture;
 
-static const reef_db databases[DATABASES] = {REEF_DB_META, REEF_DB_TENSORS, REEF_DB_EXPERTS,
-                                             REEF_DB_MOMENTS, REEF_DB_GENERATIONS};
+static const reef_db databases[DATABASES] = {REEF_DB_META,    REEF_DB_TENSORS,     REEF_DB_EXPERTS,
+                                             REEF_DB_MOMENTS, REEF_DB_GENERATIONS, REEF_DB_MEMORY,
+                                             REEF_DB_VISITS};
 
 static void fill_pool(reef_store *store) {
     uint8_t payload[PAYLOAD];
@@ -39,6 +40,16 @@ static void fill_pool(reef_store *store) {
             pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .layer = layer, .block = block},
                      payload, sizeof(payload));
         }
+    }
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+        payload[1]++;
+        pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "cells", .block = block}, payload,
+                 300);
+        pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tail", .block = block}, payload,
+                 40);
+        pool_put(txn,
+                 &(reef_key){.db = REEF_DB_VISITS, .layer = 1, .name = "trees", .block = block},
+                 payload, 200);
     }
     pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .name = "embedding"}, payload, 50);
     pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "embedding"}, payload, 90);
@@ -176,6 +187,49 @@ static void every_record_is_read_once(void **state) {
     reef_store_close(view);
 }
 
+static reef_status on_block(void *context,
+                            const reef_key *key,
+                            const reef_view *view,
+                            reef_error *err) {
+    (void)err;
+    assert_int_equal(view->bytes, 300);
+    *(uint32_t *)context |= 1u << key->block;
+    return REEF_OK;
+}
+
+// Of a memory each rank has some blocks, and the first of each table. What it lacks comes from the
+// others only where all read at once.
+static void blocks_of_a_memory_lie_in_their_shards(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    const reef_key key = {.db = REEF_DB_MEMORY, .name = "cells"};
+    uint32_t all = 0;
+    reef_store *view = pool_open(f->many, false, false);
+    reef_txn *txn = pool_begin(view, REEF_TXN_READ);
+    must(reef_records_gather(txn, &key, BLOCKS, on_block, &all, &err), &err);
+    assert_int_equal(all, (1u << BLOCKS) - 1);
+    reef_txn_abort(txn);
+    reef_store_close(view);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        uint32_t found = 0;
+        reef_store *shard = open_rank(f, rank);
+        txn = pool_begin(shard, REEF_TXN_READ);
+        for (uint32_t block = 0; block < BLOCKS; block++) {
+            reef_view one;
+            const reef_key at = {.db = REEF_DB_MEMORY, .name = "cells", .block = block},
+                           tail = {.db = REEF_DB_MEMORY, .name = "tail", .block = block};
+            bool here = block == 0 || block % RANKS == rank;
+            assert_int_equal(reef_shard_is_elsewhere(txn, &at), !here);
+            assert_int_equal(reef_record_view(txn, &at, &one, &err) == REEF_OK, here);
+            must(reef_record_view(txn, &tail, &one, &err), &err);
+        }
+        must_fail(reef_records_gather(txn, &key, BLOCKS, on_block, &found, &err), REEF_ERR_INVALID,
+                  &err, "lies in that of rank");
+        reef_txn_abort(txn);
+        reef_store_close(shard);
+    }
+}
+
 static void on_damaged_row(void *context, const char *what) {
     if (strstr(what, "rank-1: experts (generation 0, layer 0, block 1)") != NULL)
         ++*(size_t *)context;
@@ -192,8 +246,9 @@ static void a_damaged_row_is_found_in_its_shard(void **state) {
     must(reef_store_verify(f->many, on_unexpected_damage, NULL, &report, &err), &err);
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.generations, 1);
-    // Every shard has all but the rows, which lie in one each.
-    const size_t rows = 2 * LAYERS * BLOCKS, others = report.records - rows;
+    // Every shard has all but rows and blocks of tables, which lie in one each.
+    const size_t rows = 2 * LAYERS * BLOCKS, tables = 2 * (BLOCKS - 1);
+    const size_t others = report.records - rows - tables;
     assert_true(others % RANKS == 0 && others > 0);
     shard_at(f, 1, shard);
     record_damage(shard, &key);
@@ -391,6 +446,7 @@ int main(void) {
 #define VIEW_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         VIEW_TEST(every_record_is_read_once),
+        VIEW_TEST(blocks_of_a_memory_lie_in_their_shards),
         VIEW_TEST(a_damaged_row_is_found_in_its_shard),
         VIEW_TEST(a_missing_shard_is_named),
         VIEW_TEST(a_shard_in_anothers_place_is_named),
