@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -429,6 +430,16 @@ reef_status reef_writer_absent(const char *path, reef_error *err) {
                      "read-only mount meanwhile: a reader is registered in " LOCK_FILE
                      ", which has to be writable",
                      path, pid);
+}
+
+// Its lock is not tried: a writer that comes at that moment would find it taken.
+bool reef_writer_is_here(const char *path) {
+    char *file = reef_pool_file_path(path, WRITER_FILE);
+    int fd = file == NULL ? -1 : open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    long pid = fd < 0 ? 0 : holder_pid(fd);
+    if (fd >= 0) close(fd);
+    free(file);
+    return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }
 
 void reef_writer_unlock(int fd) {

@@ -5,7 +5,7 @@
 // but old. A write transaction stamps what it writes with the number of the commit it will become.
 // After a write that LMDB refused, the transaction can only be aborted: reef_txn_commit reports
 // why.
-#include "store_internal.h"
+#include "shard_view.h"
 
 #include "reef_byte_order.h"
 
@@ -32,13 +32,27 @@ static size_t sum_key(reef_db db, const reef_key_bytes *key, uint8_t out[REEF_SU
     return 1 + key->bytes;
 }
 
+// Where a record and its entry in `sums` lie: in the pool, or in one of the shards that are read as
+// one.
+typedef struct place {
+    MDB_txn *lmdb;
+    const reef_environment *environment;
+} place;
+
+static place place_of(const reef_txn *txn, const reef_key *key) {
+    if (txn->parts == NULL) return (place){txn->lmdb, txn->environment};
+    uint32_t part = reef_view_part_of(txn, key);
+    return (place){txn->parts[part], txn->store->parts[part].environment};
+}
+
 // MDB_NOTFOUND if the record is missing, MDB_CORRUPTED if it has a wrong length.
-static int sum_get(reef_txn *txn, reef_db db, const reef_key_bytes *key, sum *out) {
+static int sum_get(reef_txn *txn, const reef_key *key, const reef_key_bytes *encoded, sum *out) {
     uint8_t bytes[REEF_SUM_KEY_BYTES_MAX];
-    MDB_val lookup = value_of(bytes, sum_key(db, key, bytes));
+    place at = place_of(txn, key);
+    MDB_val lookup = value_of(bytes, sum_key(key->db, encoded, bytes));
     MDB_val value;
     int code =
-        mdb_get(txn->lmdb, reef_environment_dbi(txn->environment, REEF_DB_SUMS), &lookup, &value);
+        mdb_get(at.lmdb, reef_environment_dbi(at.environment, REEF_DB_SUMS), &lookup, &value);
     if (code != 0) return code;
     // Sums have no checksum of their own; the record's check covers their content.
     if (value.mv_size != REEF_SUM_BYTES) return MDB_CORRUPTED;
@@ -74,7 +88,7 @@ static reef_status sum_check(reef_txn *txn,
     char text[REEF_KEY_TEXT_BYTES];
     sum expected;
     if (!reef_db_summed(key->db)) return REEF_OK;
-    int code = sum_get(txn, key->db, encoded, &expected);
+    int code = sum_get(txn, key, encoded, &expected);
     if (code == 0 && expected.commit == view->commit &&
         memcmp(expected.content, content, REEF_HASH_BYTES) == 0)
         return REEF_OK;
@@ -101,7 +115,7 @@ reef_status reef_sum_read(reef_txn *txn,
     sum entry;
     reef_status status = reef_key_encode(key, &encoded, err);
     if (status != REEF_OK) return status;
-    int code = sum_get(txn, key->db, &encoded, &entry);
+    int code = sum_get(txn, key, &encoded, &entry);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "read sums", err);
     *commit = entry.commit;
     memcpy(content, entry.content, REEF_HASH_BYTES);
@@ -146,7 +160,7 @@ static reef_status get_failed(
         return reef_shard_fail_elsewhere(txn, key, err);
     // An entry in sums proves that the record once existed, so it is lost and not absent.
     if (code == MDB_NOTFOUND && reef_db_summed(key->db) &&
-        sum_get(txn, key->db, encoded, &expected) == 0)
+        sum_get(txn, key, encoded, &expected) == 0)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "%s: sums has an entry for it, but the record is lost", text);
     if (code == MDB_NOTFOUND)
@@ -157,8 +171,9 @@ static reef_status get_failed(
 
 static int record_get(reef_txn *txn, const reef_key *key, reef_key_bytes *encoded, MDB_val *out) {
     MDB_val lookup = value_of(encoded->data, encoded->bytes);
-    if (!reef_environment_has(txn->environment, key->db)) return MDB_NOTFOUND;
-    return mdb_get(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, out);
+    place at = place_of(txn, key);
+    if (!reef_environment_has(at.environment, key->db)) return MDB_NOTFOUND;
+    return mdb_get(at.lmdb, reef_environment_dbi(at.environment, key->db), &lookup, out);
 }
 
 reef_status reef_record_view(reef_txn *txn, const reef_key *key, reef_view *out, reef_error *err) {
@@ -235,7 +250,7 @@ static bool unchanged(reef_txn *txn,
     uint8_t stored[REEF_HASH_BYTES];
     if (reef_db_summed(key->db)) {
         // The small lookup spares the large read whenever the content is new.
-        if (sum_get(txn, key->db, encoded, &expected) != 0) return false;
+        if (sum_get(txn, key, encoded, &expected) != 0) return false;
         if (memcmp(expected.content, content, REEF_HASH_BYTES) != 0) return false;
     }
     if (record_get(txn, key, encoded, &value) != 0) return false;
@@ -387,6 +402,10 @@ reef_status reef_cursor_open(reef_cursor *cursor,
                              size_t from_bytes,
                              reef_error *err) {
     *cursor = (reef_cursor){.done = true};
+    bool divided = db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS || db == REEF_DB_MEMORY ||
+                   db == REEF_DB_VISITS;
+    if (txn->parts != NULL && divided)
+        return reef_view_cursor_open(cursor, txn, db, from, from_bytes, err);
     if (!reef_environment_has(txn->environment, db)) return REEF_OK; // as of an empty one
     int code =
         mdb_cursor_open(txn->lmdb, reef_environment_dbi(txn->environment, db), &cursor->lmdb);
@@ -401,11 +420,13 @@ reef_status reef_cursor_open(reef_cursor *cursor,
 }
 
 reef_status reef_cursor_next(reef_cursor *cursor, reef_txn *txn, reef_error *err) {
+    if (cursor->view != NULL) return reef_view_cursor_next(cursor, txn, err);
     return cursor_moved(cursor, txn,
                         mdb_cursor_get(cursor->lmdb, &cursor->key, &cursor->value, MDB_NEXT), err);
 }
 
 void reef_cursor_close(reef_cursor *cursor) {
+    if (cursor->view != NULL) reef_view_cursor_close(cursor);
     if (cursor->lmdb != NULL) mdb_cursor_close(cursor->lmdb);
     cursor->lmdb = NULL;
 }
@@ -462,7 +483,7 @@ reef_status reef_record_verify_header(reef_txn *txn,
     sum expected = {0};
     reef_status status = reef_key_encode(key, &encoded, err);
     if (status != REEF_OK) return status;
-    int code = sum_get(txn, key->db, &encoded, &expected);
+    int code = sum_get(txn, key, &encoded, &expected);
     if (code != 0) return sum_check(txn, key, &encoded, view, expected.content, err);
     status = reef_record_parse_header(key, &encoded, cursor->value.mv_data, cursor->value.mv_size,
                                       expected.content, view, err);

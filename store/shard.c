@@ -4,7 +4,7 @@
 //   16  4   rank
 //   20  4   count
 //   24  8   epoch
-//   32  4   1: rows are divided; the record ends before it where they are not
+//   32  4   2: rows and memories are divided; the record ends before it where they are not
 //   36  4   zero
 //
 // LMDB alternates between two meta pages, and opens a file by the newer one. The older one is that
@@ -25,6 +25,9 @@
 #include <unistd.h>
 
 enum { SHARD_BYTES = 32, DIVIDED_BYTES = 40, NUMBER_BYTES = 8, TRANSACTION_AT = 144 };
+// How a pool is divided. The first way, of which no version was released, had all memories in every
+// shard.
+enum { WAY_FIRST = 1, WAY = 2 };
 
 static const reef_key shard_key = {.db = REEF_DB_META, .name = "shard"};
 
@@ -35,11 +38,16 @@ reef_status reef_shard_read(reef_txn *txn, reef_shard *out, reef_error *err) {
     if (status != REEF_OK) return status;
     const uint8_t *bytes = view.data;
     out->divided = view.bytes == DIVIDED_BYTES;
+    if (out->divided && reef_get_le32(bytes + 32) == WAY_FIRST)
+        return reef_fail(err, REEF_ERR_VERSION,
+                         "shard %.120s is of an earlier program, which kept all memories in each: "
+                         "make a whole pool with that program's reef shards --to 1",
+                         txn->store->path);
     if (view.bytes != SHARD_BYTES &&
-        !(out->divided && reef_get_le32(bytes + 32) == 1 && reef_get_le32(bytes + 20) > 1))
+        !(out->divided && reef_get_le32(bytes + 32) == WAY && reef_get_le32(bytes + 20) > 1))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "pool %s: its record of which shard it is has %zu bytes, or wrong ones",
-                         reef_store_path(txn->store), view.bytes);
+                         txn->store->path, view.bytes);
     memcpy(out->pool, bytes, sizeof(out->pool));
     out->rank = reef_get_le32(bytes + 16);
     out->count = reef_get_le32(bytes + 20);
@@ -53,7 +61,7 @@ reef_status reef_shard_put(reef_txn *txn, const reef_shard *shard, reef_error *e
     reef_put_le32(bytes + 16, shard->rank);
     reef_put_le32(bytes + 20, shard->count);
     reef_put_le64(bytes + 24, shard->epoch);
-    reef_put_le32(bytes + 32, 1);
+    reef_put_le32(bytes + 32, WAY);
     return reef_record_put(txn, &shard_key, REEF_BYTES, bytes,
                            shard->divided ? DIVIDED_BYTES : SHARD_BYTES, err);
 }

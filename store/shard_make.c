@@ -12,7 +12,7 @@
 #include "pool_file.h"
 #include "reef_shard.h"
 #include "schema.h"
-#include "store_internal.h"
+#include "shard_view.h"
 
 #include "reef_byte_order.h"
 
@@ -26,71 +26,27 @@
 
 // ---- are they one pool? -------------------------------------------------------------------------
 
-typedef struct card {
-    reef_shard shard;
-    reef_commit commit;
-} card;
-
-static reef_status read_card(reef_store *store, card *out, reef_error *err) {
+static reef_status read_of(reef_store *store, reef_shard_card *out, reef_error *err) {
     reef_txn *txn = NULL;
-    *out = (card){0};
+    *out = (reef_shard_card){0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &out->commit, err);
-    if (status == REEF_OK) {
-        reef_error none;
-        reef_status found = reef_shard_read(txn, &out->shard, &none);
-        if (found != REEF_OK && found != REEF_ERR_NOT_FOUND)
-            status = reef_fail(err, found, "%s", none.message);
-    }
+    if (status == REEF_OK) status = reef_shard_card_read(txn, out, err);
     reef_txn_abort(txn);
     return status;
 }
 
-static reef_status compare(const card *first,
-                           const card *one,
-                           size_t rank,
-                           size_t count,
-                           const char *path,
-                           reef_error *err) {
-    const reef_shard *shard = &one->shard;
-    if (!shard->divided)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.120s is not a shard with a part of the rows, as the first pool is",
-                         path);
-    if (memcmp(shard->pool, first->shard.pool, sizeof(shard->pool)) != 0)
-        return reef_fail(err, REEF_ERR_INVALID, "%.120s is a shard of another pool than the first",
-                         path);
-    if (shard->count != count)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.120s is one of %" PRIu32 " shards, and %zu were given: all are needed",
-                         path, shard->count, count);
-    if (shard->rank != rank)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.120s is the shard of rank %" PRIu32 ", and stands where that of rank "
-                         "%zu is needed: it is there twice, or in the wrong place",
-                         path, shard->rank, rank);
-    if (shard->epoch != first->shard.epoch)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.100s is of epoch %" PRIu64 ", the first shard of epoch %" PRIu64
-                         ": it is stale; or if it is one ahead, start all ranks once, and it goes "
-                         "back",
-                         path, shard->epoch, first->shard.epoch);
-    if (memcmp(one->commit.root, first->commit.root, sizeof(one->commit.root)) != 0)
-        return reef_fail(err, REEF_ERR_CORRUPT, "%.120s has another root than the first shard",
-                         path);
-    return REEF_OK;
-}
-
 reef_status reef_shards_check(reef_store *const *sources, size_t source_count, reef_error *err) {
-    card first, one;
-    reef_status status = read_card(sources[0], &first, err);
+    reef_shard_card first, one;
+    bool another_epoch;
+    reef_status status = read_of(sources[0], &first, err);
     if (status != REEF_OK) return status;
     // Alone it has to be whole: an ordinary pool, or a shard of ranks that all have all rows.
     if (source_count == 1 && !first.shard.divided) return REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < source_count; i++) {
-        status = read_card(sources[i], &one, err);
+        status = read_of(sources[i], &one, err);
         if (status == REEF_OK)
-            status = compare(&first, &one, i, source_count, reef_store_path(sources[i]), err);
+            status = reef_shard_card_compare(&first, &one, i, source_count,
+                                             reef_store_path(sources[i]), &another_epoch, err);
     }
     return status;
 }

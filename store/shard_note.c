@@ -1,4 +1,4 @@
-// A pool whose rows are divided: which of its records lie in other shards, and a note of those that
+// A pool that is divided: which of its records lie in other shards, and a note of those that
 // change here.
 #include "store_internal.h"
 
@@ -18,9 +18,9 @@ reef_status reef_shard_fail_elsewhere(const reef_txn *txn, const reef_key *key, 
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(key, text);
     return reef_fail(err, REEF_ERR_INVALID,
-                     "%.60s is the shard of rank %" PRIu32 " of %" PRIu32
-                     ": %s lies in that of rank %" PRIu32
-                     "; make a whole pool of them with reef shards DIR NEW --to 1",
+                     "%.50s is the shard of rank %" PRIu32 " of %" PRIu32
+                     ": %.60s lies in that of rank %" PRIu32
+                     "; give the directory that holds all shards, or reef shards DIR NEW --to 1",
                      txn->store->path, txn->division_rank, txn->division_count, text,
                      reef_shard_owner(key->layer, key->block, txn->division_count));
 }
@@ -28,9 +28,9 @@ reef_status reef_shard_fail_elsewhere(const reef_txn *txn, const reef_key *key, 
 reef_status reef_shard_check_whole(const reef_txn *txn, reef_error *err) {
     if (txn->division_count <= 1) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "%.120s is the shard of rank %" PRIu32 " of %" PRIu32
-                     ", and has only the rows that this rank owns; make a whole pool of all "
-                     "shards with reef shards DIR NEW --to 1",
+                     "%.60s is the shard of rank %" PRIu32 " of %" PRIu32
+                     ", and has only the rows that this rank owns; give the directory that holds "
+                     "all shards, or make a whole pool with reef shards DIR NEW --to 1",
                      txn->store->path, txn->division_rank, txn->division_count);
 }
 

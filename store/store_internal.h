@@ -9,9 +9,15 @@
 #include "reef_snapshot.h"
 #include "reef_store.h"
 
+typedef struct reef_view_part reef_view_part;
+typedef struct reef_view_cursor reef_view_cursor;
+
 struct reef_store {
     reef_environment *environment;
-    char *path; // as it was given
+    reef_view_part *parts; // (part_count) owned: the shards that are read as one, shard_view.c
+    uint32_t part_count;   // 0: the environment is the pool. Else it is that of rank 0
+    uint64_t agree_ms;     // how long to wait until shards are of one epoch
+    char *path;            // as it was given
     bool write;
     uint64_t renew_ns; // of reads in steps
 };
@@ -20,6 +26,7 @@ struct reef_txn {
     reef_store *store;
     reef_environment *environment;
     MDB_txn *lmdb;
+    MDB_txn **parts; // owned: one of each of the store's parts, the first is `lmdb`; NULL: no parts
     reef_txn_mode mode;
     uint64_t begun_ns;      // of a monotonic clock: start of a read, or of its present step
     uint64_t commit;        // the number this write transaction will have; 0 in a read
@@ -32,10 +39,12 @@ struct reef_txn {
     reef_txn_check before_commit; // or NULL
     void *before_context;
     reef_error failure; // of the first write that LMDB refused: nothing is committed then
-    // Over how many ranks its rows are divided, and whose it is: 1 and 0 in a whole pool.
+    // Over how many ranks it is divided, and whose it is: 1 and 0 in a whole pool.
     uint32_t division_count, division_rank;
     reef_shard_exchange exchange; // or NULL
     void *exchange_context;
+    reef_shard_exchange gather; // or NULL: its reads of divided records are not those of all ranks
+    void *gather_context;
     uint8_t *changes; // owned: keys of `sums` of divided records that changed, see shard_changes.c
     size_t change_count, change_capacity;
 };
@@ -45,6 +54,7 @@ typedef struct reef_cursor {
     MDB_cursor *lmdb;
     MDB_val key, value; // of the current record
     bool done;
+    reef_view_cursor *view; // owned: of a walk over several shards; NULL: of one
 } reef_cursor;
 
 /** Stand on the first record whose key is not below `from` (all when from_bytes is 0). */
@@ -97,7 +107,7 @@ REEF_MUST_CHECK reef_status reef_sum_write(reef_txn *txn,
 
 /** The error of who asks for such a record. */
 reef_status reef_shard_fail_elsewhere(const reef_txn *txn, const reef_key *key, reef_error *err);
-#define REEF_CHANGE_KEY_BYTES 14                                        // of `sums`, at most
+#define REEF_CHANGE_KEY_BYTES 46                                        // of `sums`, at most
 #define REEF_CHANGE_BYTES (2 + REEF_CHANGE_KEY_BYTES + REEF_HASH_BYTES) // see shard_changes.c
 /** A divided record of this shard was written or removed. */
 REEF_MUST_CHECK reef_status reef_shard_note(reef_txn *txn,

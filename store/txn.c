@@ -4,7 +4,7 @@
 // checksum finds damage, the commit number and content hash in `sums` find a record that is intact
 // but old. A write transaction stamps what it writes with the number of the commit it will become.
 // After a write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
-#include "store_internal.h"
+#include "shard_view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ static uint64_t now_ns(void) {
 static reef_status lmdb_begin(reef_txn *txn, reef_error *err) {
     bool write = txn->mode == REEF_TXN_WRITE;
     txn->begun_ns = now_ns();
+    if (txn->store->part_count > 0) return reef_view_begin(txn, err);
     return reef_environment_begin(txn->environment, write, &txn->lmdb, err);
 }
 
@@ -28,9 +29,13 @@ static reef_status lmdb_begin(reef_txn *txn, reef_error *err) {
 // it.
 static void lmdb_end(reef_txn *txn) {
     bool write = txn->mode == REEF_TXN_WRITE;
-    mdb_txn_abort(txn->lmdb); // accepts NULL
     if (!write && txn->lmdb != NULL)
         reef_environment_note_read(txn->environment, now_ns() - txn->begun_ns);
+    if (txn->store->part_count > 0) {
+        reef_view_end(txn);
+        return;
+    }
+    mdb_txn_abort(txn->lmdb); // accepts NULL
     if (write || txn->lmdb != NULL) reef_environment_end(txn->environment, write);
     txn->lmdb = NULL;
 }
@@ -54,11 +59,13 @@ static reef_status load_generations(reef_txn *txn, reef_error *err) {
     return txn->last_damaged ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
 
-// A record of it that cannot be read is reported by who needs it; here the pool counts as whole.
+// A record of it that cannot be read is reported by who needs it; here the pool counts as whole. So
+// do all shards together.
 static void load_division(reef_txn *txn) {
     reef_shard shard;
     reef_error none;
-    bool divided = reef_shard_read(txn, &shard, &none) == REEF_OK && shard.divided;
+    bool divided =
+        txn->parts == NULL && reef_shard_read(txn, &shard, &none) == REEF_OK && shard.divided;
     txn->division_count = divided ? shard.count : 1;
     txn->division_rank = divided ? shard.rank : 0;
 }

@@ -1,5 +1,7 @@
 // The one writer of a pool: the public handle over stream, steps and growth, how it is opened and
 // closed.
+#include "checkpoint.h"
+#include "divided.h"
 #include "reef_kernels.h"
 #include "reef_priority.h"
 #include "trainer_internal.h"
@@ -21,10 +23,12 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     return trainer->ops->allocate(trainer, err);
 }
 
-// A shard that learned alone would be another pool than the rest.
+// A shard that learned alone would be another pool than the rest. All of them together can only be
+// read.
 static reef_status check_shard(const reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_shard shard;
     reef_error none;
+    if (reef_store_part_count(trainer->store) > 1) return REEF_OK;
     if (trainer->options.shard.count > 0 || reef_shard_read(txn, &shard, &none) != REEF_OK)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
@@ -53,6 +57,25 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
         reef_store_path(trainer->store), shard->count, what);
 }
 
+// What the ranks of a divided pool have to have alike, and what each has a part of. `status` is how
+// this one fared until here.
+static reef_status load_together(reef_trainer *trainer,
+                                 reef_txn *txn,
+                                 reef_status status,
+                                 reef_error *err) {
+    if (!trainer->options.shard.divided) return status;
+    status = reef_divided_meet(trainer, status, err);
+    if (status != REEF_OK || trainer->network.config.context_memory == 0) return status;
+    // Which memories are held decides which are read: by all, at the same points.
+    reef_ranks_tell(trainer->options.ranks, &trainer->options.open_max,
+                    sizeof(trainer->options.open_max));
+    reef_divided_gather(trainer, txn);
+    reef_generation *open = reef_open_generation(trainer);
+    status = reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, err);
+    if (status != REEF_OK) reef_divided_failed(trainer, err);
+    return status;
+}
+
 static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
     // One read transaction for everything: generations, state and reservoir are of the same commit.
@@ -65,6 +88,7 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     // The order is that of dependence: gates need generations, the state needs gates, the kind's
     // own records need the state.
     if (status == REEF_OK) status = trainer->ops->load_generations(trainer, txn, err);
+    status = load_together(trainer, txn, status, err);
     if (status == REEF_OK) status = trainer->ops->start_gating(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
     if (status == REEF_OK) status = trainer->ops->load_state(trainer, txn, err);

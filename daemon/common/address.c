@@ -4,13 +4,25 @@
 
 #include "reef_client.h"
 
+#include <limits.h>
 #include <netdb.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define HOST_BYTES_MAX 80 // an IPv6 address, with a zone
+
+// Several ranks train the pools in one directory, and rank 0 answers for all.
+static bool is_held_by_rank_0(const char *pool) {
+    char path[PATH_MAX];
+    struct stat info;
+    int bytes = snprintf(path, sizeof(path), "%s/data.mdb", pool);
+    if (bytes >= (int)sizeof(path) || stat(path, &info) == 0) return false;
+    bytes = snprintf(path, sizeof(path), "%s/rank-0/data.mdb", pool);
+    return bytes < (int)sizeof(path) && stat(path, &info) == 0;
+}
 
 reef_status reef_address_init(struct sockaddr_un *address,
                               const char *pool,
@@ -24,10 +36,11 @@ reef_status reef_address_init(struct sockaddr_un *address,
     // "pool/" and "pool" are the same directory, and must give the same socket path.
     int length = pool != NULL ? (int)strlen(pool) : 0;
     while (length > 1 && pool[length - 1] == '/') length--;
+    bool held = socket_path == NULL && is_held_by_rank_0(pool);
     int bytes = socket_path != NULL
                     ? snprintf(address->sun_path, sizeof(address->sun_path), "%s", socket_path)
-                    : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s", length,
-                               pool, REEF_SOCKET_NAME);
+                    : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s%s", length,
+                               pool, held ? "rank-0/" : "", REEF_SOCKET_NAME);
     if (bytes <= 0) return reef_fail(err, REEF_ERR_INVALID, "the socket path is empty");
     // sun_path holds 107 characters. A longer path would be cut silently and reach another socket.
     if ((size_t)bytes >= sizeof(address->sun_path))

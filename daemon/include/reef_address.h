@@ -7,8 +7,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/** Fill `address` with `socket_path`, or with the socket inside `pool` when that is NULL. INVALID
- *  when the path does not fit, with its length. */
+/**
+ * Fill `address` with `socket_path`, or with the socket inside `pool` when that is NULL; where
+ * `pool` holds those of several ranks, inside rank 0's. INVALID when the path does not fit, with
+ * its length.
+ */
 REEF_MUST_CHECK reef_status reef_address_init(struct sockaddr_un *address,
                                               const char *pool,
                                               const char *socket_path,

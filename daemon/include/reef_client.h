@@ -13,7 +13,8 @@
 #define REEF_REQUEST_BYTES_MAX (1u << 20) // longest line that either side accepts
 
 /**
- * Send one request to the daemon of the pool in directory `pool` and wait for its reply.
+ * Send one request to the daemon of the pool in directory `pool`, or where that holds those of
+ * several ranks to rank 0, and wait for its reply.
  *
  * socket_path  NULL for the socket inside the pool
  * request      one JSON object as text

@@ -251,13 +251,18 @@ reef_status reef_crew_agree(reef_crew *crew, reef_status status, reef_error *err
         snprintf(outcomes[rank].message, sizeof(outcomes[rank].message), "%s", err->message);
     const reef_ranks_array each = {outcomes, sizeof(*outcomes), sizeof(*outcomes)};
     reef_ranks_gather(crew->ranks, count, 1, &each);
+    // A rank is busy also where another one failed: that one knows why.
+    const outcome *first = NULL;
     for (size_t r = 0; r < count; r++) {
         if (outcomes[r].status == REEF_OK) continue;
-        crew->ended = true; // nobody listens any more
-        return reef_fail(err, (reef_status)outcomes[r].status, "rank %zu: %.230s", r,
-                         outcomes[r].message);
+        if (first == NULL ||
+            (first->status == REEF_ERR_BUSY && outcomes[r].status != first->status))
+            first = &outcomes[r];
     }
-    return REEF_OK;
+    if (first == NULL) return REEF_OK;
+    crew->ended = true; // nobody listens any more
+    return reef_fail(err, (reef_status)first->status, "rank %zu: %.230s",
+                     (size_t)(first - outcomes), first->message);
 }
 
 // A new training has a number that no other one has.

@@ -11,6 +11,8 @@
 
 #include "check.h"
 #include "reef_pool_check.h"
+#include "shard_view.h"
+#include "shards_check.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -232,11 +234,20 @@ static reef_status open_and_check(const char *path,
     return status;
 }
 
+static reef_status check_in_child(const char *path,
+                                  const reef_check_options *options,
+                                  reef_check_report *report,
+                                  reef_error *err) {
+    return reef_verify_in_child(path, open_and_check, options, report, err);
+}
+
 reef_status reef_store_verify_with(const char *path,
                                    const reef_check_options *options,
                                    reef_check_report *report,
                                    reef_error *err) {
-    return reef_verify_in_child(path, open_and_check, options, report, err);
+    if (reef_view_is_at(path))
+        return reef_shards_verify(path, check_in_child, options, report, err);
+    return check_in_child(path, options, report, err);
 }
 
 reef_status reef_store_verify(const char *path,

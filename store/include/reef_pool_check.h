@@ -97,7 +97,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
                                                        void *context,
                                                        reef_check_report *report,
                                                        reef_error *err);
-/** reef_store_check_with in a child process; `also` runs there. */
+/**
+ * reef_store_check_with in a child process; `also` runs there. Where `path` holds shards, each is
+ * checked so, counts are sums over them, and findings begin with `rank-K: `. INVALID also: they are
+ * not one pool, or a plan is asked for.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify_with(const char *path,
                                                             const reef_check_options *options,
                                                             reef_check_report *report,

@@ -2,13 +2,15 @@
 // commit that all of them make. And the way back of one epoch, for a rank that made a commit when
 // another did not.
 //
-// The rows of experts may be divided: each shard then has the blocks of rows, and their moments,
-// that its rank owns, and of the others their entries in `sums`. All else is in every shard. So
+// The rows of experts and the context memories may be divided: each shard then has the blocks of
+// them that its rank owns, and of the others their entries in `sums`. All else is in every shard. So
 // roots, which are taken over `sums`, are those of a whole pool.
 #ifndef REEF_SHARD_H
 #define REEF_SHARD_H
 
 #include "reef_store.h"
+
+#include <string.h>
 
 #define REEF_SHARD_POOL_BYTES 16
 
@@ -17,16 +19,22 @@ typedef struct reef_shard {
     uint8_t pool[REEF_SHARD_POOL_BYTES]; // the same in all shards of one training, drawn at random
     uint32_t rank, count;                // this one, of how many
     uint64_t epoch;                      // commits of all ranks so far
-    bool divided;                        // it has the rows that the rank owns; else all of them
+    bool divided;                        // it has the blocks that the rank owns; else all of them
 } reef_shard;
 
-/** Whose a block of rows is where rows are divided. The same in every generation. */
+/** Whose a block is where a pool is divided. The same in every generation, and in copies of it. */
 static inline uint32_t reef_shard_owner(uint32_t layer, uint32_t block, uint32_t count) {
     return (uint32_t)(((uint64_t)layer + block) % count);
 }
 
-/** Is the record one of those that are divided: a block of rows, or the moments of one? */
+/**
+ * Is the record one of those that are divided: a block of rows, the moments of one, or a block of a
+ * memory's tables but for the first of each table? Those, and the text that a memory has yet to
+ * learn, tell what it holds; every rank has them.
+ */
 static inline bool reef_shard_divides(const reef_key *key) {
+    if (key->db == REEF_DB_MEMORY || key->db == REEF_DB_VISITS)
+        return key->block > 0 && key->name != NULL && strcmp(key->name, "tail") != 0;
     return key->db == REEF_DB_EXPERTS || (key->db == REEF_DB_MOMENTS && key->name == NULL);
 }
 
@@ -66,16 +74,32 @@ typedef reef_status (*reef_shard_exchange)(void *context,
                                            void *taker,
                                            reef_error *err);
 /**
- * This write transaction is one of all ranks: it exchanges what changed of divided rows, namely
- * their entries in `sums`, before any root is taken. Another one cannot commit changed rows of a
- * pool whose rows are divided.
+ * This write transaction is one of all ranks: it exchanges what changed of divided records, namely
+ * their entries in `sums`, before any root is taken. Another one cannot commit changes of them.
  */
 REEF_API void reef_shard_share(reef_txn *txn, reef_shard_exchange exchange, void *context);
+/** All ranks read together in this transaction: see reef_records_gather. */
+REEF_API void reef_shard_gather_by(reef_txn *txn, reef_shard_exchange exchange, void *context);
+
+/**
+ * Visit the records of a key and of the `count` - 1 blocks that follow, in no certain order. Those
+ * that lie in other shards come from their ranks, where the transaction is one of all: then every
+ * rank makes the same call at once. What comes is compared with `sums`.
+ *
+ * Errors: those of reef_record_view, of `visit`; CORRUPT also what another rank gave is not what it
+ * should be. The others wait for a rank that fails: it has to end them.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_records_gather(reef_txn *txn,
+                                                         const reef_key *first,
+                                                         uint32_t count,
+                                                         reef_record_visit visit,
+                                                         void *context,
+                                                         reef_error *err);
 
 /** What one shard, or the whole pool, is made of. */
 typedef struct reef_shard_making {
     uint64_t records, bytes; // all of it, with headers
-    uint64_t moved_bytes;    // of rows that lay in another rank's shard, or in a whole pool
+    uint64_t moved_bytes;    // divided, that lay in another rank's shard, or in a whole pool
 } reef_shard_making;
 
 /**

@@ -120,17 +120,21 @@ typedef struct reef_store_options {
     // does.
     bool no_sync;
     uint64_t renew_us; // length of a step of its reads in steps; 0: half of REEF_READ_MS_MAX
+    uint64_t agree_ms; // how long a read of shards waits until they are of one epoch; 0: a minute
 } reef_store_options;
 
 /**
- * Open the pool in directory `path`.
+ * Open the pool in directory `path`. A directory that holds the shards of a pool whose rows are
+ * divided (reef_shard.h), rank-0 and so on, is opened as that pool, for reading: each read is of
+ * one epoch in all of them.
  *
  * Checks before mapping: the directory and data file exist, the file is at least as long as its
  * last page; then: the format version is one of ours, the record of the last commit is sound. Never
  * raises a signal on a damaged file.
  *
  * Errors: NOT_FOUND no such pool; INVALID not a pool, or it exists with `create`; VERSION another
- * format (message has its number and ours); CORRUPT truncated, the last commit's record is damaged,
+ * format (message has its number and ours); NOT_FOUND, INVALID a shard is missing, stale, of another
+ * pool or another rank's, or the shards are to be written; CORRUPT truncated, the last commit's record is damaged,
  * or the databases are not those of the format; BUSY a second writer; IO. Threads: a store may be
  * shared; one thread at a time may hold the write transaction.
  */
@@ -140,6 +144,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
                                                      reef_error *err);
 REEF_API void reef_store_close(reef_store *store);
 REEF_API const char *reef_store_path(const reef_store *store);
+/** From how many files the pool is read: 1, or its shards. */
+REEF_API uint32_t reef_store_part_count(const reef_store *store);
 
 /**
  * The format version of the pool, REEF_FORMAT_VERSION_FIRST to REEF_FORMAT_VERSION; it never
@@ -216,7 +222,7 @@ typedef struct reef_read_stat {
 } reef_read_stat;
 REEF_API void reef_store_read_stat(const reef_store *store, reef_read_stat *out);
 
-/** The pool's file, as a read transaction sees it. */
+/** The pool's file, or those of its shards, as a read transaction sees them. */
 typedef struct reef_file_stat {
     uint64_t file_bytes;
     uint64_t free_bytes; // of pages inside it that a later commit may use again

@@ -208,6 +208,11 @@ static reef_status copy_into(void *context, const char *staging, reef_error *err
 }
 
 static reef_status copy_to(copying *c, reef_error *err) {
+    if (c->store->part_count > 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.120s holds the shards of a pool: reef shards %.60s NEW --to 1 makes a "
+                         "whole pool of them",
+                         c->store->path, c->store->path);
     reef_status status = reef_store_check_copy(c->store->path, c->to != NULL ? c->to : "", err);
     return status == REEF_OK ? reef_pool_make(c->to, copy_into, c, NULL, err) : status;
 }

@@ -1,4 +1,4 @@
-// reef shards: the rows of a pool, divided over ranks, or brought together again.
+// reef shards: the rows and memories of a pool, divided over ranks, or brought together again.
 #include "cli_format.h"
 #include "commands.h"
 #include "reef_clock.h"
@@ -12,22 +12,34 @@
 #include <sys/stat.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"to", "RANKS", "how many ranks the rows are to be divided over; 1: a whole pool"},
+    {"to", "RANKS", "how many ranks the pool is to be divided over; 1: a whole pool"},
     {0},
 };
 
 const reef_cli_manual reef_shards_manual = {
     .about =
-        "Divides the rows of experts of a pool, and their moments, over the ranks of\n"
-        "`mpirun -n RANKS reefd --pool NEW`: NEW/rank-K gets the blocks of rows that rank K owns, "
-        "and all else.\n"
+        "Divides the rows of experts of a pool, their moments and the tables of context memories over "
+        "the ranks of\n"
+        "`mpirun -n RANKS reefd --pool NEW`: NEW/rank-K gets the blocks that rank K owns, and all "
+        "else.\n"
         "FROM is a pool, a directory that holds rank-0 and so on, or the directory of each "
         "shard. With --to 1\n"
         "NEW becomes a whole pool again, with the same root. "
         "FROM is not changed, and nobody may train it\n"
-        "meanwhile. NEW appears only when all of it is on the disk and has the root of FROM.",
+        "meanwhile. NEW appears only when all of it is on the disk and has the root of FROM.\n"
+        "\n"
+        "What only reads takes the directory with all shards for a pool, also while it is trained: "
+        "eval, score,\n"
+        "generate, compress, expand, generations, experts, usage, timeline, plot, report, kind list, "
+        "show and near,\n"
+        "snapshot list, show and diff, export generation and model, verify, status, top; consolidate "
+        "and import\n"
+        "with --dry-run. With a daemon, stop, commit, seal and so on reach that of rank 0. "
+        "Without one, what\n"
+        "changes or copies a pool is refused: it needs the whole pool.",
     .options = OPTIONS,
     .example = "reef shards reef.pool many --to 2\n"
+               "reef eval many notes.txt\n"
                "reef shards many reef-again.pool --to 1",
 };
 
@@ -156,7 +168,7 @@ static void print_report(const reef_cli_call *cli, const report *r) {
     printf("root       %s\n", root);
     for (uint32_t rank = 0; rank < r->count; rank++) {
         char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
-        printf("%-10s %s, rows from elsewhere %s\n", name,
+        printf("%-10s %s, from elsewhere %s\n", name,
                reef_cli_bytes(r->made[rank].bytes, size),
                reef_cli_bytes(r->made[rank].moved_bytes, moved));
         free(name);

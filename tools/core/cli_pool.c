@@ -40,12 +40,23 @@ const char *reef_cli_stream_unit(const reef_config *config) {
     return reef_config_is_vector(config) ? "example" : "byte";
 }
 
-static uint64_t data_file_bytes(const char *pool) {
-    char *path = reef_cli_format("%s/data.mdb", pool);
+static uint64_t file_bytes(const char *path) {
     struct stat info;
-    bool found = stat(path, &info) == 0;
-    free(path);
-    return found ? (uint64_t)info.st_size : 0;
+    return stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+}
+
+// Of the pool's file, or of all its shards.
+static uint64_t data_file_bytes(const reef_store *store) {
+    uint64_t bytes = 0;
+    uint32_t count = reef_store_part_count(store);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        char *path = count == 1 ? reef_cli_format("%s/data.mdb", reef_store_path(store))
+                                : reef_cli_format("%s/rank-%" PRIu32 "/data.mdb",
+                                                  reef_store_path(store), rank);
+        bytes += file_bytes(path);
+        free(path);
+    }
+    return bytes;
 }
 
 static reef_status read_generations(reef_cli_pool *pool, reef_txn *txn, reef_error *err) {
@@ -73,7 +84,7 @@ reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err) {
     bool counts = reef_cli_keeps_one_generation(pool) || pool->config.recycle_after > 0;
     if (status == REEF_OK && counts) status = reef_tasks_read(txn, &pool->tasks, err);
     reef_txn_abort(txn); // a read has nothing to commit
-    pool->file_bytes = data_file_bytes(reef_store_path(pool->store));
+    pool->file_bytes = data_file_bytes(pool->store);
     return status;
 }
 

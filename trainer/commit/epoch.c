@@ -1,5 +1,6 @@
 // See epoch.h.
 #include "epoch.h"
+#include "divided.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,10 +35,9 @@ static void end_unless_equal(reef_trainer *trainer, const epoch_claim *claims) {
     }
 }
 
-static void gather_from_all(reef_trainer *trainer, void *claims, size_t bytes) {
-    const reef_ranks_array each = {.base = claims, .stride = bytes, .bytes = bytes};
+static void gather_from_all(const reef_trainer *trainer, void *claims, size_t bytes) {
     reef_ranks_set_part(trainer->options.ranks, REEF_RANKS_COMMIT);
-    reef_ranks_gather(trainer->options.ranks, reef_ranks_count(trainer->options.ranks), 1, &each);
+    reef_divided_tell(trainer->options.ranks, claims, bytes);
     reef_ranks_set_part(trainer->options.ranks, REEF_RANKS_STEP);
 }
 
@@ -62,39 +62,23 @@ static reef_status before_commit(void *context, const reef_commit *commit, reef_
     return REEF_OK;
 }
 
-// ---- divided rows -------------------------------------------------------------------------------
+// ---- divided pools ------------------------------------------------------------------------------
 
-// Give all ranks what each of them changed. A rank without memory for it ends all.
 static reef_status exchange_changes(void *context,
                                     const void *changes,
                                     size_t bytes,
                                     reef_shard_take take,
                                     void *taker,
                                     reef_error *err) {
-    reef_trainer *trainer = context;
-    reef_ranks *ranks = trainer->options.ranks;
-    static _Thread_local uint64_t counts[REEF_RANKS_MAX];
-    static _Thread_local size_t sizes[REEF_RANKS_MAX];
-    size_t count = reef_ranks_count(ranks), own = reef_ranks_rank(ranks);
-    counts[own] = bytes;
-    gather_from_all(trainer, counts, sizeof(*counts));
-    for (size_t r = 0; r < count; r++) sizes[r] = r == own ? 0 : bytes;
-    reef_ranks_message *send = reef_ranks_room(ranks, false, sizes);
-    for (size_t r = 0; r < count; r++)
-        if (sizes[r] > 0) memcpy(send[r].bytes, changes, bytes);
-    for (size_t r = 0; r < count; r++) sizes[r] = r == own ? 0 : (size_t)counts[r];
-    const reef_ranks_message *receive = reef_ranks_room(ranks, true, sizes);
-    reef_ranks_set_part(ranks, REEF_RANKS_COMMIT);
-    reef_ranks_exchange(ranks);
-    reef_ranks_set_part(ranks, REEF_RANKS_STEP);
-    reef_status status = REEF_OK;
-    for (size_t r = 0; status == REEF_OK && r < count; r++)
-        if (sizes[r] > 0) status = take(taker, receive[r].bytes, sizes[r], err);
+    reef_ranks_set_part(context, REEF_RANKS_COMMIT);
+    reef_status status = reef_divided_exchange(context, changes, bytes, take, taker, err);
+    reef_ranks_set_part(context, REEF_RANKS_STEP);
     return status;
 }
 
 void reef_epoch_share(reef_trainer *trainer, reef_txn *txn) {
-    if (trainer->options.shard.divided) reef_shard_share(txn, exchange_changes, trainer);
+    if (trainer->options.shard.divided)
+        reef_shard_share(txn, exchange_changes, trainer->options.ranks);
 }
 
 reef_status reef_epoch_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {

@@ -11,7 +11,7 @@
 
 #include "trainer_internal.h"
 
-/** First in the commit's transaction: where rows are divided, ranks tell each other of theirs. */
+/** First in the commit's transaction: where a pool is divided, ranks tell each other of theirs. */
 void reef_epoch_share(reef_trainer *trainer, reef_txn *txn);
 /** Within the commit's transaction, last: its number, and what happens before it is durable. */
 REEF_MUST_CHECK reef_status reef_epoch_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);

@@ -87,10 +87,12 @@ reef_status reef_pool_over(reef_trainer *trainer, uint64_t *out, reef_error *err
 
 reef_status reef_pool_bound(reef_trainer *trainer, reef_txn *txn, uint64_t bytes, reef_error *err) {
     uint64_t bound = trainer->options.pool_max, target = bound - bound / TARGET_SHARE;
-    uint32_t keep_last;
+    uint32_t keep_last = 0;
     reef_pruning done = {0};
     if (bytes == 0) return REEF_OK;
     reef_status status = choose_keep(txn, bytes - target, &keep_last, err);
+    // Of a divided pool each rank has other blocks of what goes: rank 0 chooses for all.
+    if (is_shared(trainer)) reef_ranks_tell(trainer->options.ranks, &keep_last, sizeof(keep_last));
     if (status == REEF_OK && keep_last > 0)
         status = reef_states_prune(txn, keep_last, false, &done, err);
     if (status == REEF_OK && done.visits > 0)
@@ -99,7 +101,6 @@ reef_status reef_pool_bound(reef_trainer *trainer, reef_txn *txn, uint64_t bytes
                                   ", \"visits\": %" PRIu64 ", \"bytes\": %" PRIu64
                                   ", \"pool_max\": %" PRIu64,
                                   keep_last, done.states, done.visits, done.bytes, bound);
-    if (status == REEF_OK && bytes - done.bytes > bound)
-        status = report_over(trainer, bytes - done.bytes, err);
-    return status;
+    uint64_t left = largest_of_all(trainer, bytes - done.bytes);
+    return status == REEF_OK && left > bound ? report_over(trainer, left, err) : status;
 }

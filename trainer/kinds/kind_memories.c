@@ -1,5 +1,6 @@
 // See kind_memories.h.
 #include "kind_memories.h"
+#include "divided.h"
 #include "kind_heads.h"
 #include "memory_batch.h"
 #include "prequential.h"
@@ -63,16 +64,21 @@ static reef_status read_head(reef_generation_memory *out,
     const reef_as_of state = {.last = last, .own = last};
     reef_txn *txn = NULL;
     reef_kind_heads heads = {0};
+    reef_error reason;
     size_t older = 0;
-    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, err);
-    if (status == REEF_OK) status = reef_kind_heads_load(&heads, txn, kind, out, &older, err);
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, &reason);
+    if (status == REEF_OK) reef_divided_gather(trainer, txn);
+    if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, &reason);
+    if (status == REEF_OK) status = reef_kind_heads_load(&heads, txn, kind, out, &older, &reason);
     reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     if (status == REEF_OK)
-        status = reef_generation_memory_catch_up(out, trainer->network.config.context_memory, err);
+        status =
+            reef_generation_memory_catch_up(out, trainer->network.config.context_memory, &reason);
     if (status == REEF_OK && out->tail_bytes > 0) drop_older(out, older);
-    return status;
+    // What was pruned away is known to every rank before anything is read.
+    if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) reef_divided_failed(trainer, &reason);
+    return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
 
 // Sealed since the last commit: the next one stores it as it is, so a copy learns on.

@@ -1,8 +1,10 @@
-// Rows divided over ranks, as people do it: reef shards, reefd by mpirun, and back to one pool. The
-// root is that of one process whatever the number of ranks, after any kill of a rank or of reef
+// Rows and memories divided over ranks, as people do it: reef shards, reefd by mpirun, and back to
+// one pool. The root is that of one process whatever the number of ranks, after any kill of a rank or of reef
 // shards; and shards that do not fit together end in one message.
 #include "ranks_run.h"
 #include "reef_trainer.h"
+
+#include "damaged_record.h"
 
 #define WORD_BYTES 12000
 #define FIGURE_BYTES 8000
@@ -40,6 +42,25 @@ static void make_pool(const sandbox *box, const char *strategy) {
     if (reef_pool_init(box->pool, &config, &err) != REEF_OK) fail_msg("%s", err.message);
 }
 
+#define MEMORY_BYTES "4194304"
+#define KIND_BYTES 16000
+
+// Kinds by their contexts, whose nets go on when they come back.
+static void make_pool_of_memories(const sandbox *box) {
+    sandbox_remove_pool(box);
+    assert_int_equal(
+        shell_of("%s init %s --layers 2 --ffw dp --d-model 16 --attention-heads 2 --context 16 "
+                 "--batch 4 --heads 2 --topk 2 --d-key 8 --side 36 --side-new 34 "
+                 "--context-memory " MEMORY_BYTES " --return-bytes 4000 >/dev/null",
+                 REEF_BINARY, box->pool),
+        0);
+    write_text(box->text, KIND_BYTES, 1);
+    assert_int_equal(shell_of("cp %s %s/words", box->text, box->directory), 0);
+    append_figures(box->text, KIND_BYTES, 2);
+    assert_int_equal(
+        shell_of("cd %s && cat words >>text && tail -c 4000 text >sample", box->directory), 0);
+}
+
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
     sandbox_make_again(box);
@@ -69,11 +90,15 @@ static void make_shards(const sandbox *box, size_t count) {
     assert_int_equal(divide(box, box->pool, "many", count), 0);
 }
 
-static void refuses(const sandbox *box, int code, const char *words) {
+static void says(const sandbox *box, int code, const char *words) {
     char *text = read_text(box->messages, NULL);
     if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
     free(text);
     assert_int_not_equal(code, 0);
+}
+
+static void refuses(const sandbox *box, int code, const char *words) {
+    says(box, code, words);
     assert_int_equal(times_said(box, "reef shards: "), 1);
 }
 
@@ -93,6 +118,34 @@ static void gathers_to(const sandbox *box, const char *from, const reef_commit *
                      0);
 }
 
+// Both say the same, to the last digit.
+static void reads_alike(const sandbox *box, const char *command) {
+    assert_int_equal(
+        shell_of("cd %s && for pool in many whole; do %s %s >$pool.txt || exit 1; done "
+                 "&& cmp many.txt whole.txt",
+                 box->directory, REEF_BINARY, command),
+        0);
+}
+
+// The directory that holds all shards is read as the whole pool that gathers_to left: copied, and
+// in place; as of each state.
+static void shards_are_read_as_the_pool(const sandbox *box, bool all) {
+    reads_alike(box, "eval $pool text --json");
+    if (!all) return;
+    reads_alike(box, "eval $pool text --as-of 0 --memory 1M --threads 2 --json");
+    reads_alike(box, "eval $pool text --as-of kept --memory 1M --json");
+    reads_alike(box, "score $pool text");
+    reads_alike(box, "generate $pool --prompt a --bytes 40 --seed 5");
+    reads_alike(box, "generations $pool");
+    reads_alike(box, "usage $pool");
+    reads_alike(box, "timeline $pool");
+    reads_alike(box, "snapshot diff $pool kept now");
+    reads_alike(box, "export generation $pool 1 $pool.safetensors | grep root");
+    assert_int_equal(shell_of("cd %s && %s verify many >/dev/null && %s status many >/dev/null",
+                              box->directory, REEF_BINARY, REEF_BINARY),
+                     0);
+}
+
 static void the_root_is_that_of_one_process(void **state) {
     sandbox *box = *state;
     reef_commit expected = alone_once(box);
@@ -105,7 +158,152 @@ static void the_root_is_that_of_one_process(void **state) {
                 shell_of("%s verify %s/many/rank-%zu >/dev/null", REEF_BINARY, box->directory, r),
                 0);
         gathers_to(box, "many", &expected);
+        shards_are_read_as_the_pool(box, false);
     }
+}
+
+// A snapshot, and what was learned after it, in three shards.
+static void all_shards_are_read_as_one_pool(void **state) {
+    sandbox *box = *state;
+    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK " && %s snapshot create %s kept",
+                              REEFD_PATH, box->pool, box->text, REEF_BINARY, box->pool),
+                     0);
+    append_noise(box->text, FIGURE_BYTES, 9);
+    make_shards(box, RANKS);
+    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    sandbox first = shard_of(box, 0);
+    reef_commit expected = pool_commit(&first);
+    gathers_to(box, "many", &expected);
+    shards_are_read_as_the_pool(box, true);
+}
+
+typedef struct memory_blocks {
+    size_t count; // of those that are divided
+    reef_key last;
+    char name[REEF_NAME_BYTES_MAX + 1];
+} memory_blocks;
+
+static reef_status on_memory(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    memory_blocks *blocks = context;
+    (void)view;
+    (void)err;
+    if (!reef_shard_divides(key)) return REEF_OK;
+    blocks->count++;
+    // The memory that generation 0 was sealed with.
+    if (key->db != REEF_DB_MEMORY || key->generation != 0) return REEF_OK;
+    blocks->last = *key;
+    snprintf(blocks->name, sizeof(blocks->name), "%s", key->name);
+    return REEF_OK;
+}
+
+static memory_blocks blocks_of_memories(const char *pool) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    memory_blocks blocks = {0};
+    static const reef_db databases[] = {REEF_DB_MEMORY, REEF_DB_VISITS};
+    reef_status status = reef_store_open(&store, pool, NULL, &err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
+    for (size_t i = 0; status == REEF_OK && i < 2; i++)
+        status = reef_record_scan(txn, databases[i], UINT32_MAX, on_memory, &blocks, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    return blocks;
+}
+
+// Kinds that come back, while ranks are killed and their number changes: each block of a memory
+// lies in one shard, and the root is that of one process.
+static void memories_are_divided(void **state) {
+    sandbox *box = *state;
+    make_pool_of_memories(box);
+    reef_commit expected = alone(box);
+    make_shards(box, 2);
+    for (unsigned i = 0; i < KILLS_FEW / 2; i++) {
+        pid_t run = start_ranks(box, 2, "--open-max 2");
+        pid_t pid = await_rank(box, i % 2, run);
+        sleep_ms(500 + 900 * i);
+        if (pid > 0) (void)kill(pid, SIGKILL);
+        assert_int_equal(waitpid(run, NULL, 0), run);
+    }
+    assert_int_equal(run_ranks(box, 2, ""), 0);
+    same_roots(box, 2, &expected);
+    assert_int_equal(divide(box, "many", "whole", 1), 0);
+    sandbox whole = *box;
+    snprintf(whole.pool, sizeof(whole.pool), "%.100s/whole", box->directory);
+    assert_in_range(pool_generations(&whole), 3, 9);
+    reef_commit gathered = pool_commit(&whole);
+    assert_memory_equal(gathered.root, expected.root, sizeof(gathered.root));
+    assert_int_equal(shell_of("%s verify %s >/dev/null", REEF_BINARY, whole.pool), 0);
+    size_t all = blocks_of_memories(whole.pool).count, sum = 0;
+    for (size_t r = 0; r < 2; r++) {
+        sandbox shard = shard_of(box, r);
+        size_t blocks = blocks_of_memories(shard.pool).count;
+        assert_in_range(blocks, all / 4, all - all / 4);
+        sum += blocks;
+    }
+    assert_true(all > 0);
+    assert_int_equal(sum, all);
+    reads_alike(box, "eval $pool sample --json");
+    reads_alike(box, "compress $pool sample -o $pool.reef --as-of 1 >/dev/null; cat $pool.reef");
+    // With three ranks from here on, and a kind that comes back.
+    assert_int_equal(shell_of("cd %s && mv many two", box->directory), 0);
+    assert_int_equal(divide(box, "two", "many", RANKS), 0);
+    append_figures(box->text, KIND_BYTES, 4);
+    expected = alone(box);
+    // A memory that one rank cannot read ends all; its shard is as it was before.
+    sandbox second = shard_of(box, 1);
+    memory_blocks there = blocks_of_memories(second.pool);
+    there.last.name = there.name;
+    assert_int_equal(shell_of("cp -a %s %s/kept", second.pool, box->directory), 0);
+    record_damage(second.pool, &there.last);
+    int code = run_ranks(box, RANKS, "");
+    ends_with(box, code, "rank 1: memory (generation 0");
+    assert_int_equal(shell_of("cd %s && cp kept/data.mdb many/rank-1/", box->directory), 0);
+    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    same_roots(box, RANKS, &expected);
+    assert_int_equal(shell_of("%s verify %s/many >/dev/null", REEF_BINARY, box->directory), 0);
+}
+
+static uint64_t read_epoch(reef_store *store) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_shard shard = {0};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
+    if (status == REEF_OK) status = reef_shard_read(txn, &shard, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+    reef_txn_abort(txn);
+    return shard.epoch;
+}
+
+// Each read is of one epoch, which may be later than the last; rank 0 answers for all.
+static void shards_are_read_while_they_are_trained(void **state) {
+    sandbox *box = *state;
+    char many[RANKS_COMMAND_BYTES];
+    reef_error err;
+    reef_store *store = NULL;
+    make_shards(box, 2);
+    snprintf(many, sizeof(many), "%.100s/many", box->directory);
+    pid_t run = start_ranks(box, 2, "--commit-steps 1");
+    assert_true(await_rank(box, 0, run) > 0 && await_rank(box, 1, run) > 0);
+    if (reef_store_open(&store, many, NULL, &err) != REEF_OK) fail_msg("%s", err.message);
+    uint64_t first = read_epoch(store), last = first;
+    for (int i = 0; i < RANKS_WAITS_MAX && last < first + 20; i++, sleep_ms(1)) {
+        uint64_t epoch = read_epoch(store);
+        assert_true(epoch >= last);
+        last = epoch;
+    }
+    assert_true(last >= first + 20);
+    reef_store_close(store);
+    assert_int_equal(shell_of("cd %s && %s eval many text >/dev/null && %s status many | "
+                              "grep -q ranks && %s stop many >/dev/null",
+                              box->directory, REEF_BINARY, REEF_BINARY, REEF_BINARY),
+                     0);
+    assert_int_equal(waitpid(run, NULL, 0), run);
+    assert_int_equal(shell_of("%s verify %s >/dev/null", REEF_BINARY, many), 0);
 }
 
 // reef init makes the shards one by one, and nobody holds all rows.
@@ -221,6 +419,8 @@ static void ranks_that_are_ahead_step_back(void **state) {
     // Nobody knows whether it will count: reef shards leaves that to the ranks.
     int code = divide(box, "many", "other", 1);
     refuses(box, code, "if it is one ahead, start all ranks once");
+    code = shell_of("cd %s && %s eval many text 2>%s", box->directory, REEF_BINARY, box->messages);
+    says(box, code, "rank-1 is of epoch");
     assert_int_equal(run_ranks(box, 2, ""), 0);
     assert_int_equal(epoch_of(box, 1), epoch_of(box, 0));
     same_roots(box, 2, &expected);
@@ -361,6 +561,30 @@ static void a_shard_is_not_used_alone(void **state) {
     ends_with(box, code, "is the shard of rank 1 of 2: train it with mpirun -n 2");
 }
 
+// All shards together are read; what would change them says what to use instead.
+static void shards_together_are_not_changed(void **state) {
+    sandbox *box = *state;
+    static const char *const cases[][2] = {
+        {"seal many", "or a whole pool (reef shards DIR NEW --to 1)"},
+        {"consolidate many --generations 0-1 --yes", "which can be read so"},
+        {"export pool many new", "reef shards many NEW --to 1 makes a whole pool of them"},
+        {"snapshot create many now-and-then", "which can be read so"},
+        {"verify many --repair-plan", "give the directory of a shard, many/rank-0 to rank-1"},
+    };
+    make_shards(box, 2);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        says(box,
+             shell_of("cd %s && %s %s >/dev/null 2>%s", box->directory, REEF_BINARY, cases[i][0],
+                      box->messages),
+             cases[i][1]);
+    int code = shell_of("%s --pool %s/many --source %s 2>%s", REEFD_PATH, box->directory, box->text,
+                        box->messages);
+    ends_with(box, code, "holds shards, rank-0 to rank-1: start mpirun -n 2 reefd");
+    code = shell_of("cd %s && mv many/rank-1 away && %s eval many text 2>%s", box->directory,
+                    REEF_BINARY, box->messages);
+    says(box, code, "the shard of rank 1 is missing: there is no pool at many/rank-1");
+}
+
 // A disk that is full: files may not grow beyond half of a shard.
 static void a_full_disk_leaves_nothing(void **state) {
     sandbox *box = *state;
@@ -377,6 +601,9 @@ int main(void) {
 #define SHARDS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         SHARDS_TEST(the_root_is_that_of_one_process),
+        SHARDS_TEST(all_shards_are_read_as_one_pool),
+        SHARDS_TEST(memories_are_divided),
+        SHARDS_TEST(shards_are_read_while_they_are_trained),
         SHARDS_TEST(a_new_pool_begins_as_shards),
         SHARDS_TEST(another_number_of_ranks_goes_on),
         SHARDS_TEST(bounds_that_differ_are_those_of_rank_0),
@@ -387,6 +614,7 @@ int main(void) {
         SHARDS_TEST(shards_of_both_kinds_are_named),
         SHARDS_TEST(what_cannot_be_divided),
         SHARDS_TEST(a_shard_is_not_used_alone),
+        SHARDS_TEST(shards_together_are_not_changed),
         SHARDS_TEST(a_full_disk_leaves_nothing),
     };
     // MPI's own leaks, and the order of its locks, are none of ours.

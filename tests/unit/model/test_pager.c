@@ -1,7 +1,7 @@
 // The pager: chosen rows of a file's map come into memory, a process that is too large releases
 // them, and the bytes read stay the same.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
-#define _DEFAULT_SOURCE // madvise, mincore
+#define _DEFAULT_SOURCE // madvise, mincore, MAP_ANONYMOUS
 
 #include "row_prefetch.h"
 
@@ -82,6 +82,10 @@ static int teardown(void **state) {
     return 0;
 }
 
+static reef_map_span span_of(const fixture *f, size_t from, size_t to) {
+    return (reef_map_span){(const uint8_t *)f->map + from, (const uint8_t *)f->map + to};
+}
+
 static const float *row_of(const fixture *f, reef_expert_id id) {
     return (const float *)f->blocks[id >> BLOCK_SHIFT] + id % ROWS_PER_BLOCK * ROW_FLOATS;
 }
@@ -132,7 +136,8 @@ static void chosen_rows_come_into_memory(void **state) {
     f->active[5] = 0;
     for (size_t p = 0; p < P; p++) f->indices[5 * P + p] = UINT32_MAX;
     must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
-    must(reef_row_prefetch_cover(prefetch, f->map, FILE_BYTES, &err), &err);
+    must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &err),
+         &err);
     // Not in memory, where the file system allows that (one in memory itself does not).
     madvise(f->map, FILE_BYTES, MADV_DONTNEED);
     posix_fadvise(f->fd, 0, FILE_BYTES, POSIX_FADV_DONTNEED);
@@ -161,7 +166,8 @@ static void a_process_that_is_too_large_lets_go(void **state) {
     reef_error err;
     reef_row_prefetch *prefetch;
     must(reef_row_prefetch_new(&prefetch, 1, &err), &err);
-    must(reef_row_prefetch_cover(prefetch, f->map, FILE_BYTES, &err), &err);
+    must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &err),
+         &err);
     reef_row_prefetch_request request = request_of(f);
     reef_row_prefetch_start(prefetch, &request);
     float sum = 0;
@@ -173,6 +179,41 @@ static void a_process_that_is_too_large_lets_go(void **state) {
     reef_row_prefetch_free(prefetch);
 }
 
+// Between two files' maps lies what is nobody's: it has no file to come back from.
+static void what_lies_between_two_maps_stays(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_row_prefetch *prefetch;
+    const size_t hole = BLOCKS / 2 * BLOCK_BYTES;
+    uint8_t *at = (uint8_t *)f->map + hole, *copy = malloc(BLOCK_BYTES);
+    assert_non_null(copy);
+    memcpy(copy, at, BLOCK_BYTES);
+    assert_true(mmap(at, BLOCK_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+    memcpy(at, copy, BLOCK_BYTES);
+    const reef_map_span two[] = {span_of(f, hole + BLOCK_BYTES, FILE_BYTES), span_of(f, 0, hole)};
+    must(reef_row_prefetch_new(&prefetch, 1, &err), &err);
+    must(reef_row_prefetch_cover(prefetch, two, 2, &err), &err);
+    reef_row_prefetch_request request = request_of(f);
+    reef_row_prefetch_start(prefetch, &request);
+    float sum = 0;
+    for (size_t i = 0; i < FILE_BYTES / sizeof(float); i += 1024) sum += f->map[i];
+    assert_true(sum > 0);
+    assert_true(wait_for(has_dropped, prefetch));
+    reef_row_prefetch_finish(prefetch);
+    assert_rows_are_right(f);
+    assert_memory_equal(at, copy, BLOCK_BYTES);
+    reef_row_prefetch_free(prefetch);
+    // Rows on both sides come in.
+    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
+    must(reef_row_prefetch_cover(prefetch, two, 2, &err), &err);
+    reef_row_prefetch_start(prefetch, &request);
+    assert_true(wait_for(all_active_rows_are_in_memory, f));
+    reef_row_prefetch_finish(prefetch);
+    reef_row_prefetch_free(prefetch);
+    free(copy);
+}
+
 static void passes_follow_each_other_and_may_end_early(void **state) {
     fixture *f = *state;
     reef_error err;
@@ -182,8 +223,8 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
     // alone.
     const size_t covered[] = {0, FILE_BYTES / 3, FILE_BYTES, 0};
     for (size_t n = 0; n < sizeof(covered) / sizeof(*covered); n++) {
-        must(reef_row_prefetch_cover(prefetch, covered[n] > 0 ? f->map : NULL, covered[n], &err),
-             &err);
+        const reef_map_span span = covered[n] > 0 ? span_of(f, 0, covered[n]) : (reef_map_span){0};
+        must(reef_row_prefetch_cover(prefetch, &span, 1, &err), &err);
         for (int pass = 0; pass < 20; pass++) {
             reef_row_prefetch_request request = request_of(f);
             reef_row_prefetch_start(prefetch, &request);
@@ -197,6 +238,7 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_lies_between_two_maps_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(chosen_rows_come_into_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_process_that_is_too_large_lets_go, setup, teardown),
         cmocka_unit_test_setup_teardown(passes_follow_each_other_and_may_end_early, setup,

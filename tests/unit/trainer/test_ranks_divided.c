@@ -22,6 +22,7 @@ static reef_trainer_options options_of(lifelong *f, bool divided, size_t threads
         .threads = threads, .on_event = lifelong_on_event, .context = f};
     if (!divided) return options;
     options.ranks = ranks;
+    options.open_max = REEF_OPEN_MIN; // memories are read as often as can be
     options.shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(ranks),
                                  .count = (uint32_t)reef_ranks_count(ranks),
                                  .divided = true};
@@ -215,13 +216,21 @@ static void rows_in_the_map(void **state) {
     same_root(SETTINGS("ffw", "pp", "fire_max", "2"), in_the_map, 1);
 }
 
-// A kind, another, and the first again until its net goes on learning: a copy of sealed rows.
+// A kind, another, and the first again until its net goes on learning: a copy of sealed rows. Then
+// all ranks begin again from the disk, where each has some blocks of every memory.
 static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) {
+    reef_error err;
+    reef_snapshot snapshot;
     begin_pool(f, divided, threads);
     feed_kind(f, 0, FIRST, 1);
+    (void)commit(f);
     feed_kind(f, 1, FIRST, 2);
     feed_kind(f, 0, AGAIN, 3);
+    ok(reef_trainer_snapshot(f->trainer, "kept", &snapshot, &err), &err);
+    close_pool(f);
+    open_again(f, divided, threads);
     feed_kind(f, 1, PIECE, 4);
+    feed_kind(f, 0, PIECE, 5);
     assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
     return commit(f);
 }

@@ -192,7 +192,7 @@ static reef_status read_records(reef_generation *generation,
     if (status == REEF_OK && !maps_rows)
         status =
             reef_checkpoint_read_experts(generation, txn, config, records, trains, buffer, err);
-    if (status == REEF_OK && remembers)
+    if (status == REEF_OK && remembers && !source->memory_later)
         status = reef_checkpoint_read_memory(txn, records, &generation->memory, err);
     free(buffer);
     return status;

@@ -35,6 +35,7 @@ typedef struct reef_checkpoint_source {
     bool training;    // read moments, flags and usage too, if it is open
     bool in_place; // leave the rows in the store, for reef_checkpoint_locate, if it is sealed and
                    // has its records under its own number
+    bool memory_later;          // leave out its context memory, for reef_checkpoint_read_memory
     reef_row_division division; // whose rows of experts; else all, which must be there
 } reef_checkpoint_source;
 

@@ -14,6 +14,7 @@
 // of it is in the generation's root.
 #include "checkpoint_internal.h"
 #include "reef_model.h"
+#include "reef_shard.h"
 #include "zero_runs.h"
 
 #include <stdlib.h>
@@ -53,8 +54,11 @@ static reef_status put_packed(reef_txn *txn,
     reef_key key = key_of(prefix, part->name, 0);
     for (size_t at = 0; status == REEF_OK && at < part->bytes; key.block++) {
         size_t size = block_bytes(part->bytes, at);
-        size_t stored = reef_zero_runs_pack(packed, data + at, size);
-        status = reef_record_put(txn, &key, REEF_BYTES, packed, stored, err);
+        // Every rank of a divided pool has the memory; its owner writes a block.
+        if (!reef_shard_is_elsewhere(txn, &key)) {
+            size_t stored = reef_zero_runs_pack(packed, data + at, size);
+            status = reef_record_put(txn, &key, REEF_BYTES, packed, stored, err);
+        }
         at += size;
     }
     return status;
@@ -129,15 +133,19 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
 
 // ---- packed records -----------------------------------------------------------------------------
 
+static reef_status unpack(
+    const reef_key *key, const reef_view *view, void *out, size_t bytes, reef_error *err) {
+    if (reef_zero_runs_unpack(out, bytes, view->data, view->bytes)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
+                     key->generation, key->name, key->block, bytes);
+}
+
 reef_status reef_checkpoint_read_packed(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
     reef_view view;
     reef_status status = reef_record_view(txn, key, &view, err);
-    if (status != REEF_OK || reef_zero_runs_unpack(out, bytes, view.data, view.bytes))
-        return status;
-    return reef_fail(err, REEF_ERR_CORRUPT,
-                     "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
-                     key->generation, key->name, key->block, bytes);
+    return status == REEF_OK ? unpack(key, &view, out, bytes, err) : status;
 }
 
 reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
@@ -161,17 +169,28 @@ typedef struct stored {
     const reef_key *prefix;
 } stored;
 
+// A part that is being read.
+typedef struct part {
+    uint8_t *into;
+    size_t bytes;
+} part;
+
+static reef_status unpack_block(void *context,
+                                const reef_key *key,
+                                const reef_view *view,
+                                reef_error *err) {
+    const part *p = context;
+    size_t at = (size_t)key->block * REEF_BLOCK_BYTES_MAX;
+    return unpack(key, view, p->into + at, block_bytes(p->bytes, at), err);
+}
+
 static reef_status fetch_part(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     const stored *from = context;
-    reef_status status = REEF_OK;
-    reef_key key = key_of(from->prefix, name, 0);
-    for (size_t at = 0; status == REEF_OK && at < bytes; key.block++) {
-        size_t size = block_bytes(bytes, at);
-        status = reef_checkpoint_read_packed(from->txn, &key, (uint8_t *)into + at, size, err);
-        at += size;
-    }
-    return status;
+    const reef_key key = key_of(from->prefix, name, 0);
+    part p = {into, bytes};
+    uint32_t blocks = (uint32_t)((bytes + REEF_BLOCK_BYTES_MAX - 1) / REEF_BLOCK_BYTES_MAX);
+    return reef_records_gather(from->txn, &key, blocks, unpack_block, &p, err);
 }
 
 reef_status reef_checkpoint_read_tail(reef_txn *txn,

@@ -3,6 +3,7 @@
 
 #include "checkpoint.h"
 #include "checkpoint_internal.h"
+#include "reef_shard.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,11 +64,15 @@ reef_status reef_residency_decide(reef_residency *residency,
 // ---- in place -----------------------------------------------------------------------------------
 
 // The last block of a layer is not in the map.
-void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table) {
+void reef_map_span_widen(reef_map_span *spans,
+                         size_t count,
+                         uint32_t layer,
+                         const reef_expert_table *table) {
     size_t bytes = (table->row_values * reef_rows_value_bytes(table->rows.dtype))
                    << table->rows.block_shift;
     for (size_t b = 0; b + 1 < table->block_count; b++) {
         const uint8_t *at = table->blocks[b];
+        reef_map_span *all = &spans[reef_shard_owner(layer, (uint32_t)b, (uint32_t)count)];
         if (at == NULL) continue; // another rank's
         if (all->first == NULL || at < all->first) all->first = at;
         if (all->end == NULL || at + bytes > all->end) all->end = at + bytes;
@@ -79,22 +84,25 @@ static bool is_in_place(const reef_generation *generation) {
 }
 
 static reef_status locate(reef_residency *residency, reef_network *network, reef_error *err) {
-    reef_map_span all = {0};
-    for (size_t g = 0; g < network->generation_count; g++) {
+    size_t count = reef_store_part_count(residency->store);
+    reef_map_span *spans = calloc(count, sizeof(*spans));
+    if (spans == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the maps of %zu files", count);
+    reef_status status = REEF_OK;
+    for (size_t g = 0; status == REEF_OK && g < network->generation_count; g++) {
         reef_generation *generation = network->generations[g];
         if (!is_in_place(generation)) continue;
         // Rows that were copied before are freed before their addresses in the map are looked up:
         // both at once would not fit.
         reef_generation_drop_rows(generation);
-        reef_status status =
-            reef_checkpoint_locate(generation, residency->txn, &network->config, err);
-        if (status != REEF_OK) return status;
-        for (uint32_t l = 0; l < network->config.layers; l++)
-            // The span of all blocks is what prefetching may touch.
-            reef_map_span_widen(&all, &generation->expert_tables[l]);
+        status = reef_checkpoint_locate(generation, residency->txn, &network->config, err);
+        // The spans of all blocks are what prefetching may touch.
+        for (uint32_t l = 0; status == REEF_OK && l < network->config.layers; l++)
+            reef_map_span_widen(spans, count, l, &generation->expert_tables[l]);
     }
-    return reef_row_prefetch_cover(residency->prefetch, all.first, (size_t)(all.end - all.first),
-                                   err);
+    if (status == REEF_OK) status = reef_row_prefetch_cover(residency->prefetch, spans, count, err);
+    free(spans);
+    return status;
 }
 
 // A sealed generation is the same for ever, but another process may replace it by a consolidated

@@ -98,6 +98,7 @@ static reef_status check_part(
         size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
         reef_view view;
         reef_error reason;
+        if (reef_shard_is_elsewhere(s->txn, &key)) continue;
         // The walk over all records has reported damaged ones.
         if (reef_record_view(s->txn, &key, &view, NULL) == REEF_ERR_CORRUPT) continue;
         if (reef_checkpoint_read_packed(s->txn, &key, (uint8_t *)into + at, size, &reason) !=

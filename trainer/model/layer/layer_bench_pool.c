@@ -154,8 +154,8 @@ reef_status reef_layer_pool_write(const char *path,
 
 static reef_status cover(reef_layer_pool *pool, reef_error *err) {
     reef_map_span all = {0};
-    reef_map_span_widen(&all, &pool->generation->expert_tables[0]);
-    return reef_row_prefetch_cover(pool->prefetch, all.first, (size_t)(all.end - all.first), err);
+    reef_map_span_widen(&all, 1, 0, &pool->generation->expert_tables[0]);
+    return reef_row_prefetch_cover(pool->prefetch, &all, 1, err);
 }
 
 reef_status reef_layer_pool_open(reef_layer_pool **out,

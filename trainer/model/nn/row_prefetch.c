@@ -25,14 +25,20 @@
 #define CHECK_NS 1000000               // when there is nothing left to ask for
 #define MAPPED_BYTES_MIN (16ull << 20) // less is not worth dropping
 
+// The whole pages that a span covers, one after the other with those of the other spans.
+typedef struct pages {
+    uint8_t *first;
+    size_t count, before; // of all spans before
+} pages;
+
 struct reef_row_prefetch {
     uint64_t resident_bytes_max;
     size_t page_bytes;
     int statm; // /proc/self/statm; -1 if it is missing: then nothing is ever released
 
-    uint8_t *first; // of the covered range, at a page
-    size_t page_count;
-    uint64_t *asked; // one bit per page
+    pages *spans;
+    size_t span_count, page_count;
+    uint64_t *asked; // one bit per page of all
 
     pthread_t thread;
     pthread_mutex_t mutex; // protects all below
@@ -47,21 +53,27 @@ struct reef_row_prefetch {
 
 // ---- pages --------------------------------------------------------------------------------------
 
-static void ask_for(reef_row_prefetch *prefetch, const uint8_t *row, size_t bytes) {
-    if (row < prefetch->first) return;
-    size_t page = (size_t)(row - prefetch->first) / prefetch->page_bytes;
-    size_t last = ((size_t)(row - prefetch->first) + bytes - 1) / prefetch->page_bytes;
-    if (last >= prefetch->page_count) return; // not a row of the map
+static void ask_in(reef_row_prefetch *prefetch, const pages *in, const uint8_t *row, size_t bytes) {
+    if ((uintptr_t)row < (uintptr_t)in->first) return;
+    size_t page = (size_t)((uintptr_t)row - (uintptr_t)in->first) / prefetch->page_bytes;
+    size_t last =
+        ((size_t)((uintptr_t)row - (uintptr_t)in->first) + bytes - 1) / prefetch->page_bytes;
+    if (last >= in->count) return; // not a row of this map
     bool missing = false;
-    for (size_t p = page; p <= last; p++) {
+    for (size_t p = in->before + page; p <= in->before + last; p++) {
         uint64_t bit = (uint64_t)1 << p % 64;
         missing |= (prefetch->asked[p / 64] & bit) == 0;
         prefetch->asked[p / 64] |= bit;
     }
     // A hint: where it fails, the row is read when it is needed.
     if (missing)
-        (void)madvise(prefetch->first + page * prefetch->page_bytes,
+        (void)madvise(in->first + page * prefetch->page_bytes,
                       (last - page + 1) * prefetch->page_bytes, MADV_WILLNEED);
+}
+
+static void ask_for(reef_row_prefetch *prefetch, const uint8_t *row, size_t bytes) {
+    for (size_t s = 0; s < prefetch->span_count; s++)
+        ask_in(prefetch, &prefetch->spans[s], row, bytes);
 }
 
 // Release the pages of the map when the process is too large.
@@ -76,7 +88,9 @@ static void keep_within(reef_row_prefetch *prefetch) {
     uint64_t mapped = strtoull(rest, &rest, 10) * prefetch->page_bytes;
     uint64_t enough = prefetch->resident_bytes_max / 4 * 3; // the others continue to map meanwhile
     if (resident <= enough || mapped < MAPPED_BYTES_MIN) return;
-    (void)madvise(prefetch->first, prefetch->page_count * prefetch->page_bytes, MADV_DONTNEED);
+    for (size_t s = 0; s < prefetch->span_count; s++)
+        (void)madvise(prefetch->spans[s].first, prefetch->spans[s].count * prefetch->page_bytes,
+                      MADV_DONTNEED);
     memset(prefetch->asked, 0, (prefetch->page_count + 63) / 64 * sizeof(*prefetch->asked));
     atomic_fetch_add_explicit(&prefetch->drops, 1, memory_order_relaxed);
 }
@@ -187,23 +201,44 @@ void reef_row_prefetch_free(reef_row_prefetch *prefetch) {
     pthread_mutex_destroy(&prefetch->mutex);
     if (prefetch->statm >= 0) close(prefetch->statm);
     free(prefetch->asked);
+    free(prefetch->spans);
     free(prefetch);
 }
 
+static pages pages_of(const reef_row_prefetch *prefetch, const reef_map_span *span, size_t before) {
+    size_t page = prefetch->page_bytes, ahead = (uintptr_t)span->first % page;
+    size_t bytes = (size_t)((uintptr_t)span->end - (uintptr_t)span->first);
+    return (pages){.first = (uint8_t *)(uintptr_t)span->first - ahead, // advice changes no byte
+                   .count = (ahead + bytes + page - 1) / page,
+                   .before = before};
+}
+
 reef_status reef_row_prefetch_cover(reef_row_prefetch *prefetch,
-                                    const void *first,
-                                    size_t bytes,
+                                    const reef_map_span *spans,
+                                    size_t count,
                                     reef_error *err) {
-    size_t page = prefetch->page_bytes, before = (uintptr_t)first % page;
-    size_t count = (before + bytes + page - 1) / page;
-    uint64_t *asked = calloc(count / 64 + 1, sizeof(*asked));
-    if (asked == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pages", count);
+    pages *all = calloc(count + 1, sizeof(*all)); // never of no bytes
+    size_t page_count = 0;
+    for (size_t s = 0; all != NULL && s < count; s++) {
+        all[s] = pages_of(prefetch, &spans[s], page_count);
+        page_count += all[s].count;
+    }
+    uint64_t *asked = calloc(page_count / 64 + 1, sizeof(*asked));
+    if (all == NULL || asked == NULL) {
+        free(all);
+        free(asked);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pages", page_count);
+    }
     free(prefetch->asked);
+    free(prefetch->spans);
     prefetch->asked = asked;
-    prefetch->page_count = count;
-    prefetch->first = (uint8_t *)first - before; // advice changes no byte of it
+    prefetch->spans = all;
+    prefetch->span_count = count;
+    prefetch->page_count = page_count;
     // Rows lie far apart: what the system would read around each is of no use.
-    if (count > 0) (void)madvise(prefetch->first, count * page, MADV_RANDOM);
+    for (size_t s = 0; s < count; s++)
+        if (all[s].count > 0)
+            (void)madvise(all[s].first, all[s].count * prefetch->page_bytes, MADV_RANDOM);
     return REEF_OK;
 }
 

@@ -19,13 +19,18 @@ REEF_MUST_CHECK reef_status reef_row_prefetch_new(reef_row_prefetch **out,
                                                   reef_error *err);
 void reef_row_prefetch_free(reef_row_prefetch *prefetch); // accepts NULL
 
+/** The part of a file's map that rows lie in. NULL: none of it. */
+typedef struct reef_map_span {
+    const uint8_t *first, *end;
+} reef_map_span;
+
 /**
- * From now on the rows lie in these `bytes` from `first` on, all of one file's map; nothing is held
- * of them yet. Not between start and finish. NULL and 0: nowhere. Errors: NO_MEMORY.
+ * From now on the rows lie in these spans, each of one file's map, which do not overlap; nothing is
+ * held of them yet. Not between start and finish. Errors: NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_row_prefetch_cover(reef_row_prefetch *prefetch,
-                                                    const void *first,
-                                                    size_t bytes,
+                                                    const reef_map_span *spans,
+                                                    size_t count,
                                                     reef_error *err);
 
 /** What a pass is about to read. */
