@@ -528,6 +528,22 @@ static void what_cannot_be_divided(void **state) {
     refuses(box, divide(box, "pool", "pool/in", 2), "");
     make_pool(box, "ewc");
     refuses(box, divide(box, "pool", "no", 2), "its strategy is ewc, whose rows cannot be divided");
+    assert_int_equal(shell_of("cd %s && %s init vectors --model vector --inputs 8 >made.txt && "
+                              "%s init memories --net-share 0 >made.txt",
+                              box->directory, REEF_BINARY, REEF_BINARY),
+                     0);
+    refuses(box, divide(box, "vectors", "no", 2), "it is not a model of text with experts");
+    refuses(box, divide(box, "memories", "no", 2), "it is not a model of text with experts");
+    for (int format = 1; format <= 2; format++) {
+        char words[32];
+        assert_int_equal(
+            shell_of("mkdir %s/old-%d && gzip -dc %s/pool-v%d-text.mdb.gz >%s/old-%d/data.mdb",
+                     box->directory, format, REEF_TEST_DATA_DIR, format, box->directory, format),
+            0);
+        snprintf(words, sizeof(words), "old-%d has format %d", format, format);
+        snprintf(box->pool, sizeof(box->pool), "old-%d", format);
+        refuses(box, divide(box, box->pool, "no", 2), words);
+    }
 }
 
 // Whoever needs all rows says which command brings them together.
