@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#define WORD_BYTES 12000
-#define FIGURE_BYTES 8000
+#define WORD_BYTES 8000
+#define FIGURE_BYTES 6000
 #define MEMORY_BYTES (4 << 20)
 #define KILLS_FEW 4
 #define KILLS_MANY 200
