@@ -245,7 +245,7 @@ static bool unchanged(reef_txn *txn,
                       reef_key_bytes *encoded,
                       const uint8_t content[REEF_HASH_BYTES]) {
     MDB_val value;
-    sum expected;
+    sum expected = {0};
     reef_view view;
     uint8_t stored[REEF_HASH_BYTES];
     if (reef_db_summed(key->db)) {

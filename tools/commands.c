@@ -66,7 +66,7 @@ static const reef_cli_command COMMANDS[] = {
     {"export model", "FILE", 1, 1, CLI_POOL | CLI_CHANGES,
      "a state of a pool as one file of tensors", &reef_export_model_manual, reef_cmd_export_model},
     {"shards", "FROM... NEW", 2, ANY, CLI_CHANGES,
-     "divide the rows of a pool over ranks, or bring them together", &reef_shards_manual,
+     "divide a pool over ranks, or bring it together", &reef_shards_manual,
      reef_cmd_shards},
     {"compress", "[FILE]", 0, 1, CLI_POOL | CLI_CHANGES | CLI_THREADS,
      "code a file by what a pool has learned, as of a state", &reef_compress_manual,

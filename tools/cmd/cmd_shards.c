@@ -18,7 +18,8 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_shards_manual = {
     .about =
-        "Divides the rows of experts of a pool, their moments and the tables of context memories over "
+        "Divides the rows of experts of a pool, their moments and the tables of context memories "
+        "over "
         "the ranks of\n"
         "`mpirun -n RANKS reefd --pool NEW`: NEW/rank-K gets the blocks that rank K owns, and all "
         "else.\n"
@@ -30,9 +31,11 @@ const reef_cli_manual reef_shards_manual = {
         "\n"
         "What only reads takes the directory with all shards for a pool, also while it is trained: "
         "eval, score,\n"
-        "generate, compress, expand, generations, experts, usage, timeline, plot, report, kind list, "
+        "generate, compress, expand, generations, experts, usage, timeline, plot, report, kind "
+        "list, "
         "show and near,\n"
-        "snapshot list, show and diff, export generation and model, verify, status, top; consolidate "
+        "snapshot list, show and diff, export generation and model, verify, status, top; "
+        "consolidate "
         "and import\n"
         "with --dry-run. With a daemon, stop, commit, seal and so on reach that of rank 0. "
         "Without one, what\n"
@@ -168,8 +171,7 @@ static void print_report(const reef_cli_call *cli, const report *r) {
     printf("root       %s\n", root);
     for (uint32_t rank = 0; rank < r->count; rank++) {
         char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
-        printf("%-10s %s, from elsewhere %s\n", name,
-               reef_cli_bytes(r->made[rank].bytes, size),
+        printf("%-10s %s, from elsewhere %s\n", name, reef_cli_bytes(r->made[rank].bytes, size),
                reef_cli_bytes(r->made[rank].moved_bytes, moved));
         free(name);
     }

@@ -6,9 +6,9 @@
 
 enum { WHY_BYTES_MAX = 400 };
 
-void reef_divided_tell(reef_ranks *ranks, void *claims, size_t bytes) {
-    const reef_ranks_array each = {.base = claims, .stride = bytes, .bytes = bytes};
-    reef_ranks_gather(ranks, reef_ranks_count(ranks), 1, &each);
+void reef_divided_tell(reef_ranks *ranks, void *each, size_t bytes) {
+    const reef_ranks_array all = {.base = each, .stride = bytes, .bytes = bytes};
+    reef_ranks_gather(ranks, reef_ranks_count(ranks), 1, &all);
 }
 
 reef_status reef_divided_exchange(void *context,
