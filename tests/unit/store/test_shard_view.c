@@ -1,6 +1,6 @@
 // The shards of a pool, read as one: every record of the pool once, in order; each read of one
-// epoch, however the ranks commit meanwhile; and what is not one pool ends in one message that names
-// the shard.
+// epoch, however the ranks commit meanwhile; and what is not one pool ends in one message that
+// names the shard.
 #include "reef_shard.h"
 #include "reef_store.h"
 
