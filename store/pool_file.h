@@ -80,7 +80,9 @@ void reef_writer_unlock(int fd); // accepts -1
  * that they read.
  */
 REEF_MUST_CHECK reef_status reef_writer_absent(const char *path, reef_error *err);
-/** Does a process of this machine live that has said it writes to the pool? For who waits for it. */
+/**
+ * Does a process of this machine live that has said it writes to the pool? For who waits for it.
+ */
 bool reef_writer_is_here(const char *path);
 /** "pool ... is open for writing by process ..." */
 REEF_MUST_CHECK reef_status reef_writer_busy(const char *path, long pid, reef_error *err);

@@ -4,7 +4,9 @@
 
 #include "verify_child.h"
 
-/** The check of a pool whose shards `path` holds, by `check` of each. INVALID also: a plan is asked. */
+/**
+ * The check of a pool whose shards `path` holds, by `check` of each. INVALID also: a plan is asked.
+ */
 REEF_MUST_CHECK reef_status reef_shards_verify(const char *path,
                                                reef_verify_work check,
                                                const reef_check_options *options,

@@ -3,8 +3,8 @@
 // another did not.
 //
 // The rows of experts and the context memories may be divided: each shard then has the blocks of
-// them that its rank owns, and of the others their entries in `sums`. All else is in every shard. So
-// roots, which are taken over `sums`, are those of a whole pool.
+// them that its rank owns, and of the others their entries in `sums`. All else is in every shard.
+// So roots, which are taken over `sums`, are those of a whole pool.
 #ifndef REEF_SHARD_H
 #define REEF_SHARD_H
 

@@ -133,10 +133,10 @@ typedef struct reef_store_options {
  * raises a signal on a damaged file.
  *
  * Errors: NOT_FOUND no such pool; INVALID not a pool, or it exists with `create`; VERSION another
- * format (message has its number and ours); NOT_FOUND, INVALID a shard is missing, stale, of another
- * pool or another rank's, or the shards are to be written; CORRUPT truncated, the last commit's record is damaged,
- * or the databases are not those of the format; BUSY a second writer; IO. Threads: a store may be
- * shared; one thread at a time may hold the write transaction.
+ * format (message has its number and ours); NOT_FOUND, INVALID a shard is missing, stale, of
+ * another pool or another rank's, or the shards are to be written; CORRUPT truncated, the last
+ * commit's record is damaged, or the databases are not those of the format; BUSY a second writer;
+ * IO. Threads: a store may be shared; one thread at a time may hold the write transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
                                                      const char *path,

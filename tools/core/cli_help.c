@@ -208,7 +208,7 @@ reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error
     if (first != NULL) return REEF_OK;
     printf(
         "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. Shards of a pool\n"
-        "that lie in one directory are read as that pool (`reef shards --help`). REEF_ISA (scalar,\n"
+        "in one directory are read as that pool (`reef shards --help`). REEF_ISA (scalar,\n"
         "avx2, avx512) chooses the kernels. `reef COMMAND --help` explains a command; reefd is\n"
         "the daemon that trains a pool.\n");
     return REEF_OK;

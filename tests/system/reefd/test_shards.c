@@ -1,6 +1,7 @@
 // Rows and memories divided over ranks, as people do it: reef shards, reefd by mpirun, and back to
-// one pool. The root is that of one process whatever the number of ranks, after any kill of a rank or of reef
-// shards; and shards that do not fit together end in one message.
+// one pool. The root is that of one process whatever the number of ranks, after any kill of a rank
+// or of reef shards; all shards are read as one pool; and shards that do not fit together end in
+// one message.
 #include "ranks_run.h"
 #include "reef_trainer.h"
 
