@@ -328,9 +328,11 @@ typedef struct update_pass {
     const reef_expert_update *update;
 } update_pass;
 
-// The bound comes before the conversion, which of more than 64 bits hold would be undefined.
+// The bound comes before the conversion, which of more than 64 bits hold would be undefined. What it
+// lets through has a sign bit to spare, and signed conversions are one instruction.
 static uint64_t usage_score(float gate) {
-    return (uint64_t)(fmin((double)gate, REEF_USAGE_SCORE_MAX) * REEF_USAGE_SCORE_ONE + 0.5);
+    double score = (double)gate < REEF_USAGE_SCORE_MAX ? (double)gate : REEF_USAGE_SCORE_MAX;
+    return (uint64_t)(int64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
 }
 
 // Scores are rounded one by one to fixed point, so that sums are exact in any order and any
