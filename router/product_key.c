@@ -113,7 +113,7 @@ static void lay_stairs(size_t topk, double slant, size_t number, pair_stairs *st
 }
 
 void reef_pairs_stairs(size_t topk, pair_stairs *stairs) {
-    enum { TOPK_MAX = 48 }; // of the square set, 13 steps
+    enum { TOPK_MAX = 128 }; // 10 steps at most
     static const double slants[PAIR_STAIRS] = {1, 1.5, 2.5, 64};
     memset(stairs, 0, sizeof(*stairs));
     for (size_t n = 0; n < PAIR_STAIRS && topk <= TOPK_MAX; n++)

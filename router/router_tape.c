@@ -107,7 +107,6 @@ static size_t carve_slot(tape_slot *slot,
     slot->keys_b = carve(block, &at, shape->topk * sizeof(*slot->keys_b));
     slot->lists.side = shape->side;
     slot->lists.topk = shape->topk;
-    reef_pairs_stairs(shape->topk, &slot->lists.stairs);
     slot->lists.score_b = carve(block, &at, kept * sizeof(float));
     slot->lists.row_b = carve(block, &at, kept * sizeof(uint16_t));
     slot->lists.length_a = slot->lists.length_b = kept;
@@ -140,6 +139,7 @@ tape_slot reef_tape_slot_at(const reef_router_tape *tape,
     float *start = tape->scratch + number * tape->slot_floats;
     carve_slot(&slot, (unsigned char *)start, shape, tape->tile_rows, tape->tile_stride,
                tape->coarse_order != NULL);
+    slot.lists.stairs = *tape->stairs;
     return slot;
 }
 
@@ -188,6 +188,10 @@ static size_t lay_out_tape(reef_router_tape *tape,
     tape->index_a = carve(block, &at, chosen * sizeof(uint16_t));
     tape->index_b = carve(block, &at, chosen * sizeof(uint16_t));
     tape->gate = carve(block, &at, chosen * sizeof(float));
+    // Once: their powers cost as much as the choices of a small piece.
+    pair_stairs *stairs = carve(block, &at, sizeof(*stairs));
+    if (stairs != NULL) reef_pairs_stairs(shape->topk, stairs);
+    tape->stairs = stairs;
     if (coarse) carve_coarse(tape, block, &at, shape);
     if (!backward) return at;
     if (shape->batch_norm) {

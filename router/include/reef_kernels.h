@@ -139,6 +139,15 @@ typedef struct reef_adam {
     float learning_rate, beta1, beta2, epsilon;
 } reef_adam;
 
+/** The bias correction of one update. */
+typedef struct reef_adam_bias {
+    double rate; // 1 - beta1^count: the rate is divided by it
+    float root;  // 1 / sqrt(1 - beta2^count)
+} reef_adam_bias;
+
+/** Of update number `count` >= 1. Costs two powers: of many rows of few parameters it is kept. */
+REEF_API reef_adam_bias reef_adam_bias_at(uint64_t count, const reef_adam *adam);
+
 /**
  * One Adam step over D parameters (Kingma & Ba 2015, algorithm 1), `count` >= 1 counts this step.
  * param -= lr * (m / (1 - beta1^count)) / (sqrt(v / (1 - beta2^count)) + epsilon); grad times
@@ -152,6 +161,16 @@ REEF_API void reef_adam_update(size_t D,
                                float scale,
                                uint64_t count,
                                const reef_adam *adam);
+
+/** The same with the correction of that update, to the bit. */
+REEF_API void reef_adam_update_with(size_t D,
+                                    float *param,
+                                    float *adam_m,
+                                    float *adam_v,
+                                    const float *grad,
+                                    float scale,
+                                    reef_adam_bias bias,
+                                    const reef_adam *adam);
 
 /**
  * Take D parameters, after their update number `count` >= 1, into their running average (Polyak &

@@ -123,6 +123,7 @@ typedef struct reef_router_tape {
     size_t slot_count;       // sets in `scratch`
     size_t slot_floats;      // floats of one of them
     struct coarse_table *coarse;             // (2, tables) sub-keys in bytes
+    const struct pair_stairs *stairs;        // of K, see product_key.h
     const struct coarse_order *coarse_order; // NULL: no first pass, all sub-keys are scored
     // The caller's to set: a forward chooses experts for pieces choose_first to choose_end - 1
     // alone, because others choose for the rest, and a backward adds to their d_x alone; both 0:

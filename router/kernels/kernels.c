@@ -164,6 +164,34 @@ void reef_gelu_backward(size_t D, float *d_x, const float *d_y, const float *x) 
     reef_kernels()->gelu_backward(D, d_x, d_y, x);
 }
 
+reef_adam_bias reef_adam_bias_at(uint64_t count, const reef_adam *adam) {
+    assert(count >= 1);
+    // In double: 1 - beta^count cancels for small counts.
+    return (reef_adam_bias){
+        .rate = 1 - pow(adam->beta1, (double)count),
+        .root = (float)(1 / sqrt(1 - pow(adam->beta2, (double)count))),
+    };
+}
+
+void reef_adam_update_with(size_t D,
+                           float *param,
+                           float *adam_m,
+                           float *adam_v,
+                           const float *grad,
+                           float scale,
+                           reef_adam_bias bias,
+                           const reef_adam *adam) {
+    reef_adam_step step = {
+        .scale = scale,
+        .beta1 = adam->beta1,
+        .beta2 = adam->beta2,
+        .rate = (float)(adam->learning_rate / bias.rate),
+        .root = bias.root,
+        .epsilon = adam->epsilon,
+    };
+    reef_kernels()->adam(D, param, adam_m, adam_v, grad, &step);
+}
+
 void reef_adam_update(size_t D,
                       float *param,
                       float *adam_m,
@@ -172,19 +200,8 @@ void reef_adam_update(size_t D,
                       float scale,
                       uint64_t count,
                       const reef_adam *adam) {
-    assert(count >= 1);
-    // Bias corrections (Kingma & Ba 2015) in double: 1 - beta^count cancels for small counts.
-    double correction1 = 1 - pow(adam->beta1, (double)count);
-    double correction2 = 1 - pow(adam->beta2, (double)count);
-    reef_adam_step step = {
-        .scale = scale,
-        .beta1 = adam->beta1,
-        .beta2 = adam->beta2,
-        .rate = (float)(adam->learning_rate / correction1),
-        .root = (float)(1 / sqrt(correction2)),
-        .epsilon = adam->epsilon,
-    };
-    reef_kernels()->adam(D, param, adam_m, adam_v, grad, &step);
+    reef_adam_update_with(D, param, adam_m, adam_v, grad, scale, reef_adam_bias_at(count, adam),
+                          adam);
 }
 
 void reef_average_update(size_t D, float *average, const float *param, uint64_t count, float rate) {

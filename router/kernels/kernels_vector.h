@@ -350,7 +350,8 @@ static bool has_nan(size_t D, const float *x) {
 static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
     candidates found;
     // Many ties or a large K: the scalar kernel is exact for any input.
-    if (K > BLOCK || !collect(D, row, lower_bound(D, row, K), &found))
+    // All of a row reach any bound: to find one costs as much as to rank them.
+    if (K > BLOCK || !collect(D, row, K < D ? lower_bound(D, row, K) : -INFINITY, &found))
         return reef_kernels_scalar.topk(D, row, K, scores, indices);
     // NaN passes the bound, so it is among the candidates if there is one.
     if (has_nan(found.count, found.scores)) return false;

@@ -29,7 +29,7 @@
 // ---- sizes --------------------------------------------------------------------------------------
 
 typedef struct shape {
-    uint32_t layers, d_model, attention_heads, heads, d_key, side, adapters;
+    uint32_t layers, d_model, attention_heads, heads, topk, d_key, side, adapters;
     float learning_rate;
 } shape;
 
@@ -47,24 +47,24 @@ typedef struct rung {
 // Medium is what a pool has without being asked. Nets beside memories are those of the front in
 // docs/RESULTS.md. `d_key` follows the width.
 static const rung RUNGS[] = {{"small",
-                              {1, 64, 2, 1, 32, 32, 32, 0.004f},
+                              {1, 64, 2, 1, 16, 32, 32, 32, 0.004f},
                               0.125f,
                               64 * MIB,
-                              {2, 64, 2, 8, 32, 32, 32, 0.002f},
+                              {2, 64, 2, 8, 16, 32, 32, 32, 0.002f},
                               16,
                               200},
                              {"medium",
-                              {1, 64, 2, 1, 32, 64, 32, 0.004f},
+                              {1, 64, 2, 1, 64, 32, 64, 32, 0.004f},
                               0.5f,
                               64 * MIB,
-                              {4, 128, 4, 8, 64, 64, 96, 0.002f},
+                              {4, 128, 4, 8, 16, 64, 64, 96, 0.002f},
                               32,
                               500},
                              {"large",
-                              {1, 128, 4, 1, 64, 64, 96, 0.003f},
+                              {1, 128, 4, 1, 16, 64, 64, 96, 0.003f},
                               1.0f,
                               512 * MIB,
-                              {6, 256, 8, 8, 128, 128, 128, 0.002f},
+                              {6, 256, 8, 8, 16, 128, 128, 128, 0.002f},
                               64,
                               2000}};
 #define RUNG_COUNT (sizeof(RUNGS) / sizeof(RUNGS[0]))
@@ -74,6 +74,7 @@ static void take_shape(const shape *one, reef_config *config) {
     config->d_model = one->d_model;
     config->attention_heads = one->attention_heads;
     config->heads = one->heads;
+    config->topk = one->topk;
     // Four times the width, as in transformers.
     config->d_ffw = 4 * one->d_model;
     config->d_key = one->d_key;
@@ -131,6 +132,11 @@ static reef_status configure(const reef_cli_call *cli,
     // The size fills in the rest.
     if (one != NULL) take_rung(one, config);
     // Applied again: what the user gave wins over both.
+    status = take_given(cli, config, err);
+    if (status != REEF_OK) return status;
+    // A size's topk may be too many for a side that was given; a topk that was given stays, to be
+    // refused below.
+    reef_config_fit_topk(config);
     status = take_given(cli, config, err);
     // In the form in which it is stored.
     if (status == REEF_OK) reef_config_reduce(config);

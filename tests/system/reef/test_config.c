@@ -279,6 +279,22 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
+static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
+    world *w = *state;
+    json_t *document = reef_json("init", w->missing, "--size", "medium", "--no-probe", "--side",
+                                 "24", "--dry-run", NULL);
+    assert_int_equal(integer(json_object_get(document, "config"), "topk"), 24);
+    json_decref(document);
+    program p;
+    reef(&p, "init", w->missing, "--size", "medium", "--no-probe", "--side", "24", "--topk", "25",
+         "--dry-run", NULL);
+    assert_int_equal(p.code, 64);
+    if (strstr(p.err, "topk 25 is more than the 24 sub-keys of side") == NULL)
+        fail_msg("%s", p.err);
+    program_release(&p);
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+}
+
 static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) {
     world *w = *state;
     json_t *document = reef_json("init", w->missing, "--context", "1024", "--dry-run", NULL);
@@ -351,6 +367,7 @@ int main(void) {
         cmocka_unit_test(a_layer_is_reported_as_it_is_made),
         cmocka_unit_test(a_probe_that_is_interrupted_leaves_nothing),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
+        cmocka_unit_test(a_size_chooses_no_more_experts_than_a_given_side_has),
         cmocka_unit_test(a_longer_context_has_a_longer_window_of_the_reservoir),
         cmocka_unit_test(memory_without_a_unit_is_refused_by_a_language_model),
         cmocka_unit_test(a_probe_trains_and_leaves_nothing),

@@ -381,6 +381,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     standard.attention_heads = 2;
     standard.rehearse = 0;
     standard.learning_rate = 0.004f;
+    standard.topk = 64;
     assert_memory_equal(&config, &standard, sizeof(config));
     make(&config, "context_memory", "8M");
     assert_int_equal(config.context_memory, 8 << 20);
@@ -395,6 +396,31 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     assert_set(&config, "context_memory", "4M");
     assert_int_equal(reef_config_check_new(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "this pool has token ids");
+}
+
+static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        uint32_t topk;
+    } CASES[] = {{"side", "32", 32},
+                 {"side_new", "24", 24},
+                 {"side", "128", 64},
+                 {"net_share", "1", 64},
+                 {"context_memory", "0", 16}};
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        reef_config config;
+        make(&config, CASES[i].name, CASES[i].value);
+        assert_int_equal(config.topk, CASES[i].topk);
+        assert_int_equal(reef_config_check_new(&config, NULL), REEF_OK);
+    }
+    // A net alone has the fields' own values, and a topk that was given is refused, not lowered.
+    reef_config config;
+    reef_error err;
+    make(&config, "topk", "65");
+    assert_int_equal(config.topk, 65);
+    assert_int_equal(reef_config_check_new(&config, &err), REEF_ERR_INVALID);
+    assert_message(&err, "topk 65 is more than the 64 sub-keys of side");
 }
 
 static void other_pools_are_made_without_one(void **state) {
@@ -699,6 +725,7 @@ int main(void) {
         cmocka_unit_test(what_a_vector_model_would_not_read_is_refused_in_a_new_pool),
         cmocka_unit_test(windows_are_longer_than_the_context_by_default),
         cmocka_unit_test(a_pool_of_bytes_is_made_with_a_context_memory),
+        cmocka_unit_test(topk_is_at_most_the_smaller_side_unless_it_was_given),
         cmocka_unit_test(other_pools_are_made_without_one),
         cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
         cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),

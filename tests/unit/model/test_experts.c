@@ -509,11 +509,11 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
     free(seen);
 }
 
-// Ids of one to three digits of the sort, fewer and more tokens than it has pieces.
+// Ids of one to three digits of the sort; pairs of one piece, of some, and of as many as there are.
 static void pairs_are_sorted_by_expert_and_then_by_token(void **state) {
     (void)state;
     static const size_t EXPERTS[] = {1, 2, 13, 4095, 4096, 4097, 1 << 20, (1 << 24) + 1, 1 << 28};
-    static const size_t TOKENS[] = {0, 1, 5, 31, 33, 200};
+    static const size_t TOKENS[] = {0, 1, 5, 33, 200, 1000, 20000};
     for (size_t i = 0; i < sizeof(EXPERTS) / sizeof(EXPERTS[0]); i++)
         for (size_t n = 0; n < sizeof(TOKENS) / sizeof(TOKENS[0]); n++)
             assert_sorted(TOKENS[n], P, EXPERTS[i], 1 + n % 3);
@@ -685,6 +685,39 @@ static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
     assert_true(least < most); // some rows did not take part
 }
 
+// Corrections are kept for the first updates of a row, and for the betas that were last given.
+static void a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step(void **state) {
+    fixture *f = *state;
+    const size_t row = f->row_values, bytes = N * row * sizeof(float);
+    static const uint32_t FIRST[] = {0, REEF_EXPERT_BIASES - 3, REEF_EXPERT_BIASES - 2,
+                                     REEF_EXPERT_BIASES - 1, UINT32_MAX};
+    float param[N * ROW_MAX], adam_m[N * ROW_MAX] = {0}, adam_v[N * ROW_MAX] = {0};
+    float row_grad[ROW_MAX];
+    memcpy(param, f->experts, bytes);
+    for (size_t e = 0; e < N; e++) f->counts[e] = FIRST[e % (sizeof(FIRST) / sizeof(FIRST[0]))];
+    for (size_t step = 0; step < 6; step++) {
+        // Long memories, whose corrections are far from 1 at any count.
+        reef_adam adam = {.learning_rate = 0.01f,
+                          .beta1 = step < 3 ? 0.9f : 0.9999f,
+                          .beta2 = step < 4 ? 0.99995f : 0.98f,
+                          .epsilon = 1e-8f};
+        uint32_t before[N];
+        memcpy(before, f->counts, sizeof(before));
+        for (size_t i = 0; i < ROWS * P; i++) f->indices[i] = random_u32() % N;
+        forward(f);
+        backward(f);
+        update_with(f, NULL, &(reef_expert_update){.adam = adam});
+        for (size_t e = 0; e < N; e++) {
+            if (row_gradient(f, e, row_grad) == 0) continue;
+            uint32_t count = before[e] < UINT32_MAX ? before[e] + 1 : UINT32_MAX;
+            assert_int_equal(f->counts[e], count);
+            reef_adam_update(row, param + e * row, adam_m + e * row, adam_v + e * row, row_grad,
+                             1.0f, count, &adam);
+        }
+        assert_memory_equal(param, f->experts, bytes);
+    }
+}
+
 static void averages_are_of_the_rows_that_each_update_left(void **state) {
     fixture *f = *state;
     const size_t row = f->row_values;
@@ -796,6 +829,7 @@ static int run_with(reef_expert_kind kind, const char *name) {
         TEST(usage_of_huge_scores_is_cut_and_exact_in_any_order),
         TEST(clipping_bounds_the_norm_of_each_row),
         TEST(lazy_adam_equals_dense_adam_with_the_row_s_own_count),
+        TEST(a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step),
         TEST(any_number_of_threads_gives_the_same_bits),
 #undef TEST
     };

@@ -170,6 +170,29 @@ static void choice_equals_exhaustive_search_when_sums_tie_by_rounding(void **sta
     }
 }
 
+// As many as there are sets of places for, one more, and as many as a side has.
+static void choice_equals_exhaustive_search_of_many_experts(void **state) {
+    fixture *f = *state;
+    static const size_t SIDES[] = {64, 150}, TOPKS[] = {33, 48, 49, 64, 96, 128, 129, 150};
+    static const float WIDES[] = {1, 8, 1000, 0.001f};
+    uint64_t seed = 17;
+    for (size_t s = 0; s < sizeof(SIDES) / sizeof(SIDES[0]); s++) {
+        const size_t side = SIDES[s];
+        for (size_t k = 0; k < sizeof(TOPKS) / sizeof(TOPKS[0]) && TOPKS[k] <= side; k++) {
+            // Of one table as far apart as of the other, further, and so far that one row has all.
+            for (size_t n = 0; n < sizeof(WIDES) / sizeof(WIDES[0]); n++) {
+                const float wide = WIDES[n];
+                draw_floats(&seed, side, f->score_a, -wide, wide);
+                draw_floats(&seed, side, f->score_b, -1, 1);
+                assert_equals_exhaustive(f, side, TOPKS[k]);
+            }
+            draw_ints(&seed, side, f->score_a, -9, 9);
+            draw_ints(&seed, side, f->score_b, -9, 9);
+            assert_equals_exhaustive(f, side, TOPKS[k]);
+        }
+    }
+}
+
 static void zeros_of_both_signs_are_equal(void **state) {
     fixture *f = *state;
     uint64_t seed = 13;
@@ -234,6 +257,7 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(choice_equals_exhaustive_search_when_most_scores_tie),
         cmocka_unit_test(choice_equals_exhaustive_search_when_all_scores_are_equal),
         cmocka_unit_test(choice_equals_exhaustive_search_when_sums_tie_by_rounding),
+        cmocka_unit_test(choice_equals_exhaustive_search_of_many_experts),
         cmocka_unit_test(zeros_of_both_signs_are_equal),
         cmocka_unit_test(choice_equals_exhaustive_search_at_the_papers_sizes),
         cmocka_unit_test(scores_that_are_not_numbers_are_refused),

@@ -22,7 +22,7 @@ static const choice MADE[] = {
     {"return_bytes", "131072"}, {"layers", "1"},      {"d_model", "64"},
     {"attention_heads", "2"},   {"heads", "1"},       {"d_key", "32"},
     {"rehearse", "0"},          {"d_ffw", "256"},     {"adapters", "32"},
-    {"learning_rate", "0.004"},
+    {"learning_rate", "0.004"}, {"topk", "64"},
 };
 
 static void choose(reef_config *config, const choice *choices, size_t count) {
@@ -82,6 +82,11 @@ static void leave_out_net(reef_config *config) {
     config->adapters = 0;
 }
 
+void reef_config_fit_topk(reef_config *config) {
+    uint32_t least = config->side < config->side_new ? config->side : config->side_new;
+    if (config->context_memory > 0 && config->topk > least) config->topk = least;
+}
+
 void reef_config_fit(reef_config *config) {
     size_t window = config->context * reef_token_bytes(config);
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
@@ -89,6 +94,7 @@ void reef_config_fit(reef_config *config) {
     if (config->context_memory == 0) take_standard(config);
     if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) config->return_bytes = 0;
     if (!(config->net_share > 0.0f)) leave_out_net(config);
+    reef_config_fit_topk(config);
 }
 
 // What pools did before a LATER field existed, where that is not its default.

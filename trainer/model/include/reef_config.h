@@ -319,9 +319,11 @@ REEF_API const char *reef_config_word(const reef_config *config, const char *nam
  * What a new pool chooses by its other settings, before given values are set again: a
  * reservoir_window longer than the context, no context memory where none can or should be, where
  * there is none the standard net, which learns everything and finds boundaries by its loss, and the
- * least net where memories alone learn.
+ * least net where memories alone learn. Calls reef_config_fit_topk.
  */
 REEF_API void reef_config_fit(reef_config *config);
+/** Beside a memory: no more experts a head than there are sub-keys on the smallest side. */
+REEF_API void reef_config_fit_topk(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
 /**

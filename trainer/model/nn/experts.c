@@ -328,9 +328,11 @@ typedef struct update_pass {
     const reef_expert_update *update;
 } update_pass;
 
-// The bound comes before the conversion, which of more than 64 bits hold would be undefined.
+// The bound comes before the conversion, which of more than 64 bits hold would be undefined. What it
+// lets through has a sign bit to spare, and signed conversions are one instruction.
 static uint64_t usage_score(float gate) {
-    return (uint64_t)(fmin((double)gate, REEF_USAGE_SCORE_MAX) * REEF_USAGE_SCORE_ONE + 0.5);
+    double score = (double)gate < REEF_USAGE_SCORE_MAX ? (double)gate : REEF_USAGE_SCORE_MAX;
+    return (uint64_t)(int64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
 }
 
 // Scores are rounded one by one to fixed point, so that sums are exact in any order and any
@@ -382,9 +384,12 @@ static void expert_update(const update_pass *acts, size_t begin, size_t end, flo
         add_pull(&update->pull, row_values, row, row_grad, acts->experts + row);
     uint32_t *updates = &acts->moments->counts[place];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
-    reef_adam_update(row_values, acts->experts + row, acts->moments->adam_m + row,
-                     acts->moments->adam_v + row, row_grad,
-                     clip_scale(row_values, row_grad, update->clip), *updates, &update->adam);
+    const reef_adam_bias bias = *updates < REEF_EXPERT_BIASES
+                                    ? acts->pairs->biases[*updates]
+                                    : reef_adam_bias_at(*updates, &update->adam);
+    reef_adam_update_with(row_values, acts->experts + row, acts->moments->adam_m + row,
+                          acts->moments->adam_v + row, row_grad,
+                          clip_scale(row_values, row_grad, update->clip), bias, &update->adam);
     if (acts->moments->average != NULL)
         reef_average_update(row_values, acts->moments->average + row, acts->experts + row, *updates,
                             update->average_rate);
@@ -442,11 +447,19 @@ static void update_piece(void *context, size_t piece) {
     }
 }
 
+// Betas are a pool's, so this is done once.
+static void keep_biases(reef_expert_pairs *pairs, const reef_adam *adam) {
+    if (pairs->bias_beta1 == adam->beta1 && pairs->bias_beta2 == adam->beta2) return;
+    for (size_t i = 1; i < REEF_EXPERT_BIASES; i++) pairs->biases[i] = reef_adam_bias_at(i, adam);
+    pairs->bias_beta1 = adam->beta1;
+    pairs->bias_beta2 = adam->beta2;
+}
+
 void reef_experts_update(reef_thread_pool *workers,
                          const reef_expert_shape *shape,
                          float *experts,
                          reef_expert_moments *moments,
-                         const reef_expert_pairs *pairs,
+                         reef_expert_pairs *pairs,
                          const float *x,
                          const float *d_y,
                          const float *gate,
@@ -463,5 +476,6 @@ void reef_experts_update(reef_thread_pool *workers,
                         .gate = gate,
                         .factors = factors,
                         .update = update};
+    keep_biases(pairs, &update->adam);
     reef_thread_pool_run(workers, REEF_EXPERT_PIECES, update_piece, &acts);
 }

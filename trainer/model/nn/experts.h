@@ -74,7 +74,13 @@ typedef struct reef_expert_pairs {
     reef_pair *scratch;
     uint32_t *offsets; // scratch of the sort
     float *row_grads;  // scratch per piece of the update
+    // Bias corrections by a row's number of updates, and of which betas they are: rows of a small
+    // net are short, so that two powers for each are a fifth of their optimiser's time.
+    reef_adam_bias *biases; // (REEF_EXPERT_BIASES), [0] unused
+    float bias_beta1, bias_beta2;
 } reef_expert_pairs;
+
+#define REEF_EXPERT_BIASES 2048 // rows with as many updates or more compute theirs
 
 #define REEF_EXPERT_PIECES 64 // fixed number of pieces of the update pass
 #define REEF_EXPERT_LINE_BYTES 64
@@ -139,7 +145,7 @@ void reef_experts_update(reef_thread_pool *workers,
                          const reef_expert_shape *shape,
                          float *experts, // (here, row values) in one block
                          reef_expert_moments *moments,
-                         const reef_expert_pairs *pairs,
+                         reef_expert_pairs *pairs, // whose bias corrections may be written
                          const float *x,
                          const float *d_y,
                          const float *gate,
