@@ -1,6 +1,6 @@
 // A text read over a memory that does not change: views of its tables, and its mixer. The session
 // has a copy of the mixer from the first byte on that it learns: most kinds that are asked about a
-// text predict some bytes and learn none, and a copy takes as long as forty bytes.
+// text predict some bytes and learn none, and a copy takes as long as some fifty bytes.
 #include "memory_internal.h"
 
 #include <assert.h>

@@ -117,7 +117,7 @@ static void kinds_with_too_few_votes_are_left_out(void **state) {
     uint32_t all[8], some[8];
     reef_kind_vote *vote = new_vote();
     for (uint32_t k = 0; k < KINDS; k++) set_kind(vote, k, k);
-    set_kind(vote, 5, KINDS); // the same again
+    set_kind(vote, KINDS, 5); // the same again
     text_of(5, 2, READ, text);
     size_t count = reef_kind_vote_count(vote, text, READ, 0.0, all, 8);
     assert_in_range(count, 3, 8);
