@@ -122,9 +122,14 @@ static double vote_row(const reef_kind_vote *vote, size_t row, double weight, do
     return weight;
 }
 
-static size_t best_of(
-    const reef_kind_vote *vote, double *votes, double all, uint32_t *kinds, size_t max) {
+static size_t best_of(const reef_kind_vote *vote,
+                      double *votes,
+                      double all,
+                      double least,
+                      uint32_t *kinds,
+                      size_t max) {
     size_t count = 0;
+    double first = 0.0;
     // A kind of much text has many bits, and gets that part of all votes by chance.
     for (uint32_t k = 0; k < 64 * vote->words; k++) votes[k] -= all * vote->bits[k] / (double)ROWS;
     for (; count < max; count++) {
@@ -134,14 +139,19 @@ static size_t best_of(
             most = votes[k];
             kinds[count] = k;
         }
-        if (most <= 0.0) break;
+        if (count == 0) first = most;
+        if (most <= 0.0 || most < least * first) break;
         votes[kinds[count]] = 0.0;
     }
     return count;
 }
 
-size_t reef_kind_vote_count(
-    const reef_kind_vote *vote, const uint8_t *text, size_t count, uint32_t *kinds, size_t max) {
+size_t reef_kind_vote_count(const reef_kind_vote *vote,
+                            const uint8_t *text,
+                            size_t count,
+                            double least,
+                            uint32_t *kinds,
+                            size_t max) {
     double *votes = vote->words == 0 ? NULL : calloc(64 * vote->words, sizeof(*votes));
     if (votes == NULL) return 0;
     size_t first = count > VOTERS ? count - VOTERS : 0;
@@ -154,7 +164,7 @@ size_t reef_kind_vote_count(
         for (size_t k = 0; k < ORDER_COUNT; k++)
             if (i + 1 >= ORDERS[k]) all += vote_row(vote, row_of(ORDERS[k], bytes), weight, votes);
     }
-    size_t chosen = best_of(vote, votes, all, kinds, max);
+    size_t chosen = best_of(vote, votes, all, least, kinds, max);
     free(votes);
     return chosen;
 }

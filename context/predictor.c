@@ -145,7 +145,7 @@ static void open_byte(reef_predictor *p) {
     reef_trees_open(p);
 }
 
-static void point_at_states(reef_predictor *p) {
+void reef_predictor_point_at_states(reef_predictor *p) {
     p->contexts = p->wide != NULL ? REEF_CONTEXTS_ALL : REEF_CONTEXTS;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         p->chances[i] = p->state->chance[i];
@@ -162,7 +162,7 @@ void reef_predictor_begin(reef_predictor *p) {
     p->table = reef_histories_table();
     p->rates = reef_chance_rates();
     p->kernels = reef_mix_kernels_chosen();
-    point_at_states(p);
+    reef_predictor_point_at_states(p);
     p->net_tokens = 0;
     reef_position_begin(&p->position, p->text.end);
     memset(p->matches, 0, sizeof(p->matches));
@@ -458,7 +458,7 @@ static void end_byte(reef_predictor *p) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->frozen);
     p->learned_bytes += !p->frozen;
-    if (p->net_tokens > 0) p->net->bytes += !p->frozen;
+    if (p->net_tokens > 0 && !p->frozen) p->net->bytes++;
     p->net_tokens = 0;
     p->begun = false;
 }

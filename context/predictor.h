@@ -304,6 +304,8 @@ void reef_net_state_init(reef_net_state *net,
                          const reef_wide_state *wide);
 /** After its tables and its state: at the beginning of a text. */
 void reef_predictor_begin(reef_predictor *p);
+/** After its state or its wide state has moved, between two bytes. */
+void reef_predictor_point_at_states(reef_predictor *p);
 /** Memory for what the next byte may write, with the net's tokens set. */
 REEF_MUST_CHECK reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err);
 

@@ -1,4 +1,6 @@
-// A text read over a memory that does not change: views of its tables, a copy of its mixer.
+// A text read over a memory that does not change: views of its tables, and its mixer. The session
+// has a copy of the mixer from the first byte on that it learns: most kinds that are asked about a
+// text predict some bytes and learn none, and a copy takes as long as some fifty bytes.
 #include "memory_internal.h"
 
 #include <assert.h>
@@ -10,6 +12,11 @@ struct reef_memory_session {
     reef_predictor predictor;
     const reef_memory *memory;
     bool adapts;
+    bool copies_net; // the memory has met a net
+    // Owned: copies of what the memory learned beside its tables. NULL: it has never learned
+    reef_mix_state *state;
+    reef_wide_state *wide;
+    reef_net_state *net_state;
     reef_input_counts inputs;
     reef_net_tree net; // of the byte in hand, while the predictor has its tokens
 };
@@ -24,33 +31,58 @@ static reef_status make_views(reef_memory_session *session, reef_error *err) {
     for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
         status = reef_lines_init_view(&p->index[k], &from->index[k], err);
     if (status == REEF_OK) status = reef_text_init_view(&p->text, &from->text, err);
-    if (status != REEF_OK) return status;
-    p->state = malloc(sizeof(*p->state));
-    if (p->state == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's mixer");
-    if (from->wide != NULL) {
-        p->wide = malloc(sizeof(*p->wide));
-        if (p->wide == NULL)
-            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's further contexts");
+    session->copies_net = from->net != NULL;
+    return status;
+}
+
+static void *copy_of(void *copy, const void *from, size_t bytes) {
+    if (copy == NULL) copy = malloc(bytes);
+    if (copy != NULL) memcpy(copy, from, bytes);
+    return copy;
+}
+
+// From now on the session writes to its mixer.
+static reef_status copy_mixer(reef_memory_session *session, reef_error *err) {
+    reef_predictor *p = &session->predictor;
+    const reef_predictor *from = &session->memory->predictor;
+    session->state = copy_of(session->state, from->state, sizeof(*from->state));
+    bool has_room = session->state != NULL;
+    if (has_room && from->wide != NULL) {
+        session->wide = copy_of(session->wide, from->wide, sizeof(*from->wide));
+        has_room = session->wide != NULL;
     }
-    if (from->net == NULL) return REEF_OK;
-    p->net = malloc(reef_net_state_bytes(p->wide != NULL));
-    if (p->net == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's weights of a net");
+    if (has_room && session->copies_net) {
+        session->net_state =
+            copy_of(session->net_state, from->net, reef_net_state_bytes(from->wide != NULL));
+        has_room = session->net_state != NULL;
+    }
+    if (!has_room) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's mixer");
+    p->state = session->state;
+    if (from->wide != NULL) p->wide = session->wide;
+    if (session->copies_net) p->net = session->net_state;
+    reef_predictor_point_at_states(p);
     return REEF_OK;
+}
+
+// Before a byte that may be learned.
+static reef_status own_mixer(reef_memory_session *session, reef_error *err) {
+    const reef_predictor *p = &session->predictor;
+    return p->frozen || p->state == session->state ? REEF_OK : copy_mixer(session, err);
+}
+
+static reef_status prepare_byte(reef_memory_session *session, reef_error *err) {
+    reef_status status = own_mixer(session, err);
+    return status == REEF_OK ? reef_predictor_reserve(&session->predictor, err) : status;
 }
 
 static void begin(reef_memory_session *session) {
     reef_predictor *p = &session->predictor;
     const reef_predictor *from = &session->memory->predictor;
-    memcpy(p->state, from->state, sizeof(*p->state));
-    if (p->wide != NULL) memcpy(p->wide, from->wide, sizeof(*p->wide));
-    if (from->net != NULL) {
-        memcpy(p->net, from->net, reef_net_state_bytes(p->wide != NULL));
-    } else {
-        free(p->net); // the session's own: its next text has met no net either
-        p->net = NULL;
-    }
+    // The memory's own, which a session that learns nothing only reads.
+    p->state = from->state;
+    p->wide = from->wide;
+    if (!session->copies_net) free(p->net); // the session's: its next text has met no net either
+    p->net = from->net;
     p->learned_bytes = from->learned_bytes;
     p->frozen = !session->adapts;
     reef_predictor_begin(p);
@@ -83,9 +115,10 @@ void reef_memory_session_close(reef_memory_session *session) {
     reef_lines_release(&p->slots);
     for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
     reef_text_release(&p->text);
-    free(p->state);
-    free(p->wide);
-    free(p->net);
+    if (!session->copies_net) free(p->net);
+    free(session->state);
+    free(session->wide);
+    free(session->net_state);
     free(session);
 }
 
@@ -123,7 +156,7 @@ reef_status reef_memory_session_net(reef_memory_session *session,
 static reef_status predict(reef_memory_session *session, uint32_t *one, reef_error *err) {
     reef_predictor *p = &session->predictor;
     if (!p->begun) {
-        reef_status status = reef_predictor_reserve(p, err);
+        reef_status status = prepare_byte(session, err);
         if (status != REEF_OK) return status;
     }
     *one = reef_predictor_predict(p);
@@ -155,7 +188,7 @@ reef_status reef_memory_session_read(reef_memory_session *session,
     for (size_t i = 0; i < count; i++) {
         double chance = 1.0;
         p->net_tokens = net != NULL ? net[i].tokens : 0;
-        reef_status status = p->begun ? REEF_OK : reef_predictor_reserve(p, err);
+        reef_status status = p->begun ? REEF_OK : prepare_byte(session, err);
         if (status != REEF_OK) return status;
         bool read = !reef_inputs_sampled(p) && reef_predictor_read_expected(p, bytes[i], &chance);
         for (int b = 7; b >= 0 && !read; b--) {
@@ -191,6 +224,8 @@ reef_status reef_memory_session_distribution(reef_memory_session *session,
                                              double *out,
                                              reef_error *err) {
     if (session->predictor.begun) return fail_within_byte("a distribution", err);
+    reef_status status = own_mixer(session, err); // a trial learns, and takes that back
+    if (status != REEF_OK) return status;
     reef_net_tree net;
     bool speaks = net_probabilities != NULL && tokens > 0;
     if (speaks) reef_net_tree_init(&net, net_probabilities);

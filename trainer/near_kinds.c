@@ -75,7 +75,7 @@ static reef_status find_pairs(near_search *s, reef_error *err) {
         for (size_t at = 0; status == REEF_OK && at < own->count; at += VOTING_BYTES) {
             uint32_t named[NAMED_MAX];
             size_t count =
-                reef_kind_vote_count(s->vote, own->bytes + at, VOTING_BYTES, named, NAMED_MAX);
+                reef_kind_vote_count(s->vote, own->bytes + at, VOTING_BYTES, 0.0, named, NAMED_MAX);
             for (size_t i = 0; status == REEF_OK && i < count; i++)
                 if (named[i] != kind) status = add_pair(s, kind, named[i], err);
         }

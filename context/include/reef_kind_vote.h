@@ -38,11 +38,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_kind_vote_set(reef_kind_vote *vote,
  * number. Kinds that share less of the text's contexts than any text by chance are left out.
  *
  * text   (count); the last 256 bytes vote
+ * least  of the first one's votes; kinds with less are left out. 0: none is
  * kinds  (max) written
  *
  * Returns how many. Threads: any, while nothing is set.
  */
-REEF_API size_t reef_kind_vote_count(
-    const reef_kind_vote *vote, const uint8_t *text, size_t count, uint32_t *kinds, size_t max);
+REEF_API size_t reef_kind_vote_count(const reef_kind_vote *vote,
+                                     const uint8_t *text,
+                                     size_t count,
+                                     double least,
+                                     uint32_t *kinds,
+                                     size_t max);
 
 #endif

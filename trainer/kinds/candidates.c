@@ -94,7 +94,7 @@ static reef_status add_named(reef_candidates *c,
     uint32_t named[NAMED];
     reef_status status = refresh(c, trainer, err);
     if (status != REEF_OK) return status;
-    size_t found = reef_kind_vote_count(c->vote, text, count, named, max);
+    size_t found = reef_kind_vote_count(c->vote, text, count, 0.0, named, max);
     for (size_t i = 0; i < found; i++) add(c, named[i]);
     return REEF_OK;
 }
@@ -108,7 +108,7 @@ reef_status reef_candidates_first(reef_candidates *c,
                                   reef_error *err) {
     *any = false;
     reef_status status = refresh(c, trainer, err);
-    if (status == REEF_OK) *any = reef_kind_vote_count(c->vote, text, count, kind, 1) == 1;
+    if (status == REEF_OK) *any = reef_kind_vote_count(c->vote, text, count, 0.0, kind, 1) == 1;
     return status;
 }
 

@@ -407,6 +407,31 @@ static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
     free(before);
 }
 
+// A session that only predicts reads its memory's mixer, and copies it once it learns.
+static void a_session_that_learns_later_leaves_the_memory_as_it_was(void **state) {
+    world *w = *state;
+    static float fresh[READ], frozen[READ], bits[READ];
+    read_once(w->memory, false, w->read, READ, fresh);
+    read_once(w->memory, true, w->read, READ, frozen);
+    reef_memory_session *session = open_session(w->memory, false);
+    for (int round = 0; round < 2; round++) {
+        reef_memory_session_set_learning(session, false);
+        read_text(session, w->read, READ, bits);
+        assert_same_bits(bits, frozen, READ);
+        reef_memory_session_set_learning(session, true);
+        read_text(session, w->read, READ, NULL);
+        read_text(session, w->read, READ, bits);
+        assert_true(sum_of(bits, READ) < 0.8 * sum_of(frozen, READ));
+        read_once(w->memory, false, w->read, READ, bits);
+        assert_same_bits(bits, fresh, READ);
+        reef_memory_session_reset(session);
+        read_text(session, w->read, READ, bits);
+        assert_same_bits(bits, fresh, READ);
+        reef_memory_session_reset(session);
+    }
+    reef_memory_session_close(session);
+}
+
 static void a_session_of_an_empty_memory_learns_its_text(void **state) {
     world *w = *state;
     static float bits[2][READ];
@@ -676,6 +701,7 @@ int main(void) {
         cmocka_unit_test(a_session_adapts_to_its_text_and_a_frozen_one_does_not),
         cmocka_unit_test(a_frozen_session_does_not_depend_on_what_it_read_before),
         cmocka_unit_test(a_frozen_session_changes_nothing_of_its_own_either),
+        cmocka_unit_test(a_session_that_learns_later_leaves_the_memory_as_it_was),
         cmocka_unit_test(a_session_of_an_empty_memory_learns_its_text),
         cmocka_unit_test(probabilities_are_within_their_range_and_make_the_bits),
         cmocka_unit_test(the_chances_of_all_bytes_sum_to_one),

@@ -52,7 +52,7 @@ static void assert_first(const reef_kind_vote *vote, uint32_t kind, uint32_t num
     uint8_t text[READ];
     uint32_t kinds[4];
     text_of(kind, 2, READ, text);
-    assert_in_range(reef_kind_vote_count(vote, text, READ, kinds, 4), 1, 4);
+    assert_in_range(reef_kind_vote_count(vote, text, READ, 0.0, kinds, 4), 1, 4);
     assert_int_equal(kinds[0], number);
 }
 
@@ -75,8 +75,8 @@ static void the_order_in_which_kinds_came_leaves_no_trace(void **state) {
         uint8_t text[READ];
         uint32_t a[8], b[8];
         text_of(k, 3, READ, text);
-        size_t count = reef_kind_vote_count(grown, text, READ, a, 8);
-        assert_int_equal(reef_kind_vote_count(wide, text, READ, b, 8), count);
+        size_t count = reef_kind_vote_count(grown, text, READ, 0.0, a, 8);
+        assert_int_equal(reef_kind_vote_count(wide, text, READ, 0.0, b, 8), count);
         assert_memory_equal(a, b, count * sizeof(*a));
     }
     reef_kind_vote_free(grown);
@@ -89,11 +89,11 @@ static void a_kind_without_text_has_no_vote(void **state) {
     uint32_t kinds[4];
     reef_kind_vote *vote = new_vote();
     text_of(1, 2, READ, text);
-    assert_int_equal(reef_kind_vote_count(vote, text, READ, kinds, 4), 0);
+    assert_int_equal(reef_kind_vote_count(vote, text, READ, 0.0, kinds, 4), 0);
     for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
     assert_first(vote, 1, 1);
     set(vote, 1, NULL, 0);
-    size_t count = reef_kind_vote_count(vote, text, READ, kinds, 4);
+    size_t count = reef_kind_vote_count(vote, text, READ, 0.0, kinds, 4);
     for (size_t i = 0; i < count; i++) assert_int_not_equal(kinds[i], 1);
     reef_kind_vote_free(vote);
 }
@@ -106,8 +106,32 @@ static void texts_shorter_than_a_context_name_nobody(void **state) {
     for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
     text_of(1, 2, READ, text);
     for (size_t count = 0; count < 3; count++)
-        assert_int_equal(reef_kind_vote_count(vote, text, count, kinds, 4), 0);
-    assert_int_equal(reef_kind_vote_count(vote, text, READ, kinds, 0), 0);
+        assert_int_equal(reef_kind_vote_count(vote, text, count, 0.0, kinds, 4), 0);
+    assert_int_equal(reef_kind_vote_count(vote, text, READ, 0.0, kinds, 0), 0);
+    reef_kind_vote_free(vote);
+}
+
+static void kinds_with_too_few_votes_are_left_out(void **state) {
+    (void)state;
+    uint8_t text[READ];
+    uint32_t all[8], some[8];
+    reef_kind_vote *vote = new_vote();
+    for (uint32_t k = 0; k < KINDS; k++) set_kind(vote, k, k);
+    set_kind(vote, KINDS, 5); // the same again
+    text_of(5, 2, READ, text);
+    size_t count = reef_kind_vote_count(vote, text, READ, 0.0, all, 8);
+    assert_in_range(count, 3, 8);
+    // The two that are alike have equal votes, and the others fewer.
+    assert_int_equal(reef_kind_vote_count(vote, text, READ, 1.0, some, 8), 2);
+    assert_memory_equal(some, all, 2 * sizeof(*all));
+    size_t last = count;
+    for (double least = 0.0; least < 1.0; least += 0.05) {
+        size_t left = reef_kind_vote_count(vote, text, READ, least, some, 8);
+        assert_in_range(left, 2, last);
+        assert_memory_equal(some, all, left * sizeof(*all));
+        last = left;
+    }
+    assert_int_equal(last, 2);
     reef_kind_vote_free(vote);
 }
 
@@ -133,6 +157,7 @@ int main(void) {
         cmocka_unit_test(the_order_in_which_kinds_came_leaves_no_trace),
         cmocka_unit_test(a_kind_without_text_has_no_vote),
         cmocka_unit_test(texts_shorter_than_a_context_name_nobody),
+        cmocka_unit_test(kinds_with_too_few_votes_are_left_out),
         cmocka_unit_test(all_of_a_long_text_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,10 +68,13 @@ static double score(reef_model *model, const uint8_t *text, size_t count, float 
 
 static void however_a_text_is_cut_it_costs_the_same(void **state) {
     lifelong *f = *state;
-    static const char *const SHARES[] = {"0", "0.5"};
-    for (size_t s = 0; s < 2; s++) {
-        choose(&f->config, "net_share", SHARES[s]);
-        temp_dir_join(f->pool, f->dir, SHARES[s]);
+    static const struct setting {
+        const char *pool, *net_share, *asking;
+    } SETTINGS[] = {{"many", "0", "1"}, {"few", "0", "2"}, {"net", "0.5", "2"}};
+    for (size_t s = 0; s < 3; s++) {
+        choose(&f->config, "net_share", SETTINGS[s].net_share);
+        choose(&f->config, "asking", SETTINGS[s].asking);
+        temp_dir_join(f->pool, f->dir, SETTINGS[s].pool);
         learn_kinds(f, 11);
         reef_model *model = open_model(f);
         uint8_t text[TEXT];
@@ -84,7 +87,7 @@ static void however_a_text_is_cut_it_costs_the_same(void **state) {
             (void)score(model, text, TEXT, cut);
             assert_memory_equal(cut, whole, sizeof(whole));
             // A net starts each piece with other context, so its predictions differ.
-            for (size_t at = 0, count; s == 0 && at < TEXT; at += count) {
+            for (size_t at = 0, count; s < 2 && at < TEXT; at += count) {
                 reef_error err;
                 count = (size_t)draw_int(&seed, 1, 90);
                 if (count > TEXT - at) count = TEXT - at;
@@ -102,6 +105,7 @@ static void however_a_text_is_cut_it_costs_the_same(void **state) {
 // What a byte costs is what its probability was, and all bytes together have probability 1.
 static void probabilities_are_those_of_all_bytes(void **state) {
     lifelong *f = *state;
+    choose(&f->config, "asking", "2");
     learn_kinds(f, 11);
     reef_model *model = open_model(f);
     reef_error err;
@@ -126,6 +130,7 @@ static void probabilities_are_those_of_all_bytes(void **state) {
 static void a_kind_is_found_within_some_bytes(void **state) {
     lifelong *f = *state;
     enum { PIECE = 300 };
+    choose(&f->config, "asking", "2");
     learn_kinds(f, KINDS);
     reef_model *model = open_model(f);
     double shares[KINDS];
@@ -152,6 +157,25 @@ static void a_kind_is_found_within_some_bytes(void **state) {
         assert_true(shares[k] > 0.4 && shares[(k + 7) % KINDS] > 0.4);
     }
     reef_model_close(model);
+}
+
+// A pool made before the field existed has 1, and so its answers; new ones ask others.
+static void the_way_of_asking_is_the_pools(void **state) {
+    lifelong *f = *state;
+    double bits[3];
+    uint8_t text[TEXT];
+    snippets(11, 150, text);
+    for (int i = 0; i < 3; i++) {
+        static const char *const POOLS[] = {"as it is", "one", "two"};
+        temp_dir_join(f->pool, f->dir, POOLS[i]);
+        if (i > 0) choose(&f->config, "asking", i == 1 ? "1" : "2");
+        learn_kinds(f, 11);
+        reef_model *model = open_model(f);
+        bits[i] = score(model, text, TEXT, NULL);
+        reef_model_close(model);
+        close_pool(f);
+    }
+    assert_true(bits[0] == bits[1] && bits[1] != bits[2]);
 }
 
 // With so many kinds the vote decides which ones are asked. After a restart it is rebuilt from the
@@ -201,6 +225,7 @@ int main(void) {
         TEST(however_a_text_is_cut_it_costs_the_same),
         TEST(probabilities_are_those_of_all_bytes),
         TEST(a_kind_is_found_within_some_bytes),
+        TEST(the_way_of_asking_is_the_pools),
         TEST(a_kind_is_known_again_among_many),
         TEST(a_mixed_kind_does_not_keep_what_comes_back),
     };

@@ -91,6 +91,10 @@
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
     X(return_bytes, INTEGER, LATER, "0", 0, INTEGER_MAX,                                           \
       "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
+    X(asking, INTEGER, LATER, "1", 1, 2,                                                           \
+      "contexts: which kinds are asked about a text: 1, more of them, as in pools made before; "   \
+      "2, "                                                                                        \
+      "those that its bytes name clearly")                                                         \
     X(subkeys_new, CHOICE, LATER, "random", 0, 0,                                                  \
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \

@@ -12,6 +12,15 @@
 #define PATIENCE_MIN 2.0  // bits of excess: less than a change costs by itself
 #define PATIENCE_MAX 24.0
 #define PATIENCE_MORE 1.1 // times, where none of the others was it
+// Where `asking` is 2:
+#define UNLIKELY_FEW 0.003 // in place of UNLIKELY,
+#define SHARES_LEAST 1.3   // but more than what a kind that knows nothing of the text gets
+#define CHANGE_MORE 1.0    // bits a byte beyond the usual that are no sign of a change
+#define CHANGE_BITS 16.0   // bits beyond that are one
+
+static bool asks_few(const reef_posterior *p) {
+    return p->asking >= 2;
+}
 
 static void end_kind(reef_posterior *p, size_t i) {
     p->running--;
@@ -39,13 +48,28 @@ static void learn_patience(reef_posterior *p) {
     p->patience = in_vain ? excess - PATIENCE_MIN : 0.0;
 }
 
+static double unlikely(const reef_posterior *p) {
+    return asks_few(p) ? fmax(UNLIKELY_FEW, SHARES_LEAST * SHARE / (double)p->running) : UNLIKELY;
+}
+
+// Others are woken: is it because the text changes? Until those had their chance it still does.
+static void note_change(reef_posterior *p, bool found) {
+    p->changes = found || (p->changes && p->length < p->changed_at + AWAKE);
+    if (!found) return;
+    p->changed_at = p->length;
+    p->changed_from = p->change_from;
+    p->change = 0.0;
+}
+
 bool reef_posterior_begin_byte(reef_posterior *p) {
     if (p->running == 0) return false;
     if (reef_posterior_awake(p) == AWAKE && p->woken > 0) learn_patience(p);
     for (size_t i = p->running; i-- > 0 && reef_posterior_awake(p) >= AWAKE;)
-        if (p->weights[i] < UNLIKELY && p->running > 1) end_kind(p, i);
+        if (p->weights[i] < unlikely(p) && p->running > 1) end_kind(p, i);
     normalise(p);
-    if (p->excess <= PATIENCE_MIN + p->patience) return false;
+    bool changes = asks_few(p) && p->change > CHANGE_BITS;
+    if (!changes && p->excess <= PATIENCE_MIN + p->patience) return false;
+    note_change(p, changes);
     p->excess = 0.0;
     p->woken = p->length;
     p->ran = p->running;
@@ -100,6 +124,8 @@ double reef_posterior_read(reef_posterior *p, const float *bits) {
     }
     double surprise = -log2(chance);
     p->bits[p->length++ % REEF_REPLAY] = (float)surprise;
+    if (p->change <= 0.0) p->change_from = p->length - 1;
+    p->change = fmax(p->change + surprise - p->usual - CHANGE_MORE, 0.0);
     p->excess = fmax(p->excess + surprise - p->usual - USUAL_MORE, 0.0);
     p->usual += (surprise - p->usual) / (double)(p->length < USUAL_BYTES ? p->length : USUAL_BYTES);
     return surprise;

@@ -8,6 +8,11 @@
 // While one kind predicts as usual it runs alone. A surprise wakes others: they read the last bytes
 // again, so that their weights are as if they had run all the time.
 //
+// Who is asked, and how many, is told by `asking` of the configuration. 1 asks often and many. 2
+// asks few while a text is of one kind, lets unlikely kinds that run help longer, and asks many
+// where the text changes: where all that it lately cost beyond what is usual has added up, whoever
+// was asked in between.
+//
 // All of it is a function of the bytes and their order, however a text is cut into calls.
 #ifndef REEF_POSTERIOR_H
 #define REEF_POSTERIOR_H
@@ -19,8 +24,9 @@
 #define REEF_RUNNING_MAX 8 // kinds at a time
 #define REEF_REPLAY 16     // bytes that a kind reads again when it begins to run
 
-/** Zeros: a text begins. */
+/** Zeros but for `asking`: a text begins. */
 typedef struct reef_posterior {
+    uint32_t asking; // of the configuration; 0 as 1
     size_t running;
     uint32_t kinds[REEF_RUNNING_MAX];
     double weights[REEF_RUNNING_MAX]; // before the next byte; their sum is 1
@@ -32,7 +38,13 @@ typedef struct reef_posterior {
     double excess;   // of the last bytes, all beyond what is usual
     double patience; // excess that wakes others, beyond the least: it grows when that was in vain
     uint64_t woken;  // where others were woken last
-    size_t ran;      // then already: those in `before`
+    // Where `asking` is 2:
+    double change;         // excess that goes on where others are woken
+    uint64_t change_from;  // byte where it began to rise
+    bool changes;          // when others were woken last the text was changing,
+    uint64_t changed_at;   // which was found there,
+    uint64_t changed_from; // from this byte on
+    size_t ran;            // then already: those in `before`
     uint32_t before[REEF_RUNNING_MAX];
 } reef_posterior;
 

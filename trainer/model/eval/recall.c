@@ -5,11 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE 4096        // bytes that one generation answers in one call
-#define RECENT 16         // bytes before a surprise that vote on who is asked
-#define VOTES_UNTIL 64    // bytes after one, and who runs has been found
-#define NAMED_MAX 4       // kinds that it adds
-#define LATER_MAX 2       // and each later one
+#define PIECE 4096     // bytes that one generation answers in one call
+#define RECENT 16      // bytes before a surprise that vote on who is asked
+#define VOTES_UNTIL 64 // bytes after one, and who runs has been found
+#define NAMED_MAX 4    // kinds that it adds
+#define LATER_MAX 2    // and each later one
+// With `asking` 2 few others are asked while the text is of one kind, and those alone that have
+// nearly as many votes as the first.
+#define NAMED_CALM 2      // kinds that a surprise adds
+#define LATER_CALM 1      // and each later vote
+#define LEAST_CALM 0.8    // of the first one's votes
+#define BEGIN_BYTES 32    // of a text, of which nothing is known yet
+#define LEAST_BEGIN 0.5   // there
+#define CHANGE_BEFORE 8   // bytes before a change that vote on what comes then
 #define SESSIONS_MAX 256  // at a time; of two megabytes and what they learned
 #define PASSED_MAX 65536u // of what passed a memory by, the last bytes are enough of a context
 
@@ -59,7 +67,7 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
     recall->length = 0;
     recall->kept = 0;
     recall->chosen_for = 0;
-    recall->posterior = (reef_posterior){0};
+    recall->posterior = (reef_posterior){.asking = network->config.asking};
     return REEF_OK;
 }
 
@@ -221,9 +229,12 @@ static reef_status prepare_vote(reef_recall *recall, const reef_network *network
     return status;
 }
 
+// voters  bytes of the text, the last ones
+// least   of the first one's votes
 static reef_status vote(reef_recall *recall,
                         const reef_network *network,
                         uint64_t voters,
+                        double least,
                         uint32_t *kinds,
                         size_t *count,
                         reef_error *err) {
@@ -231,8 +242,28 @@ static reef_status vote(reef_recall *recall,
     size_t bytes = voters < recall->kept ? (size_t)voters : recall->kept;
     if (status == REEF_OK)
         *count = reef_kind_vote_count(recall->vote, recall->text + recall->kept - bytes, bytes,
-                                      kinds, *count);
+                                      least, kinds, *count);
     return status;
+}
+
+// Those that the text names, where `asking` is 2.
+static reef_status vote_few(reef_recall *recall,
+                            const reef_network *network,
+                            uint32_t *kinds,
+                            size_t *count,
+                            reef_error *err) {
+    const reef_posterior *p = &recall->posterior;
+    uint64_t awake = reef_posterior_awake(p), voters = awake + RECENT;
+    if (p->woken == 0) return vote(recall, network, voters, LEAST_BEGIN, kinds, count, err);
+    bool begins = recall->length <= BEGIN_BYTES;
+    double least = begins ? LEAST_BEGIN : LEAST_CALM;
+    *count = awake > 0 ? LATER_CALM : NAMED_CALM;
+    if (p->changes || begins) *count = awake > 0 ? LATER_MAX : NAMED_MAX;
+    if (p->changes) { // what comes now says more of it than what was before
+        voters = recall->length - p->changed_from + CHANGE_BEFORE;
+        least = 0.0;
+    }
+    return vote(recall, network, voters, least, kinds, count, err);
 }
 
 // Kinds that the text may be of from now on, the likeliest first, at most *count: where kinds are
@@ -252,8 +283,9 @@ static reef_status choose_candidates(reef_recall *recall,
     bool few = all <= *count, again = awake <= VOTES_UNTIL && (awake & (awake - 1)) == 0;
     *count = awake == 0 || (again && !few) ? newest : 0;
     if (few || *count == 0 || recall->length == 0) return REEF_OK;
+    if (recall->posterior.asking >= 2) return vote_few(recall, network, kinds, count, err);
     if (recall->posterior.woken > 0) *count = awake > 0 ? LATER_MAX : NAMED_MAX;
-    return vote(recall, network, awake + RECENT, kinds, count, err);
+    return vote(recall, network, awake + RECENT, 0.0, kinds, count, err);
 }
 
 // A kind begins to run: it reads the last bytes again, as if it had run already.
