@@ -5,11 +5,14 @@ usage: docs/img/ranks.py [FOLDER] [--dark]   (default: where this file is; --dar
 
 Draws ranks.svg, and prints the table of docs/OPERATING.md. The model of a step of W windows on R ranks:
 
-  computing   a + b W + c W / R          CPU time: what each rank does once, for all windows, and for its own
-  bytes       (R - 1) / R (r + W (g + h sqrt(2 / R)))   that a rank sends: gradients, rows, columns of activations
+  computing   a + b W + c W / R + d / R   CPU time: what each rank does once, for all windows, for its own, and for its
+                                          part of the rows (d: only where rows are divided)
+  bytes       (R - 1) / R (r + W (g + h sqrt(2 / R) + k / R))   that a rank sends: gradients, columns of activations,
+                                          and rows that others chose (k: only where rows are divided)
   network     bytes / bandwidth + exchanges * LATENCY_S   nothing is computed meanwhile
+  memory      m + n W / R + o / R         of a rank: what all have, its windows, and its part of the rows
 
-a, b, c and r, g, h fit the measurements best (least squares of relative errors, none below 0).
+All factors fit the measurements best (least squares of relative errors, none below 0).
 """
 
 import itertools
@@ -55,26 +58,43 @@ def fit(points, terms):
     return best[1]
 
 
+def memory_of(one):
+    return max(one["memory_peak_bytes"])
+
+
 COMPUTING = [lambda w, r: 1.0, lambda w, r: float(w), lambda w, r: w / r]
 BYTES = [lambda w, r: (r - 1) / r, lambda w, r: w * (r - 1) / r, lambda w, r: w * (r - 1) / r * (2 / r) ** 0.5]
 
 
+OF_ROWS = [lambda w, r: 1 / r]
+OF_ROWS_SENT = [lambda w, r: w * (r - 1) / r / r]
+MEMORY = [lambda w, r: 1.0, lambda w, r: w / r, lambda w, r: 1 / r]
+
+
 class Model:
     def __init__(self, series):
+        divided = "--divided" in series["command"]
+        self.computing_terms = COMPUTING + (OF_ROWS if divided else [])
+        self.bytes_terms = BYTES + (OF_ROWS_SENT if divided else [])
         runs = [(run["tokens_per_step"] // 128, one) for run in series["documents"] for one in run["runs"]]
         self.name = series["name"]
-        self.computing = fit([(w, one["ranks"], one["cpu_step_seconds"]) for w, one in runs], COMPUTING)
-        self.bytes = fit([(w, one["ranks"], one["sent_bytes_per_step"]) for w, one in runs if one["ranks"] > 1], BYTES)
+        self.computing = fit([(w, one["ranks"], one["cpu_step_seconds"]) for w, one in runs], self.computing_terms)
+        sent = [(w, one["ranks"], one["sent_bytes_per_step"]) for w, one in runs if one["ranks"] > 1]
+        self.bytes = fit(sent, self.bytes_terms)
+        self.memory = fit([(w, one["ranks"], memory_of(one)) for w, one in runs], MEMORY)
         self.exchanges = max(one["exchanges_per_step"] for _, one in runs)
 
     def compute_s(self, ranks):
-        return sum(f * t(WINDOWS, ranks) for f, t in zip(self.computing, COMPUTING))
+        return sum(f * t(WINDOWS, ranks) for f, t in zip(self.computing, self.computing_terms))
 
     def every_rank_s(self):
         return self.computing[0] + self.computing[1] * WINDOWS
 
     def sent_bytes(self, ranks):
-        return sum(f * t(WINDOWS, ranks) for f, t in zip(self.bytes, BYTES))
+        return sum(f * t(WINDOWS, ranks) for f, t in zip(self.bytes, self.bytes_terms))
+
+    def memory_bytes(self, ranks):
+        return sum(f * t(WINDOWS, ranks) for f, t in zip(self.memory, MEMORY))
 
     def network_s(self, ranks, bandwidth):
         return 0.0 if ranks == 1 else self.sent_bytes(ranks) / bandwidth + self.exchanges * LATENCY_S
@@ -85,10 +105,10 @@ class Model:
 
 
 def draw(models):
-    p = Picture(900, 380, "Gain of 4, 16 and 64 machines over one, by network")
+    p = Picture(900, 760, "Gain of 4, 16 and 64 machines over one, by network")
     for at, model in enumerate(models):
-        left, top, width, height = 60 + 445 * at, 60, 290, 260
-        p.text(left, 34, model.name, 15, bold=True)
+        left, top, width, height = 60 + 445 * (at % 2), 60 + 380 * (at // 2), 290, 260
+        p.text(left, top - 26, model.name, 15, bold=True)
 
         def place(ranks, gain):
             return left + MACHINES.index(ranks) * width / 3, top + height - (gain - 1) * height / 7
@@ -115,13 +135,13 @@ def draw(models):
 
 
 def table(models):
-    lines = ["| model | machines | computing ms | of it on every rank | MB sent | 10 Gbit/s: ms, gain | 100 Gbit/s: ms, gain |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines = ["| model | machines | computing ms | of it on every rank | MB sent | 10 Gbit/s: ms, gain | 100 Gbit/s: ms, gain | "
+             "GB of a rank |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for model in models:
         for ranks in MACHINES:
             nets = [f"{1e3 * model.network_s(ranks, b):.0f}, {model.gain(ranks, b):.1f}" for _, b in NETWORKS]
             lines.append(f"| {model.name} | {ranks} | {1e3 * model.compute_s(ranks):.0f} | {1e3 * model.every_rank_s():.0f} | "
-                         f"{model.sent_bytes(ranks) / 1e6:.0f} | {nets[0]} | {nets[1]} |")
+                         f"{model.sent_bytes(ranks) / 1e6:.0f} | {nets[0]} | {nets[1]} | {model.memory_bytes(ranks) / 1e9:.2f} |")
     return "\n".join(lines)
 
 
