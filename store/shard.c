@@ -25,8 +25,7 @@
 #include <unistd.h>
 
 enum { SHARD_BYTES = 32, DIVIDED_BYTES = 40, NUMBER_BYTES = 8, TRANSACTION_AT = 144 };
-// How a pool is divided. The first way, of which no version was released, had all memories in every
-// shard.
+// How a pool is divided. The first way, which was never released, had all memories in every shard.
 enum { WAY_FIRST = 1, WAY = 2 };
 
 static const reef_key shard_key = {.db = REEF_DB_META, .name = "shard"};

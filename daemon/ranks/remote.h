@@ -9,7 +9,7 @@
 //   its trainer's thread           GIVE --> rank K: reads, answers --> loop: took, ended
 //
 // So the order of the stream, and where each source continues, is in rank 0's commits, as with one
-// process. Ranks remember nothing: they are told where to begin (SEEK). What follows the clock,
+// process. Ranks keep no position: rank 0 says where to begin (SEEK). What follows the clock,
 // that a rank with nothing is passed over after `patience`, is a decision of the scheduler, written
 // down before it takes effect, and repeated at the same position after a kill.
 //

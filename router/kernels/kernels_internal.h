@@ -74,7 +74,8 @@ typedef struct reef_kernel_table {
                        uint32_t *positions);
 } reef_kernel_table;
 
-// About 1.5 times topk reach the bound; ranks by counting take a vector's step for each pair of them.
+// About 1.5 times topk scores reach the bound. Ranking them by counting takes a vector's step for
+// each pair.
 enum { RANK_PAIRS_MAX = 192 };
 
 /** The table in use. */

@@ -328,8 +328,8 @@ typedef struct update_pass {
     const reef_expert_update *update;
 } update_pass;
 
-// The bound comes before the conversion, which of more than 64 bits hold would be undefined. What it
-// lets through has a sign bit to spare, and signed conversions are one instruction.
+// Bounded before the conversion, which is undefined for values that 64 bits cannot hold. What is
+// left has a sign bit to spare, and signed conversions are one instruction.
 static uint64_t usage_score(float gate) {
     double score = (double)gate < REEF_USAGE_SCORE_MAX ? (double)gate : REEF_USAGE_SCORE_MAX;
     return (uint64_t)(int64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
