@@ -30,6 +30,14 @@ static inline int run_ranks(const sandbox *box, size_t count, const char *more) 
                     REEFD_PATH, box->directory, box->text, more, box->messages);
 }
 
+// Two ranks, and what of its environment is each one's own: "-x NAME=VALUE", or nothing.
+static inline int run_two(const sandbox *box, const char *first, const char *second) {
+    return shell_of(MPIRUN " -n 1 %s %s --pool %s/many --source %s " QUICK
+                           " : -n 1 %s %s --pool %s/many --source %s " QUICK " 2>%s",
+                    first, REEFD_PATH, box->directory, box->text, second, REEFD_PATH,
+                    box->directory, box->text, box->messages);
+}
+
 static inline size_t times_said(const sandbox *box, const char *words) {
     size_t count = 0;
     char *text = read_text(box->messages, NULL);

@@ -60,8 +60,7 @@ void sandbox_remove_pool(const sandbox *box) {
     remove_directory(box->pool);
 }
 
-void sandbox_make_pool(const sandbox *box) {
-    reef_error err = {0};
+reef_config tiny_config(void) {
     reef_config config;
     reef_config_default(&config);
     config.layers = 2;
@@ -77,11 +76,23 @@ void sandbox_make_pool(const sandbox *box) {
     config.side_new = 4;
     config.reservoir_bytes = 4096;
     config.reservoir_window = 64;
+    config.context_memory = 0;
+    config.net_share = 1.0f;
+    return config;
+}
+
+void sandbox_make_pool_of(const sandbox *box, const reef_config *config) {
+    reef_error err = {0};
+    sandbox_remove_pool(box);
+    reef_status status = reef_pool_init(box->pool, config, &err);
+    if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
+}
+
+void sandbox_make_pool(const sandbox *box) {
+    reef_config config = tiny_config();
     config.context_memory = box->context_memory;
     config.net_share = box->net_share;
-    sandbox_remove_pool(box);
-    reef_status status = reef_pool_init(box->pool, &config, &err);
-    if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
+    sandbox_make_pool_of(box, &config);
 }
 
 static uint64_t draw(uint64_t *state) {

@@ -3,6 +3,7 @@
 #ifndef REEFD_RUN_H
 #define REEFD_RUN_H
 
+#include "reef_config.h"
 #include "reef_store.h"
 
 #include <jansson.h>
@@ -26,7 +27,11 @@ typedef struct sandbox {
 /** A fresh directory under TMPDIR; no pool and no text yet. */
 void sandbox_make(sandbox *box);
 void sandbox_remove(sandbox *box);
-/** Replace the pool by a new one of the tiny model; the same bits for the same settings. */
+/** Two blocks of width 16 with 16 experts each, steps of two windows, no context memory. */
+reef_config tiny_config(void);
+/** Replace the pool by a new one; the same bits for the same settings. */
+void sandbox_make_pool_of(const sandbox *box, const reef_config *config);
+/** The same of the tiny model. */
 void sandbox_make_pool(const sandbox *box);
 void sandbox_remove_pool(const sandbox *box);
 

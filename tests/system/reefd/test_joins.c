@@ -87,35 +87,22 @@ static void set(reef_config *config, const char *name, const char *value) {
 // A pool that has learned a kind. With a net (`net_share` above 0) the model is tiny.
 static void make_base(const sandbox *box, const char *net_share, bool sealed) {
     reef_error err;
-    reef_config config;
+    reef_config config = tiny_config();
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     char path[256];
     size_t bytes;
-    reef_config_default(&config);
     config.layers = 1;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
     config.batch = 4;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 4;
-    config.side_new = 4;
-    config.reservoir_bytes = 4096;
-    config.reservoir_window = 64;
     config.context_memory = MEMORY_BYTES;
     set(&config, "boundaries", "contexts");
     set(&config, "rehearse", "0");
     set(&config, "net_share", net_share);
-    sandbox_remove_pool(box);
+    sandbox_make_pool_of(box, &config);
     snprintf(path, sizeof(path), "%s/base", box->directory);
     (void)unlink(path);
     append_words(path, 0, BASE_BYTES, 1);
     char *text = read_text(path, &bytes);
-    ok(reef_pool_init(box->pool, &config, &err), &err);
     ok(reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err), &err);
     ok(reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), &err);
     ok(reef_trainer_feed(trainer, "base", (const uint8_t *)text, bytes, NULL, NULL, &err), &err);

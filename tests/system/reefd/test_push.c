@@ -706,17 +706,14 @@ static void what_waits_for_the_journal_is_bounded(void **state) {
 #define EXAMPLES 300
 
 static void make_vector_pool(const sandbox *box) {
-    reef_error err;
     reef_config config;
     reef_config_default(&config);
-    sandbox_remove_pool(box);
-    assert_int_equal(reef_config_set(&config, "model", "vector", &err), REEF_OK);
+    config.model = REEF_MODEL_VECTOR;
     config.inputs = WIDTH;
     config.side = 4;
     config.batch = 8;
     config.memory = 64;
-    reef_status status = reef_pool_init(box->pool, &config, &err);
-    if (status != REEF_OK) fail_msg("%s", err.message);
+    sandbox_make_pool_of(box, &config);
 }
 
 /** Example i: its label, and values that a float and few digits hold alike. */

@@ -21,30 +21,15 @@
 
 // With a step of four windows; `net_share` above 0: beside a context memory.
 static void make_pool(const sandbox *box, float net_share) {
-    reef_error err;
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 2;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
+    reef_config config = tiny_config();
     config.batch = 4;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 4;
-    config.side_new = 4;
-    config.reservoir_bytes = 4096;
-    config.reservoir_window = 64;
     config.drift_warmup = 40;
     config.drift_window = 32;
     config.drift_confirm = 6;
     config.drift_share = 0.0f;
     config.context_memory = net_share > 0.0f ? MEMORY_BYTES : 0;
     config.net_share = net_share > 0.0f ? net_share : 1.0f;
-    sandbox_remove_pool(box);
-    if (reef_pool_init(box->pool, &config, &err) != REEF_OK) fail_msg("%s", err.message);
+    sandbox_make_pool_of(box, &config);
 }
 
 static int setup(void **state) {
@@ -110,22 +95,11 @@ static void ranks_that_are_ahead_step_back(void **state) {
     sandbox *box = *state;
     reef_commit expected = alone_once(box);
     make_ranks(box, 2);
-    assert_int_not_equal(
-        shell_of(MPIRUN " -n 1 -x REEF_FAIL_POINT=commit.before_sync:4 %s --pool %s/many --source "
-                        "%s " QUICK " : -n 1 %s --pool %s/many --source %s " QUICK " 2>%s",
-                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
-                 box->messages),
-        0);
+    assert_int_not_equal(run_two(box, "-x REEF_FAIL_POINT=commit.before_sync:4", ""), 0);
     assert_int_equal(epoch_of(box, 1), epoch_of(box, 0) + 1);
     // Rank 1 dies when it has gone back and not committed again: its pool is whole.
     uint64_t counts = epoch_of(box, 0);
-    assert_int_not_equal(
-        shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s " QUICK
-                        " : -n 1 -x REEF_FAIL_POINT=commit.before_sync:1 %s --pool %s/many "
-                        "--source %s " QUICK " 2>%s",
-                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
-                 box->messages),
-        0);
+    assert_int_not_equal(run_two(box, "", "-x REEF_FAIL_POINT=commit.before_sync:1"), 0);
     sandbox second = shard_of(box, 1);
     assert_int_equal(epoch_of(box, 1), counts);
     pool_check(&second);
@@ -255,11 +229,7 @@ static void pools_that_are_not_equal_are_named(void **state) {
 static void programs_that_differ_are_named(void **state) {
     sandbox *box = *state;
     make_ranks(box, 2);
-    int code =
-        shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s " QUICK
-                        " : -n 1 -x REEF_ISA=scalar %s --pool %s/many --source %s " QUICK " 2>%s",
-                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
-                 box->messages);
+    int code = run_two(box, "", "-x REEF_ISA=scalar");
     ends_with(box, code, "rank 1: it computes with kernels scalar");
 }
 

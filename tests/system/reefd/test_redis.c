@@ -40,16 +40,13 @@ static void make_text_pool(const world *w) {
 }
 
 static void make_vector_pool(const world *w) {
-    reef_error err = {0};
     reef_config config;
     reef_config_default(&config);
     config.model = REEF_MODEL_VECTOR;
     config.inputs = INPUTS;
     config.side = 6;
     config.memory = 40;
-    sandbox_remove_pool(&w->run.box);
-    reef_status status = reef_pool_init(w->run.box.pool, &config, &err);
-    if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
+    sandbox_make_pool_of(&w->run.box, &config);
 }
 
 static int setup(void **state) {

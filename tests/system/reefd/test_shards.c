@@ -16,31 +16,17 @@
 // Four blocks of rows in each table of generation 0, two in the later ones; steps of four windows.
 static void make_pool(const sandbox *box, const char *strategy) {
     reef_error err;
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 2;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
+    reef_config config = tiny_config();
     config.batch = 4;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
     config.side = 60;
     config.side_new = 36;
-    config.reservoir_bytes = 4096;
-    config.reservoir_window = 64;
     config.drift_warmup = 40;
     config.drift_window = 32;
     config.drift_confirm = 6;
     config.drift_share = 0.0f;
-    config.context_memory = 0;
-    config.net_share = 1.0f;
     assert_int_equal(reef_config_set(&config, "ffw", "pp", &err), REEF_OK);
     assert_int_equal(reef_config_set(&config, "strategy", strategy, &err), REEF_OK);
-    sandbox_remove_pool(box);
-    if (reef_pool_init(box->pool, &config, &err) != REEF_OK) fail_msg("%s", err.message);
+    sandbox_make_pool_of(box, &config);
 }
 
 #define MEMORY_BYTES "4194304"
@@ -413,12 +399,7 @@ static void ranks_that_are_ahead_step_back(void **state) {
     sandbox *box = *state;
     reef_commit expected = alone_once(box);
     make_shards(box, 2);
-    assert_int_not_equal(
-        shell_of(MPIRUN " -n 1 -x REEF_FAIL_POINT=commit.before_sync:4 %s --pool %s/many --source "
-                        "%s " QUICK " : -n 1 %s --pool %s/many --source %s " QUICK " 2>%s",
-                 REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory, box->text,
-                 box->messages),
-        0);
+    assert_int_not_equal(run_two(box, "-x REEF_FAIL_POINT=commit.before_sync:4", ""), 0);
     assert_int_equal(epoch_of(box, 1), epoch_of(box, 0) + 1);
     // Nobody knows whether it will count: reef shards leaves that to the ranks.
     int code = divide(box, "many", "other", 1);

@@ -50,24 +50,12 @@ static char *source_of(const sandbox *box, size_t rank, char out[256]) {
 
 // With steps of four windows, so that ranks have work.
 static void make_pool(const sandbox *box) {
-    reef_error err;
-    reef_config config;
-    reef_config_default(&config);
+    reef_config config = tiny_config();
     config.layers = 1;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
     config.batch = 4;
     config.heads = 1;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 4;
-    config.side_new = 4;
-    config.reservoir_bytes = 4096;
-    config.reservoir_window = 64;
     config.drift_share = 0.0f;
-    ok(reef_pool_init(box->pool, &config, &err), &err);
+    sandbox_make_pool_of(box, &config);
 }
 
 static int setup(void **state) {
