@@ -57,16 +57,24 @@ static reef_status take(void *taker, const void *changes, size_t bytes, reef_err
     return status;
 }
 
+reef_status reef_shard_refuse_change(const char *path,
+                                     uint32_t rank,
+                                     uint32_t count,
+                                     reef_error *err) {
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.120s is the shard of rank %" PRIu32 " of %" PRIu32
+                     ": it can be changed only by all ranks together, or in a whole pool, which "
+                     "reef shards DIR NEW --to 1 makes",
+                     path, rank, count);
+}
+
 reef_status reef_shard_settle(reef_txn *txn, reef_error *err) {
     reef_status status = REEF_OK;
     if (txn->exchange == NULL)
         return txn->change_count == 0
                    ? REEF_OK
-                   : reef_fail(err, REEF_ERR_INVALID,
-                               "%.120s is the shard of rank %" PRIu32 " of %" PRIu32
-                               ": it can be changed only by all ranks together, or in a "
-                               "whole pool, which reef shards DIR NEW --to 1 makes",
-                               txn->store->path, txn->division_rank, txn->division_count);
+                   : reef_shard_refuse_change(txn->store->path, txn->division_rank,
+                                              txn->division_count, err);
     for (size_t i = 0; status == REEF_OK && i < txn->change_count; i++)
         status = complete(txn, txn->changes + i * REEF_CHANGE_BYTES, err);
     if (status == REEF_OK)

@@ -116,6 +116,11 @@ REEF_MUST_CHECK reef_status reef_shard_note(reef_txn *txn,
                                             reef_error *err);
 /** Exchange what changed since the last call; INVALID if there is nobody to exchange it with. */
 REEF_MUST_CHECK reef_status reef_shard_settle(reef_txn *txn, reef_error *err);
+/** Of what changes the divided part of the shard at `path` by itself: INVALID, and what to do. */
+REEF_MUST_CHECK reef_status reef_shard_refuse_change(const char *path,
+                                                     uint32_t rank,
+                                                     uint32_t count,
+                                                     reef_error *err);
 
 /** Remember the first failure of a write transaction and pass its status on. */
 reef_status reef_txn_failed(reef_txn *txn,

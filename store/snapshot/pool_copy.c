@@ -207,13 +207,28 @@ static reef_status copy_into(void *context, const char *staging, reef_error *err
     return c->change == NULL ? REEF_OK : reef_pool_change(staging, c->change, c->context, err);
 }
 
+// A changed copy of one shard is refused before it is made.
+static reef_status refuse_shard(reef_store *store, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_shard shard;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    status = reef_shard_read(txn, &shard, err);
+    reef_txn_abort(txn);
+    if (status == REEF_ERR_NOT_FOUND || (status == REEF_OK && !shard.divided)) return REEF_OK;
+    return status == REEF_OK ? reef_shard_refuse_change(store->path, shard.rank, shard.count, err)
+                             : status;
+}
+
 static reef_status copy_to(copying *c, reef_error *err) {
     if (c->store->part_count > 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s holds the shards of a pool: reef shards %.60s NEW --to 1 makes a "
                          "whole pool of them",
                          c->store->path, c->store->path);
-    reef_status status = reef_store_check_copy(c->store->path, c->to != NULL ? c->to : "", err);
+    reef_status status = c->change != NULL ? refuse_shard(c->store, err) : REEF_OK;
+    if (status == REEF_OK)
+        status = reef_store_check_copy(c->store->path, c->to != NULL ? c->to : "", err);
     return status == REEF_OK ? reef_pool_make(c->to, copy_into, c, NULL, err) : status;
 }
 

@@ -165,6 +165,11 @@ static void all_shards_are_read_as_one_pool(void **state) {
     reef_commit expected = pool_commit(&first);
     gathers_to(box, "many", &expected);
     shards_are_read_as_the_pool(box, true);
+    // A new pool cannot be made of one of them, and nothing is left of it.
+    int code = shell_of("cd %s && %s snapshot restore many/rank-1 kept new 2>%s", box->directory,
+                        REEF_BINARY, box->messages);
+    says(box, code, "many/rank-1 is the shard of rank 1 of 3");
+    assert_int_not_equal(shell_of("test -e %s/new", box->directory), 0);
 }
 
 typedef struct memory_blocks {

@@ -130,8 +130,7 @@ static reef_commit three_kinds(lifelong *f, bool divided, size_t threads) {
 static void boundaries_and_a_kind_that_returns(void **state) {
     (void)state;
     same_root(SETTINGS("ffw", "pp"), three_kinds, 1);
-    if (reef_ranks_count(ranks) < 4)
-        same_root(SETTINGS("ffw", "dp", "seal_dtype", "bf16"), three_kinds, 2);
+    same_root(SETTINGS("ffw", "dp", "seal_dtype", "bf16"), three_kinds, 2);
 }
 
 // Three ranks stand for others where one setting after another is tried.

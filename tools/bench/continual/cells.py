@@ -8,9 +8,11 @@ Every cell is a `reef init` and a `reef train` on a pool of its own, `isolated` 
 cell an archive of the stream.
 """
 
+import datetime
 import hashlib
 import json
 import os
+import platform
 import shutil
 import time
 
@@ -37,6 +39,17 @@ def write_json(path, document):
 
 def cell_name(stream, order, method, seed):
     return f"{stream.name}.order{order}.{method}.seed{seed}"
+
+
+def made_here(reef, jobs):
+    """What a cell's seconds depend on, and when it was measured."""
+    kernels = reef("version")["kernels"]
+    return {
+        "jobs": jobs,
+        "threads": reef.threads or os.cpu_count(),
+        "machine": f"{platform.machine()} with {os.cpu_count()} cores, {kernels} kernels",
+        "date": datetime.date.today().isoformat(),
+    }
 
 
 class Bench:
@@ -150,7 +163,7 @@ class Bench:
             return None
         made = document.get("plan", {})
         same = plan is not None and made.get("content") == plan["content"] and made.get("key") == plan["key"]
-        return document if same else None
+        return document if same and "made" in document else None
 
     # ---- runs ------------------------------------------------------------------------------------
 
@@ -211,7 +224,7 @@ class Bench:
         work.mkdir(parents=True)
         began = time.monotonic()
         pairs = list(zip(plan["domains"], plan["held"]))
-        document = {"plan": plan, "jobs": self.jobs, "quick": self.config.quick}
+        document = {"plan": plan, "made": made_here(self.reef, self.jobs), "quick": self.config.quick}
         try:
             if plan["base"] in COMPRESSORS:
                 document = self.run_compressor(document, plan, work)

@@ -151,8 +151,7 @@ def run_of(plan, document):
         "key": plan["key"],
         "content": plan["content"],
         "domains": plan["domains"],
-        "jobs": document["jobs"],
-    }
+    } | document["made"]
 
 
 def compressor_figures(document):
@@ -232,7 +231,6 @@ def stream_figures(document):
         "generations": train["generations"],
         "cpu_seconds": train["cpu_seconds"],
         "seconds_measuring": train["seconds_measuring"],
-        "threads": train["threads"],
         "cost_ratio": train["cost_ratio"],
         "us_per_byte": train["us_per_byte_now"],
         "bytes": train["pool_bytes"],

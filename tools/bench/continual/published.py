@@ -17,7 +17,7 @@ from methods import COMPRESSORS
 KEPT = (
     "stream method base order seed choice program content domains measure final floored final_mean floored_mean "
     "forgetting_max asof_forgetting boundaries_true boundaries_hit boundaries_false parameters parameters_active flops "
-    "memory_bytes pool_bytes cpu_seconds jobs"
+    "memory_bytes pool_bytes cpu_seconds machine threads jobs date"
 ).split()
 DIGITS = 6
 ORACLE_GOAL = 0.02  # bits a byte that a pool may have above a model for each kind
@@ -48,9 +48,9 @@ def settings_key(config, stream, order, method, seed):
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def record(document, key, made):
+def record(document, key):
     run = figures.run_figures(document)
-    return {"settings": key} | made | {name: rounded(run.get(name)) for name in KEPT}
+    return {"settings": key} | {name: rounded(run.get(name)) for name in KEPT}
 
 
 def read(path):
