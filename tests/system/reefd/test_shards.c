@@ -286,7 +286,7 @@ static void shards_are_read_while_they_are_trained(void **state) {
     assert_true(await_rank(box, 0, run) > 0 && await_rank(box, 1, run) > 0);
     if (reef_store_open(&store, many, NULL, &err) != REEF_OK) fail_msg("%s", err.message);
     uint64_t first = read_epoch(store), last = first;
-    for (int i = 0; i < RANKS_WAITS_MAX && last < first + 20; i++, sleep_ms(1)) {
+    for (int ms = 0; ms < RANKS_WAITS_MAX * RANKS_WAIT_MS && last < first + 20; ms++, sleep_ms(1)) {
         uint64_t epoch = read_epoch(store);
         assert_true(epoch >= last);
         last = epoch;
