@@ -25,7 +25,7 @@
 #include "ridge.h"
 #include "vector_fields.h"
 
-#define REEF_VECTOR_PIECE 64      // rows that one worker takes at a time
+#define REEF_VECTOR_PIECE 64                       // rows that one worker takes at a time
 #define REEF_VECTOR_BATCH_MAX REEF_VECTOR_DRAW_MAX // examples
 #define REEF_VECTOR_BATCH_MIN 32
 #define REEF_VECTOR_GATE_MAX 2048 // experts of generation 0 that the gate reads

@@ -37,8 +37,7 @@ reef_vector_fields reef_vector_fields_of(const reef_config *config) {
     fields.across = side_of(config->image_columns);
     fields.values = fields.down.field * fields.across.field;
     fields.regions = fields.down.regions * fields.across.regions;
-    fields.filters =
-        ((size_t)config->side * config->side + fields.regions - 1) / fields.regions;
+    fields.filters = ((size_t)config->side * config->side + fields.regions - 1) / fields.regions;
     return fields;
 }
 
@@ -66,7 +65,10 @@ static size_t places_in(const reef_vector_side *side, size_t region) {
 // ---- fields -------------------------------------------------------------------------------------
 
 // The field at one place, centred and divided by its deviation; the last value 1.
-static void read_field(const reef_vector_fields *f, size_t place, float *field, const float *image) {
+static void read_field(const reef_vector_fields *f,
+                       size_t place,
+                       float *field,
+                       const float *image) {
     size_t top = place / f->across.places * f->down.step;
     size_t left = place % f->across.places * f->across.step;
     float sum = 0.0f, squares = 0.0f;
@@ -85,11 +87,8 @@ static void read_field(const reef_vector_fields *f, size_t place, float *field, 
 }
 
 // Fields at `count` places from `first` on.
-static void read_fields(const reef_vector_fields *f,
-                        size_t first,
-                        size_t count,
-                        float *fields,
-                        const float *image) {
+static void read_fields(
+    const reef_vector_fields *f, size_t first, size_t count, float *fields, const float *image) {
     for (size_t p = 0; p < count; p++)
         read_field(f, first + p, fields + p * (f->values + 1), image);
 }
@@ -125,11 +124,8 @@ void reef_vector_fields_scale(const reef_vector_fields *f,
 // ---- experts ------------------------------------------------------------------------------------
 
 // sums (R, N) of ReLUs over the places of each region, by N filters.
-static void sum_regions(const reef_vector_fields *f,
-                        size_t N,
-                        float *sums,
-                        const float *filters,
-                        const float *image) {
+static void sum_regions(
+    const reef_vector_fields *f, size_t N, float *sums, const float *filters, const float *image) {
     float fields[PLACES_AT_ONCE * FIELD_VALUES_MAX], seen[PLACES_AT_ONCE * FILTERS_AT_ONCE];
     size_t places = f->down.places * f->across.places, width = f->values + 1;
     memset(sums, 0, f->regions * N * sizeof(*sums));

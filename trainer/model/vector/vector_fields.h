@@ -16,9 +16,9 @@
 
 #include "reef_config.h"
 
-#define REEF_VECTOR_FIELD 7        // pixels on a side of a field
-#define REEF_VECTOR_REGIONS 4      // on a side of the image
-#define REEF_VECTOR_PLACES_MAX 32  // on a side of the image
+#define REEF_VECTOR_FIELD 7       // pixels on a side of a field
+#define REEF_VECTOR_REGIONS 4     // on a side of the image
+#define REEF_VECTOR_PLACES_MAX 32 // on a side of the image
 
 /** One of the two sides of an image. */
 typedef struct reef_vector_side {

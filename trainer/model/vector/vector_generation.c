@@ -11,7 +11,7 @@
 // Measured with 1,024 experts: 1 loses half a point on digits and gains as much on tables of 12
 // columns.
 #define BIAS_DEVIATION 0.5f
-#define ANYWHERE 0.3f // of an expert that is drawn from examples: its part that is not
+#define ANYWHERE 0.3f   // of an expert that is drawn from examples: its part that is not
 #define SCALE_MIN 1e-37 // scales that floats hold without loss
 #define SCALE_MAX 1e37
 
