@@ -8,9 +8,9 @@
 //   |    . . region . . .  |   region n % R, with R regions. So the experts of a filter see all of
 //   +----------------------+   the image, and where in a region something is matters little.
 //
-// Random filters, contrast of fields and regions: Coates, Lee & Ng 2011. No
-// size is chosen for the data: a small image has smaller fields and fewer regions, and in a large
-// one places stand further apart.
+// Random filters, contrast of fields and regions: Coates, Lee & Ng 2011. No size is chosen for the
+// data: a small image has smaller fields and fewer regions, and in a large one places stand further
+// apart.
 #ifndef REEF_VECTOR_FIELDS_H
 #define REEF_VECTOR_FIELDS_H
 
