@@ -46,16 +46,15 @@ REEF_API bool reef_vectors_is_spec(const char *spec);
 /**
  * Open what `spec` names and check it: every line of a text file, sizes and labels of the others.
  *
- * inputs  values that a vector must have; 0: as many as there are
+ * inputs         values that a vector must have; 0: as many as there are
+ * image_columns  as for reef_vectors_check_width
  *
  * Errors: INVALID a spec or file that is not as described above (the message names file and
  * position) or of another width; NOT_FOUND it cannot be read; CORRUPT a file that was cut or cannot
  * be unpacked; NO_MEMORY; IO. Threads: one at a time.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_vectors_open(reef_vectors **out,
-                                                       const char *spec,
-                                                       uint32_t inputs,
-                                                       reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_vectors_open(
+    reef_vectors **out, const char *spec, uint32_t inputs, uint32_t image_columns, reef_error *err);
 REEF_API void reef_vectors_close(reef_vectors *vectors); // accepts NULL
 /** Release what can be made again: a decompressed file. The next read decompresses it again. */
 REEF_API void reef_vectors_rest(reef_vectors *vectors);
@@ -64,9 +63,13 @@ REEF_API void reef_vectors_rest(reef_vectors *vectors);
 REEF_API uint32_t reef_vectors_width(const reef_vectors *vectors);
 /** Examples chosen; at least 1. */
 REEF_API uint64_t reef_vectors_count(const reef_vectors *vectors);
-/** INVALID when a vector has not `inputs` values; the message says what to do. */
+/**
+ * INVALID when a vector has not `inputs` values, or the file says that it is an image with other
+ * rows than those of `image_columns` values, unless that is 0. The message says what to do.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_vectors_check_width(const reef_vectors *vectors,
                                                               uint32_t inputs,
+                                                              uint32_t image_columns,
                                                               reef_error *err);
 
 /**

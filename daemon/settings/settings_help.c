@@ -51,7 +51,7 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
              "pool or source, or "
              "nothing in any source; 71 memory; 73 disk full; 74 input or output; 75 pool in use.",
     .example = "reef init reef.pool && reefd --pool reef.pool --source file:corpus.txt\n"
-               "reef init mnist.pool --model vector --inputs 784 &&\n"
+               "reef init mnist.pool --model vector --inputs 28x28 &&\n"
                "    reefd --pool mnist.pool --source idx:train-images.gz,train-labels.gz\n",
 };
 

@@ -130,7 +130,7 @@ static reef_status vectors_check_spec(const reef_input *input, const char *spec,
 
 static reef_status vectors_open(reef_input *input, const char *spec, reef_error *err) {
     reef_vectors *vectors = NULL;
-    reef_status status = reef_vectors_open(&vectors, spec, 0, err);
+    reef_status status = reef_vectors_open(&vectors, spec, 0, 0, err);
     if (status != REEF_OK) return status;
     reef_vectors_rest(vectors); // until the sources before it have ended
     input->state = vectors;
@@ -141,7 +141,7 @@ static reef_status vectors_open(reef_input *input, const char *spec, reef_error 
 static reef_status vectors_check(reef_input *input, const reef_config *config, reef_error *err) {
     const reef_vectors *vectors = input->state;
     if (reef_config_is_vector(config))
-        return reef_vectors_check_width(vectors, config->inputs, err);
+        return reef_vectors_check_width(vectors, config->inputs, config->image_columns, err);
     return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' holds vectors, but the pool has a language model: give file:PATH, or "
                      "make a pool with reef init --model vector --inputs %" PRIu32,

@@ -52,7 +52,7 @@ const reef_cli_manual reef_init_manual = {
                "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
                "reef init many --ranks 3\n"
                "reef init new.pool --from model.safetensors --learning-rate 0.001\n"
-               "reef init mnist.pool --model vector --inputs 784",
+               "reef init mnist.pool --model vector --inputs 28x28",
 };
 
 // Of a memory for a byte that it learns, of prose; less where text repeats itself.
@@ -137,10 +137,21 @@ static void print_text_model(const making *m) {
 static void print_vector_model(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
-    printf("  model       %s, of %s inputs\n", reef_config_word(config, "model"),
-           reef_cli_count(config->inputs, words));
+    if (reef_config_is_image(config))
+        printf("  model       %s, of images of %" PRIu32 " x %" PRIu32 " pixels\n",
+               reef_config_word(config, "model"), config->inputs / config->image_columns,
+               config->image_columns);
+    else
+        printf("  model       %s, of %s inputs\n", reef_config_word(config, "model"),
+               reef_cli_count(config->inputs, words));
     printf("  experts     %s", reef_cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
+    printf(" (%" PRIu32 " x %" PRIu32 ") a generation", config->side, config->side);
+    // Each filter makes an expert in every region of an image.
+    if (reef_config_is_image(config))
+        printf(", of %s filters", reef_cli_count(reef_vector_row_count(config), words));
+    if (config->draw_from > 0)
+        printf(", drawn from its first %" PRIu32 " examples", config->draw_from);
+    printf("\n");
     printf("  memory      %s", reef_cli_count(config->memory, words));
     printf(" examples, %s\n",
            reef_cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));

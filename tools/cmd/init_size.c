@@ -153,9 +153,10 @@ static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
 
 static void estimate(const reef_config *config, reef_init_size *size) {
     if (reef_config_is_vector(config)) {
-        // Each expert has a row of weights for each input, a bias and a label.
+        // A row of weights and a bias for each expert, or filter of images, and a label.
         uint64_t experts = (uint64_t)config->side * config->side, examples = config->memory;
-        size->generation_bytes = experts * (config->inputs + 2) * sizeof(float);
+        uint64_t rows = reef_vector_row_count(config) * reef_vector_row_values(config);
+        size->generation_bytes = (rows + experts) * sizeof(float);
         // The pair term is the matrix that the experts are solved with.
         // Examples are kept with their activations.
         size->memory_bytes =

@@ -26,7 +26,8 @@ reef_status reef_cli_vectors_read(reef_cli_file *file,
                          "idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or jsonl:FILE",
                          spec);
     reef_vectors *vectors = NULL;
-    reef_status status = reef_vectors_open(&vectors, spec, config->inputs, err);
+    reef_status status =
+        reef_vectors_open(&vectors, spec, config->inputs, config->image_columns, err);
     if (status != REEF_OK) return status;
     // The size after conversion to records, not that of the file.
     uint64_t bytes = reef_vectors_stream_bytes(vectors);

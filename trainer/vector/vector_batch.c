@@ -167,7 +167,7 @@ void reef_vector_batch_score(reef_trainer *trainer, size_t rows) {
     if (!open->drawn)
         reef_vector_generation_draw(open, &vector->network.config,
                                     reef_open_generation(trainer)->info.generation, rows,
-                                    vector->vectors);
+                                    vector->vectors, vector->z, vector->hidden);
     scoring s = {vector, open, vector->hidden, &open->shape, vector->scores};
     reef_thread_pool_run(trainer->workers, pieces_of(rows), score_piece, &s);
 }

@@ -207,6 +207,9 @@ reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
 static size_t batch_rows(const reef_vector *vector) {
     if (vector->baseline) return BASELINE_BATCH;
     uint64_t rows = vector->examples;
+    // All examples that experts are drawn from come in one batch.
+    uint32_t draw_from = vector->network.config.draw_from;
+    if (draw_from > 0 && !reef_vector_open(vector)->drawn) return draw_from;
     if (rows < REEF_VECTOR_BATCH_MIN) return REEF_VECTOR_BATCH_MIN;
     return rows > REEF_VECTOR_BATCH_MAX ? REEF_VECTOR_BATCH_MAX : (size_t)rows;
 }

@@ -31,6 +31,7 @@ static bool take_shape(reef_vector_array *array, size_t count, const uint64_t *d
         if (dimensions[i] && array->columns > REEF_VECTOR_WIDTH_MAX / dimensions[i]) return false;
         array->columns *= dimensions[i];
     }
+    for (size_t i = 0; count == 3 && i < 2; i++) array->image[i] = dimensions[1 + i];
     return array->rows <= REEF_VECTOR_ROWS_MAX;
 }
 

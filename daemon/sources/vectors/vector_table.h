@@ -35,6 +35,7 @@ typedef struct reef_vector_array {
     bool big_endian;
     uint64_t rows, columns; // columns: all dimensions but the first; 1 when there is only one
     uint64_t offset;        // of the first number
+    uint64_t image[2];      // rows and columns of each row, where it has three dimensions; else 0
 } reef_vector_array;
 
 /** Lines of a text file. */

@@ -129,11 +129,27 @@ static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
     return REEF_OK;
 }
 
+// A file that does not say how its images lie is taken as it is.
+static reef_status check_image(const reef_vectors *vectors,
+                               uint32_t inputs,
+                               uint32_t columns,
+                               reef_error *err) {
+    const uint64_t *image = vectors->table.array.image;
+    if (columns == 0 || image[1] == 0 || image[1] == columns) return REEF_OK;
+    return reef_fail(
+        err, REEF_ERR_INVALID,
+        "'%.100s' has images of %" PRIu64 " x %" PRIu64
+        " values, but those of the pool are %" PRIu32 " x %" PRIu32
+        ": give other data, or make a pool with --model vector --inputs %" PRIu64 "x%" PRIu64,
+        vectors->spec.text, image[0], image[1], inputs / columns, columns, image[0], image[1]);
+}
+
 reef_status reef_vectors_check_width(const reef_vectors *vectors,
                                      uint32_t inputs,
+                                     uint32_t image_columns,
                                      reef_error *err) {
     size_t width = vectors->table.width;
-    if (width == inputs) return REEF_OK;
+    if (width == inputs) return check_image(vectors, inputs, image_columns, err);
     return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' has vectors of %zu values, but the pool takes %" PRIu32
                      ": give other data, or make a pool with --model vector --inputs %zu",
@@ -143,6 +159,7 @@ reef_status reef_vectors_check_width(const reef_vectors *vectors,
 reef_status reef_vectors_open(reef_vectors **out,
                               const char *spec,
                               uint32_t inputs,
+                              uint32_t image_columns,
                               reef_error *err) {
     *out = NULL;
     reef_vectors *vectors = calloc(1, sizeof(*vectors));
@@ -150,7 +167,8 @@ reef_status reef_vectors_open(reef_vectors **out,
     reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
     // Without a pool no width is given to compare with.
-    if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
+    if (status == REEF_OK && inputs)
+        status = reef_vectors_check_width(vectors, inputs, image_columns, err);
     if (status == REEF_OK) status = choose_examples(vectors, err);
     if (status == REEF_OK) status = make_memory(vectors, err);
     if (status == REEF_OK) {

@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reef_vectors *vectors = NULL;
     reef_error err;
     if (!reef_vectors_is_spec(spec)) return 0; // reefd takes it for the name of a text
-    reef_status status = reef_vectors_open(&vectors, spec, 0, &err);
+    reef_status status = reef_vectors_open(&vectors, spec, 0, 0, &err);
     assert((status == REEF_OK) == (vectors != NULL));
     if (status != REEF_OK)
         fuzz_failure(status, &err);

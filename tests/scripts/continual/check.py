@@ -2,6 +2,7 @@
 
 check.py data DIRECTORY        make texts of two kinds
 check.py results OUT           what the quick form wrote
+check.py images                what images.ini asks of its methods
 check.py grid OUT REEF POOL    what grids, models for each text and compressors came to
 """
 
@@ -16,8 +17,10 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools" / "bench" / "continual"))
+BENCH = pathlib.Path(__file__).resolve().parents[3] / "tools" / "bench" / "continual"
+sys.path.insert(0, str(BENCH))
 import sizes  # noqa: E402
+from config import Config  # noqa: E402
 
 TEXT_BYTES, HELD_BYTES = 60000, 8000
 NEAR = 1e-12
@@ -166,10 +169,21 @@ def check_grid(out, reef, pool):
     assert "| joint | " in (out / "results.md").read_text()
 
 
+def check_images():
+    """Joint with the solver of generations has their experts and one generation; Adam's see all of a vector."""
+    config = Config(BENCH / "images.ini", None, look=False)
+    for stream in config.streams:
+        adam, ridge, own = (config.options(stream, name, 1, {}) for name in ("joint", "joint-ridge", "generations"))
+        assert ridge == own | {"boundaries": "given"}, ridge
+        assert adam["strategy"] == "joint" and adam["inputs"] == "784" and adam.get("draw_from") == "0", adam
+
+
 if __name__ == "__main__":
-    action, directory = sys.argv[1], pathlib.Path(sys.argv[2])
+    action, directory = sys.argv[1], pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ".")
     if action == "data":
         make_data(directory)
+    elif action == "images":
+        check_images()
     elif action == "results":
         check_results(directory)
     else:

@@ -167,6 +167,47 @@ static void init_says_what_was_made(void **state) {
     free(path);
 }
 
+static void init_takes_the_shape_of_images(void **state) {
+    const world *w = *state;
+    char *path = reef_cli_format("%s/images", w->directory);
+    char *images = reef_cli_format("%s/flat-images", w->directory);
+    program p;
+    reef(&p, "init", path, "--model", "vector", "--inputs", "28x", NULL);
+    assert_int_equal(p.code, EXIT_USAGE);
+    assert_non_null(strstr(p.err, "inputs is '28x', but must be an integer, or rows x columns"));
+    program_release(&p);
+    reef(&p, "init", path, "--model", "vector", "--inputs", "28x28", "--side", "10", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "vector, of images of 28 x 28 pixels"));
+    assert_non_null(strstr(p.out, "100 (10 x 10) a generation, of 7 filters"));
+    program_release(&p);
+    json_t *made = reef_json("init", "none", "--model", "vector", "--inputs", "28x28",
+                             "--draw-from", "0", "--dry-run", NULL);
+    assert_int_equal(number(json_object_get(made, "config"), "image_columns"), 28);
+    assert_true(number(json_object_get(made, "config"), "ridge") < 0.01);
+    json_decref(made);
+    made = reef_json("init", "none", "--model", "vector", "--inputs", "28x28", "--ridge", "0.5",
+                     "--dry-run", NULL);
+    assert_true(number(json_object_get(made, "config"), "ridge") > 0.4);
+    json_decref(made);
+    // Two images of 14 x 56 pixels are as many values, but lie otherwise.
+    FILE *file = fopen(images, "wb");
+    assert_non_null(file);
+    static const uint8_t HEADER[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 14, 0, 0, 0, 56};
+    assert_int_equal(fwrite(HEADER, 1, sizeof(HEADER), file), sizeof(HEADER));
+    for (size_t i = 0; i < 2 * 784; i++) assert_int_not_equal(fputc((int)(i % 251), file), EOF);
+    assert_int_equal(fclose(file), 0);
+    char *source = reef_cli_format("idx:%s", images);
+    program_run(&p, (const char *const[]){REEFD_BINARY, "--pool", path, "--source", source, NULL},
+                NULL);
+    assert_int_not_equal(p.code, 0);
+    assert_non_null(strstr(p.err, "images of 14 x 56 values, but those of the pool are 28 x 28"));
+    program_release(&p);
+    free(source);
+    free(images);
+    free(path);
+}
+
 // ---- evaluating ---------------------------------------------------------------------------------
 
 static void eval_counts_what_is_correct_now_and_as_of(void **state) {
@@ -509,6 +550,7 @@ static void digits_of_mnist_are_learned_one_pair_after_the_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(init_says_what_was_made),
+        cmocka_unit_test(init_takes_the_shape_of_images),
         cmocka_unit_test(eval_counts_what_is_correct_now_and_as_of),
         cmocka_unit_test(eval_prints_a_table),
         cmocka_unit_test(the_matrix_has_the_accuracies_of_every_state),

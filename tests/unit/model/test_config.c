@@ -157,6 +157,15 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("ffw", "px", "m (mixture of experts) or d (dense)");
     assert_set_fails("ffw", "", "letters p (PEER), k (product-key memory)");
     assert_set_fails("subkeys", "own", "must be shared or head");
+    assert_set_fails("inputs", "28x", "rows x columns of an image with one value a pixel");
+    assert_set_fails("inputs", "x28", "must be an integer");
+    assert_set_fails("inputs", "28x28x3", "one value a pixel, such as 28x28");
+    assert_set_fails("inputs", "28x-1", "such as 28x28");
+    assert_set_fails("inputs", "1000000000x1", "such as 28x28");
+    assert_set_fails("inputs", "0x28", "an image has a row and a column at least");
+    assert_set_fails("inputs", "28x0", "an image has a row and a column at least");
+    assert_set_fails("inputs", "300x300", "an image of 90000 pixels, but may have at most 32767");
+    assert_set_fails("draw_from", "257", "0 to 256");
     assert_set_fails("moe_experts", "0", "1 to 1024");
     assert_set_fails("moe_capacity", "0", "0.001 to 1024");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
@@ -241,6 +250,8 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"cut_windows", "true"}}, "cut_windows is for strategy joint"},
         {{{"cut_windows", "true"}, {"strategy", "joint"}, {"context_memory", "8M"}},
          "cut_windows is for strategy joint of a language model without context memory"},
+        {{{"image_columns", "4"}}, "image_columns 4 and draw_from 0 are for vector models"},
+        {{{"draw_from", "64"}}, "image_columns 0 and draw_from 64 are for vector models"},
         {{{"model", "vector"}, {"inputs", "5"}, {"growth", "in_place"}},
          "growth in_place is for language models"},
         {{{"model", "vector"}, {"inputs", "5"}, {"boundary_mark", "END"}},
@@ -271,6 +282,35 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
         assert_message(&err, MISFITS[i].words);
     }
+}
+
+// Rows x columns are a number of inputs and what says how they lie; a plain vector has nothing of it.
+static void an_image_is_given_by_rows_and_columns(void **state) {
+    (void)state;
+    reef_config config, read;
+    reef_error err;
+    reef_config_default(&config);
+    assert_set(&config, "model", "vector");
+    assert_set(&config, "inputs", "784");
+    assert_int_equal(config.image_columns, 0);
+    char *plain = reef_config_format(&config);
+    assert_null(strstr(plain, "image_columns"));
+    assert_null(strstr(plain, "draw_from"));
+    assert_set(&config, "inputs", "14x56");
+    assert_int_equal(config.inputs, 784);
+    assert_int_equal(config.image_columns, 56);
+    char *image = reef_config_format(&config);
+    assert_non_null(strstr(image, "\"image_columns\": 56"));
+    assert_int_equal(reef_config_parse(&read, image, strlen(image), &err), REEF_OK);
+    assert_memory_equal(&read, &config, sizeof(config));
+    assert_int_equal(reef_config_parse(&read, plain, strlen(plain), &err), REEF_OK);
+    assert_int_equal(read.image_columns, 0);
+    // Filters want a smaller penalty; one that is given is set again afterwards.
+    reef_config_fit(&config);
+    reef_config_fit(&read);
+    assert_true(config.ridge < 0.01f && read.ridge > 0.04f);
+    free(plain);
+    free(image);
 }
 
 // The default has batches of 512 bytes, and no window of its reservoir is longer.
@@ -724,6 +764,7 @@ int main(void) {
         cmocka_unit_test(amounts_of_bytes_may_have_a_unit),
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
+        cmocka_unit_test(an_image_is_given_by_rows_and_columns),
         cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
         cmocka_unit_test(what_a_vector_model_would_not_read_is_refused_in_a_new_pool),
         cmocka_unit_test(windows_are_longer_than_the_context_by_default),

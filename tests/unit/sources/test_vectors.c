@@ -102,7 +102,7 @@ static const char *spec_of(files *f, const char *kind, bool labels, const char *
 static reef_vectors *must_open(const char *spec) {
     reef_error err = {0};
     reef_vectors *vectors = NULL;
-    if (reef_vectors_open(&vectors, spec, 0, &err) != REEF_OK) fail_msg("%s", err.message);
+    if (reef_vectors_open(&vectors, spec, 0, 0, &err) != REEF_OK) fail_msg("%s", err.message);
     return vectors;
 }
 
@@ -110,7 +110,7 @@ static reef_vectors *must_open(const char *spec) {
 static void refuse(const char *spec, reef_status status, const char *word, const char *other) {
     reef_error err = {0};
     reef_vectors *vectors = NULL;
-    reef_status got = reef_vectors_open(&vectors, spec, 0, &err);
+    reef_status got = reef_vectors_open(&vectors, spec, 0, 0, &err);
     assert_null(vectors);
     if (got != status || strstr(err.message, word) == NULL || strstr(err.message, other) == NULL)
         fail_msg("%s: status %d, '%s' lacks '%s' or '%s'", spec, got, err.message, word, other);
@@ -644,8 +644,9 @@ static void no_message_quotes_what_is_trained_on(void **state) {
         reef_error err = {0};
         reef_vectors *vectors = NULL;
         write_words(f->path, CASES[i].text);
-        assert_int_equal(reef_vectors_open(
-                             &vectors, spec_of(f, CASES[i].kind, false, CASES[i].options), 0, &err),
+        assert_int_equal(reef_vectors_open(&vectors,
+                                           spec_of(f, CASES[i].kind, false, CASES[i].options), 0, 0,
+                                           &err),
                          REEF_ERR_INVALID);
         if (strstr(err.message, "zyx") != NULL) fail_msg("quoted: %s", err.message);
     }
@@ -657,12 +658,31 @@ static void another_width_is_refused_with_what_to_do(void **state) {
     reef_vectors *vectors = NULL;
     write_idx(f, false);
     const char *spec = spec_of(f, "idx", true, "");
-    assert_int_equal(reef_vectors_open(&vectors, spec, 4, &err), REEF_OK);
+    assert_int_equal(reef_vectors_open(&vectors, spec, 4, 0, &err), REEF_OK);
     reef_vectors_close(vectors);
-    assert_int_equal(reef_vectors_open(&vectors, spec, 784, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_vectors_open(&vectors, spec, 784, 0, &err), REEF_ERR_INVALID);
     assert_null(vectors);
     assert_non_null(strstr(err.message, "vectors of 4 values, but the pool takes 784"));
     assert_non_null(strstr(err.message, "--inputs 4"));
+}
+
+static void images_that_lie_otherwise_are_refused(void **state) {
+    files *f = *state;
+    reef_error err = {0};
+    reef_vectors *vectors = NULL;
+    write_idx(f, false);
+    const char *spec = spec_of(f, "idx", true, "");
+    assert_int_equal(reef_vectors_open(&vectors, spec, 4, 2, &err), REEF_OK);
+    reef_vectors_close(vectors);
+    assert_int_equal(reef_vectors_open(&vectors, spec, 4, 4, &err), REEF_ERR_INVALID);
+    assert_null(vectors);
+    assert_non_null(strstr(err.message, "images of 2 x 2 values, but those of the pool are 1 x 4"));
+    assert_non_null(strstr(err.message, "--inputs 2x2"));
+    // A file that does not say how its images lie is taken as it is.
+    write_words(f->path, "0,1,2,3,1\n4,5,6,7,0\n");
+    assert_int_equal(reef_vectors_open(&vectors, spec_of(f, "csv", false, ""), 4, 4, &err),
+                     REEF_OK);
+    reef_vectors_close(vectors);
 }
 
 static void a_file_that_changes_is_found_out(void **state) {
@@ -744,6 +764,7 @@ int main(void) {
         WITH_FILES(damaged_json_lines_are_refused_with_their_line),
         WITH_FILES(no_message_quotes_what_is_trained_on),
         WITH_FILES(another_width_is_refused_with_what_to_do),
+        WITH_FILES(images_that_lie_otherwise_are_refused),
         WITH_FILES(a_file_that_changes_is_found_out),
         cmocka_unit_test(mnist_is_what_it_is_known_to_be),
     };

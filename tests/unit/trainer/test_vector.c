@@ -540,6 +540,97 @@ static void commits_restarts_cuts_and_threads_leave_no_trace(void **state) {
     check_replays(&config);
 }
 
+// The columns as an image of 2 x 6 pixels.
+static reef_config image_config(void) {
+    reef_config config = small_config();
+    reef_error err;
+    must(reef_config_set(&config, "inputs", "2x6", &err), &err);
+    config.ridge = 0.002f;
+    return config;
+}
+
+static reef_config drawing_config(void) {
+    reef_config config = small_config();
+    config.draw_from = 100;
+    return config;
+}
+
+static void images_and_drawn_experts_leave_no_trace_either(void **state) {
+    (void)state;
+    reef_config configs[] = {image_config(), drawing_config()};
+    for (size_t i = 0; i < 2; i++) check_replays(&configs[i]);
+}
+
+static void images_and_drawn_experts_learn_classes_one_after_the_other(void **state) {
+    (void)state;
+    reef_config configs[] = {image_config(), drawing_config()};
+    stream s = {0};
+    for (int c = 0; c < CLASSES; c += 2) stream_add(&s, 10 + (uint64_t)c, 3000, c, c + 1, 0);
+    for (size_t i = 0; i < 2; i++) {
+        run r = run_new(&configs[i], 1);
+        run_feed(&r, s.bytes, s.count * RECORD);
+        run_commit(&r);
+        assert_int_equal(status_of(&r).generation, 0);
+        assert_true(ask(&r, NULL, 0, CLASSES - 1, 0).accuracy > 0.9);
+        run_end(&r);
+    }
+    free(s.bytes);
+}
+
+// Fewer examples than experts are drawn from wait, over commits and restarts too.
+static void experts_are_drawn_from_as_many_examples_as_asked_for(void **state) {
+    (void)state;
+    reef_config config = drawing_config();
+    stream s = {0};
+    stream_add(&s, 1, 100, 0, 2, 0);
+    run r = run_new(&config, 1);
+    run_feed(&r, s.bytes, 99 * RECORD);
+    run_commit(&r);
+    run_close(&r);
+    run_open(&r);
+    assert_int_equal(status_of(&r).step, 0);
+    assert_int_equal(reef_trainer_cursor(r.trainer, "s"), 99 * RECORD);
+    run_feed(&r, s.bytes + 99 * RECORD, RECORD);
+    assert_int_equal(status_of(&r).step, 1);
+    run_end(&r);
+    free(s.bytes);
+}
+
+// Experts look along what the examples have in common: here along two of the columns, the others
+// being next to nothing.
+static void drawn_experts_look_where_examples_differ(void **state) {
+    (void)state;
+    enum { ROWS = 200 };
+    reef_config config = drawing_config();
+    reef_vector_generation *generation = NULL;
+    reef_error err;
+    static float vectors[ROWS * INPUTS], z[ROWS * (INPUTS + 1)], scratch[ROWS * 324];
+    uint64_t seed = 5;
+    draw_floats(&seed, ROWS * INPUTS, vectors, -1.0f, 1.0f);
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t d = 2; d < INPUTS; d++) vectors[i * INPUTS + d] = vectors[i * INPUTS + d % 2];
+    must(reef_vector_generation_new(&generation, &config, &err), &err);
+    reef_vector_generation_draw(generation, &config, 0, ROWS, vectors, z, scratch);
+    // Equal columns: a sum of examples weighs them alike, what was drawn anywhere does not.
+    double common = 0.0, own = 0.0, squares = 0.0;
+    for (size_t n = 0; n < 324; n++) {
+        const float *row = generation->experts + n * (INPUTS + 1);
+        double mean = 0.0;
+        for (size_t d = 0; d < INPUTS; d += 2) mean += (double)row[d] / 6.0;
+        for (size_t d = 0; d < INPUTS; d += 2) own += pow((double)row[d] - mean, 2.0) / 6.0;
+        common += mean * mean;
+        for (size_t i = 0; i < ROWS; i++) {
+            double sum = 0.0;
+            for (size_t d = 0; d < INPUTS; d++)
+                sum += (double)row[d] * (double)z[i * (INPUTS + 1) + d];
+            squares += sum * sum;
+        }
+    }
+    assert_true(common > 5.0 * own);
+    assert_true(fabs(squares / (ROWS * 324) - 1.0) < 1e-3);
+    reef_vector_generation_free(generation);
+}
+
 // A label may come first with a batch that is held back: whether a commit saw the pool without it
 // is all the same.
 static void a_commit_before_a_deferred_label_leaves_no_trace(void **state) {
@@ -643,7 +734,18 @@ static void configurations_that_do_not_fit_are_refused(void **state) {
     refuse_config("boundaries", "budget", "choose drift or given");
     refuse_config("side", "129", "choose at most 128");
     refuse_config("model", "lm", "inputs 12 is for vector models");
-    reef_config config = small_config();
+    refuse_config("image_columns", "5", "inputs 12 are no whole rows of image_columns 5");
+    refuse_config("draw_from", "31", "choose 32 to 256, or 0");
+    reef_config config = image_config();
+    must(reef_config_set(&config, "strategy", "replay", &err), &err);
+    must_fail(reef_config_check(&config, &err), REEF_ERR_INVALID, &err, "give inputs 12 alone");
+    config = image_config();
+    config.draw_from = 64;
+    must_fail(reef_config_check(&config, &err), REEF_ERR_INVALID, &err, "does nothing for filters");
+    config = drawing_config();
+    must(reef_config_set(&config, "strategy", "joint", &err), &err);
+    must_fail(reef_config_check(&config, &err), REEF_ERR_INVALID, &err, "that are trained");
+    config = small_config();
     must(reef_config_set(&config, "strategy", "replay", &err), &err);
     config.memory = 0;
     must_fail(reef_config_check(&config, &err), REEF_ERR_INVALID, &err, "memory to replay from");
@@ -844,6 +946,10 @@ int main(void) {
         cmocka_unit_test(without_a_gate_the_newest_answers),
         cmocka_unit_test(a_snapshot_keeps_the_open_generation),
         cmocka_unit_test(commits_restarts_cuts_and_threads_leave_no_trace),
+        cmocka_unit_test(images_and_drawn_experts_leave_no_trace_either),
+        cmocka_unit_test(images_and_drawn_experts_learn_classes_one_after_the_other),
+        cmocka_unit_test(experts_are_drawn_from_as_many_examples_as_asked_for),
+        cmocka_unit_test(drawn_experts_look_where_examples_differ),
         cmocka_unit_test(a_commit_before_a_deferred_label_leaves_no_trace),
         cmocka_unit_test(baselines_are_resumed_exactly_too),
         cmocka_unit_test(commits_write_only_what_changed),

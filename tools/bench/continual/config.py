@@ -328,6 +328,8 @@ class Config:
         options = {**sizes, **of.options, **chosen, "seed": str(seed)}
         if of.base == "isolated":
             options["boundaries"] = "given"  # one kind, which is known
+        elif of.settings["solver"] == "ridge":
+            options["boundaries"] = "given"  # one generation, and no other strategy
         elif of.base != "generations":
             options["strategy"] = of.base
         return options

@@ -5,10 +5,15 @@ from values import number, order_names, whole_numbers, words
 COMPRESSORS = ["ppmd", "zpaq"]
 METHODS = ["generations", "finetune", "replay", "ewc", "lwf", "sparse-memory", "grid", "joint", "isolated", *COMPRESSORS]
 # size: pool, as many parameters as a pool with a generation for each kind (sizes.py); mix: of joint, window or record
-# (streams.py); sizes: model, or init, what reef init makes without the options of [model]; tuned_as: the values that
-# were chosen for another method
-METHOD_KEYS = {"method", "seeds", "orders", "size", "sizes", "mix", "tuned_as"}
-CHOICES = {"size": ["first", "pool"], "sizes": ["model", "init"], "mix": ["record", "window"]}
+# (streams.py); sizes: model, or init, what reef init makes without the options of [model]; solver: of joint on vectors,
+# adam, or ridge, what generations have; tuned_as: the values that were chosen for another method
+METHOD_KEYS = {"method", "seeds", "orders", "size", "sizes", "mix", "solver", "tuned_as"}
+CHOICES = {
+    "size": ["first", "pool"],
+    "sizes": ["model", "init"],
+    "mix": ["record", "window"],
+    "solver": ["adam", "ridge"],
+}
 TUNE_KEYS = {"seed", "train_bytes", "eval_bytes"}
 
 
@@ -18,7 +23,7 @@ class Method:
     def __init__(self, name, base):
         self.name, self.base = name, base
         self.options = {}  # of reef init
-        self.settings = {"size": "first", "sizes": "model", "mix": "record"}
+        self.settings = {"size": "first", "sizes": "model", "mix": "record", "solver": "adam"}
         self.grid = {}  # key: values, of which one is chosen
         self.seeds = self.orders = None  # of its own
         self.tuned_as = None

@@ -38,7 +38,9 @@ static void check_blocks(const sizes *s,
                          uint32_t layer,
                          uint32_t block_rows,
                          const part *p) {
-    uint64_t experts = (uint64_t)info->side * info->side;
+    // Where experts are filters of images, there is a row for each filter.
+    uint64_t experts = reef_config_is_image(&s->config) ? reef_vector_row_count(&s->config)
+                                                        : (uint64_t)info->side * info->side;
     reef_key key = {.db = p->db, .generation = records, .layer = layer};
     // An optional table is either there as a whole or not at all.
     if (p->optional && !is_there(s, &key)) return;
@@ -135,7 +137,7 @@ static void check_generation(const sizes *s, uint32_t records) {
     if (reef_generation_read(s->txn, records, &info, NULL) != REEF_OK) return;
     if (reef_generation_is_empty(&info)) return;
     if (reef_config_is_vector(&s->config)) {
-        check_layer(s, &info, records, 0, (size_t)s->config.inputs + 1);
+        check_layer(s, &info, records, 0, reef_vector_row_values(&s->config));
         return;
     }
     for (uint32_t l = 0; l < s->config.layers; l++) {

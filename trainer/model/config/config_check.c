@@ -147,6 +147,38 @@ static reef_status refuse_policies(const policy *policies, size_t count, reef_er
     return REEF_OK;
 }
 
+static reef_status image_check(const reef_config *c, reef_error *err) {
+    if (c->image_columns == 0) return REEF_OK;
+    if (c->inputs % c->image_columns != 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "inputs %" PRIu32 " are no whole rows of image_columns %" PRIu32
+                         "; give an image as rows x columns, such as inputs 28x28",
+                         c->inputs, c->image_columns);
+    if (c->strategy == REEF_STRATEGY_GENERATIONS) return REEF_OK;
+    // Their gradients are of experts that see all of a vector.
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "strategy %s trains experts that see a whole vector, not those of an image; "
+                     "give inputs %" PRIu32 " alone",
+                     reef_config_word(c, "strategy"), c->inputs);
+}
+
+static reef_status draw_check(const reef_config *c, reef_error *err) {
+    if (c->draw_from == 0) return REEF_OK;
+    if (c->draw_from < REEF_VECTOR_DRAW_MIN)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "draw_from %" PRIu32 " is too few examples to draw experts from; choose "
+                         "%d to %d, or 0 for none",
+                         c->draw_from, REEF_VECTOR_DRAW_MIN, REEF_VECTOR_DRAW_MAX);
+    const char *what = c->image_columns > 0 ? "filters of images, which are drawn from none"
+                       : c->strategy != REEF_STRATEGY_GENERATIONS
+                           ? "experts that are trained, not drawn"
+                           : NULL;
+    if (what == NULL) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "draw_from %" PRIu32 " does nothing for %s; leave it at 0", c->draw_from,
+                     what);
+}
+
 static reef_status vector_check(const reef_config *c, reef_error *err) {
     // The strategies that need no moments or gradients of experts, which a vector model does not
     // have.
@@ -185,6 +217,8 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         {"vocab", c->vocab != REEF_VOCAB},
     };
     reef_status status = refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
+    if (status == REEF_OK) status = image_check(c, err);
+    if (status == REEF_OK) status = draw_check(c, err);
     if (status == REEF_OK && c->side > REEF_VECTOR_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu32 " is too large for a vector model, which solves for all "
@@ -349,6 +383,11 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "inputs %" PRIu32 " is for vector models; with lm it must be 0",
                          config->inputs);
+    if (status == REEF_OK && (config->image_columns != 0 || config->draw_from != 0))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "image_columns %" PRIu32 " and draw_from %" PRIu32
+                         " are for vector models; with lm they must be 0",
+                         config->image_columns, config->draw_from);
     if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);
     if (status == REEF_OK) status = model_check(config, err);
     if (status == REEF_OK) status = vocab_check(config, err);

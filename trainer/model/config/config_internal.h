@@ -31,6 +31,8 @@
 
 /** May a stored configuration lack the field, which is newer than the first pools? */
 bool reef_config_field_is_later(const reef_config_field *field);
+/** Is it an integer that the text of a configuration has only where it is not 0? */
+bool reef_config_field_is_quiet(const reef_config_field *field);
 /**
  * What pools do whose configuration sets nothing: the defaults, or what was done before a field
  * existed.

@@ -36,7 +36,9 @@ char *reef_config_format(const reef_config *config) {
     const reef_config_field *fields = reef_config_fields(&count);
     json_t *object = json_object();
     for (size_t i = 0; i < count; i++)
-        reef_json_set(&object, fields[i].name, field_json(config, &fields[i]));
+        if (!reef_config_field_is_quiet(&fields[i]) ||
+            reef_config_field_integer(config, &fields[i]) != 0)
+            reef_json_set(&object, fields[i].name, field_json(config, &fields[i]));
     char *text = json_dumps(object, JSON_REAL_PRECISION(FLOAT_DIGITS_MAX)); // NULL of NULL
     json_decref(object);
     return text;

@@ -7,7 +7,8 @@
 // field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and
 // of help; a new field goes to the end of its group. LATER fields are newer than the first pools: a
 // stored configuration may lack them, and their default, or what EARLIER says instead, is what
-// those pools do.
+// those pools do. QUIET ones are written only where they are not their default, so that the records
+// of pools without them stay what they were.
 #define CONFIG_TABLE(X)                                                                            \
     X(model, CHOICE, FIRST, "lm", 0, 0,                                                            \
       "kind of model: lm, a language model over bytes or token ids; vector, classes of vectors; "  \
@@ -149,7 +150,14 @@
       "sparse-memory: experts of a layer that one step changes")                                   \
     X(cut_windows, BOOLEAN, LATER, "false", 0, 1,                                                  \
       "joint: the stream is windows of context + 1 tokens each, cut from anywhere")                \
-    X(inputs, INTEGER, LATER, "0", 0, 32767, "vector: width of a vector; 0 for lm")                \
+    X(inputs, INTEGER, LATER, "0", 0, 32767,                                                       \
+      "vector: width of a vector, or rows x columns of an image, such as 28x28; 0 for lm")         \
+    X(image_columns, INTEGER, QUIET, "0", 0, 32767,                                                \
+      "vector: pixels in a row of the image that a vector is, which inputs 28x28 sets as well; "   \
+      "0: it is none")                                                                             \
+    X(draw_from, INTEGER, QUIET, "0", 0, REEF_VECTOR_DRAW_MAX,                                     \
+      "vector: first examples of a generation, 32 or more, that experts are drawn from, along "    \
+      "what they have in common; 0: from none")                                                    \
     X(memory, INTEGER, LATER, "500", 0, 1000000,                                                   \
       "vector: examples kept, with labels, as a sample of the past")                               \
     X(ridge, NUMBER, LATER, "0.05", 1e-8, 1e6,                                                     \
@@ -175,7 +183,8 @@ static const reef_config_field FIELDS[] = {
 // By field, beside FIELDS, which is public.
 static const enum since {
     FIRST,
-    LATER
+    LATER,
+    QUIET
 } SINCE[] = {
 #define CONFIG_SINCE(field, kind, since, standard, low, high, help) since,
     CONFIG_TABLE(CONFIG_SINCE)
@@ -185,7 +194,11 @@ static const enum since {
 #define FIELD_COUNT (sizeof(FIELDS) / sizeof(FIELDS[0]))
 
 bool reef_config_field_is_later(const reef_config_field *field) {
-    return SINCE[field - FIELDS] == LATER;
+    return SINCE[field - FIELDS] != FIRST;
+}
+
+bool reef_config_field_is_quiet(const reef_config_field *field) {
+    return SINCE[field - FIELDS] == QUIET;
 }
 
 const reef_config_field *reef_config_fields(size_t *count) {

@@ -91,9 +91,10 @@ static reef_status read_rows(reef_txn *txn,
 // Hidden unit n: w_down and bias side by side, w_up a column of the head.
 static void take_unit(reef_expert_stats *out, const reef_vector_network *network, size_t n) {
     const reef_vector_generation *generation = network->generations[0];
-    size_t D = generation->inputs, width = generation->shape.padded, best = 0;
-    // w_down, and the bias as its last value: one row per hidden unit.
-    const float *down = generation->experts + n * (D + 1), *up = generation->head.w_up + n;
+    size_t D = generation->row_values - 1, width = generation->shape.padded, best = 0;
+    // w_down, and the bias as its last value: one row per hidden unit, or for those of a filter.
+    size_t row = generation->fields.filters > 0 ? n / generation->fields.regions : n;
+    const float *down = generation->experts + row * (D + 1), *up = generation->head.w_up + n;
     double sum = 0.0;
     *out = STATS_NONE;
     out->down = norm_at((const uint8_t *)down, REEF_F32, D);

@@ -342,8 +342,9 @@ static reef_status diff(
                     .vectors = reef_config_is_vector(&config)};
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         reef_expert_shape shape = reef_generation_expert_shape(&config, l < config.layers ? l : 0);
-        // A row of a vector model is w_down with its bias.
-        c.row_values[l] = c.vectors ? config.inputs + 1 : reef_expert_row_values(&shape);
+        // A row of a vector model is w_down with its bias, of an expert or a filter.
+        c.row_values[l] =
+            c.vectors ? reef_vector_row_values(&config) : reef_expert_row_values(&shape);
     }
     status = reef_generation_read(txn, c.before, &info, err);
     out->sealed_before = info.sealed;

@@ -205,9 +205,11 @@ typedef struct reef_config {
     // vector models only; of the fields above they read model, seed, side (also of later
     // generations), boundaries ("drift" or "given") and strategy, and the baselines learning_rate,
     // warmup, decay, beta1, beta2 and epsilon
-    uint32_t inputs; // width of a vector; 0 for language models
-    uint32_t memory; // examples, with their labels, that are kept as a sample of the past
-    float ridge;     // penalty on w_up, in mean squared norms of a hidden vector
+    uint32_t inputs;        // width of a vector; 0 for language models
+    uint32_t image_columns; // of the image that a vector is, row after row; 0: it is none
+    uint32_t draw_from;     // first examples of a generation that experts are drawn from; 0: none
+    uint32_t memory;        // examples, with their labels, that are kept as a sample of the past
+    float ridge;            // penalty on w_up, in mean squared norms of a hidden vector
     // which generation answers: "ridge", or "off" for always the newest
     reef_vector_gate vector_gate;
 } reef_config;
@@ -240,7 +242,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config
 // more; -1: none, the example is only looked at), then `inputs` floats, which must be finite.
 #define REEF_VECTOR_LABEL_BYTES 4
 #define REEF_CLASS_COUNT_MAX 1024 // labels that one pool may meet
-#define REEF_VECTOR_SIDE_MAX 128  // sub-keys per side: 16,384 experts, solved for together
+#define REEF_VECTOR_DRAW_MIN 32   // of `draw_from`, where it is not 0
+#define REEF_VECTOR_DRAW_MAX 256
+#define REEF_VECTOR_SIDE_MAX 128 // sub-keys per side: 16,384 experts, solved for together
 
 static inline bool reef_config_is_vector(const reef_config *config) {
     return config->model == REEF_MODEL_VECTOR;
@@ -260,9 +264,21 @@ static inline bool reef_config_is_layer(const reef_config *config) {
     return config->model == REEF_MODEL_LAYER;
 }
 
+/** Are vectors images? Then their experts are filters, see vector_fields.h. */
+static inline bool reef_config_is_image(const reef_config *config) {
+    return reef_config_is_vector(config) && config->image_columns > 0;
+}
+
 static inline size_t reef_vector_record_bytes(const reef_config *config) {
     return REEF_VECTOR_LABEL_BYTES + (size_t)config->inputs * sizeof(float);
 }
+
+/**
+ * Rows of w_down and bias in a generation of a vector model, and values of each: a row for every
+ * expert, of all inputs, or for every filter of images.
+ */
+REEF_API size_t reef_vector_row_count(const reef_config *config);
+REEF_API size_t reef_vector_row_values(const reef_config *config);
 
 REEF_API reef_ffw reef_layer_ffw(const reef_config *config, uint32_t layer);
 REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "pkm"

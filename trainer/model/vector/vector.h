@@ -1,6 +1,7 @@
 // Vector models: what one generation knows, how generations answer together, and how both learn.
 //
 //   vector_generation.c       one generation: standardised inputs, frozen experts, a solved head
+//   vector_fields.c    the same of images, whose experts are filters in regions
 //   vector_gate.c      which generation answers: predictions of several generations, mixed
 //   vector_trainer.c     a trainer's part, and the opening of generations
 //   vector_stream.c   the stream: what is learned, deferred and skipped; boundaries
@@ -15,15 +16,17 @@
 // relu(w_down[n] . z + bias[n]), z the standardised input. w_down is drawn once and stays (random
 // features: Rahimi & Recht 2007; Huang et al. 2006); w_up is the solution of a ridge regression on
 // one-hot labels, whose sums are kept, not the examples. So within a generation the order of
-// examples and classes does not matter: there is nothing to forget.
+// examples and classes does not matter: there is nothing to forget. Of images hidden unit n is what
+// vector_fields.h says, and all else is the same.
 #ifndef REEF_VECTOR_H
 #define REEF_VECTOR_H
 
 #include "reef_model.h"
 #include "ridge.h"
+#include "vector_fields.h"
 
-#define REEF_VECTOR_PIECE 64      // rows that one worker takes at a time
-#define REEF_VECTOR_BATCH_MAX 256 // examples
+#define REEF_VECTOR_PIECE 64                       // rows that one worker takes at a time
+#define REEF_VECTOR_BATCH_MAX REEF_VECTOR_DRAW_MAX // examples
 #define REEF_VECTOR_BATCH_MIN 32
 #define REEF_VECTOR_GATE_MAX 2048 // experts of generation 0 that the gate reads
 
@@ -40,10 +43,12 @@ typedef struct reef_vector_head {
 
 typedef struct reef_vector_generation {
     size_t inputs, expert_count; // D, N
+    reef_vector_fields fields;   // of images; else all zero
+    size_t rows, row_values;     // of `experts`
     reef_ridge_shape shape;      // of N
     bool drawn;                  // the first batch has come, from which mean and scale are known
     float *mean, *scale;         // (D) z = (x - mean) * scale, and then squashed
-    float *experts;              // (N, D + 1) w_down and bias
+    float *experts;              // (rows, row_values) w_down and bias: (N, D + 1), or of filters
     reef_vector_head head;
     double reference;    // prequential share of errors when it was sealed
     bool experts_stored; // as they are now, in a commit
@@ -54,12 +59,19 @@ REEF_MUST_CHECK reef_status reef_vector_generation_new(reef_vector_generation **
                                                        reef_error *err);
 void reef_vector_generation_free(reef_vector_generation *generation); // accepts NULL
 
-/** Learn mean and scale from the first batch, vectors (rows, D), and draw the experts. */
+/**
+ * Learn mean and scale from the first batch, vectors (rows, D), and draw the experts.
+ *
+ * z        (rows, D + 1) scratch
+ * scratch  (rows, N) floats, read and written where the configuration has draw_from
+ */
 void reef_vector_generation_draw(reef_vector_generation *generation,
                                  const reef_config *config,
                                  uint32_t number,
                                  size_t rows,
-                                 const float *vectors);
+                                 const float *vectors,
+                                 float *z,
+                                 float *scratch);
 
 /**
  * Make a head of that many classes and generations; values kept are those that were there before.

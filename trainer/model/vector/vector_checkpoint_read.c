@@ -37,10 +37,10 @@ reef_status reef_vector_record_rows(reef_txn *txn,
 }
 
 bool reef_vector_block_next(const reef_vector_generation *generation, reef_vector_block *b) {
-    size_t width = generation->inputs + 1, each = reef_block_rows(width * sizeof(float));
+    size_t width = generation->row_values, each = reef_block_rows(width * sizeof(float));
     size_t first = (size_t)b->index * each;
-    if (first >= generation->expert_count) return false;
-    size_t left = generation->expert_count - first;
+    if (first >= generation->rows) return false;
+    size_t left = generation->rows - first;
     *b = (reef_vector_block){b->index + 1, first * width, (left < each ? left : each) * width};
     return true;
 }

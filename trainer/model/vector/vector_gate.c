@@ -40,10 +40,9 @@ uint64_t reef_vector_parameter_count(const reef_vector_network *network) {
     uint64_t count = 0, gate = reef_vector_gate_shape(&network->config).size;
     for (size_t g = 0; g < network->generation_count; g++) {
         const reef_vector_generation *generation = network->generations[g];
-        count +=
-            2 * generation->inputs +
-            generation->expert_count * (generation->inputs + 1 + generation->head.class_count) +
-            generation->head.gate_count * gate;
+        count += 2 * generation->inputs + generation->rows * generation->row_values +
+                 generation->expert_count * generation->head.class_count +
+                 generation->head.gate_count * gate;
     }
     return count;
 }

@@ -11,6 +11,7 @@
 // Measured with 1,024 experts: 1 loses half a point on digits and gains as much on tables of 12
 // columns.
 #define BIAS_DEVIATION 0.5f
+#define ANYWHERE 0.3f   // of an expert that is drawn from examples: its part that is not
 #define SCALE_MIN 1e-37 // scales that floats hold without loss
 #define SCALE_MAX 1e37
 
@@ -27,13 +28,16 @@ reef_status reef_vector_generation_new(reef_vector_generation **out,
     if (generation == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     generation->inputs = config->inputs;
     generation->expert_count = (size_t)config->side * config->side;
+    generation->fields = reef_vector_fields_of(config);
+    generation->rows = reef_vector_row_count(config);
+    generation->row_values = reef_vector_row_values(config);
     generation->shape = reef_ridge_shape_of(generation->expert_count);
     generation->head.sharpness =
         8.0f; // until there are examples to choose it by; what those mostly give
     generation->mean = calloc(generation->inputs, sizeof(*generation->mean));
     generation->scale = calloc(generation->inputs, sizeof(*generation->scale));
     generation->experts =
-        calloc(generation->expert_count * (generation->inputs + 1), sizeof(*generation->experts));
+        calloc(generation->rows * generation->row_values, sizeof(*generation->experts));
     if (generation->mean != NULL && generation->scale != NULL && generation->experts != NULL) {
         *out = generation;
         return REEF_OK;
@@ -158,6 +162,18 @@ static void learn_scale(reef_vector_generation *generation, size_t rows, const f
     }
 }
 
+// Of images: all pixels have one unit and one mean, since a field may stand anywhere.
+static void learn_image_scale(reef_vector_generation *generation,
+                              size_t rows,
+                              const float *vectors) {
+    column all = column_of(rows * generation->inputs, 1, vectors);
+    float scale = own_scale(&all);
+    for (size_t d = 0; d < generation->inputs; d++) {
+        generation->mean[d] = (float)all.mean;
+        generation->scale[d] = scale;
+    }
+}
+
 // Column d of a vector, standardised. Values far outside of the first batch stay told apart, but do
 // not drown the others. In double, where no difference of two floats overflows.
 static float standardise(const reef_vector_generation *generation, size_t d, float value) {
@@ -180,27 +196,72 @@ void reef_vector_standardise(const reef_vector_generation *generation,
 
 // ---- experts ------------------------------------------------------------------------------------
 
-// w_down so that w_down . z has deviation 1 over the first batch.
-void reef_vector_generation_draw(reef_vector_generation *generation,
-                                 const reef_config *config,
-                                 uint32_t number,
-                                 size_t rows,
-                                 const float *vectors) {
+// So that w_down . z has deviation 1 over the first batch.
+static void scale_experts(reef_vector_generation *generation, size_t rows, const float *vectors) {
     size_t D = generation->inputs;
     double squares = 0.0;
-    learn_scale(generation, rows, vectors);
     for (size_t i = 0; i < rows * D; i++) {
         float z = standardise(generation, i % D, vectors[i]);
         squares += (double)z * (double)z;
     }
     double norm = sqrt(squares / (double)rows);
     float deviation = (float)(norm > 0.0 ? 1.0 / norm : 1.0 / sqrt((double)D));
-    reef_random_normal(generation->expert_count * (D + 1), generation->experts, 1.0f, config->seed,
-                       400 + (uint64_t)number * 8);
-    for (size_t n = 0; n < generation->expert_count; n++) {
+    for (size_t n = 0; n < generation->rows; n++) {
         float *row = generation->experts + n * (D + 1);
         for (size_t d = 0; d < D; d++) row[d] *= deviation;
-        row[D] *= BIAS_DEVIATION;
+    }
+}
+
+// Each expert a random sum of the examples, so that experts look along what these have in common
+// (the covariance of their sums is that of the examples), and a part of what was drawn before: what
+// comes later may lie elsewhere. Measured with 2,048 experts on permuted digits: 96.6 % against
+// 94.9 %.
+static void draw_from_examples(reef_vector_generation *generation,
+                               const reef_config *config,
+                               uint64_t stream,
+                               size_t rows,
+                               const float *z,
+                               float *scratch) {
+    size_t N = generation->expert_count, D = generation->inputs, width = D + 1;
+    double squares = 0.0;
+    reef_random_normal(N * rows, scratch, 1.0f / sqrtf((float)rows), config->seed, stream);
+    // The bias stays out of it.
+    reef_gemm(false, false, N, D, rows, 1.0f, scratch, rows, z, width, ANYWHERE,
+              generation->experts, width);
+    reef_gemm(false, true, rows, N, D, 1.0f, z, width, generation->experts, width, 0.0f, scratch,
+              N);
+    for (size_t i = 0; i < rows * N; i++) squares += (double)scratch[i] * (double)scratch[i];
+    double size = sqrt(squares / (double)(rows * N));
+    // Examples that are all alike have nothing in common to look along.
+    float deviation = (float)(size > 0.0 ? 1.0 / size : 1.0 / sqrt((double)D));
+    for (size_t n = 0; n < N; n++)
+        for (size_t d = 0; d < D; d++) generation->experts[n * width + d] *= deviation;
+}
+
+void reef_vector_generation_draw(reef_vector_generation *generation,
+                                 const reef_config *config,
+                                 uint32_t number,
+                                 size_t rows,
+                                 const float *vectors,
+                                 float *z,
+                                 float *scratch) {
+    bool images = generation->fields.filters > 0;
+    size_t width = generation->row_values;
+    uint64_t stream = 400 + (uint64_t)number * 8;
+    reef_random_normal(generation->rows * width, generation->experts, 1.0f, config->seed, stream);
+    for (size_t n = 0; n < generation->rows; n++)
+        generation->experts[n * width + width - 1] *= BIAS_DEVIATION;
+    if (images) {
+        learn_image_scale(generation, rows, vectors);
+        reef_vector_standardise(generation, rows, z, vectors);
+        reef_vector_fields_scale(&generation->fields, rows, generation->experts, z);
+    } else if (config->draw_from > 0) {
+        learn_scale(generation, rows, vectors);
+        reef_vector_standardise(generation, rows, z, vectors);
+        draw_from_examples(generation, config, stream + 1, rows, z, scratch);
+    } else {
+        learn_scale(generation, rows, vectors);
+        scale_experts(generation, rows, vectors);
     }
     generation->drawn = true;
 }
@@ -211,6 +272,13 @@ void reef_vector_hidden(const reef_vector_generation *generation,
                         float *hidden,
                         const float *z) {
     size_t width = generation->inputs + 1;
+    if (generation->fields.filters > 0) {
+        reef_vector_fields_hidden(&generation->fields, REEF_VECTOR_PIECE, count, stride, hidden,
+                                  generation->experts, z);
+        for (size_t i = 0; i < REEF_VECTOR_PIECE; i++)
+            memset(hidden + i * stride + count, 0, (stride - count) * sizeof(*hidden));
+        return;
+    }
     reef_gemm(false, true, REEF_VECTOR_PIECE, count, width, 1.0f, z, width, generation->experts,
               width, 0.0f, hidden, stride);
     for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) {
