@@ -161,7 +161,7 @@ static void ask_blas(known_order *known, float *queries, size_t tile_stride, flo
     free(t.wrong[1]);
 }
 
-enum { KNOWN_MAX = 64 }; // sizes; others have no first pass
+enum { KNOWN_MAX = 256 }; // sizes; others have no first pass
 static pthread_mutex_t known_mutex = PTHREAD_MUTEX_INITIALIZER;
 static known_order known_orders[KNOWN_MAX];
 static size_t known_count;

@@ -65,10 +65,14 @@ static inline size_t coarse_chunks(size_t half) {
     return (half + COARSE_CHUNK - 1) / COARSE_CHUNK;
 }
 
-/** Bits that a score has lost: so many that the sum of what chunks have left fits 16. */
-static inline int coarse_shift(size_t half) {
+/**
+ * Bits that a score has lost: so many that the sum of what chunks have left fits 16. Where four
+ * values go together there is one sum of 32 bits, and bytes of their whole range: four times as much.
+ */
+static inline int coarse_shift(size_t half, size_t together) {
     const size_t chunks = coarse_chunks(half);
-    return chunks == 1 ? 0 : chunks == 2 ? 1 : chunks <= 4 ? 2 : 3;
+    const int bits = chunks == 1 ? 0 : chunks == 2 ? 1 : chunks <= 4 ? 2 : 3;
+    return together == 4 ? bits + 2 : bits;
 }
 
 /** A query in bytes and words. */
@@ -142,5 +146,34 @@ void reef_coarse_scores_avx512vnni(const coarse_table *table,
                                    const uint32_t *groups,
                                    int16_t *scores,
                                    size_t stride);
+
+// The set that has AVX-512 and its VNNI and VBMI2 for all that is done for each query.
+void reef_coarse_scores_avx512(const coarse_table *table,
+                               size_t count,
+                               const uint32_t *groups,
+                               int16_t *scores,
+                               size_t stride);
+size_t reef_coarse_reach_avx512(
+    size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows);
+void reef_coarse_near_avx512(const coarse_table *table,
+                             const coarse_query *rounded,
+                             const int16_t *words,
+                             size_t count,
+                             uint16_t *rows,
+                             float *scores,
+                             float peaks[COARSE_PEAKS]);
+size_t reef_coarse_keep_avx512(size_t count, const float *scores, float least, uint16_t *rows);
+void reef_coarse_exact_avx512(const coarse_table *table,
+                              const float *query,
+                              const uint32_t *pairwise,
+                              size_t count,
+                              uint16_t *rows,
+                              float *scores);
+void reef_coarse_sort_avx512(size_t count,
+                             const float *scores,
+                             const uint16_t *rows,
+                             size_t kept,
+                             float *best,
+                             uint16_t *best_rows);
 
 #endif

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 8, KEY_BYTE_MAX = 64, QUERY_BYTE_MAX = 127, QUERY_BYTE_ZERO = 128 };
+enum { LANES = 8, PAIR_BYTE_MAX = 64, BYTE_MAX = 127, QUERY_BYTE_ZERO = 128 };
 
 #define SCORE_MAX 32767.0f
 // Of words: 2^15.5, whose square fits 32 bits, and a little less.
@@ -38,8 +38,21 @@ static inline __m256 size_of(__m256 v) {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
 }
 
-static inline size_t chunk_end(size_t half, size_t d) {
-    return d + COARSE_CHUNK < half ? d + COARSE_CHUNK : half;
+// Values whose products have one sum: of 16 bits, or where four go together of 32.
+static inline size_t chunk_end(const coarse_table *table, size_t d) {
+    const bool chunked = table->together == 2 && d + COARSE_CHUNK < table->half;
+    return chunked ? d + COARSE_CHUNK : table->half;
+}
+
+// What |rho| |kappa| of a chunk may be.
+static inline float score_max(const coarse_table *table) {
+    if (table->together == 2) return SCORE_MAX;
+    return SCORE_MAX * (float)(1 << coarse_shift(table->half, 4));
+}
+
+// vpmaddubsw adds two products to 16 bits, where a larger byte could saturate.
+static inline float key_byte_max(const coarse_table *table) {
+    return table->together == 2 ? PAIR_BYTE_MAX : BYTE_MAX;
 }
 
 // Half a unit in each value.
@@ -76,7 +89,7 @@ static extent measure_keys(const coarse_table *table, const float *mean) {
         float centred = 0;
         for (size_t d = 0; d < table->half;) {
             __m256 chunk = _mm256_setzero_ps();
-            for (size_t end = chunk_end(table->half, d); d < end; d += LANES) {
+            for (size_t end = chunk_end(table, d); d < end; d += LANES) {
                 __m256 k = _mm256_loadu_ps(key + d);
                 __m256 off = _mm256_sub_ps(k, _mm256_loadu_ps(mean + d));
                 whole = _mm256_fmadd_ps(k, k, whole);
@@ -116,7 +129,7 @@ static key_extent put_key(const coarse_table *table, size_t i, const float *mean
     int32_t total = 0;
     for (size_t d = 0; d < half; start += COARSE_KEYS) {
         __m256 squares = _mm256_setzero_ps(), sums = squares;
-        for (size_t end = chunk_end(half, d); d < end; d += LANES) {
+        for (size_t end = chunk_end(table, d); d < end; d += LANES) {
             __m256 off = _mm256_sub_ps(_mm256_loadu_ps(key + d), _mm256_loadu_ps(mean + d));
             __m256i kappa = _mm256_cvtps_epi32(_mm256_mul_ps(off, per));
             __m256 whole = _mm256_cvtepi32_ps(kappa), rest = _mm256_fnmadd_ps(whole, unit, off);
@@ -132,7 +145,7 @@ static key_extent put_key(const coarse_table *table, size_t i, const float *mean
             }
         }
         const int32_t sum = -QUERY_BYTE_ZERO * (int32_t)sum_of(sums);
-        *start = (int16_t)sum;
+        if (together == 2) *start = (int16_t)sum;
         total += sum;
         most.chunk = fmaxf(most.chunk, sum_of(squares));
     }
@@ -169,9 +182,9 @@ static void fill_table(coarse_table *table) {
 
     // Queries and keys of equal length in bytes have the least bound. Rounding may add half a byte
     // to each value.
-    const float added = rounding_norm(chunk_end(table->half, 0));
+    const float added = rounding_norm(chunk_end(table, 0));
     const float chunk = sqrtf(most.chunk) * SLACK;
-    table->unit = fmaxf(chunk / (sqrtf(SCORE_MAX) - added), most.value / KEY_BYTE_MAX);
+    table->unit = fmaxf(chunk / (sqrtf(score_max(table)) - added), most.value / key_byte_max(table));
     table->word_unit =
         fmaxf(centred / (WORD_NORM_MAX - rounding_norm(table->half)), most.value / WORD_MAX);
     key_extent all = {0, 0};
@@ -189,12 +202,13 @@ static void fill_table(coarse_table *table) {
 // ---- queries ------------------------------------------------------------------------------------
 
 // Of a query: |q|^2, the largest of a chunk, the largest value.
-static extent measure_query(size_t half, const float *query) {
+static extent measure_query(const coarse_table *table, const float *query) {
+    const size_t half = table->half;
     extent most = {0, 0, 0, 0};
     __m256 value = _mm256_setzero_ps();
     for (size_t d = 0; d < half;) {
         __m256 chunk = _mm256_setzero_ps();
-        for (size_t end = chunk_end(half, d); d < end; d += LANES) {
+        for (size_t end = chunk_end(table, d); d < end; d += LANES) {
             __m256 q = _mm256_loadu_ps(query + d);
             chunk = _mm256_fmadd_ps(q, q, chunk);
             value = _mm256_max_ps(size_of(q), value);
@@ -230,13 +244,13 @@ static coarse_query round_query(const coarse_table *table,
                                 uint32_t *groups,
                                 int16_t *words) {
     const size_t half = table->half;
-    const extent most = measure_query(half, query);
+    const extent most = measure_query(table, query);
     const float norm = sqrtf(most.whole) * SLACK;
     if (!(norm > NORM_MIN && norm < NORM_MAX)) return (coarse_query){-1, 0, 0};
 
-    const float added = rounding_norm(chunk_end(half, 0));
-    const float bytes_max = SCORE_MAX / table->byte_norm - added;
-    const float step = fmaxf(sqrtf(most.chunk) * SLACK / bytes_max, most.value / QUERY_BYTE_MAX);
+    const float added = rounding_norm(chunk_end(table, 0));
+    const float bytes_max = score_max(table) / table->byte_norm - added;
+    const float step = fmaxf(sqrtf(most.chunk) * SLACK / bytes_max, most.value / BYTE_MAX);
     const float word_step =
         fmaxf(norm / (WORD_NORM_MAX - rounding_norm(half)), most.value / WORD_MAX);
     const __m256 per = _mm256_set1_ps(1 / step), steps = _mm256_set1_ps(step);
@@ -259,8 +273,9 @@ static coarse_query round_query(const coarse_table *table,
     const float rounding = ((float)half + 32) * 0x1p-24f * norm * table->norm;
     const float bound = bytes * table->rest + rest * table->spread + rounding / step / table->unit;
     // In units of scores, which lose a fraction for each chunk.
-    const size_t chunks = coarse_chunks(half);
-    const float scaled = bound * SLACK / (float)(1 << coarse_shift(half)) + (float)chunks + 1;
+    const size_t chunks = table->together == 2 ? coarse_chunks(half) : 1;
+    const int shift = coarse_shift(half, table->together);
+    const float scaled = bound * SLACK / (float)(1 << shift) + (float)chunks + 1;
     const float near_unit = word_step * table->word_unit;
     const float near_bound = near_unit * rounding_norm(half) * 2 * WORD_NORM_MAX * SLACK;
     return (coarse_query){scaled < SCORE_MAX ? (int32_t)scaled + 1 : -1, near_unit,
@@ -270,13 +285,14 @@ static coarse_query round_query(const coarse_table *table,
 // ---- scores -------------------------------------------------------------------------------------
 
 // COARSE_QUERIES queries and one block of keys: eight sums stay in registers, two for a query.
-static inline void score_block(size_t half,
+static inline void score_block(const coarse_table *table,
                                const int8_t *bytes,
                                const int16_t *starts,
                                const uint32_t *pairs,
                                int16_t *scores,
                                size_t stride) {
-    const int shift = coarse_shift(half);
+    const size_t half = table->half;
+    const int shift = coarse_shift(half, 2);
     for (size_t d = 0; d < half; starts += COARSE_KEYS) {
         const __m256i first = _mm256_loadu_si256((const __m256i_u *)starts);
         const __m256i second = _mm256_loadu_si256((const __m256i_u *)(starts + COARSE_KEYS / 2));
@@ -287,7 +303,7 @@ static inline void score_block(size_t half,
             high[n] = second;
         }
         // Four pairs a turn at constant places, or addresses take longer than the products.
-        for (size_t end = chunk_end(half, d); d < end; d += LANES) {
+        for (size_t end = chunk_end(table, d); d < end; d += LANES) {
             const __m256i_u *keys = (const __m256i_u *)(bytes + d * COARSE_KEYS);
 #pragma GCC unroll 4
             for (size_t p = 0; p < LANES / 2; p++) {
@@ -324,7 +340,7 @@ static void score_blocks(const coarse_table *table,
     const size_t half = table->half, chunks = coarse_chunks(half);
     for (size_t key = 0; key < table->side; key += COARSE_KEYS)
         for (size_t n = 0; n < count; n += COARSE_QUERIES)
-            score_block(half, table->bytes + key * half, table->starts + key * chunks,
+            score_block(table, table->bytes + key * half, table->starts + key * chunks,
                         pairs + n * (half / 2), scores + n * stride + key, stride);
 }
 
@@ -611,3 +627,14 @@ static void sort_best(size_t count,
 const reef_coarse_kernels reef_coarse_avx2 = COARSE_SET(2, score_blocks);
 const reef_coarse_kernels reef_coarse_avxvnni = COARSE_SET(4, reef_coarse_scores_avxvnni);
 const reef_coarse_kernels reef_coarse_avx512vnni = COARSE_SET(4, reef_coarse_scores_avx512vnni);
+const reef_coarse_kernels reef_coarse_avx512 = {
+    .together = 4,
+    .table = fill_table,
+    .query = round_query,
+    .scores = reef_coarse_scores_avx512,
+    .reach = reef_coarse_reach_avx512,
+    .near = reef_coarse_near_avx512,
+    .keep = reef_coarse_keep_avx512,
+    .exact = reef_coarse_exact_avx512,
+    .sort = reef_coarse_sort_avx512,
+};

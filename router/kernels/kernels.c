@@ -35,6 +35,10 @@ bool reef_cpu_runs_avx512vnni(void) {
     return cpu_runs_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
+bool reef_cpu_runs_avx512vbmi2(void) {
+    return reef_cpu_runs_avx512vnni() && __builtin_cpu_supports("avx512vbmi2");
+}
+
 bool reef_cpu_runs_avxvnni(void) {
     // Asked of the CPU: clang 14's __builtin_cpu_supports does not know the name.
     unsigned int a, b, c, d;
@@ -75,6 +79,7 @@ const reef_coarse_kernels *reef_kernels_coarse(void) {
 #if defined(__x86_64__)
     const reef_kernel_table *table = reef_kernels();
     // Dot products of bytes are an extension of their own; scores differ, what is chosen does not.
+    if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vbmi2()) return &reef_coarse_avx512;
     if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vnni()) return &reef_coarse_avx512vnni;
     if (table == &reef_kernels_avx2 && reef_cpu_runs_avxvnni()) return &reef_coarse_avxvnni;
     if (table != &reef_kernels_scalar) return &reef_coarse_avx2;

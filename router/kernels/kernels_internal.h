@@ -87,6 +87,7 @@ const reef_coarse_kernels *reef_kernels_coarse(void);
 #if defined(__x86_64__)
 /** Whether this CPU has dot products of bytes, in its wide or its narrow registers. */
 bool reef_cpu_runs_avx512vnni(void);
+bool reef_cpu_runs_avx512vbmi2(void); // and compresses words (VBMI2), as almost all of these do
 bool reef_cpu_runs_avxvnni(void);
 #endif
 
@@ -96,6 +97,7 @@ extern const reef_kernel_table reef_kernels_scalar;
 extern const reef_coarse_kernels reef_coarse_avx2;
 extern const reef_coarse_kernels reef_coarse_avxvnni;
 extern const reef_coarse_kernels reef_coarse_avx512vnni;
+extern const reef_coarse_kernels reef_coarse_avx512;
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
 #endif

@@ -139,7 +139,7 @@ static int32_t product_at(const fixture *f, size_t n, size_t row, size_t d) {
 // rho . kappa as the bytes say it, cut to a share: chunk by chunk, or once where four go together.
 static int32_t whole_score(const fixture *f, size_t n, size_t row) {
     const size_t half = f->table.half, chunk = f->table.together == 2 ? COARSE_CHUNK : half;
-    const int32_t share = 1 << coarse_shift(half);
+    const int32_t share = 1 << coarse_shift(half, f->table.together);
     int32_t total = 0, sum = 0;
     for (size_t d = 0; d < half; d++) {
         sum += product_at(f, n, row, d);
@@ -365,6 +365,7 @@ int main(void) {
     failed += run_with("dot products of bytes, emulated", &emulated);
     if (reef_cpu_runs_avxvnni()) failed += run_with("avxvnni", &reef_coarse_avxvnni);
     if (reef_cpu_runs_avx512vnni()) failed += run_with("avx512vnni", &reef_coarse_avx512vnni);
+    if (reef_cpu_runs_avx512vbmi2()) failed += run_with("avx512", &reef_coarse_avx512);
 #endif
     return failed;
 }
