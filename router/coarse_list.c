@@ -229,7 +229,8 @@ static bool reach_group(const coarse_tile *tile,
     const size_t half = table->half, groups = half / kernels->together;
     const size_t padded = reef_coarse_padded(table->side);
     const size_t whole = (count + COARSE_QUERIES - 1) / COARSE_QUERIES * COARSE_QUERIES;
-    coarse_query rounded[COARSE_GROUP];
+    coarse_query rounded[COARSE_GROUP_MAX];
+    int32_t least[COARSE_GROUP_MAX];
 
     for (size_t n = 0; n < count; n++) {
         rounded[n] = kernels->query(table, tile->query + (first + n) * tile->stride + side * half,
@@ -239,13 +240,20 @@ static bool reach_group(const coarse_tile *tile,
     memset(scratch->groups + count * groups, 0,
            (whole - count) * groups * sizeof(*scratch->groups));
     kernels->scores(table, whole, scratch->groups, scratch->scores, padded);
+    // Each for all queries: steps of one that wait for each other leave room for those of the next.
+    for (size_t n = 0; n < count; n++)
+        least[n] = kernels->least(padded, scratch->scores + n * padded, kept_of(tile));
+    for (size_t n = 0; n < count; n++) {
+        coarse_left *left = &scratch->left[side][first + n];
+        left->count =
+            kernels->reach(padded, scratch->scores + n * padded, least[n] - 2 * rounded[n].bound,
+                           scratch->rows[side] + (first + n) * COARSE_ROOM);
+        if (left->count == 0) return false;
+    }
     for (size_t n = 0; n < count; n++) {
         coarse_left *left = &scratch->left[side][first + n];
         uint16_t *rows = scratch->rows[side] + (first + n) * COARSE_ROOM;
         left->margin = rounded[n].margin;
-        left->count = kernels->reach(padded, scratch->scores + n * padded, kept_of(tile),
-                                     rounded[n].bound, rows);
-        if (left->count == 0) return false;
         kernels->near(table, &rounded[n], scratch->words + n * half, left->count, rows,
                       scratch->near[side] + (first + n) * COARSE_ROOM, left->peaks);
     }
@@ -266,9 +274,10 @@ static void keep_both(const coarse_tile *tile, const coarse_scratch *scratch, si
 }
 
 bool reef_coarse_reach(const coarse_tile *tile, const coarse_scratch *scratch) {
+    const size_t group = tile->kernels->group;
     for (size_t side = 0; side < 2; side++)
-        for (size_t first = 0; first < tile->count; first += COARSE_GROUP) {
-            size_t rest = tile->count - first, count = rest < COARSE_GROUP ? rest : COARSE_GROUP;
+        for (size_t first = 0; first < tile->count; first += group) {
+            size_t rest = tile->count - first, count = rest < group ? rest : group;
             if (!reach_group(tile, scratch, side, first, count)) return false;
         }
     for (size_t n = 0; n < tile->count; n++) keep_both(tile, scratch, n);

@@ -16,7 +16,8 @@
 //   table    once for a table: its keys in bytes and in words, and what rounding took from them
 //   query    the same for a query, and the bound of its coarse scores
 //   scores   coarse scores of all sub-keys, products of bytes
-//   reach    sub-keys at most twice the bound below the K-th best: about 50
+//   least    a bound of the K-th best
+//   reach    sub-keys at most twice the bound below that: about 50, of bytes in their whole range 35
 //   near     nearly exact scores of these, products of words
 //   keep     those that may take part in one of the best pairs: about 12
 //   exact    scores of these in floats, summed in the order of BLAS
@@ -31,6 +32,7 @@
 enum {
     COARSE_KEYS = 32,       // of a block, whose scores are computed together
     COARSE_QUERIES = 4,     // that share the loads of a block
+    COARSE_GROUP_MAX = 16,  // see reef_coarse_kernels
     COARSE_HALF_STEP = 8,   // values of a key: a multiple of this
     COARSE_HALF_MAX = 128,  // and at most these
     COARSE_CHUNK = 16,      // values whose products are summed in 16 bits
@@ -87,6 +89,7 @@ typedef struct reef_coarse_kernels {
     /** Fill bytes, starts and what follows from keys. */
     void (*table)(coarse_table *table);
     size_t together; // of the tables
+    size_t group;    // queries whose coarse scores are in cache together; COARSE_GROUP_MAX at most
     /** rho of one query as unsigned bytes rho + 128: four in 32 bits, or a pair twice. */
     coarse_query (*query)(const coarse_table *table,
                           const float *query,
@@ -102,8 +105,10 @@ typedef struct reef_coarse_kernels {
                    const uint32_t *groups, // (count, half / together)
                    int16_t *scores,        // (count, stride) written
                    size_t stride);
-    /** Rows that may be among the K best, rising; 0 when they are more than COARSE_FOUND_MAX. */
-    size_t (*reach)(size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows);
+    /** A score that at least K <= COARSE_KEYS sub-keys reach. */
+    int16_t (*least)(size_t side, const int16_t *scores, size_t K);
+    /** Rows whose score is at least `least`, rising; 0 when they are more than COARSE_FOUND_MAX. */
+    size_t (*reach)(size_t side, const int16_t *scores, int32_t least, uint16_t *rows);
     /**
      * Nearly exact scores of `count` rows, -INFINITY behind them, and the best of each of
      * COARSE_PEAKS shares of them, best first.
@@ -153,8 +158,13 @@ void reef_coarse_scores_avx512(const coarse_table *table,
                                const uint32_t *groups,
                                int16_t *scores,
                                size_t stride);
-size_t reef_coarse_reach_avx512(
-    size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows);
+void reef_coarse_scores_amx(const coarse_table *table,
+                            size_t count,
+                            const uint32_t *groups,
+                            int16_t *scores,
+                            size_t stride);
+int16_t reef_coarse_least_avx512(size_t side, const int16_t *scores, size_t K);
+size_t reef_coarse_reach_avx512(size_t side, const int16_t *scores, int32_t least, uint16_t *rows);
 void reef_coarse_near_avx512(const coarse_table *table,
                              const coarse_query *rounded,
                              const int16_t *words,

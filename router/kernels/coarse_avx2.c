@@ -184,7 +184,8 @@ static void fill_table(coarse_table *table) {
     // to each value.
     const float added = rounding_norm(chunk_end(table, 0));
     const float chunk = sqrtf(most.chunk) * SLACK;
-    table->unit = fmaxf(chunk / (sqrtf(score_max(table)) - added), most.value / key_byte_max(table));
+    table->unit =
+        fmaxf(chunk / (sqrtf(score_max(table)) - added), most.value / key_byte_max(table));
     table->word_unit =
         fmaxf(centred / (WORD_NORM_MAX - rounding_norm(table->half)), most.value / WORD_MAX);
     key_extent all = {0, 0};
@@ -371,8 +372,7 @@ static inline __m256i load_scores(const int16_t *scores) {
     return _mm256_loadu_si256((const __m256i_u *)scores);
 }
 
-static size_t find_reached(
-    size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows) {
+static int16_t find_least(size_t side, const int16_t *scores, size_t K) {
     // Of the best K at least K are among these maxima or above them, see lower_bound in
     // kernels_vector.h.
     __m256i low = load_scores(scores), high = load_scores(scores + COARSE_KEYS / 2);
@@ -380,7 +380,10 @@ static size_t find_reached(
         low = _mm256_max_epi16(low, load_scores(scores + i));
         high = _mm256_max_epi16(high, load_scores(scores + i + COARSE_KEYS / 2));
     }
-    const int32_t least = kth_largest(low, high, K) - 2 * bound;
+    return kth_largest(low, high, K);
+}
+
+static size_t find_reached(size_t side, const int16_t *scores, int32_t least, uint16_t *rows) {
     if (least <= INT16_MIN + 1) return 0; // padding would reach it
     const __m256i below = _mm256_set1_epi16((int16_t)(least - 1));
     size_t count = 0;
@@ -618,23 +621,23 @@ static void sort_best(size_t count,
 
 #define COARSE_SET(number, function)                                                               \
     {                                                                                              \
-        .together = (number), .table = fill_table, .query = round_query, .scores = (function),     \
-        .reach = find_reached, .near = score_near, .keep = keep_reached, .exact = score_exact,     \
-        .sort = sort_best,                                                                         \
+        .together = (number), .group = 8, .table = fill_table, .query = round_query,               \
+        .scores = (function), .least = find_least, .reach = find_reached, .near = score_near,      \
+        .keep = keep_reached, .exact = score_exact, .sort = sort_best,                             \
     }
 
-// What VNNI has no part in is the same for all.
+// A tile of AMX has sixteen queries.
+#define COARSE_SET_AVX512(number, function)                                                        \
+    {                                                                                              \
+        .together = 4, .group = (number), .table = fill_table, .query = round_query,               \
+        .scores = (function), .least = reef_coarse_least_avx512,                                   \
+        .reach = reef_coarse_reach_avx512, .near = reef_coarse_near_avx512,                        \
+        .keep = reef_coarse_keep_avx512, .exact = reef_coarse_exact_avx512,                        \
+        .sort = reef_coarse_sort_avx512,                                                           \
+    }
+
 const reef_coarse_kernels reef_coarse_avx2 = COARSE_SET(2, score_blocks);
 const reef_coarse_kernels reef_coarse_avxvnni = COARSE_SET(4, reef_coarse_scores_avxvnni);
 const reef_coarse_kernels reef_coarse_avx512vnni = COARSE_SET(4, reef_coarse_scores_avx512vnni);
-const reef_coarse_kernels reef_coarse_avx512 = {
-    .together = 4,
-    .table = fill_table,
-    .query = round_query,
-    .scores = reef_coarse_scores_avx512,
-    .reach = reef_coarse_reach_avx512,
-    .near = reef_coarse_near_avx512,
-    .keep = reef_coarse_keep_avx512,
-    .exact = reef_coarse_exact_avx512,
-    .sort = reef_coarse_sort_avx512,
-};
+const reef_coarse_kernels reef_coarse_avx512 = COARSE_SET_AVX512(8, reef_coarse_scores_avx512);
+const reef_coarse_kernels reef_coarse_amx = COARSE_SET_AVX512(16, reef_coarse_scores_amx);

@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) void score_block(size_t queries,
                                                               const uint32_t *groups,
                                                               int16_t *scores,
                                                               size_t stride) {
-    const __m128i shift = _mm_cvtsi32_si128(coarse_shift(half, 4));
+    const __m512i shift = _mm512_set1_epi32(coarse_shift(half, 4));
     const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
     __m512i sums[WIDE][2];
     for (size_t n = 0; n < queries; n++)
@@ -47,8 +47,8 @@ static inline __attribute__((always_inline)) void score_block(size_t queries,
     }
     for (size_t n = 0; n < queries; n++) {
         // With saturation for the keys that fill a block; in lanes of four of both.
-        const __m512i both = _mm512_packs_epi32(_mm512_sra_epi32(sums[n][0], shift),
-                                                _mm512_sra_epi32(sums[n][1], shift));
+        const __m512i both = _mm512_packs_epi32(_mm512_srav_epi32(sums[n][0], shift),
+                                                _mm512_srav_epi32(sums[n][1], shift));
         _mm512_storeu_si512(scores + n * stride, _mm512_permutexvar_epi64(order, both));
     }
 }
@@ -75,20 +75,22 @@ void reef_coarse_scores_avx512(const coarse_table *table,
 
 // The K-th largest of COARSE_KEYS values: the least of those that fewer than K others exceed.
 static int16_t kth_largest(__m512i values, size_t K) {
-    int16_t each[COARSE_KEYS];
-    _mm512_storeu_si512(each, values);
+    // Each twice, since an instruction that loads one word for all lanes also shuffles.
+    int32_t each[COARSE_KEYS];
+    _mm512_storeu_si512(each, _mm512_unpacklo_epi16(values, values));
+    _mm512_storeu_si512(each + COARSE_KEYS / 2, _mm512_unpackhi_epi16(values, values));
     const __m512i one = _mm512_set1_epi16(1);
     __m512i above[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 #pragma GCC unroll 16
     for (size_t n = 0; n < COARSE_KEYS; n++) {
-        const __mmask32 more = _mm512_cmpgt_epi16_mask(_mm512_set1_epi16(each[n]), values);
+        const __mmask32 more = _mm512_cmpgt_epi16_mask(_mm512_set1_epi32(each[n]), values);
         above[n % 2] = _mm512_mask_add_epi16(above[n % 2], more, above[n % 2], one);
     }
     const __mmask32 fewer = _mm512_cmplt_epi16_mask(_mm512_add_epi16(above[0], above[1]),
                                                     _mm512_set1_epi16((int16_t)K));
     values = _mm512_mask_mov_epi16(_mm512_set1_epi16(INT16_MAX), fewer, values);
-    const __m256i sixteen = _mm256_min_epi16(_mm512_castsi512_si256(values),
-                                             _mm512_extracti64x4_epi64(values, 1));
+    const __m256i sixteen =
+        _mm256_min_epi16(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1));
     __m128i least =
         _mm_min_epi16(_mm256_castsi256_si128(sixteen), _mm256_extracti128_si256(sixteen, 1));
     // There is an instruction for the least of eight unsigned numbers.
@@ -96,14 +98,16 @@ static int16_t kth_largest(__m512i values, size_t K) {
     return (int16_t)(_mm_extract_epi16(least, 0) ^ 0x8000);
 }
 
-size_t reef_coarse_reach_avx512(
-    size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows) {
+int16_t reef_coarse_least_avx512(size_t side, const int16_t *scores, size_t K) {
     // Of the best K at least K are among these maxima or above them, see lower_bound in
     // kernels_vector.h.
     __m512i most = _mm512_loadu_si512(scores);
     for (size_t i = COARSE_KEYS; i < side; i += COARSE_KEYS)
         most = _mm512_max_epi16(most, _mm512_loadu_si512(scores + i));
-    const int32_t least = kth_largest(most, K) - 2 * bound;
+    return kth_largest(most, K);
+}
+
+size_t reef_coarse_reach_avx512(size_t side, const int16_t *scores, int32_t least, uint16_t *rows) {
     if (least <= INT16_MIN + 1) return 0; // padding would reach it
     const __m512i below = _mm512_set1_epi16((int16_t)(least - 1));
     const __m512i step = _mm512_set1_epi16(COARSE_KEYS);
@@ -224,13 +228,14 @@ static inline __m512i sums_of(const __m512i *v) {
                             _mm512_shuffle_i32x4(low, high, 0xdd));
 }
 
-// Products of words, of sixteen keys; `vectors` of 32 words, a constant.
+// Products of words, of sixteen keys; `vectors` of 32 words and whether the last is whole, constants.
 static inline __attribute__((always_inline)) __m512i near_group(size_t vectors,
+                                                                bool whole,
                                                                 const coarse_table *table,
                                                                 const int16_t *words,
                                                                 const uint16_t *rows) {
     const size_t half = table->half;
-    const __mmask32 last = first_words(half - (vectors - 1) * WORDS);
+    const __mmask32 last = whole ? ~0u : first_words(half - (vectors - 1) * WORDS);
     __m512i query[COARSE_HALF_MAX / WORDS], sums[LANES];
     for (size_t i = 0; i < vectors; i++)
         query[i] = _mm512_maskz_loadu_epi16(i + 1 < vectors ? ~0u : last, words + i * WORDS);
@@ -248,32 +253,49 @@ static inline __attribute__((always_inline)) __m512i near_group(size_t vectors,
 
 static __m512i near_scores(const coarse_table *table, const int16_t *words, const uint16_t *rows) {
     // Constants, so that each call is inlined with its loops unrolled.
-    if (table->half <= WORDS) return near_group(1, table, words, rows);
-    if (table->half <= 2 * WORDS) return near_group(2, table, words, rows);
-    if (table->half <= 3 * WORDS) return near_group(3, table, words, rows);
-    return near_group(4, table, words, rows);
+    const size_t half = table->half;
+    if (half == WORDS) return near_group(1, true, table, words, rows);
+    if (half == 2 * WORDS) return near_group(2, true, table, words, rows);
+    if (half == 4 * WORDS) return near_group(4, true, table, words, rows);
+    if (half < WORDS) return near_group(1, false, table, words, rows);
+    return near_group((half + WORDS - 1) / WORDS, false, table, words, rows);
 }
 
-// Lanes whose partner, `apart` lanes away, comes after them in blocks of `size` that fall and rise
-// in turn, take the larger of both; the others the smaller. A bitonic sort (Batcher 1968).
-static inline __attribute__((always_inline)) __m512 compare_lanes(__m512 v, int size, int apart) {
-    int32_t partners[LANES];
-    uint32_t larger = 0;
-    for (int i = 0; i < LANES; i++) {
-        partners[i] = i ^ apart;
-        larger |= (uint32_t)(((i & size) == 0) == ((i & apart) == 0)) << i;
-    }
-    const __m512 other = _mm512_permutexvar_ps(_mm512_loadu_si512(partners), v);
-    return _mm512_mask_max_ps(_mm512_min_ps(v, other), (__mmask16)larger, v, other);
+// Each lane and its partner, `apart` lanes away: those of the mask take the larger of both, the
+// others the smaller.
+static inline __m512 compare_lanes(__m512 v, __m512 partners, __mmask16 larger) {
+    return _mm512_mask_max_ps(_mm512_min_ps(v, partners), larger, v, partners);
 }
 
-// From the largest down.
+static inline __m512 apart1(__m512 v) {
+    return _mm512_permute_ps(v, 0xb1);
+}
+
+static inline __m512 apart2(__m512 v) {
+    return _mm512_permute_ps(v, 0x4e);
+}
+
+static inline __m512 apart4(__m512 v) {
+    return _mm512_shuffle_f32x4(v, v, 0xb1);
+}
+
+static inline __m512 apart8(__m512 v) {
+    return _mm512_shuffle_f32x4(v, v, 0x4e);
+}
+
+// From the largest down: a bitonic sort (Batcher 1968), of blocks of 2, 4, 8 and 16 lanes that fall
+// and rise in turn.
 static inline __m512 sort_lanes(__m512 v) {
-#pragma GCC unroll 4
-    for (int size = 2; size <= LANES; size *= 2)
-#pragma GCC unroll 4
-        for (int apart = size / 2; apart > 0; apart /= 2) v = compare_lanes(v, size, apart);
-    return v;
+    v = compare_lanes(v, apart1(v), 0x9999);
+    v = compare_lanes(v, apart2(v), 0xc3c3);
+    v = compare_lanes(v, apart1(v), 0xa5a5);
+    v = compare_lanes(v, apart4(v), 0xf00f);
+    v = compare_lanes(v, apart2(v), 0xcc33);
+    v = compare_lanes(v, apart1(v), 0xaa55);
+    v = compare_lanes(v, apart8(v), 0x00ff);
+    v = compare_lanes(v, apart4(v), 0x0f0f);
+    v = compare_lanes(v, apart2(v), 0x3333);
+    return compare_lanes(v, apart1(v), 0x5555);
 }
 
 void reef_coarse_near_avx512(const coarse_table *table,
@@ -329,8 +351,7 @@ void reef_coarse_sort_avx512(size_t count,
         // A place is the number of those that are above, and of equal ones that come before.
         for (size_t n = 0; n < count; n++) {
             const __m512 other = _mm512_set1_ps(scores[n]);
-            const __mmask16 later =
-                _mm512_cmpgt_epi32_mask(places, _mm512_set1_epi32((int32_t)n));
+            const __mmask16 later = _mm512_cmpgt_epi32_mask(places, _mm512_set1_epi32((int32_t)n));
             const __mmask16 above = _mm512_cmp_ps_mask(other, these, _CMP_GT_OQ);
             const __mmask16 equal = _mm512_mask_cmp_ps_mask(later, other, these, _CMP_EQ_OQ);
             before = _mm512_mask_add_epi32(before, above | equal, before, one);

@@ -19,7 +19,9 @@
 static _Atomic(const reef_kernel_table *) chosen;
 
 #if defined(__x86_64__)
-#define AVXVNNI_BIT (1u << 4) // of EAX, leaf 7.1: Intel's manual, volume 2, CPUID
+// Intel's manual, volume 2, CPUID.
+#define AVXVNNI_BIT (1u << 4)       // of EAX, leaf 7.1
+#define AMX_BITS (1u << 24 | 1u << 25) // of EDX, leaf 7: tiles, and their products of bytes
 
 static bool cpu_runs_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -44,6 +46,13 @@ bool reef_cpu_runs_avxvnni(void) {
     unsigned int a, b, c, d;
     bool known = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;
     return known && (a & AVXVNNI_BIT) != 0 && cpu_runs_avx2();
+}
+
+bool reef_cpu_runs_amx(void) {
+    unsigned int a, b, c, d;
+    bool known = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0;
+    return known && (d & AMX_BITS) == AMX_BITS && reef_cpu_runs_avx512vbmi2() &&
+           reef_coarse_amx_permitted();
 }
 #endif
 
@@ -79,6 +88,7 @@ const reef_coarse_kernels *reef_kernels_coarse(void) {
 #if defined(__x86_64__)
     const reef_kernel_table *table = reef_kernels();
     // Dot products of bytes are an extension of their own; scores differ, what is chosen does not.
+    if (table == &reef_kernels_avx512 && reef_cpu_runs_amx()) return &reef_coarse_amx;
     if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vbmi2()) return &reef_coarse_avx512;
     if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vnni()) return &reef_coarse_avx512vnni;
     if (table == &reef_kernels_avx2 && reef_cpu_runs_avxvnni()) return &reef_coarse_avxvnni;

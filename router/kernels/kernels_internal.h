@@ -89,6 +89,10 @@ const reef_coarse_kernels *reef_kernels_coarse(void);
 bool reef_cpu_runs_avx512vnni(void);
 bool reef_cpu_runs_avx512vbmi2(void); // and compresses words (VBMI2), as almost all of these do
 bool reef_cpu_runs_avxvnni(void);
+
+/** Whether it multiplies tiles of bytes, and the system lets this process; asked for once. */
+bool reef_cpu_runs_amx(void);
+bool reef_coarse_amx_permitted(void);
 #endif
 
 // NOLINTBEGIN(readability-identifier-naming): tables that one is chosen of, no constants.
@@ -98,6 +102,7 @@ extern const reef_coarse_kernels reef_coarse_avx2;
 extern const reef_coarse_kernels reef_coarse_avxvnni;
 extern const reef_coarse_kernels reef_coarse_avx512vnni;
 extern const reef_coarse_kernels reef_coarse_avx512;
+extern const reef_coarse_kernels reef_coarse_amx;
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
 #endif

@@ -27,9 +27,9 @@ typedef struct fixture {
     int16_t starts[(SIDE_LARGEST + COARSE_KEYS) * HALF_LARGEST / COARSE_CHUNK];
     int32_t totals[SIDE_LARGEST + COARSE_KEYS];
     int16_t words[SIDE_LARGEST * HALF_LARGEST];
-    uint32_t groups[COARSE_GROUP * HALF_LARGEST / 2];
-    int16_t query_words[COARSE_GROUP * HALF_LARGEST];
-    int16_t scores[COARSE_GROUP * (SIDE_LARGEST + COARSE_KEYS)];
+    uint32_t groups[COARSE_GROUP_MAX * HALF_LARGEST / 2];
+    int16_t query_words[COARSE_GROUP_MAX * HALF_LARGEST];
+    int16_t scores[COARSE_GROUP_MAX * (SIDE_LARGEST + COARSE_KEYS)];
     uint16_t rows[COARSE_ROOM];
     float near[COARSE_ROOM], exact[COARSE_ROOM], best[COARSE_ROOM];
     uint16_t best_rows[COARSE_ROOM];
@@ -160,13 +160,13 @@ static void coarse_scores_are_those_of_the_bytes(void **state) {
             set_keys(f, how, side, half, &seed);
             set_queries(f, how, half, &seed);
             assert_true(f->table.usable);
-            for (size_t n = 0; n < COARSE_GROUP; n++)
+            for (size_t n = 0; n < COARSE_GROUP_MAX; n++)
                 assert_true(kernels()
                                 ->query(&f->table, f->queries + n * half,
                                         f->groups + n * half / kernels()->together, f->query_words)
                                 .bound > 0);
-            kernels()->scores(&f->table, COARSE_GROUP, f->groups, f->scores, padded);
-            for (size_t n = 0; n < COARSE_GROUP; n++) {
+            kernels()->scores(&f->table, COARSE_GROUP_MAX, f->groups, f->scores, padded);
+            for (size_t n = 0; n < COARSE_GROUP_MAX; n++) {
                 for (size_t row = 0; row < side; row++)
                     assert_int_equal(f->scores[n * padded + row], whole_score(f, n, row));
                 for (size_t row = side; row < padded; row++)
@@ -220,7 +220,8 @@ static void all_that_may_be_among_the_best_is_left(void **state) {
         const size_t K = (size_t)draw_int(&seed, 1, 23);
         const int32_t bound = draw_int(&seed, 1, 40), range = draw_int(&seed, 1, 30000);
         for (size_t i = 0; i < side; i++) f->scores[i] = (int16_t)draw_int(&seed, -range, range);
-        size_t left = kernels()->reach(side, f->scores, K, bound, f->rows);
+        const int32_t least = kernels()->least(side, f->scores, K);
+        size_t left = kernels()->reach(side, f->scores, least - 2 * bound, f->rows);
         if (left == 0) continue; // too many
         assert_true(left >= K && left <= COARSE_FOUND_MAX);
         size_t at = 0;
@@ -366,6 +367,7 @@ int main(void) {
     if (reef_cpu_runs_avxvnni()) failed += run_with("avxvnni", &reef_coarse_avxvnni);
     if (reef_cpu_runs_avx512vnni()) failed += run_with("avx512vnni", &reef_coarse_avx512vnni);
     if (reef_cpu_runs_avx512vbmi2()) failed += run_with("avx512", &reef_coarse_avx512);
+    if (reef_cpu_runs_amx()) failed += run_with("amx", &reef_coarse_amx);
 #endif
     return failed;
 }
