@@ -126,9 +126,8 @@ static size_t carve_slot(tape_slot *slot,
     for (size_t side = 0; side < 2; side++) {
         slot->coarse.left[side] = carve(block, &at, tile_rows * sizeof(coarse_left));
         slot->coarse.rows[side] = carve(block, &at, room * sizeof(uint16_t));
-        slot->coarse.near[side] = carve(block, &at, room * sizeof(float));
+        slot->coarse.scores_left[side] = carve(block, &at, room * sizeof(float));
     }
-    slot->coarse.exact = carve(block, &at, COARSE_ROOM * sizeof(float));
     return at;
 }
 

@@ -84,6 +84,15 @@ typedef struct coarse_query {
     float margin;    // of what nearly exact scores, less q . c, and exact ones may differ by
 } coarse_query;
 
+/** What is scored exactly for one query. */
+typedef struct coarse_exact {
+    const float *query;
+    const uint32_t *pairwise; // (side) bits
+    size_t count;             // of rows
+    uint16_t *rows;           // (COARSE_ROOM)
+    float *scores;            // (COARSE_ROOM) written
+} coarse_exact;
+
 /** The kernels: one set for each instruction set that has them. */
 typedef struct reef_coarse_kernels {
     /** Fill bytes, starts and what follows from keys. */
@@ -123,15 +132,11 @@ typedef struct reef_coarse_kernels {
     /** Keep the rows whose score is not below `least`, in their order; how many there are. */
     size_t (*keep)(size_t count, const float *scores, float least, uint16_t *rows);
     /**
-     * Exact scores: sums of fused products in the order of the values; where `pairwise` has a
-     * row's bit, of the even ones and of the odd ones apart.
+     * Exact scores of what is left of one or two queries, which then do not wait for each other's
+     * sums: of fused products in the order of the values; where `pairwise` has a row's bit, of the
+     * even ones and of the odd ones apart.
      */
-    void (*exact)(const coarse_table *table,
-                  const float *query,
-                  const uint32_t *pairwise, // (side) bits
-                  size_t count,
-                  uint16_t *rows, // (COARSE_ROOM)
-                  float *scores); // (COARSE_ROOM) written
+    void (*exact)(const coarse_table *table, size_t count, const coarse_exact *of);
     /** The `kept` best of at most COARSE_SORT_MAX, best first, the first in order among equals. */
     void (*sort)(size_t count,
                  const float *scores, // (COARSE_ROOM)
@@ -163,6 +168,10 @@ void reef_coarse_scores_amx(const coarse_table *table,
                             const uint32_t *groups,
                             int16_t *scores,
                             size_t stride);
+coarse_query reef_coarse_query_avx512(const coarse_table *table,
+                                      const float *query,
+                                      uint32_t *groups,
+                                      int16_t *words);
 int16_t reef_coarse_least_avx512(size_t side, const int16_t *scores, size_t K);
 size_t reef_coarse_reach_avx512(size_t side, const int16_t *scores, int32_t least, uint16_t *rows);
 void reef_coarse_near_avx512(const coarse_table *table,
@@ -173,12 +182,6 @@ void reef_coarse_near_avx512(const coarse_table *table,
                              float *scores,
                              float peaks[COARSE_PEAKS]);
 size_t reef_coarse_keep_avx512(size_t count, const float *scores, float least, uint16_t *rows);
-void reef_coarse_exact_avx512(const coarse_table *table,
-                              const float *query,
-                              const uint32_t *pairwise,
-                              size_t count,
-                              uint16_t *rows,
-                              float *scores);
 void reef_coarse_sort_avx512(size_t count,
                              const float *scores,
                              const uint16_t *rows,

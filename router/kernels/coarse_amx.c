@@ -10,7 +10,6 @@
 #include "kernels_internal.h"
 
 #include <immintrin.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,20 +25,14 @@ enum {
 #define ARCH_REQ_XCOMP_PERM 0x1023 // of arch_prctl
 #define XFEATURE_TILE_DATA 18
 
-static pthread_once_t asked_once = PTHREAD_ONCE_INIT;
-static bool permitted;
-
 // Tiles are eight kilobytes more to save for each thread that uses them, also for a handler of
 // signals: Linux wants to be asked, and refuses where a thread has too small a stack for signals.
-static void ask_permission(void) {
-#if defined(SYS_arch_prctl)
-    permitted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
-#endif
-}
-
 bool reef_coarse_amx_permitted(void) {
-    (void)pthread_once(&asked_once, ask_permission);
-    return permitted;
+#if defined(SYS_arch_prctl)
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
+#else
+    return false;
+#endif
 }
 
 // ---- scores -------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 // The first pass with AVX-512 and its extensions for bytes and words (VNNI, VBMI2): all that is done
-// for each query, see coarse.h. Tables and queries are rounded by coarse_avx2.c.
-#include "coarse.h"
+// for each query, see coarse.h. Tables are rounded by coarse_avx2.c.
+#include "coarse_bounds.h"
 
 #include <immintrin.h>
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -18,6 +17,43 @@ static inline __mmask32 first_words(size_t count) {
 
 static inline __mmask16 first_lanes(size_t count) {
     return (__mmask16)(count < LANES ? (1u << count) - 1 : 0xffff);
+}
+
+// ---- queries ------------------------------------------------------------------------------------
+
+coarse_query reef_coarse_query_avx512(const coarse_table *table,
+                                      const float *query,
+                                      uint32_t *groups,
+                                      int16_t *words) {
+    const size_t half = table->half;
+    __m512 squares = _mm512_setzero_ps(), rests = squares, value = squares;
+    for (size_t d = 0; d < half; d += LANES) {
+        const __m512 q = _mm512_maskz_loadu_ps(first_lanes(half - d), query + d);
+        squares = _mm512_fmadd_ps(q, q, squares);
+        value = _mm512_max_ps(_mm512_abs_ps(q), value);
+    }
+    const float square = _mm512_reduce_add_ps(squares);
+    const coarse_steps step = coarse_steps_of(
+        table,
+        (coarse_extent){.whole = square, .chunk = square, .value = _mm512_reduce_max_ps(value)});
+    if (step.norm < 0) return (coarse_query){-1, 0, 0};
+
+    const __m512 per = _mm512_set1_ps(1 / step.byte), steps = _mm512_set1_ps(step.byte);
+    const __m512 per_word = _mm512_set1_ps(1 / step.word);
+    squares = _mm512_setzero_ps();
+    for (size_t d = 0; d < half; d += LANES) {
+        const __mmask16 here = first_lanes(half - d);
+        const __m512 q = _mm512_maskz_loadu_ps(here, query + d);
+        const __m512i rho = _mm512_cvtps_epi32(_mm512_mul_ps(q, per));
+        const __m512 whole = _mm512_cvtepi32_ps(rho), rest = _mm512_fnmadd_ps(whole, steps, q);
+        rests = _mm512_fmadd_ps(rest, rest, rests);
+        squares = _mm512_fmadd_ps(whole, whole, squares);
+        const __m512i word = _mm512_cvtps_epi32(_mm512_mul_ps(q, per_word));
+        _mm256_mask_storeu_epi16(words + d, here, _mm512_cvtepi32_epi16(word));
+        const __m512i byte = _mm512_add_epi32(rho, _mm512_set1_epi32(COARSE_BYTE_ZERO));
+        _mm_mask_storeu_epi8((uint8_t *)groups + d, here, _mm512_cvtepi32_epi8(byte));
+    }
+    return coarse_query_of(table, step, _mm512_reduce_add_ps(rests), _mm512_reduce_add_ps(squares));
 }
 
 // ---- scores -------------------------------------------------------------------------------------
@@ -125,91 +161,11 @@ size_t reef_coarse_reach_avx512(size_t side, const int16_t *scores, int32_t leas
     return count;
 }
 
-// ---- exact scores -------------------------------------------------------------------------------
-
-// Values d to d + 3 of sixteen keys, one key a lane.
-static inline void transpose(const float *const *keys, size_t d, __m512 *values) {
-    __m512 rows[4];
-    for (size_t n = 0; n < 4; n++) {
-        rows[n] = _mm512_castps128_ps512(_mm_loadu_ps(keys[n] + d));
-        rows[n] = _mm512_insertf32x4(rows[n], _mm_loadu_ps(keys[n + 4] + d), 1);
-        rows[n] = _mm512_insertf32x4(rows[n], _mm_loadu_ps(keys[n + 8] + d), 2);
-        rows[n] = _mm512_insertf32x4(rows[n], _mm_loadu_ps(keys[n + 12] + d), 3);
-    }
-    const __m512d ab_low = _mm512_castps_pd(_mm512_unpacklo_ps(rows[0], rows[1]));
-    const __m512d ab_high = _mm512_castps_pd(_mm512_unpackhi_ps(rows[0], rows[1]));
-    const __m512d cd_low = _mm512_castps_pd(_mm512_unpacklo_ps(rows[2], rows[3]));
-    const __m512d cd_high = _mm512_castps_pd(_mm512_unpackhi_ps(rows[2], rows[3]));
-    values[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_low, cd_low));
-    values[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_low, cd_low));
-    values[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_high, cd_high));
-    values[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high));
-}
-
-// `groups` times sixteen keys, whose sums wait for each other's products; a constant.
-static inline __attribute__((always_inline)) void exact_groups(size_t groups,
-                                                               const coarse_table *table,
-                                                               const float *query,
-                                                               const uint32_t *pairwise,
-                                                               const uint16_t *rows,
-                                                               float *scores) {
-    const float *keys[2 * LANES];
-    __m512 plain[2], even[2], odd[2];
-    bool both = false;
-    for (size_t n = 0; n < groups * LANES; n++) {
-        keys[n] = table->keys + rows[n] * table->stride;
-        both |= pairwise[rows[n] / 32] >> rows[n] % 32 & 1;
-    }
-    for (size_t g = 0; g < groups; g++) plain[g] = even[g] = odd[g] = _mm512_setzero_ps();
-    for (size_t d = 0; d < table->half; d += 4)
-        for (size_t g = 0; g < groups; g++) {
-            __m512 values[4];
-            transpose(keys + g * LANES, d, values);
-            for (size_t e = 0; e < 4; e++)
-                plain[g] = _mm512_fmadd_ps(_mm512_set1_ps(query[d + e]), values[e], plain[g]);
-        }
-    // Also where there is no second sum: BLAS adds its sums to zeros, which makes -0 a 0.
-    for (size_t g = 0; g < groups; g++)
-        _mm512_storeu_ps(scores + g * LANES, _mm512_add_ps(plain[g], _mm512_setzero_ps()));
-    if (!both) return;
-    // Few rows have the other order, so that it is not summed beside the first one.
-    for (size_t d = 0; d < table->half; d += 4)
-        for (size_t g = 0; g < groups; g++) {
-            __m512 values[4];
-            transpose(keys + g * LANES, d, values);
-            for (size_t e = 0; e < 4; e += 2) {
-                even[g] = _mm512_fmadd_ps(_mm512_set1_ps(query[d + e]), values[e], even[g]);
-                odd[g] = _mm512_fmadd_ps(_mm512_set1_ps(query[d + e + 1]), values[e + 1], odd[g]);
-            }
-        }
-    for (size_t g = 0; g < groups; g++) {
-        __mmask16 which = 0;
-        for (size_t n = 0; n < LANES; n++) {
-            const uint16_t row = rows[g * LANES + n];
-            which |= (__mmask16)((pairwise[row / 32] >> row % 32 & 1) << n);
-        }
-        _mm512_mask_storeu_ps(scores + g * LANES, which, _mm512_add_ps(even[g], odd[g]));
-    }
-}
+// ---- nearly exact scores ------------------------------------------------------------------------
 
 static void pad_rows(size_t count, uint16_t *rows) {
     _mm256_storeu_si256((__m256i_u *)(rows + count), _mm256_set1_epi16((int16_t)rows[0])); // any
 }
-
-void reef_coarse_exact_avx512(const coarse_table *table,
-                              const float *query,
-                              const uint32_t *pairwise,
-                              size_t count,
-                              uint16_t *rows,
-                              float *scores) {
-    pad_rows(count, rows);
-    size_t n = 0;
-    for (; n + LANES < count; n += 2 * LANES)
-        exact_groups(2, table, query, pairwise, rows + n, scores + n);
-    if (n < count) exact_groups(1, table, query, pairwise, rows + n, scores + n);
-}
-
-// ---- nearly exact scores ------------------------------------------------------------------------
 
 // Lane n: the sum of vector n. Each step halves the vectors and adds halves of their sums.
 static inline __m512i sums_of(const __m512i *v) {

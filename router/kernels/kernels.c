@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -48,11 +49,22 @@ bool reef_cpu_runs_avxvnni(void) {
     return known && (a & AVXVNNI_BIT) != 0 && cpu_runs_avx2();
 }
 
-bool reef_cpu_runs_amx(void) {
+static bool cpu_has_amx(void) {
     unsigned int a, b, c, d;
-    bool known = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0;
-    return known && (d & AMX_BITS) == AMX_BITS && reef_cpu_runs_avx512vbmi2() &&
-           reef_coarse_amx_permitted();
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & AMX_BITS) == AMX_BITS;
+}
+
+// Asked once: on a virtual machine CPUID takes a microsecond or more.
+static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
+static bool runs_amx;
+
+static void ask_amx(void) {
+    runs_amx = cpu_has_amx() && reef_cpu_runs_avx512vbmi2() && reef_coarse_amx_permitted();
+}
+
+bool reef_cpu_runs_amx(void) {
+    (void)pthread_once(&amx_once, ask_amx);
+    return runs_amx;
 }
 #endif
 

@@ -90,8 +90,10 @@ bool reef_cpu_runs_avx512vnni(void);
 bool reef_cpu_runs_avx512vbmi2(void); // and compresses words (VBMI2), as almost all of these do
 bool reef_cpu_runs_avxvnni(void);
 
-/** Whether it multiplies tiles of bytes, and the system lets this process; asked for once. */
+/** Whether it multiplies tiles of bytes, and the system lets this process: asked for once. */
 bool reef_cpu_runs_amx(void);
+
+/** Ask the system for that; coarse_amx.c says what it means. */
 bool reef_coarse_amx_permitted(void);
 #endif
 

@@ -104,6 +104,14 @@ static float exact_score(const fixture *f, const float *query, size_t row, bool 
 
 // ---- the kernels --------------------------------------------------------------------------------
 
+static void assert_exact(const fixture *f, const coarse_exact *of) {
+    for (size_t n = 0; n < of->count; n++) {
+        bool pairwise = of->pairwise[of->rows[n] / 32] >> of->rows[n] % 32 & 1;
+        float expected = exact_score(f, of->query, of->rows[n], pairwise);
+        assert_memory_equal(&of->scores[n], &expected, sizeof(expected));
+    }
+}
+
 static void exact_scores_are_sums_in_either_order(void **state) {
     fixture *f = *state;
     uint64_t seed = 1;
@@ -116,12 +124,14 @@ static void exact_scores_are_sums_in_either_order(void **state) {
             for (size_t n = 0; n < 300; n++)
                 if (draw_int(&seed, 1, every) == 1) f->pairwise[n / 32] |= 1u << n % 32;
             for (size_t n = 0; n < count; n++) f->rows[n] = (uint16_t)draw_int(&seed, 0, 299);
-            kernels()->exact(&f->table, f->queries, f->pairwise, count, f->rows, f->exact);
-            for (size_t n = 0; n < count; n++) {
-                bool pairwise = f->pairwise[f->rows[n] / 32] >> f->rows[n] % 32 & 1;
-                float expected = exact_score(f, f->queries, f->rows[n], pairwise);
-                assert_memory_equal(&f->exact[n], &expected, sizeof(expected));
-            }
+            // Beside it another query, of other rows.
+            const size_t others = (size_t)draw_int(&seed, 1, 40);
+            for (size_t n = 0; n < others; n++) f->best_rows[n] = (uint16_t)draw_int(&seed, 0, 299);
+            const coarse_exact of[2] = {
+                {f->queries, f->pairwise, count, f->rows, f->exact},
+                {f->queries + half, f->pairwise, others, f->best_rows, f->best}};
+            kernels()->exact(&f->table, 1 + count % 2, of);
+            for (size_t i = 0; i < 1 + count % 2; i++) assert_exact(f, &of[i]);
         }
     }
 }
