@@ -16,12 +16,14 @@
 #include <cpuid.h>
 #endif
 
+#define REEF_I8_MAX 127.0f
+
 // Set on first use. Threads that race store the same pointer.
 static _Atomic(const reef_kernel_table *) chosen;
 
 #if defined(__x86_64__)
 // Intel's manual, volume 2, CPUID.
-#define AVXVNNI_BIT (1u << 4)       // of EAX, leaf 7.1
+#define AVXVNNI_BIT (1u << 4)          // of EAX, leaf 7.1
 #define AMX_BITS (1u << 24 | 1u << 25) // of EDX, leaf 7: tiles, and their products of bytes
 
 static bool cpu_runs_avx2(void) {
@@ -145,6 +147,28 @@ void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
     }
 }
 
+float reef_i8_scale_of(float most) {
+    return isfinite(most) ? most / REEF_I8_MAX : NAN;
+}
+
+int8_t reef_i8_value(float value, float scale) {
+    if (!(scale > 0)) return 0;
+    // Where a scale is hardly a float, it is rounded by so much that the quotient may not fit.
+    return (int8_t)fmaxf(-REEF_I8_MAX, fminf(REEF_I8_MAX, rintf(value / scale)));
+}
+
+void reef_i8_round(size_t D, int8_t *row, const float *x) {
+    float most = 0;
+    bool finite = true;
+    for (size_t d = 0; d < D; d++) {
+        most = fmaxf(most, fabsf(x[d]));
+        finite = finite && isfinite(x[d]);
+    }
+    const float scale = reef_i8_scale_of(finite ? most : NAN);
+    memcpy(row, &scale, sizeof(scale));
+    for (size_t d = 0; d < D; d++) row[REEF_I8_SCALE_BYTES + d] = reef_i8_value(x[d], scale);
+}
+
 void reef_dot_rows(size_t K,
                    size_t D,
                    float *out,
@@ -163,6 +187,21 @@ void reef_dot_rows_bf16(size_t K,
                         size_t offset,
                         size_t span) {
     reef_kernels()->dot_rows_bf16(K, D, out, x, rows, offset, span);
+}
+
+void reef_dot_rows_i8(size_t K,
+                      size_t D,
+                      float *out,
+                      const float *x,
+                      const int8_t *const *rows,
+                      size_t offset,
+                      size_t span) {
+    reef_kernels()->dot_rows_i8(K, D, out, x, rows, offset, span);
+}
+
+void reef_axpy_rows_i8(
+    size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset) {
+    reef_kernels()->axpy_rows_i8(K, D, y, alpha, rows, offset);
 }
 
 void reef_axpy_rows(

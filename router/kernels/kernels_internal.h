@@ -46,6 +46,15 @@ typedef struct reef_kernel_table {
                            const float *alpha,
                            const reef_bf16 *const *rows,
                            size_t offset);
+    void (*dot_rows_i8)(size_t K,
+                        size_t D,
+                        float *out,
+                        const float *x,
+                        const int8_t *const *rows,
+                        size_t offset,
+                        size_t span);
+    void (*axpy_rows_i8)(
+        size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset);
     void (*exp)(size_t D, float *y, const float *x);
     void (*softmax)(size_t D, float *row);
     void (*gelu)(size_t D, float *y, const float *x);
