@@ -56,7 +56,7 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
     }
     // Consolidated generations have a side of zero, so they add nothing.
     for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
-        reef_generation_record generation;
+        reef_generation_record generation = {0};
         status = find_generation(pool, g, &generation, err);
         if (status == REEF_OK) info->experts += (uint64_t)generation.side * generation.side;
     }

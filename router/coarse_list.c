@@ -70,7 +70,8 @@ static void mark_wrong(const order_probe *t, size_t n, size_t order) {
         size_t count = t->side - first < CHUNK ? t->side - first : CHUNK;
         for (size_t i = 0; i < count; i++) rows[i] = (uint16_t)i;
         table.keys = t->keys + first * t->half;
-        t->kernels->exact(&table, t->queries + n * t->half, orders[order], count, rows, scores);
+        const coarse_exact of = {t->queries + n * t->half, orders[order], count, rows, scores};
+        t->kernels->exact(&table, 1, &of);
         for (size_t i = 0; i < count; i++)
             if (memcmp(&scores[i], &expected[first + i], sizeof(*scores)) != 0)
                 t->wrong[order][n * t->words + (first + i) / 32] |= 1u << (first + i) % 32;
@@ -161,7 +162,7 @@ static void ask_blas(known_order *known, float *queries, size_t tile_stride, flo
     free(t.wrong[1]);
 }
 
-enum { KNOWN_MAX = 64 }; // sizes; others have no first pass
+enum { KNOWN_MAX = 256 }; // sizes; others have no first pass
 static pthread_mutex_t known_mutex = PTHREAD_MUTEX_INITIALIZER;
 static known_order known_orders[KNOWN_MAX];
 static size_t known_count;
@@ -229,7 +230,8 @@ static bool reach_group(const coarse_tile *tile,
     const size_t half = table->half, groups = half / kernels->together;
     const size_t padded = reef_coarse_padded(table->side);
     const size_t whole = (count + COARSE_QUERIES - 1) / COARSE_QUERIES * COARSE_QUERIES;
-    coarse_query rounded[COARSE_GROUP];
+    coarse_query rounded[COARSE_GROUP_MAX];
+    int32_t least[COARSE_GROUP_MAX];
 
     for (size_t n = 0; n < count; n++) {
         rounded[n] = kernels->query(table, tile->query + (first + n) * tile->stride + side * half,
@@ -239,15 +241,22 @@ static bool reach_group(const coarse_tile *tile,
     memset(scratch->groups + count * groups, 0,
            (whole - count) * groups * sizeof(*scratch->groups));
     kernels->scores(table, whole, scratch->groups, scratch->scores, padded);
+    // Each for all queries: steps of one that wait for each other leave room for those of the next.
+    for (size_t n = 0; n < count; n++)
+        least[n] = kernels->least(padded, scratch->scores + n * padded, kept_of(tile));
+    for (size_t n = 0; n < count; n++) {
+        coarse_left *left = &scratch->left[side][first + n];
+        left->count =
+            kernels->reach(padded, scratch->scores + n * padded, least[n] - 2 * rounded[n].bound,
+                           scratch->rows[side] + (first + n) * COARSE_ROOM);
+        if (left->count == 0) return false;
+    }
     for (size_t n = 0; n < count; n++) {
         coarse_left *left = &scratch->left[side][first + n];
         uint16_t *rows = scratch->rows[side] + (first + n) * COARSE_ROOM;
         left->margin = rounded[n].margin;
-        left->count = kernels->reach(padded, scratch->scores + n * padded, kept_of(tile),
-                                     rounded[n].bound, rows);
-        if (left->count == 0) return false;
         kernels->near(table, &rounded[n], scratch->words + n * half, left->count, rows,
-                      scratch->near[side] + (first + n) * COARSE_ROOM, left->peaks);
+                      scratch->scores_left[side] + (first + n) * COARSE_ROOM, left->peaks);
     }
     return true;
 }
@@ -259,19 +268,40 @@ static void keep_both(const coarse_tile *tile, const coarse_scratch *scratch, si
     const float sum =
         reef_pairs_reached(tile->stairs, COARSE_PEAKS, a->peaks, COARSE_PEAKS, b->peaks) -
         2 * (a->margin + b->margin);
-    a->count = tile->kernels->keep(a->count, scratch->near[0] + n * COARSE_ROOM, sum - b->peaks[0],
-                                   scratch->rows[0] + n * COARSE_ROOM);
-    b->count = tile->kernels->keep(b->count, scratch->near[1] + n * COARSE_ROOM, sum - a->peaks[0],
-                                   scratch->rows[1] + n * COARSE_ROOM);
+    a->count = tile->kernels->keep(a->count, scratch->scores_left[0] + n * COARSE_ROOM,
+                                   sum - b->peaks[0], scratch->rows[0] + n * COARSE_ROOM);
+    b->count = tile->kernels->keep(b->count, scratch->scores_left[1] + n * COARSE_ROOM,
+                                   sum - a->peaks[0], scratch->rows[1] + n * COARSE_ROOM);
+}
+
+// Exact scores of what is left take the place of nearly exact ones.
+static void score_left(const coarse_tile *tile, const coarse_scratch *scratch, size_t side) {
+    const coarse_order *order = tile->order;
+    const coarse_table *table = tile->tables[side];
+    for (size_t first = 0; first < tile->count; first += 2) {
+        const size_t count = tile->count - first < 2 ? 1 : 2;
+        coarse_exact of[2];
+        for (size_t i = 0; i < count; i++) {
+            const size_t n = first + i;
+            of[i] =
+                (coarse_exact){tile->query + n * tile->stride + side * table->half,
+                               order->pairwise + order->pattern[n] * order->words,
+                               scratch->left[side][n].count, scratch->rows[side] + n * COARSE_ROOM,
+                               scratch->scores_left[side] + n * COARSE_ROOM};
+        }
+        tile->kernels->exact(table, count, of);
+    }
 }
 
 bool reef_coarse_reach(const coarse_tile *tile, const coarse_scratch *scratch) {
+    const size_t group = tile->kernels->group;
     for (size_t side = 0; side < 2; side++)
-        for (size_t first = 0; first < tile->count; first += COARSE_GROUP) {
-            size_t rest = tile->count - first, count = rest < COARSE_GROUP ? rest : COARSE_GROUP;
+        for (size_t first = 0; first < tile->count; first += group) {
+            size_t rest = tile->count - first, count = rest < group ? rest : group;
             if (!reach_group(tile, scratch, side, first, count)) return false;
         }
     for (size_t n = 0; n < tile->count; n++) keep_both(tile, scratch, n);
+    for (size_t side = 0; side < 2; side++) score_left(tile, scratch, side);
     return true;
 }
 
@@ -281,20 +311,16 @@ size_t reef_coarse_list(const coarse_tile *tile,
                         size_t n,
                         float *best,
                         uint16_t *rows) {
-    const coarse_order *order = tile->order;
-    const coarse_table *table = tile->tables[side];
     const size_t left = scratch->left[side][n].count, kept = kept_of(tile);
     const size_t count = left < kept ? left : kept;
-    uint16_t *found = scratch->rows[side] + n * COARSE_ROOM;
-    tile->kernels->exact(table, tile->query + n * tile->stride + side * table->half,
-                         order->pairwise + order->pattern[n] * order->words, left, found,
-                         scratch->exact);
+    const uint16_t *found = scratch->rows[side] + n * COARSE_ROOM;
+    const float *exact = scratch->scores_left[side] + n * COARSE_ROOM;
     if (left <= COARSE_SORT_MAX) {
-        tile->kernels->sort(left, scratch->exact, found, count, best, rows);
+        tile->kernels->sort(left, exact, found, count, best, rows);
         return count;
     }
     uint16_t places[COARSE_KEPT_MAX + 1];
-    const bool finite = reef_kernels()->topk(left, scratch->exact, count, best, places);
+    const bool finite = reef_kernels()->topk(left, exact, count, best, places);
     assert(finite); // as queries and keys are
     (void)finite;
     // Rows rise, so the lower row stays first among equals.

@@ -6,8 +6,6 @@
 #include "coarse.h"
 #include "product_key.h"
 
-enum { COARSE_GROUP = 8 }; // queries whose coarse scores are in cache together
-
 /** What is left of one table for one query, whose rows and scores lie beside it. */
 typedef struct coarse_left {
     size_t count;
@@ -17,13 +15,12 @@ typedef struct coarse_left {
 
 /** Scratch of a tile; of two, the one of table a first. */
 typedef struct coarse_scratch {
-    uint32_t *groups;     // (COARSE_GROUP, half / together)
-    int16_t *words;       // (COARSE_GROUP, half)
-    int16_t *scores;      // (COARSE_GROUP, padded side)
-    coarse_left *left[2]; // (tile_rows)
-    uint16_t *rows[2];    // (tile_rows, COARSE_ROOM)
-    float *near[2];       // (tile_rows, COARSE_ROOM)
-    float *exact;         // (COARSE_ROOM)
+    uint32_t *groups;      // (group of the kernels, half / together)
+    int16_t *words;        // (group of the kernels, half)
+    int16_t *scores;       // (group of the kernels, padded side)
+    coarse_left *left[2];  // (tile_rows)
+    uint16_t *rows[2];     // (tile_rows, COARSE_ROOM)
+    float *scores_left[2]; // (tile_rows, COARSE_ROOM) of these rows, nearly exact, then exact
 } coarse_scratch;
 
 /**

@@ -117,17 +117,17 @@ static size_t carve_slot(tape_slot *slot,
     slot->lists.tied_b = carve(block, &at, shape->side * sizeof(uint16_t));
     if (!coarse) return at;
     const size_t half = shape->d_key / 2, room = tile_rows * COARSE_ROOM;
+    const size_t group = reef_kernels_coarse()->group;
     slot->length_a = carve(block, &at, tile_rows * sizeof(*slot->length_a));
-    slot->coarse.groups = carve(block, &at, COARSE_GROUP * half / 2 * sizeof(uint32_t));
-    slot->coarse.words = carve(block, &at, COARSE_GROUP * half * sizeof(int16_t));
+    slot->coarse.groups = carve(block, &at, group * half / 2 * sizeof(uint32_t));
+    slot->coarse.words = carve(block, &at, group * half * sizeof(int16_t));
     slot->coarse.scores =
-        carve(block, &at, COARSE_GROUP * reef_coarse_padded(shape->side) * sizeof(int16_t));
+        carve(block, &at, group * reef_coarse_padded(shape->side) * sizeof(int16_t));
     for (size_t side = 0; side < 2; side++) {
         slot->coarse.left[side] = carve(block, &at, tile_rows * sizeof(coarse_left));
         slot->coarse.rows[side] = carve(block, &at, room * sizeof(uint16_t));
-        slot->coarse.near[side] = carve(block, &at, room * sizeof(float));
+        slot->coarse.scores_left[side] = carve(block, &at, room * sizeof(float));
     }
-    slot->coarse.exact = carve(block, &at, COARSE_ROOM * sizeof(float));
     return at;
 }
 

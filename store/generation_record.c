@@ -72,7 +72,7 @@ reef_status reef_generation_read(reef_txn *txn,
     if (status != REEF_OK) return status;
     generation_decode(bytes, generation, out);
     // The others are counted before their records are read.
-    if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_JSON ||
+    if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_I8 ||
         (generation < REEF_SNAPSHOT_GENERATION && out->continues > generation))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",

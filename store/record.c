@@ -379,7 +379,7 @@ static reef_status header_parse(const reef_key *key,
     memcpy(header, record, REEF_RECORD_HEADER_BYTES); // small records sit at odd addresses
     if (reef_get_le32(header) != RECORD_MAGIC)
         return fail_damaged(key, "the record does not begin with REEF", err);
-    if (header[4] != RECORD_SCHEMA || header[5] != (uint8_t)key->db || header[6] > REEF_JSON)
+    if (header[4] != RECORD_SCHEMA || header[5] != (uint8_t)key->db || header[6] > REEF_I8)
         return fail_damaged(key, "schema, kind or dtype of the record's header is wrong", err);
     if (reef_get_le64(header + 32) != record_bytes - REEF_RECORD_HEADER_BYTES)
         return fail_damaged(key, "the record's length differs from its header", err);

@@ -372,7 +372,7 @@ reef_status reef_record_put(reef_txn *txn,
     if (status == REEF_OK) status = has_check(txn, key, err);
     if (status == REEF_OK) status = change_check(txn, key, err);
     if (status != REEF_OK) return status;
-    if (bytes > REEF_PAYLOAD_BYTES_MAX || (unsigned)dtype > REEF_JSON) {
+    if (bytes > REEF_PAYLOAD_BYTES_MAX || (unsigned)dtype > REEF_I8) {
         char text[REEF_KEY_TEXT_BYTES];
         reef_key_format(key, text);
         return reef_fail(err, REEF_ERR_INVALID, "cannot write %s: %zu bytes of dtype %d", text,

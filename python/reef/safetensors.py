@@ -15,7 +15,8 @@ import numpy as np
 from .errors import CorruptError, InvalidError, MissingError
 from .pool import create_layer, expert_ids
 
-_TYPES = {"F32": np.float32, "F64": np.float64, "U64": np.uint64, "F16": np.float16, "I64": np.int64, "U8": np.uint8}
+_TYPES = {"F32": np.float32, "F64": np.float64, "U64": np.uint64, "F16": np.float16, "I64": np.int64, "U8": np.uint8,
+          "I8": np.int8}
 _BF16 = "BF16"  # the upper half of a float: NumPy has no such type
 _HALVES = "bf16"  # the metadata that names arrays which were
 _METADATA = "metadata.json"  # beside the .npy files of a directory

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /** Name of the kernels in use, "scalar", "avx2" or "avx512"; REEF_ISA in the environment of the
  *  *programs* chooses through reef_kernels_choose. */
@@ -87,11 +88,37 @@ typedef uint16_t reef_bf16;
 REEF_API void reef_bf16_round(size_t D, reef_bf16 *y, const float *x);
 
 /**
+ * A row of whole numbers of a byte: a float, the scale, in the first four bytes, then its D values,
+ * each a multiple of the scale. A row may begin at any address.
+ */
+#define REEF_I8_SCALE_BYTES sizeof(float)
+
+/**
+ * row (D + REEF_I8_SCALE_BYTES bytes) = x with the largest value as 127 or -127, the others rounded
+ * to the nearest, to even between two. A row of zeros has scale 0; a value that is not finite makes
+ * the whole row NaN.
+ */
+REEF_API void reef_i8_round(size_t D, int8_t *row, const float *x);
+
+/** The scale of a row whose largest value is `most`, which is NaN where one is not finite. */
+REEF_API float reef_i8_scale_of(float most);
+/** `value` in a row of that scale. */
+REEF_API int8_t reef_i8_value(float value, float scale);
+
+/** The scale of a row. */
+static inline float reef_i8_scale(const int8_t *row) {
+    float scale;
+    memcpy(&scale, row, sizeof(scale));
+    return scale;
+}
+
+/**
  * out[k] = dot(rows[k] + offset, x) over D values of K rows that lie anywhere, with the bits of
  * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other
  * part of an expert's row is in cache when reef_axpy_rows follows; `span` may reach beyond the
  * memory there. The bf16 twin computes in floats, with the bits that float rows of the same values
- * give.
+ * give. The int8 twin sums the products of the whole numbers and multiplies the sum by the scale;
+ * offset and span count values.
  */
 REEF_API void reef_dot_rows(size_t K,
                             size_t D,
@@ -107,9 +134,16 @@ REEF_API void reef_dot_rows_bf16(size_t K,
                                  const reef_bf16 *const *rows,
                                  size_t offset,
                                  size_t span);
+REEF_API void reef_dot_rows_i8(size_t K,
+                               size_t D,
+                               float *out,
+                               const float *x,
+                               const int8_t *const *rows,
+                               size_t offset,
+                               size_t span);
 /**
  * y += sum over k of alpha[k] * (rows[k] + offset), in the order of k, with the bits of K
- * reef_axpy.
+ * reef_axpy; of int8 rows alpha[k] * scale is rounded first.
  */
 REEF_API void reef_axpy_rows(size_t K,
                              size_t D,
@@ -119,6 +153,8 @@ REEF_API void reef_axpy_rows(size_t K,
                              size_t offset);
 REEF_API void reef_axpy_rows_bf16(
     size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset);
+REEF_API void reef_axpy_rows_i8(
+    size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset);
 /**
  * y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0, exp(inf) = inf. In
  * place allowed.

@@ -16,7 +16,8 @@
 //   table    once for a table: its keys in bytes and in words, and what rounding took from them
 //   query    the same for a query, and the bound of its coarse scores
 //   scores   coarse scores of all sub-keys, products of bytes
-//   reach    sub-keys at most twice the bound below the K-th best: about 50
+//   least    a bound of the K-th best
+//   reach    sub-keys at most twice the bound below that: about 50, of bytes in their whole range 35
 //   near     nearly exact scores of these, products of words
 //   keep     those that may take part in one of the best pairs: about 12
 //   exact    scores of these in floats, summed in the order of BLAS
@@ -31,6 +32,7 @@
 enum {
     COARSE_KEYS = 32,       // of a block, whose scores are computed together
     COARSE_QUERIES = 4,     // that share the loads of a block
+    COARSE_GROUP_MAX = 16,  // see reef_coarse_kernels
     COARSE_HALF_STEP = 8,   // values of a key: a multiple of this
     COARSE_HALF_MAX = 128,  // and at most these
     COARSE_CHUNK = 16,      // values whose products are summed in 16 bits
@@ -65,10 +67,14 @@ static inline size_t coarse_chunks(size_t half) {
     return (half + COARSE_CHUNK - 1) / COARSE_CHUNK;
 }
 
-/** Bits that a score has lost: so many that the sum of what chunks have left fits 16. */
-static inline int coarse_shift(size_t half) {
+/**
+ * Bits that a score has lost: so many that the sum of what chunks have left fits 16. Where four
+ * values go together there is one sum of 32 bits, and bytes of their whole range: four times as much.
+ */
+static inline int coarse_shift(size_t half, size_t together) {
     const size_t chunks = coarse_chunks(half);
-    return chunks == 1 ? 0 : chunks == 2 ? 1 : chunks <= 4 ? 2 : 3;
+    const int bits = chunks == 1 ? 0 : chunks == 2 ? 1 : chunks <= 4 ? 2 : 3;
+    return together == 4 ? bits + 2 : bits;
 }
 
 /** A query in bytes and words. */
@@ -78,11 +84,21 @@ typedef struct coarse_query {
     float margin;    // of what nearly exact scores, less q . c, and exact ones may differ by
 } coarse_query;
 
+/** What is scored exactly for one query. */
+typedef struct coarse_exact {
+    const float *query;
+    const uint32_t *pairwise; // (side) bits
+    size_t count;             // of rows
+    uint16_t *rows;           // (COARSE_ROOM)
+    float *scores;            // (COARSE_ROOM) written
+} coarse_exact;
+
 /** The kernels: one set for each instruction set that has them. */
 typedef struct reef_coarse_kernels {
     /** Fill bytes, starts and what follows from keys. */
     void (*table)(coarse_table *table);
     size_t together; // of the tables
+    size_t group;    // queries whose coarse scores are in cache together; COARSE_GROUP_MAX at most
     /** rho of one query as unsigned bytes rho + 128: four in 32 bits, or a pair twice. */
     coarse_query (*query)(const coarse_table *table,
                           const float *query,
@@ -98,8 +114,10 @@ typedef struct reef_coarse_kernels {
                    const uint32_t *groups, // (count, half / together)
                    int16_t *scores,        // (count, stride) written
                    size_t stride);
-    /** Rows that may be among the K best, rising; 0 when they are more than COARSE_FOUND_MAX. */
-    size_t (*reach)(size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows);
+    /** A score that at least K <= COARSE_KEYS sub-keys reach. */
+    int16_t (*least)(size_t side, const int16_t *scores, size_t K);
+    /** Rows whose score is at least `least`, rising; 0 when they are more than COARSE_FOUND_MAX. */
+    size_t (*reach)(size_t side, const int16_t *scores, int32_t least, uint16_t *rows);
     /**
      * Nearly exact scores of `count` rows, -INFINITY behind them, and the best of each of
      * COARSE_PEAKS shares of them, best first.
@@ -114,15 +132,11 @@ typedef struct reef_coarse_kernels {
     /** Keep the rows whose score is not below `least`, in their order; how many there are. */
     size_t (*keep)(size_t count, const float *scores, float least, uint16_t *rows);
     /**
-     * Exact scores: sums of fused products in the order of the values; where `pairwise` has a
-     * row's bit, of the even ones and of the odd ones apart.
+     * Exact scores of what is left of one or two queries, which then do not wait for each other's
+     * sums: of fused products in the order of the values; where `pairwise` has a row's bit, of the
+     * even ones and of the odd ones apart.
      */
-    void (*exact)(const coarse_table *table,
-                  const float *query,
-                  const uint32_t *pairwise, // (side) bits
-                  size_t count,
-                  uint16_t *rows, // (COARSE_ROOM)
-                  float *scores); // (COARSE_ROOM) written
+    void (*exact)(const coarse_table *table, size_t count, const coarse_exact *of);
     /** The `kept` best of at most COARSE_SORT_MAX, best first, the first in order among equals. */
     void (*sort)(size_t count,
                  const float *scores, // (COARSE_ROOM)
@@ -142,5 +156,37 @@ void reef_coarse_scores_avx512vnni(const coarse_table *table,
                                    const uint32_t *groups,
                                    int16_t *scores,
                                    size_t stride);
+
+// The set that has AVX-512 and its VNNI and VBMI2 for all that is done for each query.
+void reef_coarse_scores_avx512(const coarse_table *table,
+                               size_t count,
+                               const uint32_t *groups,
+                               int16_t *scores,
+                               size_t stride);
+void reef_coarse_scores_amx(const coarse_table *table,
+                            size_t count,
+                            const uint32_t *groups,
+                            int16_t *scores,
+                            size_t stride);
+coarse_query reef_coarse_query_avx512(const coarse_table *table,
+                                      const float *query,
+                                      uint32_t *groups,
+                                      int16_t *words);
+int16_t reef_coarse_least_avx512(size_t side, const int16_t *scores, size_t K);
+size_t reef_coarse_reach_avx512(size_t side, const int16_t *scores, int32_t least, uint16_t *rows);
+void reef_coarse_near_avx512(const coarse_table *table,
+                             const coarse_query *rounded,
+                             const int16_t *words,
+                             size_t count,
+                             uint16_t *rows,
+                             float *scores,
+                             float peaks[COARSE_PEAKS]);
+size_t reef_coarse_keep_avx512(size_t count, const float *scores, float least, uint16_t *rows);
+void reef_coarse_sort_avx512(size_t count,
+                             const float *scores,
+                             const uint16_t *rows,
+                             size_t kept,
+                             float *best,
+                             uint16_t *best_rows);
 
 #endif

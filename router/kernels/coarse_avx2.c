@@ -4,23 +4,12 @@
 // What always holds: a sum of two products does not saturate, since a byte of a key is at most 64
 // in size and 255 * 64 * 2 < 2^15. The sums of these may wrap on their way, but their total is
 // rho . kappa of a chunk, which fits 16 bits because |rho| |kappa| does; so it is exact.
-#include "coarse.h"
+#include "coarse_bounds.h"
 
 #include <immintrin.h>
-#include <math.h>
 #include <string.h>
 
-enum { LANES = 8, KEY_BYTE_MAX = 64, QUERY_BYTE_MAX = 127, QUERY_BYTE_ZERO = 128 };
-
-#define SCORE_MAX 32767.0f
-// Of words: 2^15.5, whose square fits 32 bits, and a little less.
-#define WORD_NORM_MAX 46330.0f
-#define WORD_MAX 32766.0f
-// Norms between these: squares of a hundredth of a unit are normal floats, and sums are finite.
-#define NORM_MIN 1e-10f
-#define NORM_MAX 1e10f
-// What bounds are raised by, for the rounding of their own computation; a few ulp would do.
-#define SLACK 1.001f
+enum { LANES = 8 };
 
 static inline float sum_of(__m256 v) {
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -38,15 +27,6 @@ static inline __m256 size_of(__m256 v) {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
 }
 
-static inline size_t chunk_end(size_t half, size_t d) {
-    return d + COARSE_CHUNK < half ? d + COARSE_CHUNK : half;
-}
-
-// Half a unit in each value.
-static inline float rounding_norm(size_t half) {
-    return 0.5f * sqrtf((float)half);
-}
-
 static inline void put_words(__m256 values, __m256 per, int16_t *to) {
     __m256i whole = _mm256_cvtps_epi32(_mm256_mul_ps(values, per));
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(whole, whole), 0x08);
@@ -54,11 +34,6 @@ static inline void put_words(__m256 values, __m256 per, int16_t *to) {
 }
 
 // ---- tables -------------------------------------------------------------------------------------
-
-// Largest of all keys, norms squared: |k|, |k - c|, the same of a chunk, a value of k - c.
-typedef struct extent {
-    float whole, centred, chunk, value;
-} extent;
 
 static void take_mean(const coarse_table *table, float *mean) {
     const float share = 1.0f / (float)table->side;
@@ -68,15 +43,15 @@ static void take_mean(const coarse_table *table, float *mean) {
     for (size_t d = 0; d < table->half; d++) mean[d] *= share;
 }
 
-static extent measure_keys(const coarse_table *table, const float *mean) {
-    extent most = {0, 0, 0, 0};
+static coarse_extent measure_keys(const coarse_table *table, const float *mean) {
+    coarse_extent most = {0, 0, 0, 0};
     for (size_t i = 0; i < table->side; i++) {
         const float *key = table->keys + i * table->stride;
         __m256 whole = _mm256_setzero_ps(), value = whole;
         float centred = 0;
         for (size_t d = 0; d < table->half;) {
             __m256 chunk = _mm256_setzero_ps();
-            for (size_t end = chunk_end(table->half, d); d < end; d += LANES) {
+            for (size_t end = coarse_chunk_end(table, d); d < end; d += LANES) {
                 __m256 k = _mm256_loadu_ps(key + d);
                 __m256 off = _mm256_sub_ps(k, _mm256_loadu_ps(mean + d));
                 whole = _mm256_fmadd_ps(k, k, whole);
@@ -90,7 +65,7 @@ static extent measure_keys(const coarse_table *table, const float *mean) {
         // The comparison fails for NaN, which a sum keeps.
         const float square = sum_of(whole);
         if (!(square <= most.whole)) most.whole = square;
-        if (!(most.whole < NORM_MAX * NORM_MAX)) break;
+        if (!(most.whole < COARSE_NORM_MAX * COARSE_NORM_MAX)) break;
         most.centred = fmaxf(most.centred, centred);
         most.value = fmaxf(most.value, most_of(value));
     }
@@ -116,7 +91,7 @@ static key_extent put_key(const coarse_table *table, size_t i, const float *mean
     int32_t total = 0;
     for (size_t d = 0; d < half; start += COARSE_KEYS) {
         __m256 squares = _mm256_setzero_ps(), sums = squares;
-        for (size_t end = chunk_end(half, d); d < end; d += LANES) {
+        for (size_t end = coarse_chunk_end(table, d); d < end; d += LANES) {
             __m256 off = _mm256_sub_ps(_mm256_loadu_ps(key + d), _mm256_loadu_ps(mean + d));
             __m256i kappa = _mm256_cvtps_epi32(_mm256_mul_ps(off, per));
             __m256 whole = _mm256_cvtepi32_ps(kappa), rest = _mm256_fnmadd_ps(whole, unit, off);
@@ -131,8 +106,8 @@ static key_extent put_key(const coarse_table *table, size_t i, const float *mean
                 to[(d + e - within) * COARSE_KEYS + within] = (int8_t)values[e];
             }
         }
-        const int32_t sum = -QUERY_BYTE_ZERO * (int32_t)sum_of(sums);
-        *start = (int16_t)sum;
+        const int32_t sum = -COARSE_BYTE_ZERO * (int32_t)sum_of(sums);
+        if (together == 2) *start = (int16_t)sum;
         total += sum;
         most.chunk = fmaxf(most.chunk, sum_of(squares));
     }
@@ -160,20 +135,21 @@ static void pad_block(const coarse_table *table) {
 static void fill_table(coarse_table *table) {
     float mean[COARSE_HALF_MAX];
     take_mean(table, mean);
-    const extent most = measure_keys(table, mean);
-    const float centred = sqrtf(most.centred) * SLACK;
-    table->norm = sqrtf(most.whole) * SLACK;
+    const coarse_extent most = measure_keys(table, mean);
+    const float centred = sqrtf(most.centred) * COARSE_SLACK;
+    table->norm = sqrtf(most.whole) * COARSE_SLACK;
     // Also false for NaN.
-    table->usable = table->norm < NORM_MAX && centred > NORM_MIN;
+    table->usable = table->norm < COARSE_NORM_MAX && centred > COARSE_NORM_MIN;
     if (!table->usable) return;
 
     // Queries and keys of equal length in bytes have the least bound. Rounding may add half a byte
     // to each value.
-    const float added = rounding_norm(chunk_end(table->half, 0));
-    const float chunk = sqrtf(most.chunk) * SLACK;
-    table->unit = fmaxf(chunk / (sqrtf(SCORE_MAX) - added), most.value / KEY_BYTE_MAX);
-    table->word_unit =
-        fmaxf(centred / (WORD_NORM_MAX - rounding_norm(table->half)), most.value / WORD_MAX);
+    const float added = coarse_rounding_norm(coarse_chunk_end(table, 0));
+    const float chunk = sqrtf(most.chunk) * COARSE_SLACK;
+    table->unit = fmaxf(chunk / (sqrtf(coarse_score_max(table)) - added),
+                        most.value / coarse_key_byte_max(table));
+    table->word_unit = fmaxf(centred / (COARSE_WORD_NORM_MAX - coarse_rounding_norm(table->half)),
+                             most.value / COARSE_WORD_MAX);
     key_extent all = {0, 0};
     for (size_t i = 0; i < table->side; i++) {
         key_extent one = put_key(table, i, mean);
@@ -182,19 +158,20 @@ static void fill_table(coarse_table *table) {
     }
     pad_block(table);
     table->byte_norm = sqrtf(all.chunk);
-    table->rest = sqrtf(all.rest) / table->unit * SLACK;
-    table->spread = centred / table->unit * SLACK;
+    table->rest = sqrtf(all.rest) / table->unit * COARSE_SLACK;
+    table->spread = centred / table->unit * COARSE_SLACK;
 }
 
 // ---- queries ------------------------------------------------------------------------------------
 
 // Of a query: |q|^2, the largest of a chunk, the largest value.
-static extent measure_query(size_t half, const float *query) {
-    extent most = {0, 0, 0, 0};
+static coarse_extent measure_query(const coarse_table *table, const float *query) {
+    const size_t half = table->half;
+    coarse_extent most = {0, 0, 0, 0};
     __m256 value = _mm256_setzero_ps();
     for (size_t d = 0; d < half;) {
         __m256 chunk = _mm256_setzero_ps();
-        for (size_t end = chunk_end(half, d); d < end; d += LANES) {
+        for (size_t end = coarse_chunk_end(table, d); d < end; d += LANES) {
             __m256 q = _mm256_loadu_ps(query + d);
             chunk = _mm256_fmadd_ps(q, q, chunk);
             value = _mm256_max_ps(size_of(q), value);
@@ -230,17 +207,11 @@ static coarse_query round_query(const coarse_table *table,
                                 uint32_t *groups,
                                 int16_t *words) {
     const size_t half = table->half;
-    const extent most = measure_query(half, query);
-    const float norm = sqrtf(most.whole) * SLACK;
-    if (!(norm > NORM_MIN && norm < NORM_MAX)) return (coarse_query){-1, 0, 0};
-
-    const float added = rounding_norm(chunk_end(half, 0));
-    const float bytes_max = SCORE_MAX / table->byte_norm - added;
-    const float step = fmaxf(sqrtf(most.chunk) * SLACK / bytes_max, most.value / QUERY_BYTE_MAX);
-    const float word_step =
-        fmaxf(norm / (WORD_NORM_MAX - rounding_norm(half)), most.value / WORD_MAX);
-    const __m256 per = _mm256_set1_ps(1 / step), steps = _mm256_set1_ps(step);
-    const __m256 per_word = _mm256_set1_ps(1 / word_step);
+    const coarse_extent most = measure_query(table, query);
+    const coarse_steps step = coarse_steps_of(table, most);
+    if (step.norm < 0) return (coarse_query){-1, 0, 0};
+    const __m256 per = _mm256_set1_ps(1 / step.byte), steps = _mm256_set1_ps(step.byte);
+    const __m256 per_word = _mm256_set1_ps(1 / step.word);
     __m256 rests = _mm256_setzero_ps(), squares = rests;
     for (size_t d = 0; d < half; d += LANES) {
         __m256 q = _mm256_loadu_ps(query + d);
@@ -249,34 +220,23 @@ static coarse_query round_query(const coarse_table *table,
         rests = _mm256_fmadd_ps(rest, rest, rests);
         squares = _mm256_fmadd_ps(whole, whole, squares);
         put_words(q, per_word, words + d);
-        __m256i unsigned_bytes = _mm256_add_epi32(rho, _mm256_set1_epi32(QUERY_BYTE_ZERO));
+        __m256i unsigned_bytes = _mm256_add_epi32(rho, _mm256_set1_epi32(COARSE_BYTE_ZERO));
         put_bytes(unsigned_bytes, table->together, groups + d / table->together);
     }
-    const float rest = sqrtf(sum_of(rests)) / step * SLACK;
-    const float bytes = sqrtf(sum_of(squares)) * SLACK;
-    // Of a sum of n fused products: n u |q| |k|, u = 2^-24, in any order (Higham 2002, section
-    // 3.1). The few ulp more are for sums of two scores, and for what is computed with them.
-    const float rounding = ((float)half + 32) * 0x1p-24f * norm * table->norm;
-    const float bound = bytes * table->rest + rest * table->spread + rounding / step / table->unit;
-    // In units of scores, which lose a fraction for each chunk.
-    const size_t chunks = coarse_chunks(half);
-    const float scaled = bound * SLACK / (float)(1 << coarse_shift(half)) + (float)chunks + 1;
-    const float near_unit = word_step * table->word_unit;
-    const float near_bound = near_unit * rounding_norm(half) * 2 * WORD_NORM_MAX * SLACK;
-    return (coarse_query){scaled < SCORE_MAX ? (int32_t)scaled + 1 : -1, near_unit,
-                          near_bound + rounding};
+    return coarse_query_of(table, step, sum_of(rests), sum_of(squares));
 }
 
 // ---- scores -------------------------------------------------------------------------------------
 
 // COARSE_QUERIES queries and one block of keys: eight sums stay in registers, two for a query.
-static inline void score_block(size_t half,
+static inline void score_block(const coarse_table *table,
                                const int8_t *bytes,
                                const int16_t *starts,
                                const uint32_t *pairs,
                                int16_t *scores,
                                size_t stride) {
-    const int shift = coarse_shift(half);
+    const size_t half = table->half;
+    const int shift = coarse_shift(half, 2);
     for (size_t d = 0; d < half; starts += COARSE_KEYS) {
         const __m256i first = _mm256_loadu_si256((const __m256i_u *)starts);
         const __m256i second = _mm256_loadu_si256((const __m256i_u *)(starts + COARSE_KEYS / 2));
@@ -287,7 +247,7 @@ static inline void score_block(size_t half,
             high[n] = second;
         }
         // Four pairs a turn at constant places, or addresses take longer than the products.
-        for (size_t end = chunk_end(half, d); d < end; d += LANES) {
+        for (size_t end = coarse_chunk_end(table, d); d < end; d += LANES) {
             const __m256i_u *keys = (const __m256i_u *)(bytes + d * COARSE_KEYS);
 #pragma GCC unroll 4
             for (size_t p = 0; p < LANES / 2; p++) {
@@ -324,7 +284,7 @@ static void score_blocks(const coarse_table *table,
     const size_t half = table->half, chunks = coarse_chunks(half);
     for (size_t key = 0; key < table->side; key += COARSE_KEYS)
         for (size_t n = 0; n < count; n += COARSE_QUERIES)
-            score_block(half, table->bytes + key * half, table->starts + key * chunks,
+            score_block(table, table->bytes + key * half, table->starts + key * chunks,
                         pairs + n * (half / 2), scores + n * stride + key, stride);
 }
 
@@ -355,8 +315,7 @@ static inline __m256i load_scores(const int16_t *scores) {
     return _mm256_loadu_si256((const __m256i_u *)scores);
 }
 
-static size_t find_reached(
-    size_t side, const int16_t *scores, size_t K, int32_t bound, uint16_t *rows) {
+static int16_t find_least(size_t side, const int16_t *scores, size_t K) {
     // Of the best K at least K are among these maxima or above them, see lower_bound in
     // kernels_vector.h.
     __m256i low = load_scores(scores), high = load_scores(scores + COARSE_KEYS / 2);
@@ -364,7 +323,10 @@ static size_t find_reached(
         low = _mm256_max_epi16(low, load_scores(scores + i));
         high = _mm256_max_epi16(high, load_scores(scores + i + COARSE_KEYS / 2));
     }
-    const int32_t least = kth_largest(low, high, K) - 2 * bound;
+    return kth_largest(low, high, K);
+}
+
+static size_t find_reached(size_t side, const int16_t *scores, int32_t least, uint16_t *rows) {
     if (least <= INT16_MIN + 1) return 0; // padding would reach it
     const __m256i below = _mm256_set1_epi16((int16_t)(least - 1));
     size_t count = 0;
@@ -408,49 +370,50 @@ static inline void transpose(const float *const *keys, size_t d, __m256 *values)
     }
 }
 
-// `groups` times eight keys, whose sums wait for each other's products; a constant, as `pairwise`.
+// Eight keys and their query.
+typedef struct exact_group {
+    const float *query, *keys[LANES];
+    float *scores;
+} exact_group;
+
+enum { EXACT_GROUPS = 2 };
+
+// Sums of one group or two, a constant, as `pairwise`: each product of a group waits for the one
+// before it.
 static inline __attribute__((always_inline)) void exact_groups(size_t groups,
                                                                bool pairwise,
-                                                               const coarse_table *table,
-                                                               const float *query,
-                                                               const uint16_t *rows,
-                                                               float *scores) {
-    const float *keys[2 * LANES];
-    __m256 sums[2][2];
-    for (size_t n = 0; n < groups * LANES; n++) keys[n] = table->keys + rows[n] * table->stride;
+                                                               size_t half,
+                                                               const exact_group *of) {
+    __m256 sums[EXACT_GROUPS][2];
     for (size_t g = 0; g < groups; g++) sums[g][0] = sums[g][1] = _mm256_setzero_ps();
-    for (size_t d = 0; d < table->half; d += LANES)
+    for (size_t d = 0; d < half; d += LANES)
         for (size_t g = 0; g < groups; g++) {
             __m256 values[LANES];
-            transpose(keys + g * LANES, d, values);
+            transpose(of[g].keys, d, values);
             for (size_t e = 0; e < LANES; e++) {
                 __m256 *sum = &sums[g][pairwise ? e % 2 : 0];
-                *sum = _mm256_fmadd_ps(_mm256_broadcast_ss(query + d + e), values[e], *sum);
+                *sum = _mm256_fmadd_ps(_mm256_broadcast_ss(of[g].query + d + e), values[e], *sum);
             }
         }
     // Also where the second sum is zero: BLAS adds its sums to zeros, which makes -0 a 0.
     for (size_t g = 0; g < groups; g++)
-        _mm256_storeu_ps(scores + g * LANES, _mm256_add_ps(sums[g][0], sums[g][1]));
+        _mm256_storeu_ps(of[g].scores, _mm256_add_ps(sums[g][0], sums[g][1]));
 }
 
 // The few rows of the other order once more.
-static void exact_pairwise(const coarse_table *table,
-                           const float *query,
-                           const uint32_t *pairwise,
-                           size_t count,
-                           const uint16_t *rows,
-                           float *scores) {
-    uint16_t places[LANES], some[LANES];
+static void exact_pairwise(const coarse_table *table, const coarse_exact *of) {
+    uint16_t places[LANES];
     float sums[LANES];
+    exact_group group = {.query = of->query, .scores = sums};
     size_t found = 0;
-    for (size_t n = 0; n < count; n++) {
+    for (size_t n = 0; n < of->count; n++) {
         places[found] = (uint16_t)n;
-        some[found] = rows[n];
-        found += pairwise[rows[n] / 32] >> rows[n] % 32 & 1;
-        if (found < LANES && (found == 0 || n + 1 < count)) continue;
-        for (size_t i = found; i < LANES; i++) some[i] = rows[0]; // any
-        exact_groups(1, true, table, query, some, sums);
-        for (size_t i = 0; i < found; i++) scores[places[i]] = sums[i];
+        group.keys[found] = table->keys + of->rows[n] * table->stride;
+        found += of->pairwise[of->rows[n] / 32] >> of->rows[n] % 32 & 1;
+        if (found < LANES && (found == 0 || n + 1 < of->count)) continue;
+        for (size_t i = found; i < LANES; i++) group.keys[i] = table->keys; // any
+        exact_groups(1, true, table->half, &group);
+        for (size_t i = 0; i < found; i++) of->scores[places[i]] = sums[i];
         found = 0;
     }
 }
@@ -459,18 +422,26 @@ static void pad_rows(size_t count, uint16_t *rows, size_t to) {
     for (size_t n = 0; n < to; n++) rows[count + n] = rows[0]; // any key
 }
 
-static void score_exact(const coarse_table *table,
-                        const float *query,
-                        const uint32_t *pairwise,
-                        size_t count,
-                        uint16_t *rows,
-                        float *scores) {
-    pad_rows(count, rows, LANES);
-    size_t n = 0;
-    for (; n + LANES < count; n += 2 * LANES)
-        exact_groups(2, false, table, query, rows + n, scores + n);
-    if (n < count) exact_groups(1, false, table, query, rows + n, scores + n);
-    exact_pairwise(table, query, pairwise, count, rows, scores);
+static void score_exact(const coarse_table *table, size_t count, const coarse_exact *all) {
+    exact_group groups[EXACT_GROUPS];
+    size_t waiting = 0;
+    for (size_t i = 0; i < count; i++) {
+        const coarse_exact *of = &all[i];
+        pad_rows(of->count, of->rows, LANES);
+        for (size_t n = 0; n < of->count; n += LANES) {
+            exact_group *group = &groups[waiting];
+            group->query = of->query;
+            group->scores = of->scores + n;
+            for (size_t k = 0; k < LANES; k++)
+                group->keys[k] = table->keys + of->rows[n + k] * table->stride;
+            if (++waiting < EXACT_GROUPS && (i + 1 < count || n + LANES < of->count)) continue;
+            // Constants, so that each call is inlined with its loops unrolled.
+            if (waiting == 2) exact_groups(2, false, table->half, groups);
+            if (waiting == 1) exact_groups(1, false, table->half, groups);
+            waiting = 0;
+        }
+    }
+    for (size_t i = 0; i < count; i++) exact_pairwise(table, &all[i]);
 }
 
 // ---- nearly exact scores ------------------------------------------------------------------------
@@ -602,12 +573,22 @@ static void sort_best(size_t count,
 
 #define COARSE_SET(number, function)                                                               \
     {                                                                                              \
-        .together = (number), .table = fill_table, .query = round_query, .scores = (function),     \
-        .reach = find_reached, .near = score_near, .keep = keep_reached, .exact = score_exact,     \
-        .sort = sort_best,                                                                         \
+        .together = (number), .group = 8, .table = fill_table, .query = round_query,               \
+        .scores = (function), .least = find_least, .reach = find_reached, .near = score_near,      \
+        .keep = keep_reached, .exact = score_exact, .sort = sort_best,                             \
     }
 
-// What VNNI has no part in is the same for all.
+// A tile of AMX has sixteen queries.
+#define COARSE_SET_AVX512(number, function)                                                        \
+    {                                                                                              \
+        .together = 4, .group = (number), .table = fill_table, .query = reef_coarse_query_avx512,  \
+        .scores = (function), .least = reef_coarse_least_avx512,                                   \
+        .reach = reef_coarse_reach_avx512, .near = reef_coarse_near_avx512,                        \
+        .keep = reef_coarse_keep_avx512, .exact = score_exact, .sort = reef_coarse_sort_avx512,    \
+    }
+
 const reef_coarse_kernels reef_coarse_avx2 = COARSE_SET(2, score_blocks);
 const reef_coarse_kernels reef_coarse_avxvnni = COARSE_SET(4, reef_coarse_scores_avxvnni);
 const reef_coarse_kernels reef_coarse_avx512vnni = COARSE_SET(4, reef_coarse_scores_avx512vnni);
+const reef_coarse_kernels reef_coarse_avx512 = COARSE_SET_AVX512(8, reef_coarse_scores_avx512);
+const reef_coarse_kernels reef_coarse_amx = COARSE_SET_AVX512(16, reef_coarse_scores_amx);

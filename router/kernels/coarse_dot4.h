@@ -34,7 +34,7 @@ void DOT4_SCORES(const coarse_table *table,
                  int16_t *scores,
                  size_t stride) {
     const size_t half = table->half;
-    const int shift = coarse_shift(half);
+    const int shift = coarse_shift(half, 4);
     for (size_t key = 0; key < table->side; key += COARSE_KEYS)
         for (size_t n = 0; n < count; n += COARSE_QUERIES)
             dot4_block(half, shift, table->bytes + key * half, table->totals + key,

@@ -9,17 +9,22 @@
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
+#define REEF_I8_MAX 127.0f
+
 // Set on first use. Threads that race store the same pointer.
 static _Atomic(const reef_kernel_table *) chosen;
 
 #if defined(__x86_64__)
-#define AVXVNNI_BIT (1u << 4) // of EAX, leaf 7.1: Intel's manual, volume 2, CPUID
+// Intel's manual, volume 2, CPUID.
+#define AVXVNNI_BIT (1u << 4)          // of EAX, leaf 7.1
+#define AMX_BITS (1u << 24 | 1u << 25) // of EDX, leaf 7: tiles, and their products of bytes
 
 static bool cpu_runs_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -35,11 +40,33 @@ bool reef_cpu_runs_avx512vnni(void) {
     return cpu_runs_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
+bool reef_cpu_runs_avx512vbmi2(void) {
+    return reef_cpu_runs_avx512vnni() && __builtin_cpu_supports("avx512vbmi2");
+}
+
 bool reef_cpu_runs_avxvnni(void) {
     // Asked of the CPU: clang 14's __builtin_cpu_supports does not know the name.
     unsigned int a, b, c, d;
     bool known = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;
     return known && (a & AVXVNNI_BIT) != 0 && cpu_runs_avx2();
+}
+
+static bool cpu_has_amx(void) {
+    unsigned int a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & AMX_BITS) == AMX_BITS;
+}
+
+// Asked once: on a virtual machine CPUID takes a microsecond or more.
+static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
+static bool runs_amx;
+
+static void ask_amx(void) {
+    runs_amx = cpu_has_amx() && reef_cpu_runs_avx512vbmi2() && reef_coarse_amx_permitted();
+}
+
+bool reef_cpu_runs_amx(void) {
+    (void)pthread_once(&amx_once, ask_amx);
+    return runs_amx;
 }
 #endif
 
@@ -75,6 +102,8 @@ const reef_coarse_kernels *reef_kernels_coarse(void) {
 #if defined(__x86_64__)
     const reef_kernel_table *table = reef_kernels();
     // Dot products of bytes are an extension of their own; scores differ, what is chosen does not.
+    if (table == &reef_kernels_avx512 && reef_cpu_runs_amx()) return &reef_coarse_amx;
+    if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vbmi2()) return &reef_coarse_avx512;
     if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vnni()) return &reef_coarse_avx512vnni;
     if (table == &reef_kernels_avx2 && reef_cpu_runs_avxvnni()) return &reef_coarse_avxvnni;
     if (table != &reef_kernels_scalar) return &reef_coarse_avx2;
@@ -118,6 +147,28 @@ void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
     }
 }
 
+float reef_i8_scale_of(float most) {
+    return isfinite(most) ? most / REEF_I8_MAX : NAN;
+}
+
+int8_t reef_i8_value(float value, float scale) {
+    if (!(scale > 0)) return 0;
+    // Where a scale is hardly a float, it is rounded by so much that the quotient may not fit.
+    return (int8_t)fmaxf(-REEF_I8_MAX, fminf(REEF_I8_MAX, rintf(value / scale)));
+}
+
+void reef_i8_round(size_t D, int8_t *row, const float *x) {
+    float most = 0;
+    bool finite = true;
+    for (size_t d = 0; d < D; d++) {
+        most = fmaxf(most, fabsf(x[d]));
+        finite = finite && isfinite(x[d]);
+    }
+    const float scale = reef_i8_scale_of(finite ? most : NAN);
+    memcpy(row, &scale, sizeof(scale));
+    for (size_t d = 0; d < D; d++) row[REEF_I8_SCALE_BYTES + d] = reef_i8_value(x[d], scale);
+}
+
 void reef_dot_rows(size_t K,
                    size_t D,
                    float *out,
@@ -136,6 +187,21 @@ void reef_dot_rows_bf16(size_t K,
                         size_t offset,
                         size_t span) {
     reef_kernels()->dot_rows_bf16(K, D, out, x, rows, offset, span);
+}
+
+void reef_dot_rows_i8(size_t K,
+                      size_t D,
+                      float *out,
+                      const float *x,
+                      const int8_t *const *rows,
+                      size_t offset,
+                      size_t span) {
+    reef_kernels()->dot_rows_i8(K, D, out, x, rows, offset, span);
+}
+
+void reef_axpy_rows_i8(
+    size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset) {
+    reef_kernels()->axpy_rows_i8(K, D, y, alpha, rows, offset);
 }
 
 void reef_axpy_rows(

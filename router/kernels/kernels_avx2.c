@@ -49,6 +49,12 @@ static inline void vec_compress(
     }
 }
 
+// GCC 12 widens bytes one by one where it is left to it.
+static inline vec load_i8(const int8_t *from) {
+    const __m128i bytes = _mm_loadl_epi64((const __m128i_u *)from);
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
 static inline __m256i first_lanes(size_t count) {
     static const int32_t mask[2 * VEC_FLOATS] = {-1, -1, -1, -1, -1, -1, -1, -1};
     return _mm256_loadu_si256((const __m256i_u *)(mask + VEC_FLOATS - count));

@@ -52,6 +52,12 @@ static inline void vec_compress(
     _mm512_storeu_si512(to_numbers, _mm512_maskz_compress_epi32((__mmask16)set, (__m512i)numbers));
 }
 
+// GCC 12 widens bytes one by one where it is left to it.
+static inline vec load_i8(const int8_t *from) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i_u *)from);
+    return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
 static inline __mmask16 first_lanes(size_t count) {
     return (__mmask16)((1u << count) - 1);
 }

@@ -46,6 +46,15 @@ typedef struct reef_kernel_table {
                            const float *alpha,
                            const reef_bf16 *const *rows,
                            size_t offset);
+    void (*dot_rows_i8)(size_t K,
+                        size_t D,
+                        float *out,
+                        const float *x,
+                        const int8_t *const *rows,
+                        size_t offset,
+                        size_t span);
+    void (*axpy_rows_i8)(
+        size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset);
     void (*exp)(size_t D, float *y, const float *x);
     void (*softmax)(size_t D, float *row);
     void (*gelu)(size_t D, float *y, const float *x);
@@ -87,7 +96,14 @@ const reef_coarse_kernels *reef_kernels_coarse(void);
 #if defined(__x86_64__)
 /** Whether this CPU has dot products of bytes, in its wide or its narrow registers. */
 bool reef_cpu_runs_avx512vnni(void);
+bool reef_cpu_runs_avx512vbmi2(void); // and compresses words (VBMI2), as almost all of these do
 bool reef_cpu_runs_avxvnni(void);
+
+/** Whether it multiplies tiles of bytes, and the system lets this process: asked for once. */
+bool reef_cpu_runs_amx(void);
+
+/** Ask the system for that; coarse_amx.c says what it means. */
+bool reef_coarse_amx_permitted(void);
 #endif
 
 // NOLINTBEGIN(readability-identifier-naming): tables that one is chosen of, no constants.
@@ -96,6 +112,8 @@ extern const reef_kernel_table reef_kernels_scalar;
 extern const reef_coarse_kernels reef_coarse_avx2;
 extern const reef_coarse_kernels reef_coarse_avxvnni;
 extern const reef_coarse_kernels reef_coarse_avx512vnni;
+extern const reef_coarse_kernels reef_coarse_avx512;
+extern const reef_coarse_kernels reef_coarse_amx;
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
 #endif

@@ -1,6 +1,15 @@
-// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float and
-// for bf16 and defines ROW, how a vector of it is loaded as floats, and how the functions are
-// named.
+// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float, for
+// bf16 and for int8 and defines ROW, how a vector of it is loaded as floats, how the functions are
+// named, and ROW_SCALED where a row begins with its scale.
+#ifdef ROW_SCALED
+#define ROW_VALUES(row) ((row) + REEF_I8_SCALE_BYTES)
+#define ROW_TIMES_SCALE(value, row) ((value)*reef_i8_scale(row))
+#define ROW_HEAD REEF_I8_SCALE_BYTES
+#else
+#define ROW_VALUES(row) (row)
+#define ROW_TIMES_SCALE(value, row) (value)
+#define ROW_HEAD 0
+#endif
 
 // Four sums hide the latency of the fused multiply-add.
 static inline float ROW_NAME(dot_row)(size_t D, const ROW *row, const float *x) {
@@ -32,7 +41,8 @@ static inline void ROW_NAME(axpy_row)(size_t D, float *y, float alpha, const ROW
 // this way, 22 us with prefetches into the first level (262,144 experts, one thread, AVX-512 on Zen
 // 4).
 REEF_PREFETCH_ONLY static inline void ROW_NAME(prefetch_row)(const ROW *row, size_t span) {
-    for (size_t d = 0; d < span; d += LINE_BYTES / sizeof(ROW)) __builtin_prefetch(row + d, 0, 2);
+    for (size_t d = 0; d < span + ROW_HEAD; d += LINE_BYTES / sizeof(ROW))
+        __builtin_prefetch(row + d, 0, 2);
 }
 
 static void ROW_NAME(dot_rows)(size_t K,
@@ -46,7 +56,7 @@ static void ROW_NAME(dot_rows)(size_t K,
     for (size_t k = 0; k < K; k++) {
         // Rows lie scattered in memory; the hardware prefetcher cannot guess the next one.
         if (k + PREFETCH_ROWS < K) ROW_NAME(prefetch_row)(rows[k + PREFETCH_ROWS], span);
-        out[k] = ROW_NAME(dot_row)(D, rows[k] + offset, x);
+        out[k] = ROW_TIMES_SCALE(ROW_NAME(dot_row)(D, ROW_VALUES(rows[k]) + offset, x), rows[k]);
     }
 }
 
@@ -56,8 +66,8 @@ static inline void ROW_NAME(add_rows)(
     vec sum[8];
     for (size_t i = 0; i < count; i++) sum[i] = load(y + i * VEC_FLOATS);
     for (size_t k = 0; k < K; k++) {
-        const ROW *row = rows[k] + offset;
-        vec factor = broadcast(alpha[k]);
+        const ROW *row = ROW_VALUES(rows[k]) + offset;
+        vec factor = broadcast(ROW_TIMES_SCALE(alpha[k], rows[k]));
         for (size_t i = 0; i < count; i++) sum[i] += factor * ROW_LOAD(row + i * VEC_FLOATS);
     }
     for (size_t i = 0; i < count; i++) store(y + i * VEC_FLOATS, sum[i]);
@@ -75,10 +85,16 @@ static void ROW_NAME(axpy_rows)(
     for (; d + VEC_FLOATS <= D; d += VEC_FLOATS)
         ROW_NAME(add_rows)(1, K, y + d, alpha, rows, offset + d);
     if (d == D) return;
-    for (size_t k = 0; k < K; k++) ROW_NAME(axpy_row)(D - d, y + d, alpha[k], rows[k] + offset + d);
+    for (size_t k = 0; k < K; k++)
+        ROW_NAME(axpy_row)
+        (D - d, y + d, ROW_TIMES_SCALE(alpha[k], rows[k]), ROW_VALUES(rows[k]) + offset + d);
 }
 
 #undef ROW
 #undef ROW_LOAD
 #undef ROW_LOAD_SOME
 #undef ROW_NAME
+#undef ROW_VALUES
+#undef ROW_TIMES_SCALE
+#undef ROW_HEAD
+#undef ROW_SCALED

@@ -59,6 +59,31 @@ static void axpy_rows_bf16(
         for (size_t d = 0; d < D; d++) y[d] += alpha[k] * from_bf16(rows[k][offset + d]);
 }
 
+static void dot_rows_i8(size_t K,
+                        size_t D,
+                        float *out,
+                        const float *x,
+                        const int8_t *const *rows,
+                        size_t offset,
+                        size_t span) {
+    (void)span;
+    for (size_t k = 0; k < K; k++) {
+        const int8_t *values = rows[k] + REEF_I8_SCALE_BYTES + offset;
+        out[k] = 0;
+        for (size_t d = 0; d < D; d++) out[k] += (float)values[d] * x[d];
+        out[k] *= reef_i8_scale(rows[k]);
+    }
+}
+
+static void axpy_rows_i8(
+    size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset) {
+    for (size_t k = 0; k < K; k++) {
+        const int8_t *values = rows[k] + REEF_I8_SCALE_BYTES + offset;
+        const float factor = alpha[k] * reef_i8_scale(rows[k]);
+        for (size_t d = 0; d < D; d++) y[d] += factor * (float)values[d];
+    }
+}
+
 // 2^n for n in -126 .. 127.
 static float power_of_two(int n) {
     uint32_t bits = (uint32_t)(n + 127) << 23;
@@ -197,6 +222,8 @@ const reef_kernel_table reef_kernels_scalar = {
     .dot_rows_bf16 = dot_rows_bf16,
     .axpy_rows = axpy_rows,
     .axpy_rows_bf16 = axpy_rows_bf16,
+    .dot_rows_i8 = dot_rows_i8,
+    .axpy_rows_i8 = axpy_rows_i8,
     .exp = exp_all,
     .softmax = softmax,
     .gelu = gelu,

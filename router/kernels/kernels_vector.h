@@ -36,6 +36,12 @@ static inline vec load_some_bf16(size_t count, const reef_bf16 *from) {
     return load_bf16(padded);
 }
 
+static inline vec load_some_i8(size_t count, const int8_t *from) {
+    int8_t padded[VEC_FLOATS] = {0};
+    memcpy(padded, from, count * sizeof(*padded));
+    return load_i8(padded);
+}
+
 #define ROW float
 #define ROW_LOAD load
 #define ROW_LOAD_SOME load_some
@@ -46,6 +52,13 @@ static inline vec load_some_bf16(size_t count, const reef_bf16 *from) {
 #define ROW_LOAD load_bf16
 #define ROW_LOAD_SOME load_some_bf16
 #define ROW_NAME(name) name##_bf16
+#include "kernels_rows.h"
+
+#define ROW int8_t
+#define ROW_LOAD load_i8
+#define ROW_LOAD_SOME load_some_i8
+#define ROW_NAME(name) name##_i8
+#define ROW_SCALED
 #include "kernels_rows.h"
 
 static float dot(size_t D, const float *a, const float *b) {
@@ -418,6 +431,8 @@ const reef_kernel_table VEC_TABLE = {
     .dot_rows_bf16 = dot_rows_bf16,
     .axpy_rows = axpy_rows,
     .axpy_rows_bf16 = axpy_rows_bf16,
+    .dot_rows_i8 = dot_rows_i8,
+    .axpy_rows_i8 = axpy_rows_i8,
     .exp = exp_all,
     .softmax = softmax,
     .gelu = gelu,

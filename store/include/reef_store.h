@@ -69,7 +69,8 @@ typedef enum reef_dtype {
     REEF_BF16 = 2,
     REEF_U32 = 3,
     REEF_U64 = 4,
-    REEF_JSON = 5
+    REEF_JSON = 5,
+    REEF_I8 = 6 // rows of experts, each with a scale; the last one
 } reef_dtype;
 
 /**

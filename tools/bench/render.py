@@ -99,6 +99,8 @@ def peer(source, images, document):
         ),
         ("bf16 rows against f32, forward", "at least 1.4", document.get("bf16_forward_ratio")),
         ("bf16 rows against f32, its experts alone", "", document.get("bf16_experts_ratio")),
+        ("int8 rows against f32, forward", "", document.get("int8_forward_ratio")),
+        ("int8 rows against f32, its experts alone", "", document.get("int8_experts_ratio")),
         ("retrieval with the first pass, times faster", "at least 2", document.get("first_pass_retrieval_ratio")),
         ("two threads against one, step", "at least 1.8", document["thread_speedup"]),
         ("two threads against one, forward", "at least 1.8", document.get("forward_thread_speedup")),

@@ -60,8 +60,8 @@ static uint64_t generation_bytes(const reef_generation *generation) {
     uint64_t bytes = (generation->value_count + REEF_GATE_WEIGHTS) * sizeof(float);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         bytes += (uint64_t)generation->expert_tables[l].expert_count *
-                 generation->expert_tables[l].row_values *
-                 reef_rows_value_bytes(generation->expert_tables[l].rows.dtype);
+                 reef_row_bytes(generation->expert_tables[l].rows.dtype,
+                                generation->expert_tables[l].row_values);
     return bytes;
 }
 

@@ -43,8 +43,11 @@ static bool same_shape(const reef_safetensor *one, const reef_safetensor *other)
 }
 
 static const char *shape_text(const reef_safetensor *tensor, char out[128]) {
-    static const char *const NAMES[] = {
-        [REEF_BYTES] = "U8", [REEF_F32] = "F32", [REEF_BF16] = "BF16", [REEF_U64] = "I64"};
+    static const char *const NAMES[] = {[REEF_BYTES] = "U8",
+                                        [REEF_F32] = "F32",
+                                        [REEF_BF16] = "BF16",
+                                        [REEF_I8] = "I8",
+                                        [REEF_U64] = "I64"};
     int at = snprintf(out, 128, "%s (", NAMES[tensor->dtype]);
     for (size_t i = 0; i < tensor->rank; i++)
         at +=

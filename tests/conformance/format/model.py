@@ -267,7 +267,7 @@ def read_generation_file(path):
     at = 0
     for name, one in header.items():
         begin, end = one["data_offsets"]
-        size = {"F32": 4, "BF16": 2, "U8": 1}[one["dtype"]] * math.prod(one["shape"])
+        size = {"F32": 4, "BF16": 2, "I8": 1, "U8": 1}[one["dtype"]] * math.prod(one["shape"])
         check(begin == at and end - begin == size, f"tensor {name} lies at {begin} to {end}")
         at = end
     check(8 + length + at == len(data), "bytes after the last tensor")

@@ -19,7 +19,7 @@ NUMBER = {name: number for number, name in enumerate(NAMES)}
 SUMMED = set(NAMES) - {"journal", "series", "sums"}
 PSEUDO = 0x80000000
 HEADER = struct.Struct("<4sBBBBIIIIQQQ")
-DTYPES = {0: "bytes", 1: "f32", 2: "bf16", 3: "u32", 4: "u64", 5: "json"}
+DTYPES = {0: "bytes", 1: "f32", 2: "bf16", 3: "u32", 4: "u64", 5: "json", 6: "int8"}
 
 
 class Wrong(Exception):
@@ -326,7 +326,7 @@ class Pool:
                 values = self.row_values(key["layer"])
                 arrays = 3 if c.get("average", 0) > 0 else 2
                 wanted = {
-                    "experts": rows * values * (2 if record.dtype == "bf16" else 4),
+                    "experts": rows * (4 + values if record.dtype == "int8" else values * (2 if record.dtype == "bf16" else 4)),
                     "flags": rows,
                     "usage": rows * 16,
                     "moments": rows * (arrays * values + 1) * 4,
@@ -361,6 +361,10 @@ class Pool:
         """An expert's values, whatever block they lie in."""
         values, rows = self.row_values(layer), self.block_rows(layer)
         record = self.find("experts", generation, layer=layer, block=local // rows)[0]
+        if record.dtype == "int8":  # a scale, then the values
+            at = local % rows * (4 + values)
+            scale = struct.unpack_from("<f", record.payload, at)[0]
+            return [scale * value for value in struct.unpack_from(f"<{values}b", record.payload, at + 4)]
         return record.floats()[local % rows * values :][:values]
 
 

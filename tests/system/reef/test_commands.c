@@ -560,7 +560,7 @@ static void seal_rounds_when_asked_for(void **state) {
                 (const char *const[]){REEF_BINARY, "seal", pool, "--seal-dtype", "f16", NULL},
                 NULL);
     assert_int_equal(refused.code, 64);
-    assert_non_null(strstr(refused.err, "must be f32 or bf16"));
+    assert_non_null(strstr(refused.err, "must be f32, bf16 or int8"));
     program_release(&refused);
     assert_int_equal(generation_count(pool), 2);
 

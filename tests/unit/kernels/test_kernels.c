@@ -154,6 +154,87 @@ static void check_rows_bf16(size_t D, size_t offset) {
     }
 }
 
+// Rows of whole numbers as floats, whose products and sums the scale then multiplies.
+static void check_rows_i8(size_t D, size_t offset) {
+    enum { WIDTH = CAPACITY + OFFSETS };
+    static float rows[ROWS][WIDTH];
+    float x[WIDTH], out[ROWS], expected_out[ROWS], alpha[ROWS];
+    float y[WIDTH], expected[WIDTH];
+    uint64_t seed = D;
+    draw_floats(&seed, WIDTH, x, -1, 1);
+    draw_floats(&seed, WIDTH, y, -1, 1);
+    memcpy(expected, y, sizeof(y));
+    const float *pointers[ROWS];
+    const int8_t *i8_pointers[ROWS];
+    for (size_t k = 0; k < ROWS; k++) {
+        // Of just its size, so that a load beyond it shows under the sanitizer.
+        int8_t *row = malloc(REEF_I8_SCALE_BYTES + offset + D);
+        assert_non_null(row);
+        draw_floats(&seed, offset + D, rows[k], -3, 3);
+        reef_i8_round(offset + D, row, rows[k]);
+        for (size_t d = 0; d < offset + D; d++) rows[k][d] = row[REEF_I8_SCALE_BYTES + d];
+        pointers[k] = rows[k];
+        i8_pointers[k] = row;
+    }
+    for (size_t K = 0; K <= ROWS; K++) {
+        reef_dot_rows(K, D, expected_out, x + offset, pointers, offset, D);
+        for (size_t k = 0; k < K; k++) expected_out[k] *= reef_i8_scale(i8_pointers[k]);
+        reef_dot_rows_i8(K, D, out, x + offset, i8_pointers, offset, 1 << 18);
+        assert_memory_equal(out, expected_out, K * sizeof(*out));
+        for (size_t k = 0; k < K; k++) alpha[k] = out[k] * reef_i8_scale(i8_pointers[k]);
+        reef_axpy_rows(K, D, expected + offset, alpha, pointers, offset);
+        reef_axpy_rows_i8(K, D, y + offset, out, i8_pointers, offset);
+        assert_memory_equal(y, expected, sizeof(y));
+    }
+    for (size_t k = 0; k < ROWS; k++) free((void *)i8_pointers[k]);
+}
+
+static void int8_rows_have_the_bits_of_whole_numbers_and_a_scale(void **state) {
+    (void)state;
+    for_every_size(check_rows_i8);
+}
+
+static void assert_i8(size_t D, const float *x, float scale, const int8_t *values) {
+    int8_t row[16];
+    reef_i8_round(D, row, x);
+    if (isnan(scale))
+        assert_true(isnan(reef_i8_scale(row)));
+    else
+        assert_true(reef_i8_scale(row) == scale);
+    assert_memory_equal(row + REEF_I8_SCALE_BYTES, values, D);
+}
+
+static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
+    (void)state;
+    // Half way to even; the largest in size is 127 or -127.
+    assert_i8(6, (float[]){0.5f, 1.5f, -2.5f, 63.4f, 126.6f, -127}, 1,
+              (int8_t[]){0, 2, -2, 63, 127, -127});
+    assert_i8(3, (float[]){254, -1, 3}, 2, (int8_t[]){127, 0, 2});
+    assert_i8(2, (float[]){0, -0.0f}, 0, (int8_t[]){0, 0});
+    assert_i8(2, (float[]){1, NAN}, NAN, (int8_t[]){0, 0});
+    assert_i8(2, (float[]){-INFINITY, 1}, NAN, (int8_t[]){0, 0});
+    // A scale that is hardly a float: 100 of the least ones, and as many as 127 take.
+    const float least = 0x1p-149f;
+    assert_i8(2, (float[]){100 * least, -least}, least, (int8_t[]){100, -1});
+    assert_i8(1, (float[]){-FLT_MAX}, FLT_MAX / 127, (int8_t[]){-127});
+    // Rounding a row that was rounded changes nothing.
+    uint64_t seed = 5;
+    for (int repeat = 0; repeat < 1000; repeat++) {
+        float x[12];
+        int8_t row[16], again[16];
+        draw_floats(&seed, 12, x, -1, 1);
+        reef_i8_round(12, row, x);
+        const float scale = reef_i8_scale(row);
+        for (size_t d = 0; d < 12; d++) {
+            const float back = scale * (float)row[REEF_I8_SCALE_BYTES + d];
+            assert_true(fabsf(back - x[d]) <= 0.5001f * scale);
+            x[d] = back;
+        }
+        reef_i8_round(12, again, x);
+        assert_memory_equal(row + REEF_I8_SCALE_BYTES, again + REEF_I8_SCALE_BYTES, 12);
+    }
+}
+
 static void bf16_rows_have_the_bits_of_widened_ones(void **state) {
     (void)state;
     for_every_size(check_rows_bf16);
@@ -721,6 +802,8 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(axpy_adds_a_multiple_and_touches_nothing_else),
         cmocka_unit_test(gathered_rows_have_the_bits_of_single_ones),
         cmocka_unit_test(bf16_rows_have_the_bits_of_widened_ones),
+        cmocka_unit_test(int8_rows_have_the_bits_of_whole_numbers_and_a_scale),
+        cmocka_unit_test(int8_rounds_to_the_nearest_multiple_of_a_scale),
         cmocka_unit_test(prefetching_beyond_a_row_is_harmless),
         cmocka_unit_test(bf16_rounds_every_bf16_to_itself),
         cmocka_unit_test(bf16_rounds_to_the_nearest_and_to_even),

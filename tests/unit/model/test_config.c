@@ -174,7 +174,7 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("expert", "", "must be gelu, relu or glu");
     assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
     assert_set_fails("score", "gelu", "must be softmax, sigmoid or relu");
-    assert_set_fails("seal_dtype", "f16", "must be f32 or bf16");
+    assert_set_fails("seal_dtype", "f16", "must be f32, bf16 or int8");
     assert_set_fails("growth", "inplace", "must be generation or in_place");
     assert_set_fails("size_new", "32", "must be fixed or auto");
     assert_set_fails("subkeys_new", "query", "must be random or queries");
@@ -504,7 +504,7 @@ static void check_finds_values_that_were_never_set_by_name(void **state) {
     reef_config_default(&config);
     config.seal_dtype = (reef_seal_dtype)7; // none of its words
     assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "seal_dtype is '', but must be f32 or bf16");
+    assert_message(&err, "seal_dtype is '', but must be f32, bf16 or int8");
     reef_config_default(&config);
     strcpy(config.ffw, "q");
     assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
@@ -545,7 +545,7 @@ static void text_gives_back_the_same_bits(void **state) {
     strcpy(config.ffw, "pdpd");
     assert_set(&config, "expert", "glu");
     assert_set(&config, "score", "sigmoid");
-    assert_set(&config, "seal_dtype", "bf16");
+    assert_set(&config, "seal_dtype", "int8");
     // Neighbours of awkward numbers: every float has to survive its decimal text.
     float value = 0.1f;
     for (size_t i = 0; i < 200; i++) {

@@ -329,19 +329,21 @@ static void assert_same_bits_as_in_one_block(const fixture *f, const reef_expert
 // The rows in blocks of 2^block_shift, each an allocation of its own made in shuffled order and of
 // just the size of its rows, so that a read beyond it shows.
 static void assert_blocks_do_not_matter(const fixture *f, reef_dtype dtype, uint32_t block_shift) {
-    const size_t block_rows = (size_t)1 << block_shift, value = dtype == REEF_BF16 ? 2 : 4;
+    const size_t block_rows = (size_t)1 << block_shift;
+    const size_t row_bytes = reef_row_bytes(dtype, f->row_values);
     const size_t block_count = (f->expert_count + block_rows - 1) / block_rows;
     void **blocks = zeros(block_count, sizeof(*blocks));
     for (size_t i = 0; i < block_count; i++) {
         size_t b = (i * 5 + 3) % block_count; // a permutation: no count here is a multiple of 5
         size_t first = b * block_rows, count = least_of(block_rows, f->expert_count - first);
         const float *rows = f->experts + first * f->row_values;
-        blocks[b] = malloc(count * f->row_values * value);
+        blocks[b] = malloc(count * row_bytes);
         assert_non_null(blocks[b]);
-        if (dtype == REEF_BF16)
-            reef_bf16_round(count * f->row_values, blocks[b], rows);
-        else
-            memcpy(blocks[b], rows, count * f->row_values * value);
+        for (size_t n = 0; dtype == REEF_I8 && n < count; n++)
+            reef_i8_round(f->row_values, (int8_t *)blocks[b] + n * row_bytes,
+                          rows + n * f->row_values);
+        if (dtype == REEF_BF16) reef_bf16_round(count * f->row_values, blocks[b], rows);
+        if (dtype == REEF_F32) memcpy(blocks[b], rows, count * row_bytes);
     }
     for (size_t b = 0; b < block_count; b++) assert_non_null(blocks[b]);
     assert_same_bits_as_in_one_block(
@@ -372,6 +374,22 @@ static void bf16_rows_give_the_bits_of_equal_float_rows(void **state) {
         assert_blocks_do_not_matter(&f, REEF_BF16, 0);
         assert_blocks_do_not_matter(&f, REEF_BF16, 2);
         assert_blocks_do_not_matter(&f, REEF_BF16, REEF_EXPERT_ONE_BLOCK - 1);
+        fixture_release(&f);
+    }
+}
+
+// Whole numbers, the largest 127 in size, so that scales are 1 and products are not rounded.
+static void int8_rows_give_the_bits_of_equal_float_rows(void **state) {
+    (void)state;
+    static const size_t WIDTHS[] = {1, 11, 16, 67, 256};
+    for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
+        fixture f;
+        fixture_init(&f, 3, i == 0 ? P_LONG : P, WIDTHS[i], N);
+        for (size_t n = 0; n < N * f.row_values; n++)
+            f.experts[n] = n % f.row_values == 0 ? 127 : (float)((int)(n * 37 % 255) - 127);
+        assert_blocks_do_not_matter(&f, REEF_I8, 0);
+        assert_blocks_do_not_matter(&f, REEF_I8, 2);
+        assert_blocks_do_not_matter(&f, REEF_I8, REEF_EXPERT_ONE_BLOCK - 1);
         fixture_release(&f);
     }
 }
@@ -816,6 +834,7 @@ static int run_with(reef_expert_kind kind, const char *name) {
         TEST(skipped_tokens_do_not_change_by_one_bit),
         TEST(rows_in_blocks_give_the_bits_of_one_block),
         TEST(bf16_rows_give_the_bits_of_equal_float_rows),
+        TEST(int8_rows_give_the_bits_of_equal_float_rows),
         TEST(backward_agrees_with_finite_differences),
         TEST(row_gradients_agree_with_finite_differences),
         TEST(the_update_steps_along_the_row_gradient),

@@ -250,6 +250,7 @@ static void all_kinds_of_models(void **state) {
     static const char *const KINDS[][6] = {
         {"layers", "4", "ffw", "dmkp", "moe_experts", "3"},
         {"expert", "glu", "seal_dtype", "bf16", "score", "sigmoid"},
+        {"ffw", "pk", "seal_dtype", "int8", "side_new", "6"},
         {"subkeys", "head", "batch_norm", "false", "average", "0"},
         {"ffw", "d", "adapt_whole", "true", "adapters", "40"},
         {"gate", "off", "fire_max", "3", "recycle_after", "512"},

@@ -156,8 +156,8 @@ static void assert_blocks_in_place(const reef_trainer *trainer, size_t g) {
 
 static void training_in_place_gives_the_bits_of_training_in_memory(void **state) {
     (void)state;
-    static const char *const dtypes[] = {"f32", "bf16"};
-    for (size_t n = 0; n < 2; n++) {
+    static const char *const dtypes[] = {"f32", "bf16", "int8"};
+    for (size_t n = 0; n < 3; n++) {
         run copied, in_place;
         uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
         make_run(&copied, dtypes[n], 0);
@@ -191,14 +191,13 @@ static void logits_of(run *r, const char *as_of, uint64_t memory_bytes, float *l
     reef_model_close(model);
 }
 
-static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
-    (void)state;
+static void assert_evaluation_in_place(const char *dtype) {
     static const char *const states[] = {NULL, "0", "1", "2", "kept"};
     const size_t count = PROBE_BYTES * REEF_VOCAB;
     float *expected = calloc(count, sizeof(*expected)), *logits = calloc(count, sizeof(*logits));
     assert_true(expected != NULL && logits != NULL);
     run r;
-    make_run(&r, "bf16", 0);
+    make_run(&r, dtype, 0);
     train(&r);
     for (size_t n = 0; n < sizeof(states) / sizeof(*states); n++) {
         logits_of(&r, states[n], 0, expected);
@@ -208,6 +207,12 @@ static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
     end_run(&r);
     free(expected);
     free(logits);
+}
+
+static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
+    (void)state;
+    assert_evaluation_in_place("bf16");
+    assert_evaluation_in_place("int8");
 }
 
 // A model that waits for questions ends its read, and answers the same afterwards, also after a

@@ -27,9 +27,9 @@ typedef struct fixture {
     int16_t starts[(SIDE_LARGEST + COARSE_KEYS) * HALF_LARGEST / COARSE_CHUNK];
     int32_t totals[SIDE_LARGEST + COARSE_KEYS];
     int16_t words[SIDE_LARGEST * HALF_LARGEST];
-    uint32_t groups[COARSE_GROUP * HALF_LARGEST / 2];
-    int16_t query_words[COARSE_GROUP * HALF_LARGEST];
-    int16_t scores[COARSE_GROUP * (SIDE_LARGEST + COARSE_KEYS)];
+    uint32_t groups[COARSE_GROUP_MAX * HALF_LARGEST / 2];
+    int16_t query_words[COARSE_GROUP_MAX * HALF_LARGEST];
+    int16_t scores[COARSE_GROUP_MAX * (SIDE_LARGEST + COARSE_KEYS)];
     uint16_t rows[COARSE_ROOM];
     float near[COARSE_ROOM], exact[COARSE_ROOM], best[COARSE_ROOM];
     uint16_t best_rows[COARSE_ROOM];
@@ -104,6 +104,14 @@ static float exact_score(const fixture *f, const float *query, size_t row, bool 
 
 // ---- the kernels --------------------------------------------------------------------------------
 
+static void assert_exact(const fixture *f, const coarse_exact *of) {
+    for (size_t n = 0; n < of->count; n++) {
+        bool pairwise = of->pairwise[of->rows[n] / 32] >> of->rows[n] % 32 & 1;
+        float expected = exact_score(f, of->query, of->rows[n], pairwise);
+        assert_memory_equal(&of->scores[n], &expected, sizeof(expected));
+    }
+}
+
 static void exact_scores_are_sums_in_either_order(void **state) {
     fixture *f = *state;
     uint64_t seed = 1;
@@ -116,12 +124,14 @@ static void exact_scores_are_sums_in_either_order(void **state) {
             for (size_t n = 0; n < 300; n++)
                 if (draw_int(&seed, 1, every) == 1) f->pairwise[n / 32] |= 1u << n % 32;
             for (size_t n = 0; n < count; n++) f->rows[n] = (uint16_t)draw_int(&seed, 0, 299);
-            kernels()->exact(&f->table, f->queries, f->pairwise, count, f->rows, f->exact);
-            for (size_t n = 0; n < count; n++) {
-                bool pairwise = f->pairwise[f->rows[n] / 32] >> f->rows[n] % 32 & 1;
-                float expected = exact_score(f, f->queries, f->rows[n], pairwise);
-                assert_memory_equal(&f->exact[n], &expected, sizeof(expected));
-            }
+            // Beside it another query, of other rows.
+            const size_t others = (size_t)draw_int(&seed, 1, 40);
+            for (size_t n = 0; n < others; n++) f->best_rows[n] = (uint16_t)draw_int(&seed, 0, 299);
+            const coarse_exact of[2] = {
+                {f->queries, f->pairwise, count, f->rows, f->exact},
+                {f->queries + half, f->pairwise, others, f->best_rows, f->best}};
+            kernels()->exact(&f->table, 1 + count % 2, of);
+            for (size_t i = 0; i < 1 + count % 2; i++) assert_exact(f, &of[i]);
         }
     }
 }
@@ -139,7 +149,7 @@ static int32_t product_at(const fixture *f, size_t n, size_t row, size_t d) {
 // rho . kappa as the bytes say it, cut to a share: chunk by chunk, or once where four go together.
 static int32_t whole_score(const fixture *f, size_t n, size_t row) {
     const size_t half = f->table.half, chunk = f->table.together == 2 ? COARSE_CHUNK : half;
-    const int32_t share = 1 << coarse_shift(half);
+    const int32_t share = 1 << coarse_shift(half, f->table.together);
     int32_t total = 0, sum = 0;
     for (size_t d = 0; d < half; d++) {
         sum += product_at(f, n, row, d);
@@ -160,13 +170,13 @@ static void coarse_scores_are_those_of_the_bytes(void **state) {
             set_keys(f, how, side, half, &seed);
             set_queries(f, how, half, &seed);
             assert_true(f->table.usable);
-            for (size_t n = 0; n < COARSE_GROUP; n++)
+            for (size_t n = 0; n < COARSE_GROUP_MAX; n++)
                 assert_true(kernels()
                                 ->query(&f->table, f->queries + n * half,
                                         f->groups + n * half / kernels()->together, f->query_words)
                                 .bound > 0);
-            kernels()->scores(&f->table, COARSE_GROUP, f->groups, f->scores, padded);
-            for (size_t n = 0; n < COARSE_GROUP; n++) {
+            kernels()->scores(&f->table, COARSE_GROUP_MAX, f->groups, f->scores, padded);
+            for (size_t n = 0; n < COARSE_GROUP_MAX; n++) {
                 for (size_t row = 0; row < side; row++)
                     assert_int_equal(f->scores[n * padded + row], whole_score(f, n, row));
                 for (size_t row = side; row < padded; row++)
@@ -220,7 +230,8 @@ static void all_that_may_be_among_the_best_is_left(void **state) {
         const size_t K = (size_t)draw_int(&seed, 1, 23);
         const int32_t bound = draw_int(&seed, 1, 40), range = draw_int(&seed, 1, 30000);
         for (size_t i = 0; i < side; i++) f->scores[i] = (int16_t)draw_int(&seed, -range, range);
-        size_t left = kernels()->reach(side, f->scores, K, bound, f->rows);
+        const int32_t least = kernels()->least(side, f->scores, K);
+        size_t left = kernels()->reach(side, f->scores, least - 2 * bound, f->rows);
         if (left == 0) continue; // too many
         assert_true(left >= K && left <= COARSE_FOUND_MAX);
         size_t at = 0;
@@ -365,6 +376,8 @@ int main(void) {
     failed += run_with("dot products of bytes, emulated", &emulated);
     if (reef_cpu_runs_avxvnni()) failed += run_with("avxvnni", &reef_coarse_avxvnni);
     if (reef_cpu_runs_avx512vnni()) failed += run_with("avx512vnni", &reef_coarse_avx512vnni);
+    if (reef_cpu_runs_avx512vbmi2()) failed += run_with("avx512", &reef_coarse_avx512);
+    if (reef_cpu_runs_amx()) failed += run_with("amx", &reef_coarse_amx);
 #endif
     return failed;
 }

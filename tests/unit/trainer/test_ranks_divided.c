@@ -131,6 +131,8 @@ static void boundaries_and_a_kind_that_returns(void **state) {
     (void)state;
     same_root(SETTINGS("ffw", "pp"), three_kinds, 1);
     same_root(SETTINGS("ffw", "dp", "seal_dtype", "bf16"), three_kinds, 2);
+    if (reef_ranks_count(ranks) == 2)
+        same_root(SETTINGS("ffw", "kp", "seal_dtype", "int8"), three_kinds, 1);
 }
 
 // Three ranks stand for others where one setting after another is tried.

@@ -493,15 +493,14 @@ static void a_difference_counts_what_changed(void **state) {
     reef_state_change_release(&change);
 }
 
-static void sealing_in_bf16_alone_changes_no_expert(void **state) {
-    lifelong *f = *state;
+static void assert_sealing_changes_no_expert(lifelong *f, const char *dtype) {
     reef_error err;
     reef_state_change change;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 10 * STEP_BYTES, 1);
     take(f, "a");
-    ok(reef_trainer_seal(f->trainer, "bf16", NULL, &err), &err);
+    ok(reef_trainer_seal(f->trainer, dtype, NULL, &err), &err);
     ok(reef_state_diff(f->store, "a", "now", &change, &err), &err);
     assert_true(change.sealed_after && !change.sealed_before && !change.sealed_gone);
     assert_int_equal(change.sealed_count, 1);
@@ -518,6 +517,14 @@ static void sealing_in_bf16_alone_changes_no_expert(void **state) {
     reef_state_change_release(&change);
     fails(reef_state_diff(f->store, "a", "none", &change, &err), REEF_ERR_NOT_FOUND, &err, "none");
     reef_state_change_release(&change);
+}
+
+static void sealing_in_bf16_alone_changes_no_expert(void **state) {
+    assert_sealing_changes_no_expert(*state, "bf16");
+}
+
+static void nor_does_sealing_in_int8(void **state) {
+    assert_sealing_changes_no_expert(*state, "int8");
 }
 
 // ---- removing -----------------------------------------------------------------------------------
@@ -560,6 +567,7 @@ int main(void) {
         RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),
         RESTORE_TEST(a_difference_counts_what_changed),
         RESTORE_TEST(sealing_in_bf16_alone_changes_no_expert),
+        RESTORE_TEST(nor_does_sealing_in_int8),
         RESTORE_TEST(snapshots_are_removed_together_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,9 @@ static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype 
             reef_view view;
             ok(reef_record_view(txn, &key, &view, &err), &err);
             assert_int_equal(view.dtype, dtype);
-            assert_int_equal(view.bytes, rows * 3 * 16 * (dtype == REEF_BF16 ? 2 : 4));
+            assert_int_equal(view.bytes, rows * (dtype == REEF_I8     ? 4 + 3 * 16
+                                                 : dtype == REEF_BF16 ? 2 * 3 * 16
+                                                                      : 4 * 3 * 16));
             left -= rows;
         }
     }
@@ -53,8 +55,7 @@ static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype 
     assert_int_equal(generation_of(f, g).dtype, dtype);
 }
 
-static void a_rounded_generation_is_exact_from_then_on(void **state) {
-    lifelong *f = *state;
+static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_dtype dtype) {
     reef_error err;
     reef_sealing sealing;
     reef_commit last, again;
@@ -62,18 +63,18 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
           *later = new_logits();
     choose(&f->config, "expert", "glu");
     choose(&f->config, "score", "sigmoid");
-    choose(&f->config, "seal_dtype", "bf16");
+    choose(&f->config, "seal_dtype", seal_dtype);
     make_pool(f, 2);
     feed_kind(f, 0, 12000, 1);
     commit(f);
     logits_of(f->store, "0", 0, open);
     ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
     assert_int_equal(sealing.generation, 0);
-    assert_int_equal(sealing.dtype, REEF_BF16);
+    assert_int_equal(sealing.dtype, dtype);
     assert_true(sealing.loss_bytes > 1000);
     assert_true(sealing.loss_before != sealing.loss_after);
     assert_true(fabs(sealing.loss_before - sealing.loss_after) < 0.01);
-    assert_rows_are_stored_as(f, 0, REEF_BF16);
+    assert_rows_are_stored_as(f, 0, dtype);
     assert_rows_are_stored_as(f, 1, REEF_F32); // the open one
     logits_of(f->store, "0", 0, sealed);
     assert_memory_not_equal(open, sealed, LOGIT_BYTES);
@@ -97,7 +98,7 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
     assert_sound(f);
     feed_kind(f, 2, 3000, 2);
     ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
-    assert_int_equal(sealing.dtype, REEF_BF16);
+    assert_int_equal(sealing.dtype, dtype);
     close_pool(f);
     logits_in_new_process(f, "0", 0, later);
     assert_memory_equal(sealed, later, LOGIT_BYTES);
@@ -107,6 +108,14 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
     free(sealed);
     free(second);
     free(later);
+}
+
+static void a_rounded_generation_is_exact_from_then_on(void **state) {
+    assert_exact_once_rounded(*state, "bf16", REEF_BF16);
+}
+
+static void and_so_is_one_of_int8(void **state) {
+    assert_exact_once_rounded(*state, "int8", REEF_I8);
 }
 
 // Bits per byte of the last commit's model on the windows of the open generation's sample.
@@ -261,7 +270,7 @@ static void an_unknown_type_of_rows_is_refused(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "must be f32 or bf16"));
+    assert_non_null(strstr(err.message, "must be f32, bf16 or int8"));
     assert_int_equal(status_of(f).generation, 0);
 }
 
@@ -342,6 +351,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_rounded_generation_is_exact_from_then_on, setup,
                                         lifelong_teardown),
+        cmocka_unit_test_setup_teardown(and_so_is_one_of_int8, setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(sealing_measures_what_evaluation_would, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(sealing_measures_with_the_gate_forced_open, setup,

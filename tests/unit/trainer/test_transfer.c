@@ -72,6 +72,12 @@ static void and_with_every_kind_of_tensor(void **state) {
     export_one(p->a, 0, p->other); // whose tensors are those of the backbone
 }
 
+static void and_with_rows_of_int8(void **state) {
+    pair *p = *state;
+    choose(&p->a->config, "seal_dtype", "int8");
+    assert_imports_to_the_bit(p);
+}
+
 // A grid that is smaller than that of the open generation leaves no block of it behind.
 static void an_imported_generation_may_be_smaller_than_the_open_one(void **state) {
     pair *p = *state;
@@ -346,6 +352,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(another_pool_computes_the_same_bits),
         TEST(and_with_every_kind_of_tensor),
+        TEST(and_with_rows_of_int8),
         TEST(an_imported_generation_may_be_smaller_than_the_open_one),
         TEST(under_another_number_it_is_the_same_generation),
         TEST(a_stricter_gate_leaves_what_the_pool_has_learned),

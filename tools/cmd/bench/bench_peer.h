@@ -17,6 +17,7 @@ typedef enum reef_peer_section {
     PEER_SEALED = 2,     // a pool of generations, all open or all sealed but one
     PEER_BF16 = 4,       // rows of half the bytes
     PEER_AVX2 = 8,       // the same layer with the kernels of an older processor
+    PEER_INT8 = 32,      // rows of a quarter
     PEER_RETRIEVAL = 16, // the first pass against scores of all sub-keys
 } reef_peer_section;
 
@@ -96,14 +97,14 @@ typedef struct reef_peer_sealed {
     double sealed_stage[POOL_COUNT][PEER_STAGE_COUNT]; // seconds of one sealed generation; open: 0
 } reef_peer_sealed;
 
-/** A forward pass with rows in bf16. */
-typedef struct reef_peer_bf16 {
-    double f32_seconds, bf16_seconds;
-    double f32_experts_seconds, bf16_experts_seconds; // without retrieval
-    double f32_bytes, bf16_bytes;                     // of rows
-    // largest over tokens of |y of bf16 - y of f32| / |y of f32|, Euclidean norms
+/** A forward pass with rounded rows, of bf16 or int8. */
+typedef struct reef_peer_rounded {
+    double f32_seconds, seconds;
+    double f32_experts_seconds, experts_seconds; // without retrieval
+    double f32_bytes, bytes;                     // of rows
+    // largest over tokens of |y - y of f32| / |y of f32|, Euclidean norms
     double difference;
-} reef_peer_bf16;
+} reef_peer_rounded;
 
 /** Retrieval with the first pass and without; seconds of a pass. */
 typedef struct reef_peer_retrieval {
@@ -126,7 +127,7 @@ typedef struct reef_peer_findings {
     double load; // of the machine before we began
     reef_peer_layer layer;
     reef_peer_sealed sealed;
-    reef_peer_bf16 bf16;
+    reef_peer_rounded bf16, int8;
     reef_peer_avx2 avx2;
     reef_peer_retrieval retrieval;
 } reef_peer_findings;
@@ -160,12 +161,13 @@ REEF_MUST_CHECK reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
 /** How much faster a step of that pool is than with all generations open; NaN when not measured. */
 double reef_peer_sealed_ratio(const reef_peer_sealed *sealed, reef_peer_pool which);
 
-// ---- bench_peer_bf16.c --------------------------------------------------------------------------
+// ---- bench_peer_rounded.c -----------------------------------------------------------------------
 
-REEF_MUST_CHECK reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
-                                                   reef_thread_pool *workers,
-                                                   reef_peer_bf16 *out,
-                                                   reef_error *err);
+REEF_MUST_CHECK reef_status reef_peer_rounded_measure(const reef_peer_plan *plan,
+                                                      reef_dtype dtype,
+                                                      reef_thread_pool *workers,
+                                                      reef_peer_rounded *out,
+                                                      reef_error *err);
 
 // ---- bench_peer_retrieval.c ---------------------------------------------------------------------
 

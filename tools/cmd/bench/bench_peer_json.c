@@ -98,12 +98,14 @@ static json_t *sealed_json(const reef_peer_plan *plan, const reef_peer_sealed *s
                      sealed_stages_json(plan, sealed->sealed_stage[POOL_BF16]));
 }
 
-static json_t *bf16_json(const reef_peer_plan *plan, const reef_peer_bf16 *b) {
+static json_t *rounded_json(const reef_peer_plan *plan,
+                            const char *rate,
+                            const char *bytes,
+                            const reef_peer_rounded *b) {
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "f32_tokens_per_s",
-                     reef_cli_real(reef_peer_tokens_per_s(plan, b->f32_seconds)),
-                     "bf16_tokens_per_s",
-                     reef_cli_real(reef_peer_tokens_per_s(plan, b->bf16_seconds)), "f32_bytes",
-                     reef_cli_real(b->f32_bytes), "bf16_bytes", reef_cli_real(b->bf16_bytes),
+                     reef_cli_real(reef_peer_tokens_per_s(plan, b->f32_seconds)), rate,
+                     reef_cli_real(reef_peer_tokens_per_s(plan, b->seconds)), "f32_bytes",
+                     reef_cli_real(b->f32_bytes), bytes, reef_cli_real(b->bytes),
                      "largest_difference", reef_cli_real(b->difference));
 }
 
@@ -135,15 +137,17 @@ static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings 
     // The names with "rival" and "avx2" are null if that side was not measured: NaN becomes null in
     // reef_cli_real.
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "forward_tokens_per_s", reef_cli_real(forward), "step_tokens_per_s", reef_cli_real(step),
         "forward_limit_share", reef_cli_real(all->limit_share), "thread_speedup",
         reef_cli_real(reef_peer_speedup(f, PASS_STEP)), "forward_thread_speedup",
         reef_cli_real(reef_peer_speedup(f, PASS_FORWARD)), "sealed90_step_ratio",
         reef_cli_real(reef_peer_sealed_ratio(&f->sealed, POOL_SEALED)), "sealed90_bf16_step_ratio",
         reef_cli_real(reef_peer_sealed_ratio(&f->sealed, POOL_BF16)), "bf16_forward_ratio",
-        reef_cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "bf16_experts_ratio",
-        reef_cli_real(f->bf16.f32_experts_seconds / f->bf16.bf16_experts_seconds),
+        reef_cli_real(f->bf16.f32_seconds / f->bf16.seconds), "bf16_experts_ratio",
+        reef_cli_real(f->bf16.f32_experts_seconds / f->bf16.experts_seconds), "int8_forward_ratio",
+        reef_cli_real(f->int8.f32_seconds / f->int8.seconds), "int8_experts_ratio",
+        reef_cli_real(f->int8.f32_experts_seconds / f->int8.experts_seconds),
         "first_pass_retrieval_ratio", reef_cli_real(reef_peer_retrieval_ratio(&f->retrieval)),
         "rival_forward_ratio",
         reef_cli_real(reef_peer_baseline_ratio(plan, f, PASS_FORWARD, BASELINE_FORWARD)),
@@ -175,7 +179,11 @@ json_t *reef_peer_json(const reef_peer_plan *plan, const reef_peer_findings *fin
     if (plan->parts & PEER_SEALED)
         json_object_set_new(document, "sealed90", sealed_json(plan, &findings->sealed));
     if (plan->parts & PEER_BF16)
-        json_object_set_new(document, "bf16", bf16_json(plan, &findings->bf16));
+        json_object_set_new(document, "bf16",
+                            rounded_json(plan, "bf16_tokens_per_s", "bf16_bytes", &findings->bf16));
+    if (plan->parts & PEER_INT8)
+        json_object_set_new(document, "int8",
+                            rounded_json(plan, "int8_tokens_per_s", "int8_bytes", &findings->int8));
     if (plan->parts & PEER_AVX2) json_object_set_new(document, "avx2", avx2_json(&findings->avx2));
     return document;
 }

@@ -156,18 +156,19 @@ static void print_sealed(const reef_peer_plan *plan, const reef_peer_sealed *sea
     print_sealed_stages(plan, sealed);
 }
 
-static void print_bf16(const reef_peer_plan *plan, const reef_peer_bf16 *b) {
-    char f32[CLI_WORD_BYTES], bf16[CLI_WORD_BYTES], cache[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
-    printf(
-        "\n"
-        "bf16      forward %s tokens/s with rows in bf16 (%s; "
-        "f32 %s; last cache %s): %.2f times as fast\n"
-        "          as with f32, its experts alone %.2f times; "
-        "outputs differ by at most %.2g of their length\n",
-        reef_cli_count((uint64_t)reef_peer_tokens_per_s(plan, b->bf16_seconds), rate),
-        reef_cli_bytes((uint64_t)b->bf16_bytes, bf16), reef_cli_bytes((uint64_t)b->f32_bytes, f32),
-        reef_cli_bytes((uint64_t)reef_bench_cache_bytes(), cache), b->f32_seconds / b->bf16_seconds,
-        b->f32_experts_seconds / b->bf16_experts_seconds, b->difference);
+static void print_rounded(const reef_peer_plan *plan,
+                          const char *name,
+                          const reef_peer_rounded *b) {
+    char f32[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], cache[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    printf("\n"
+           "%-9s forward %s tokens/s with rows in %s (%s; "
+           "f32 %s; last cache %s): %.2f times as fast\n"
+           "          as with f32, its experts alone %.2f times; "
+           "outputs differ by at most %.2g of their length\n",
+           name, reef_cli_count((uint64_t)reef_peer_tokens_per_s(plan, b->seconds), rate), name,
+           reef_cli_bytes((uint64_t)b->bytes, bytes), reef_cli_bytes((uint64_t)b->f32_bytes, f32),
+           reef_cli_bytes((uint64_t)reef_bench_cache_bytes(), cache), b->f32_seconds / b->seconds,
+           b->f32_experts_seconds / b->experts_seconds, b->difference);
 }
 
 static void print_retrieval(const reef_peer_plan *plan, const reef_peer_retrieval *r) {
@@ -214,6 +215,7 @@ void reef_peer_print(const reef_peer_plan *plan, const reef_peer_findings *findi
     if (plan->parts & PEER_LAYER) print_layer(plan, findings);
     if (plan->parts & PEER_RETRIEVAL) print_retrieval(plan, &findings->retrieval);
     if (plan->parts & PEER_SEALED) print_sealed(plan, &findings->sealed);
-    if (plan->parts & PEER_BF16) print_bf16(plan, &findings->bf16);
+    if (plan->parts & PEER_BF16) print_rounded(plan, "bf16", &findings->bf16);
+    if (plan->parts & PEER_INT8) print_rounded(plan, "int8", &findings->int8);
     if (plan->parts & PEER_AVX2) print_avx2(plan, findings);
 }

@@ -18,7 +18,7 @@ static const reef_cli_option OPTIONS[] = {
     {"d-key", "N", "width of a query (default: 128)"},
     {"tokens", "N", "tokens of one pass (default: 2048)"},
     {"repeat", "N", "repetitions of each pass; the median counts (default: 5)"},
-    {"only", "PARTS", "what to measure of layer,retrieval,sealed90,bf16,avx2 (default: all)"},
+    {"only", "PARTS", "what to measure of layer,retrieval,sealed90,bf16,int8,avx2 (default: all)"},
     {"rival", "SCRIPT", "Python script that measures the same layer otherwise"},
     {"rounds", "N", "how often the layer and the baseline are measured in turn (default: 1)"},
     {0},
@@ -26,7 +26,7 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_bench_peer_manual = {
     .about =
-        "Measures one PEER layer with random weights outside any pool, in five parts:\n"
+        "Measures one PEER layer with random weights outside any pool, in six parts:\n"
         "\n"
         "layer     with one thread and with all: "
         "retrieval, forward, forward and backward, a whole\n"
@@ -53,6 +53,7 @@ const reef_cli_manual reef_bench_peer_manual = {
         "bf16      a forward pass with rows in bf16 against rows in f32, "
         "the whole and the experts' part,\n"
         "          and how far the outputs differ.\n"
+        "int8      the same with rows in int8.\n"
         "avx2      where the kernels are of AVX-512: the program runs itself with those of AVX2.\n"
         "\n"
         "A baseline is run as `/usr/bin/python3 SCRIPT SIDE "
@@ -75,11 +76,8 @@ const reef_cli_manual reef_bench_peer_manual = {
 static const struct {
     const char *name;
     reef_peer_section part;
-} PARTS[] = {{"layer", PEER_LAYER},
-             {"retrieval", PEER_RETRIEVAL},
-             {"sealed90", PEER_SEALED},
-             {"bf16", PEER_BF16},
-             {"avx2", PEER_AVX2}};
+} PARTS[] = {{"layer", PEER_LAYER}, {"retrieval", PEER_RETRIEVAL}, {"sealed90", PEER_SEALED},
+             {"bf16", PEER_BF16},   {"int8", PEER_INT8},           {"avx2", PEER_AVX2}};
 
 #define PART_COUNT (sizeof(PARTS) / sizeof(PARTS[0]))
 
@@ -101,7 +99,7 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
         // The word is cut in the message, as it may be the whole of a wrong command line.
         if (part == 0)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "--only has '%.*s'; choose of layer,retrieval,sealed90,bf16,avx2",
+                             "--only has '%.*s'; choose of layer,retrieval,sealed90,bf16,int8,avx2",
                              (int)(length < 64 ? length : 64), words);
         *parts |= part;
         // No comma after the last word.
@@ -202,7 +200,9 @@ static reef_status measure_parts(reef_peer_plan *plan,
     if (status == REEF_OK && plan->parts & PEER_RETRIEVAL)
         status = reef_peer_retrieval_measure(plan, all, &f->retrieval, err);
     if (status == REEF_OK && plan->parts & PEER_BF16)
-        status = reef_peer_bf16_measure(plan, all, &f->bf16, err);
+        status = reef_peer_rounded_measure(plan, REEF_BF16, all, &f->bf16, err);
+    if (status == REEF_OK && plan->parts & PEER_INT8)
+        status = reef_peer_rounded_measure(plan, REEF_I8, all, &f->int8, err);
     if (status == REEF_OK && plan->parts & PEER_SEALED)
         status = reef_peer_sealed_measure(plan, all, &f->sealed, err);
     return status;

@@ -154,8 +154,9 @@ static reef_status read_info(reef_txn *txn,
                              reef_error *err) {
     reef_status status = reef_generation_read(txn, source->records, out, err);
     if (status != REEF_OK) return status;
-    // bf16 exists only in sealed rows; anything else was damaged or written by a later version.
-    if (out->dtype != REEF_F32 && !(out->dtype == REEF_BF16 && out->sealed))
+    // Only sealed rows are rounded; anything else was damaged or written by a later version.
+    bool rounded = out->dtype == REEF_BF16 || out->dtype == REEF_I8;
+    if (out->dtype != REEF_F32 && !(rounded && out->sealed))
         return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d",
                          source->number, (int)out->dtype);
     out->generation = source->number; // a snapshot's copy has its own number

@@ -64,7 +64,7 @@ static size_t block_place(const reef_checkpoint_block *b, const reef_expert_tabl
 static void *block_rows(const reef_checkpoint_block *b,
                         const reef_expert_table *table,
                         size_t *bytes) {
-    size_t each = b->row_values * reef_rows_value_bytes(table->rows.dtype);
+    size_t each = reef_row_bytes(table->rows.dtype, b->row_values);
     *bytes = b->rows * each;
     char *memory = table->memory;
     return memory + block_place(b, table) * each;

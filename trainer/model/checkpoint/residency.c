@@ -32,12 +32,13 @@ void reef_residency_release(reef_residency *residency) {
 // ---- the decision -------------------------------------------------------------------------------
 
 static uint64_t row_bytes(const reef_config *config, const reef_generation_record *info) {
-    uint64_t values = 0; // of an expert in every layer
+    uint64_t bytes = 0; // of an expert in every layer
     for (uint32_t l = 0; l < config->layers; l++) {
         reef_expert_shape shape = reef_generation_expert_shape(config, l);
-        if (reef_layer_retrieves(config, l)) values += reef_expert_row_values(&shape);
+        if (reef_layer_retrieves(config, l))
+            bytes += reef_row_bytes(info->dtype, reef_expert_row_values(&shape));
     }
-    return values * info->side * info->side * reef_rows_value_bytes(info->dtype);
+    return bytes * info->side * info->side;
 }
 
 static void decide_in_place(reef_residency *residency, uint64_t sealed_bytes) {
@@ -68,8 +69,7 @@ void reef_map_span_widen(reef_map_span *spans,
                          size_t count,
                          uint32_t layer,
                          const reef_expert_table *table) {
-    size_t bytes = (table->row_values * reef_rows_value_bytes(table->rows.dtype))
-                   << table->rows.block_shift;
+    size_t bytes = reef_row_bytes(table->rows.dtype, table->row_values) << table->rows.block_shift;
     for (size_t b = 0; b + 1 < table->block_count; b++) {
         const uint8_t *at = table->blocks[b];
         reef_map_span *all = &spans[reef_shard_owner(layer, (uint32_t)b, (uint32_t)count)];
@@ -198,7 +198,7 @@ static reef_status locate_layer(reef_expert_table *table,
                                 reef_checkpoint_blocks *all,
                                 reef_txn *txn,
                                 reef_error *err) {
-    size_t each = table->row_values * reef_rows_value_bytes(table->rows.dtype);
+    size_t each = reef_row_bytes(table->rows.dtype, table->row_values);
     // All blocks but the last are read where they lie.
     table->block_count = (table->expert_count + all->block_rows - 1) / all->block_rows;
     table->blocks = calloc(table->block_count, sizeof(*table->blocks));

@@ -67,9 +67,9 @@ static void check_layer(const sizes *s,
                         size_t row_values) {
     uint32_t block_rows = reef_block_rows(row_values * sizeof(float));
     bool vector = reef_config_is_vector(&s->config);
-    size_t value = vector ? sizeof(float) : reef_rows_value_bytes(info->dtype);
+    size_t row_bytes = reef_row_bytes(vector ? REEF_F32 : info->dtype, row_values);
     // The experts of a vector model's open generation begin with its first batch.
-    const part experts = {REEF_DB_EXPERTS, row_values * value, vector && !info->sealed};
+    const part experts = {REEF_DB_EXPERTS, row_bytes, vector && !info->sealed};
     const part flags = {REEF_DB_FLAGS, 1, false};
     const part usage = {REEF_DB_USAGE, sizeof(reef_usage), true};
     check_blocks(s, info, records, layer, block_rows, &experts);

@@ -99,7 +99,7 @@ static const struct choice {
     {"subkeys_new", {"random", "queries"}, "must be random or queries"},
     {"branch_new", {"never", "trial"}, "must be never or trial"},
     {"gate", {"ngram", "loss", "off"}, "must be ngram, loss or off"},
-    {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16"},
+    {"seal_dtype", {"f32", "bf16", "int8"}, "must be f32, bf16 or int8"},
     {"strategy",
      {"generations", "finetune", "replay", "ewc", "lwf", "joint", "sparse-memory", "grid"},
      "must be generations, finetune, replay, ewc, lwf, joint, sparse-memory or grid"},

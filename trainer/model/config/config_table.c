@@ -137,7 +137,7 @@
     X(net_share, NUMBER, LATER, "1", 0, 1,                                                         \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, LATER, "f32", 0, 0,                                                      \
-      "rows of experts once sealed: f32, or bf16 at half the bytes")                               \
+      "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")            \
     X(strategy, CHOICE, LATER, "generations", 0, 0,                                                \
       "generations; or one for ever: finetune, replay, ewc, lwf, joint, sparse-memory, grid")      \
     X(replay_share, NUMBER, LATER, "0.25", 0, 0.9,                                                 \

@@ -34,8 +34,9 @@ static float float_of_bytes(const uint8_t *at) {
 static double norm_at(const uint8_t *at, reef_dtype dtype, size_t count) {
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) {
-        double value = dtype == REEF_BF16 ? (double)float_of_bf16(at + 2 * i)
-                                          : (double)float_of_bytes(at + 4 * i);
+        double value = dtype == REEF_I8     ? (double)(int8_t)at[i]
+                       : dtype == REEF_BF16 ? (double)float_of_bf16(at + 2 * i)
+                                            : (double)float_of_bytes(at + 4 * i);
         sum += value * value;
     }
     return sqrt(sum);
@@ -45,13 +46,16 @@ static void take_row(reef_expert_stats *out,
                      const reef_expert_shape *shape,
                      const uint8_t *row,
                      reef_dtype dtype) {
-    size_t vector_bytes = shape->D * (dtype == REEF_BF16 ? 2 : 4);
+    const size_t vector_bytes = shape->D * (dtype == REEF_I8 ? 1 : dtype == REEF_BF16 ? 2 : 4);
+    // Of int8 the scale comes first.
+    const double scale = dtype == REEF_I8 ? (double)float_of_bytes(row) : 1;
+    if (dtype == REEF_I8) row += REEF_I8_SCALE_BYTES;
     *out = STATS_NONE;
-    out->up = norm_at(row + reef_expert_up(shape) * vector_bytes, dtype, shape->D);
+    out->up = scale * norm_at(row + reef_expert_up(shape) * vector_bytes, dtype, shape->D);
     if (shape->kind == REEF_EXPERT_VALUE) return;
-    out->down = norm_at(row, dtype, shape->D);
+    out->down = scale * norm_at(row, dtype, shape->D);
     if (shape->kind == REEF_EXPERT_GLU)
-        out->gate = norm_at(row + 2 * vector_bytes, dtype, shape->D);
+        out->gate = scale * norm_at(row + 2 * vector_bytes, dtype, shape->D);
 }
 
 // Blocks of rows, as checkpoint.c cuts them; the one that was read last is at hand.
@@ -77,7 +81,7 @@ static reef_status read_rows(reef_txn *txn,
         reef_status status = key.block == seen ? REEF_OK : reef_record_view(txn, &key, &view, err);
         if (status != REEF_OK) return status;
         seen = key.block;
-        size_t each = values * (view.dtype == REEF_BF16 ? 2 : 4), at = id % rows * each;
+        size_t each = reef_row_bytes(view.dtype, values), at = id % rows * each;
         // An id behind the last row of a short block.
         if (at + each > view.bytes)
             return reef_fail(err, REEF_ERR_NOT_FOUND,

@@ -5,8 +5,10 @@
 // before it are sealed in both, and so the same.
 
 #include "architecture.h"
+#include "reef_kernels.h"
 #include "reef_model.h"
 #include "reef_snapshot.h"
+#include "shapes.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,27 +80,59 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
 
 // ---- experts ------------------------------------------------------------------------------------
 
-static uint16_t to_bf16(const uint8_t *value) {
-    uint32_t bits;
-    memcpy(&bits, value, sizeof(bits));
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+static uint16_t to_bf16(float value) {
+    reef_bf16 half;
+    reef_bf16_round(1, &half, &value);
+    return half;
+}
+
+// Values of f32 or bf16; records may lie anywhere.
+static float value_of(reef_dtype dtype, const uint8_t *row, size_t i) {
+    uint32_t bits = 0;
+    float value;
+    // bf16 is the upper half of a float.
+    if (dtype == REEF_BF16)
+        memcpy((char *)&bits + 2, row + 2 * i, 2);
+    else
+        memcpy(&bits, row + 4 * i, sizeof(bits));
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+// Would the finer row, rounded as sealing rounds, be the row of int8?
+static bool rounds_to_i8(size_t values, reef_dtype dtype, const uint8_t *fine, const int8_t *row) {
+    float most = 0;
+    for (size_t i = 0; i < values; i++) {
+        const float value = value_of(dtype, fine, i);
+        if (!isfinite(value)) return isnan(reef_i8_scale(row));
+        most = fmaxf(most, fabsf(value));
+    }
+    const float scale = reef_i8_scale_of(most), stored = reef_i8_scale(row);
+    if (memcmp(&scale, &stored, sizeof(scale)) != 0) return false;
+    for (size_t i = 0; i < values; i++)
+        if (reef_i8_value(value_of(dtype, fine, i), scale) != row[REEF_I8_SCALE_BYTES + i])
+            return false;
+    return true;
 }
 
 // Whether two rows hold the same values, as far as the coarser of their types can tell.
 static bool rows_equal(size_t values, const reef_view *a, const reef_view *b, size_t row) {
-    size_t each_a = a->dtype == REEF_BF16 ? 2 : 4, each_b = b->dtype == REEF_BF16 ? 2 : 4;
+    const size_t each_a = reef_row_bytes(a->dtype, values);
+    const size_t each_b = reef_row_bytes(b->dtype, values);
     // Rows are compared in place: a diff of gigabytes allocates nothing.
-    const uint8_t *at_a = (const uint8_t *)a->data + row * values * each_a;
-    const uint8_t *at_b = (const uint8_t *)b->data + row * values * each_b;
+    const uint8_t *at_a = (const uint8_t *)a->data + row * each_a;
+    const uint8_t *at_b = (const uint8_t *)b->data + row * each_b;
     // Equal types: equal bits.
-    if (each_a == each_b) return memcmp(at_a, at_b, values * each_a) == 0;
-    // An f32 row and its sealed bf16 copy: the finer is rounded as sealing rounds, and compared
-    // after that.
-    const uint8_t *fine = each_a == 4 ? at_a : at_b, *coarse = each_a == 4 ? at_b : at_a;
+    if (a->dtype == b->dtype) return memcmp(at_a, at_b, each_a) == 0;
+    // A row and its sealed copy: the finer is rounded as sealing rounds, and compared after that.
+    if (b->dtype == REEF_I8) return rounds_to_i8(values, a->dtype, at_a, (const int8_t *)at_b);
+    if (a->dtype == REEF_I8) return rounds_to_i8(values, b->dtype, at_b, (const int8_t *)at_a);
+    const uint8_t *fine = a->dtype == REEF_BF16 ? at_b : at_a;
+    const uint8_t *coarse = a->dtype == REEF_BF16 ? at_a : at_b;
     for (size_t i = 0; i < values; i++) {
         uint16_t value;
         memcpy(&value, coarse + 2 * i, sizeof(value));
-        if (to_bf16(fine + 4 * i) != value) return false;
+        if (to_bf16(value_of(REEF_F32, fine, i)) != value) return false;
     }
     return true;
 }
@@ -127,7 +161,7 @@ static reef_status count_rows(const comparison *c,
                               const reef_view *view,
                               size_t *rows,
                               reef_error *err) {
-    size_t row_bytes = c->row_values[key->layer] * (view->dtype == REEF_BF16 ? 2 : 4);
+    size_t row_bytes = reef_row_bytes(view->dtype, c->row_values[key->layer]);
     *rows = view->bytes / row_bytes;
     if (view->bytes % row_bytes == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,

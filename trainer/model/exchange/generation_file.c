@@ -148,13 +148,15 @@ static void add_layers(reef_generation_tensors *parts,
         reef_generation_tensor *part =
             add_tensor(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
         part->layer = l;
-        // Rows per block follow from f32 even for bf16 rows: blocks of both kinds then hold the
+        // Rows per block follow from f32 even for rounded rows: blocks of all kinds then hold the
         // same experts.
         part->block_rows = reef_block_rows(table->row_values * sizeof(float));
-        part->row_bytes =
-            rows ? table->row_values * reef_rows_value_bytes(generation->info.dtype) : 1;
+        part->row_bytes = rows ? reef_row_bytes(generation->info.dtype, table->row_values) : 1;
         part->tensor.shape[part->tensor.rank++] = table->expert_count;
-        if (rows) part->tensor.shape[part->tensor.rank++] = table->row_values;
+        // Of int8 a row is its scale and its values.
+        if (rows)
+            part->tensor.shape[part->tensor.rank++] =
+                table->row_values + (generation->info.dtype == REEF_I8 ? REEF_I8_SCALE_BYTES : 0);
     }
 }
 
@@ -414,16 +416,14 @@ static reef_status info_parse(reef_generation_record *info,
         if (status != REEF_OK) return status;
     }
     const char *dtype = text_of(file, "dtype");
-    bool bf16 = dtype != NULL && strcmp(dtype, "bf16") == 0;
     // No other type of rows exists in a sealed generation.
-    if (!bf16 && (dtype == NULL || strcmp(dtype, "f32") != 0))
+    if (dtype == NULL || !reef_rows_dtype_parse(dtype, &info->dtype))
         return file_lacking(file, "dtype", err);
     if (side == 0) return file_lacking(file, "side", err);
     if (!reef_hash_parse(text_of(file, "root"), info->root)) return file_lacking(file, "root", err);
     info->generation = (uint32_t)generation;
     info->parent = (uint32_t)parent;
     info->side = (uint32_t)side;
-    info->dtype = bf16 ? REEF_BF16 : REEF_F32;
     info->sealed = true;
     return REEF_OK;
 }

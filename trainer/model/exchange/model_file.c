@@ -130,14 +130,19 @@ static bool add_layer(reef_tensor_groups *parts,
          sizeof(uint64_t)},
     };
     reef_expert_shape shape = reef_generation_expert_shape(config, layer);
-    size_t vectors = reef_expert_vectors(&shape),
-           each = reef_rows_value_bytes(generation->info.dtype);
-    bool ok = true;
+    const reef_dtype dtype = generation->info.dtype;
+    const size_t vectors = reef_expert_vectors(&shape);
+    const size_t row_bytes = reef_row_bytes(dtype, vectors * shape.D);
+    // Of int8 rows the scale comes first, and is a column by itself.
+    const size_t head = dtype == REEF_I8 ? REEF_I8_SCALE_BYTES : 0;
+    const size_t vector_bytes = (row_bytes - head) / vectors;
+    const column scale = {"scale", REEF_DB_EXPERTS, REEF_F32, 0, row_bytes, 0, head};
+    bool ok = head == 0 || add_column(parts, generation, number, layer, &scale);
     for (size_t v = 0; ok && v < vectors; v++) {
         const column vector = {
             // A value expert has only w_up, which is the second name.
-            VECTORS[vectors == 1 ? 1 : v], REEF_DB_EXPERTS,    generation->info.dtype, shape.D,
-            vectors * shape.D * each,      v * shape.D * each, shape.D * each};
+            VECTORS[vectors == 1 ? 1 : v], REEF_DB_EXPERTS, dtype, shape.D, row_bytes,
+            head + v * vector_bytes,       vector_bytes};
         ok = add_column(parts, generation, number, layer, &vector);
     }
     for (size_t i = 0; ok && i < sizeof(others) / sizeof(*others); i++)
@@ -324,9 +329,9 @@ static bool generation_parse(
                     "opened_step", &opened_step, "sealed_step", &sealed_step, "opened_at",
                     &opened_at, "sealed_at", &sealed_at) != 0)
         return false;
-    bool bf16 = strcmp(dtype, "bf16") == 0;
+    reef_dtype rows;
     // Rows of an open generation are always f32.
-    if ((!bf16 && strcmp(dtype, "f32") != 0) || (bf16 && sealed == 0)) return false;
+    if (!reef_rows_dtype_parse(dtype, &rows) || (rows != REEF_F32 && sealed == 0)) return false;
     // Numbers only grow: the file leaves empty generations out.
     if (number < g || number >= REEF_GENERATION_COUNT_MAX || side < 1 || side > REEF_SIDE_MAX)
         return false;
@@ -345,7 +350,7 @@ static bool generation_parse(
                                          .continues = continues,
                                          .side = (uint32_t)side,
                                          .first_id = first_id,
-                                         .dtype = bf16 ? REEF_BF16 : REEF_F32,
+                                         .dtype = rows,
                                          .sealed = sealed != 0,
                                          .opened_step = (uint64_t)opened_step,
                                          .sealed_step = (uint64_t)sealed_step,

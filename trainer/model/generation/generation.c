@@ -13,20 +13,19 @@ _Static_assert(REEF_SIDE_MAX == REEF_GENERATION_SIDE_MAX, "router and store agre
 
 // Memory for all rows that are here. Of a whole table they are one block.
 static bool allocate_rows(reef_expert_table *table) {
-    size_t values = table->row_count * table->row_values;
-    size_t each = reef_rows_value_bytes(table->rows.dtype);
+    size_t row_bytes = reef_row_bytes(table->rows.dtype, table->row_values);
     const reef_row_share *share = &table->share;
     bool divided = share->count > 1;
     size_t block_rows = (size_t)1 << share->block_shift;
     size_t blocks = divided ? (table->expert_count + block_rows - 1) / block_rows : 1;
-    table->memory = reef_huge_page_new(values, each);
+    table->memory = reef_huge_page_new(table->row_count, row_bytes);
     table->experts = table->rows.dtype == REEF_F32 ? table->memory : NULL;
     table->blocks = calloc(blocks, sizeof(*table->blocks));
     if (table->memory == NULL || table->blocks == NULL) return false;
     table->block_count = blocks;
     for (size_t b = share->first; b < blocks; b += divided ? share->count : 1)
-        table->blocks[b] = (const char *)table->memory +
-                           reef_row_place(share, b * block_rows) * table->row_values * each;
+        table->blocks[b] =
+            (const char *)table->memory + reef_row_place(share, b * block_rows) * row_bytes;
     table->rows =
         (reef_expert_rows){.dtype = table->rows.dtype,
                            .block_shift = divided ? share->block_shift : REEF_EXPERT_ONE_BLOCK,
@@ -45,8 +44,8 @@ static reef_row_share share_of(reef_row_division division, uint32_t layer, size_
 }
 
 static void release_rows(reef_expert_table *table) {
-    size_t values = table->row_count * table->row_values;
-    reef_huge_page_free(table->memory, values, reef_rows_value_bytes(table->rows.dtype));
+    reef_huge_page_free(table->memory, table->row_count,
+                        reef_row_bytes(table->rows.dtype, table->row_values));
     free(table->blocks);
     free(table->last_block);
     table->memory = table->last_block = NULL;
@@ -85,7 +84,7 @@ static reef_status allocate_table(reef_expert_table *table,
     size_t values = table->row_count * reef_expert_row_values(shape);
     reef_dtype dtype = generation->info.dtype;
     // Only sealed rows are rounded.
-    assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !generation->open));
+    assert(dtype == REEF_F32 || ((dtype == REEF_BF16 || dtype == REEF_I8) && !generation->open));
     table->expert_count = N;
     table->row_values = reef_expert_row_values(shape);
     table->rows.dtype = dtype;

@@ -64,7 +64,7 @@ typedef struct reef_expert_table {
     reef_row_share share;  // which rows are here: this rank's, where they are divided
     size_t row_count;      // how many those are; else N
     void *memory;          // owned: (row_count, row_values) of the type of `rows`; NULL: not there
-    float *experts;        // the same where they are floats; NULL where they are bf16
+    float *experts;        // the same where they are floats; NULL where they are rounded
     size_t block_count;    // 1 where all rows are in `memory`
     void *last_block;      // owned: copy of a layer's last block where the others are in the map
     const void **blocks;   // owned: where `rows` finds them, in memory or in the store's map
@@ -143,7 +143,7 @@ void reef_generation_initialise(reef_generation *generation,
 
 /**
  * The sealed twin of an open generation: batch norm folded, rows of experts as `dtype` (REEF_F32,
- * or REEF_BF16: each value rounded once). Experts, flags, usage and gate move over; `open` is only
+ * REEF_BF16 or REEF_I8: each value rounded once). Experts, flags, usage and gate move over; `open` is only
  * good for reef_generation_free afterwards.
  */
 REEF_MUST_CHECK reef_status reef_generation_make_sealed(reef_generation **out,

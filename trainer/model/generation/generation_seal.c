@@ -29,6 +29,14 @@ static void move_experts(reef_expert_table *to, reef_expert_table *from) {
         memset(to->dirty, 1, to->expert_count);
         return;
     }
+    if (to->rows.dtype == REEF_I8) {
+        size_t each = reef_row_bytes(REEF_I8, from->row_values);
+        for (size_t n = 0; n < from->row_count; n++)
+            reef_i8_round(from->row_values, (int8_t *)to->memory + n * each,
+                          from->experts + n * from->row_values);
+        memset(to->dirty, 1, to->expert_count);
+        return;
+    }
     to->memory = from->memory;
     to->experts = from->experts;
     to->blocks = from->blocks;

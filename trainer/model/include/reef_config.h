@@ -89,6 +89,7 @@ typedef enum reef_gate_kind {
 typedef enum reef_seal_dtype {
     REEF_SEAL_F32,
     REEF_SEAL_BF16,
+    REEF_SEAL_I8,
 } reef_seal_dtype;
 
 /** What a boundary does to the model; see trainer/strategy. */
@@ -193,7 +194,7 @@ typedef struct reef_config {
     float retain_weight;
     uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
-    reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "bf16"
+    reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32", "bf16" or "int8"
     // baselines, behind the same trainer
     reef_strategy_kind strategy; // what a boundary does: "generations", or the name of a baseline
     float replay_share;          // of the trained windows of a step that are old data

@@ -21,7 +21,7 @@ typedef struct reef_layer_bench_options {
     // As a sealed generation: nothing learns, moments have no memory, and the router is folded.
     bool sealed;
     // The other fields but the last are of a sealed layer only. Type of the rows: REEF_F32, also
-    // when zero, or REEF_BF16, which are drawn in floats and rounded.
+    // when zero, REEF_BF16 or REEF_I8, which are drawn in floats and rounded.
     reef_dtype dtype;
     // Rows that lie elsewhere and stay there while the layer lives, or NULL: the layer draws its
     // own. Row n is row n mod 2^row_block_shift of block n >> row_block_shift, which is aligned for

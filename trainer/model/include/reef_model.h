@@ -440,8 +440,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_check_sizes(reef_txn *txn,
                                                            void *context,
                                                            reef_error *err);
 
-/** Name of a type of rows, "f32" or "bf16", as in `seal_dtype`. */
+/** Name of a type of rows, "f32", "bf16" or "int8", as in `seal_dtype`. */
 REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
+
+/** The type of that name; false: there is none. */
+REEF_API bool reef_rows_dtype_parse(const char *text, reef_dtype *out);
 
 /** Experts of one layer in two states of a generation. */
 typedef struct reef_layer_change {

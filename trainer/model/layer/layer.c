@@ -116,7 +116,7 @@ static void run_experts(const layer_pass *acts, void (*work)(void *context, size
     reef_row_prefetch *prefetch = acts->table->memory == NULL ? acts->view->prefetch : NULL;
     const reef_row_prefetch_request request = {
         .rows = &acts->table->rows,
-        .row_bytes = acts->table->row_values * reef_rows_value_bytes(acts->table->rows.dtype),
+        .row_bytes = reef_row_bytes(acts->table->rows.dtype, acts->table->row_values),
         .tokens = acts->rows,
         .P = acts->experts.P,
         .indices = acts->trace->tape.indices,

@@ -143,8 +143,8 @@ static reef_status allocate_activations(reef_layer_bench *layer, reef_error *err
     return REEF_OK;
 }
 
-static size_t value_bytes(const reef_layer_bench *layer) {
-    return layer->rows.dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float);
+static size_t row_bytes(const reef_layer_bench *layer) {
+    return reef_row_bytes(layer->rows.dtype, 2 * layer->D);
 }
 
 static size_t row_value_count(const reef_layer_bench *layer) {
@@ -167,11 +167,12 @@ static reef_status allocate_moments(reef_layer_bench *layer, reef_error *err) {
 
 static reef_status allocate_rows(reef_layer_bench *layer, reef_error *err) {
     const reef_layer_bench_options *options = &layer->options;
-    layer->rows = (reef_expert_rows){.dtype = options->dtype == REEF_BF16 ? REEF_BF16 : REEF_F32,
-                                     .block_shift = options->row_block_shift,
-                                     .blocks = options->row_blocks};
+    layer->rows =
+        (reef_expert_rows){.dtype = options->dtype == REEF_BYTES ? REEF_F32 : options->dtype,
+                           .block_shift = options->row_block_shift,
+                           .blocks = options->row_blocks};
     if (options->row_blocks != NULL) return REEF_OK;
-    layer->experts = reef_huge_page_new(row_value_count(layer), value_bytes(layer));
+    layer->experts = reef_huge_page_new(layer->expert_count, row_bytes(layer));
     if (layer->experts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu",
                          layer->expert_count, layer->D);
@@ -191,6 +192,17 @@ static reef_status allocate_layer(reef_layer_bench *layer, reef_error *err) {
 
 // ---- initial values -----------------------------------------------------------------------------
 
+// A slab may end within a row, so all rows have the scale of the largest value that there may be.
+static void put_i8(
+    const reef_layer_bench *layer, size_t at, size_t count, const float *slab, float scale) {
+    const size_t values = 2 * layer->D;
+    for (size_t i = 0; i < count; i++) {
+        int8_t *row = (int8_t *)layer->experts + (at + i) / values * row_bytes(layer);
+        if ((at + i) % values == 0) memcpy(row, &scale, sizeof(scale));
+        row[REEF_I8_SCALE_BYTES + (at + i) % values] = reef_i8_value(slab[i], scale);
+    }
+}
+
 // `count` values from value `at` on, all in one slab. Variances are those of a model's first
 // generation; uniform values, because a billion normal ones would take longer than the measurement.
 static void draw_slab(const reef_layer_bench *layer, size_t at, size_t count) {
@@ -202,7 +214,9 @@ static void draw_slab(const reef_layer_bench *layer, size_t at, size_t count) {
         if (end > count) end = count;
         for (; i < end; i++) slab[i] *= vector % 2 == 0 ? down : up;
     }
-    if (layer->rows.dtype == REEF_BF16)
+    if (layer->rows.dtype == REEF_I8)
+        put_i8(layer, at, count, slab, reef_i8_scale_of(fmaxf(down, up)));
+    else if (layer->rows.dtype == REEF_BF16)
         reef_bf16_round(count, (reef_bf16 *)layer->experts + at, slab);
     else
         memcpy((float *)layer->experts + at, slab, count * sizeof(float));
@@ -261,7 +275,7 @@ reef_status reef_layer_bench_new(reef_layer_bench **out,
     if (status != REEF_OK) return status;
     assert(options->shape.batch_norm); // the layout has its parameters
     // Only float rows of its own can learn.
-    assert(options->sealed || (options->dtype != REEF_BF16 && options->row_blocks == NULL));
+    assert(options->sealed || (options->dtype <= REEF_F32 && options->row_blocks == NULL));
     assert(options->beside == NULL || (options->beside->D == options->shape.d_model &&
                                        options->beside->options.tokens == options->tokens));
     reef_layer_bench *layer = calloc(1, sizeof(*layer));
@@ -286,7 +300,7 @@ void reef_layer_bench_free(reef_layer_bench *layer) {
     size_t values = row_value_count(layer);
     reef_router_tape_release(&layer->tape);
     reef_expert_pairs_release(&layer->pairs);
-    reef_huge_page_free(layer->experts, values, value_bytes(layer));
+    reef_huge_page_free(layer->experts, layer->expert_count, row_bytes(layer));
     reef_huge_page_free(layer->moments.adam_m, values, sizeof(float));
     reef_huge_page_free(layer->moments.adam_v, values, sizeof(float));
     free(layer->moments.counts);
@@ -313,7 +327,7 @@ const reef_router_tape *reef_layer_bench_tape(const reef_layer_bench *layer) {
 }
 
 size_t reef_layer_bench_row_bytes(const reef_layer_bench *layer) {
-    return layer->experts == NULL ? 0 : row_value_count(layer) * value_bytes(layer);
+    return layer->experts == NULL ? 0 : layer->expert_count * row_bytes(layer);
 }
 
 size_t reef_layer_bench_moment_bytes(const reef_layer_bench *layer) {

@@ -267,7 +267,7 @@ void reef_activations_run_experts(reef_activations *acts,
     reef_ranks_share(ranks, reef_ranks_rank(ranks), batch->windows, &first, &end);
     const reef_row_prefetch_request request = {
         .rows = &table->rows,
-        .row_bytes = table->row_values * reef_rows_value_bytes(table->rows.dtype),
+        .row_bytes = reef_row_bytes(table->rows.dtype, table->row_values),
         .tokens = (end - first) * T,
         .P = P,
         .indices =

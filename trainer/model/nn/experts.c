@@ -73,6 +73,7 @@ typedef struct gathered {
     union {
         const float *f32[CHUNK];
         const reef_bf16 *bf16[CHUNK];
+        const int8_t *i8[CHUNK]; // each begins with its scale
     } rows;
 } gathered;
 
@@ -82,6 +83,7 @@ static void gather_experts(gathered *out,
                            size_t count,
                            const reef_expert_id *indices) {
     const size_t row = reef_expert_row_values(shape);
+    const size_t row_bytes = reef_row_bytes(experts->dtype, row);
     const uint64_t in_block = ((uint64_t)1 << experts->block_shift) - 1;
     out->dtype = experts->dtype;
     out->count = count;
@@ -90,28 +92,35 @@ static void gather_experts(gathered *out,
     for (size_t p = 0; p < count; p++) {
         uint64_t id = indices[p];
         const void *block = experts->blocks[id >> experts->block_shift];
-        size_t at = (size_t)(id & in_block) * row;
+        size_t at = (size_t)(id & in_block) * row_bytes;
         if (block == NULL) { // another rank owns it
             assert(experts->fetched->places[id] < experts->fetched->count);
             block = experts->fetched->rows;
-            at = experts->fetched->places[id] * row;
+            at = experts->fetched->places[id] * row_bytes;
         }
-        if (experts->dtype == REEF_BF16)
-            out->rows.bf16[p] = (const reef_bf16 *)block + at;
+        const void *start = (const char *)block + at;
+        if (experts->dtype == REEF_I8)
+            out->rows.i8[p] = start;
+        else if (experts->dtype == REEF_BF16)
+            out->rows.bf16[p] = start;
         else
-            out->rows.f32[p] = (const float *)block + at;
+            out->rows.f32[p] = start;
     }
 }
 
 static void dot_rows(const gathered *g, float *out, const float *x, size_t offset, size_t span) {
-    if (g->dtype == REEF_BF16)
+    if (g->dtype == REEF_I8)
+        reef_dot_rows_i8(g->count, g->D, out, x, g->rows.i8, offset, span);
+    else if (g->dtype == REEF_BF16)
         reef_dot_rows_bf16(g->count, g->D, out, x, g->rows.bf16, offset, span);
     else
         reef_dot_rows(g->count, g->D, out, x, g->rows.f32, offset, span);
 }
 
 static void axpy_rows(const gathered *g, float *y, const float *alpha, size_t offset) {
-    if (g->dtype == REEF_BF16)
+    if (g->dtype == REEF_I8)
+        reef_axpy_rows_i8(g->count, g->D, y, alpha, g->rows.i8, offset);
+    else if (g->dtype == REEF_BF16)
         reef_axpy_rows_bf16(g->count, g->D, y, alpha, g->rows.bf16, offset);
     else
         reef_axpy_rows(g->count, g->D, y, alpha, g->rows.f32, offset);
@@ -122,10 +131,11 @@ static void axpy_rows(const gathered *g, float *y, const float *alpha, size_t of
 // Of values no product comes first, whose kernel would have fetched the rows. To the second-level
 // cache, as there.
 REEF_PREFETCH_ONLY static inline void fetch_rows(const gathered *g) {
-    const size_t bytes = g->span * (g->dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float));
+    const size_t bytes = reef_row_bytes(g->dtype, g->span);
     for (size_t p = 0; p < g->count; p++) {
-        const char *row =
-            g->dtype == REEF_BF16 ? (const char *)g->rows.bf16[p] : (const char *)g->rows.f32[p];
+        const char *row = g->dtype == REEF_I8     ? (const char *)g->rows.i8[p]
+                          : g->dtype == REEF_BF16 ? (const char *)g->rows.bf16[p]
+                                                  : (const char *)g->rows.f32[p];
         for (size_t at = 0; at < bytes; at += REEF_EXPERT_LINE_BYTES)
             __builtin_prefetch(row + at, 0, 2);
     }

@@ -154,7 +154,7 @@ void reef_rows_fetch(reef_activations *acts,
     fetch f = {.ranks = acts->row_ranks,
                .table = table,
                .into = &tape->fetched,
-               .row_bytes = table->row_values * reef_rows_value_bytes(table->rows.dtype)};
+               .row_bytes = reef_row_bytes(table->rows.dtype, table->row_values)};
     size_t T = acts->config->context, P = acts->plans[l].experts.P;
     double start = reef_seconds();
     begin(&f, (end - first) * T * P);

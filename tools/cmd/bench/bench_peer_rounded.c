@@ -1,5 +1,5 @@
-// The gain of half the bytes: the forward pass of one sealed layer with rows in bf16 and of its
-// twin with the same rows in float, alternately; see bench_peer.h.
+// The gain of fewer bytes: the forward pass of one sealed layer with rounded rows and of its twin
+// with the same rows in float, alternately; see bench_peer.h.
 #include "bench_peer.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static reef_status forward(
 static reef_status measure_rounds(reef_layer_bench *const layers[2],
                                   uint64_t repeat,
                                   reef_thread_pool *workers,
-                                  reef_peer_bf16 *out,
+                                  reef_peer_rounded *out,
                                   reef_error *err) {
     sample *samples = reef_cli_alloc((size_t)repeat + 1, sizeof(*samples));
     reef_status status = REEF_OK;
@@ -51,18 +51,18 @@ static reef_status measure_rounds(reef_layer_bench *const layers[2],
             status = forward(layers[n], workers, n, &samples[i], err);
     const sample *first = &samples[1];
     out->f32_seconds = reef_bench_median(&first->seconds[0], (size_t)repeat, SAMPLE_FIELDS);
-    out->bf16_seconds = reef_bench_median(&first->seconds[1], (size_t)repeat, SAMPLE_FIELDS);
+    out->seconds = reef_bench_median(&first->seconds[1], (size_t)repeat, SAMPLE_FIELDS);
     out->f32_experts_seconds = reef_bench_median(&first->experts[0], (size_t)repeat, SAMPLE_FIELDS);
-    out->bf16_experts_seconds =
-        reef_bench_median(&first->experts[1], (size_t)repeat, SAMPLE_FIELDS);
+    out->experts_seconds = reef_bench_median(&first->experts[1], (size_t)repeat, SAMPLE_FIELDS);
     free(samples);
     return status;
 }
 
-reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
-                                   reef_thread_pool *workers,
-                                   reef_peer_bf16 *out,
-                                   reef_error *err) {
+reef_status reef_peer_rounded_measure(const reef_peer_plan *plan,
+                                      reef_dtype dtype,
+                                      reef_thread_pool *workers,
+                                      reef_peer_rounded *out,
+                                      reef_error *err) {
     reef_layer_bench *layers[2] = {NULL, NULL};
     reef_layer_bench_options options = {.shape = plan->shape,
                                         .tokens = plan->tokens,
@@ -70,18 +70,18 @@ reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
                                         .seed = BENCH_SEED,
                                         .sealed = true,
                                         .dtype = REEF_F32};
-    *out = (reef_peer_bf16){0};
+    *out = (reef_peer_rounded){0};
     // The same seed for both layers: they hold the same weights and differ in their rounding only.
     reef_status status = reef_layer_bench_new(&layers[0], &options, workers, err);
     if (status != REEF_OK) goto cleanup;
-    options.dtype = REEF_BF16;
+    options.dtype = dtype;
     status = reef_layer_bench_new(&layers[1], &options, workers, err);
     if (status != REEF_OK) goto cleanup;
     status = measure_rounds(layers, plan->repeat, workers, out, err);
     if (status != REEF_OK) goto cleanup;
     // What one row costs on disk and in memory is reported beside the speed.
     out->f32_bytes = (double)reef_layer_bench_row_bytes(layers[0]);
-    out->bf16_bytes = (double)reef_layer_bench_row_bytes(layers[1]);
+    out->bytes = (double)reef_layer_bench_row_bytes(layers[1]);
     // Both layers have run on the same input, so their outputs can be compared.
     out->difference = largest_difference(plan, reef_layer_bench_output(layers[1]),
                                          reef_layer_bench_output(layers[0]));
