@@ -267,17 +267,14 @@ static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error
 // ---- decisions ----------------------------------------------------------------------------------
 
 // Are the deferred pieces, from one of them on, of a candidate? The one with the greatest lead.
-static bool find_switch(const reef_trainer *trainer, size_t pieces, reef_kind_decision *out) {
-    const reef_recognition *r = trainer->recognition;
-    bool moves_on = trainer->network.config.recognition >= 2;
+static bool find_switch(const reef_recognition *r, size_t pieces, reef_kind_decision *out) {
     double best = SWITCH_LEAD;
     for (size_t i = 0; i < r->candidates.count; i++) {
         double lead = 0.0, least = 0.0, sum = 0.0;
         size_t from = 0;
         for (size_t n = 0; n < pieces; n++) {
             lead += lead_of(r, i, n);
-            // A piece that neither knows is no part of what the candidate is recognised by.
-            if (moves_on ? lead > least : lead >= least) continue;
+            if (lead >= least) continue;
             least = lead;
             from = n + 1;
         }
@@ -399,7 +396,7 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     if (status != REEF_OK || !asks_candidates) return status;
     status = score_candidates(trainer, deferred, err);
     if (status != REEF_OK) return status;
-    if (!find_switch(trainer, deferred + 1, out)) *out = judge_new_kind(trainer, deferred + 1);
+    if (!find_switch(r, deferred + 1, out)) *out = judge_new_kind(trainer, deferred + 1);
     bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
     return changes ? find_change(trainer, deferred + 1, out, err) : REEF_OK;
 }
