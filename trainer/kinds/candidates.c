@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATEST 8     // that learned last
-#define NAMED 8      // that the first text names
-#define NAMED_MORE 2 // and each further one
+#define LATEST 8 // that learned last
+#define NAMED 8  // that the first text names
 
 void reef_candidates_release(reef_candidates *c) {
     reef_kind_vote_free(c->vote);
@@ -117,14 +116,16 @@ reef_status reef_candidates_choose(
     size_t others;
     c->count = 0;
     reef_status status = add_latest(c, trainer, &others, err);
-    bool all = status == REEF_OK && c->count == others;
-    return status != REEF_OK || all ? status : add_named(c, trainer, text, count, NAMED, err);
+    c->are_all = status == REEF_OK && c->count == others;
+    return status != REEF_OK || c->are_all ? status
+                                           : add_named(c, trainer, text, count, NAMED, err);
 }
 
 reef_status reef_candidates_add(
     reef_candidates *c, reef_trainer *trainer, const uint8_t *text, size_t count, reef_error *err) {
-    // Where kinds are few they are all there.
-    return c->count < LATEST + NAMED || c->count == REEF_CANDIDATES_MAX
+    // With `recognition` 1, where one was named that had learned last, no more were added.
+    bool enough = trainer->network.config.recognition >= 2 ? c->are_all : c->count < LATEST + NAMED;
+    return enough || c->count == REEF_CANDIDATES_MAX
                ? REEF_OK
-               : add_named(c, trainer, text, count, NAMED_MORE, err);
+               : add_named(c, trainer, text, count, REEF_CANDIDATES_MORE, err);
 }

@@ -13,11 +13,13 @@
 #include "trainer_internal.h"
 
 #define REEF_CANDIDATES_MAX 24
+#define REEF_CANDIDATES_MORE 2 // that each further piece of text adds
 
 /** Zeros: none. */
 typedef struct reef_candidates {
     uint32_t kinds[REEF_CANDIDATES_MAX];
     size_t count;
+    bool are_all;         // they are all other kinds: there are few
     reef_kind_vote *vote; // owned; NULL before the first vote
     uint64_t *voted_at;   // (voter_count) where a kind had learned last when its vote was taken
     size_t voter_count;

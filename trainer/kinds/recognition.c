@@ -186,13 +186,59 @@ static reef_status score_candidate(reef_trainer *trainer,
     return status;
 }
 
+static double min0(double x) {
+    return x < 0.0 ? x : 0.0;
+}
+
+// Does candidate i know a piece as its own, and at least as well as the current kind?
+static bool candidate_knows(const reef_recognition *r, size_t i, size_t number) {
+    return r->deviations[i][number] >= -STRANGE && r->scores[i][number] >= r->current_score[number];
+}
+
+// How much better candidate i knows a piece than the current kind: by deviations from the levels
+// or, where that is more, by familiarity, of which one bit counts like one spread.
+static double lead_of(const reef_recognition *r, size_t i, size_t number) {
+    double lead =
+        min0(r->deviations[i][number]) - min0(r->current_deviation[number]) - LEAD_PIECE_COST;
+    double better = (r->scores[i][number] - r->current_score[number]) / BIT - LEAD_PIECE_COST;
+    if (better > lead) lead = better;
+    if (lead > 0.0 && !candidate_knows(r, i, number)) lead = 0.0;
+    return lead < LEAD_MIN ? LEAD_MIN : lead > LEAD_MAX ? LEAD_MAX : lead;
+}
+
+// Make room for those that the new piece names: candidates that lead least give way, since what
+// comes may be of one kind after another while it is deferred.
+static void make_room(reef_recognition *r, size_t pieces) {
+    reef_candidates *c = &r->candidates;
+    while (c->count + REEF_CANDIDATES_MORE > REEF_CANDIDATES_MAX) {
+        size_t worst = 0;
+        double least = INFINITY;
+        for (size_t i = 0; i < c->count; i++) {
+            double lead = 0.0;
+            for (size_t n = 0; n < pieces; n++) lead = fmax(lead + lead_of(r, i, n), 0.0);
+            // Most lead by nothing: of those, the one that knows the last piece least.
+            lead += 1e-3 * r->scores[i][pieces - 1] / BIT;
+            if (lead >= least) continue;
+            least = lead;
+            worst = i;
+        }
+        c->count--;
+        size_t behind = c->count - worst;
+        memmove(c->kinds + worst, c->kinds + worst + 1, behind * sizeof(*c->kinds));
+        memmove(r->scores + worst, r->scores + worst + 1, behind * sizeof(*r->scores));
+        memmove(r->deviations + worst, r->deviations + worst + 1, behind * sizeof(*r->deviations));
+    }
+}
+
 // All candidates score the new piece, and those that it adds score the pieces before it as well.
 static reef_status score_candidates(reef_trainer *trainer, size_t number, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_candidates *c = &trainer->recognition->candidates;
-    size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config), before = c->count;
+    size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
     const uint8_t *piece = piece_at(trainer, number);
-    if (number == 0) before = 0;
+    if (number > 0 && config->recognition >= 2 && !c->are_all)
+        make_room(trainer->recognition, number);
+    size_t before = number == 0 ? 0 : c->count;
     reef_status status = number == 0 ? reef_candidates_choose(c, trainer, piece, bytes, err)
                                      : reef_candidates_add(c, trainer, piece, bytes, err);
     for (size_t i = 0; status == REEF_OK && i < c->count; i++)
@@ -219,26 +265,6 @@ static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error
 }
 
 // ---- decisions ----------------------------------------------------------------------------------
-
-static double min0(double x) {
-    return x < 0.0 ? x : 0.0;
-}
-
-// Does candidate i know a piece as its own, and at least as well as the current kind?
-static bool candidate_knows(const reef_recognition *r, size_t i, size_t number) {
-    return r->deviations[i][number] >= -STRANGE && r->scores[i][number] >= r->current_score[number];
-}
-
-// How much better candidate i knows a piece than the current kind: by deviations from the levels
-// or, where that is more, by familiarity, of which one bit counts like one spread.
-static double lead_of(const reef_recognition *r, size_t i, size_t number) {
-    double lead =
-        min0(r->deviations[i][number]) - min0(r->current_deviation[number]) - LEAD_PIECE_COST;
-    double better = (r->scores[i][number] - r->current_score[number]) / BIT - LEAD_PIECE_COST;
-    if (better > lead) lead = better;
-    if (lead > 0.0 && !candidate_knows(r, i, number)) lead = 0.0;
-    return lead < LEAD_MIN ? LEAD_MIN : lead > LEAD_MAX ? LEAD_MAX : lead;
-}
 
 // Are the deferred pieces, from one of them on, of a candidate? The one with the greatest lead.
 static bool find_switch(const reef_recognition *r, size_t pieces, reef_kind_decision *out) {
@@ -294,6 +320,8 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
     if (level->pieces >= LEVEL_WARMUP && strangeness >= needed && (double)strange_pieces >= least &&
         !known)
         return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from = from};
+    // A young kind cannot be left for a new one: waiting for that would only hold the text back.
+    if (trainer->network.config.recognition >= 2 && level->pieces < LEVEL_WARMUP) strangeness = 0.0;
     bool clear = (strangeness <= 0.0 && !better) || pieces == DEFERRED_PIECES_MAX;
     return (reef_kind_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_DEFER};
 }

@@ -262,6 +262,7 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
          "ffw with letters k or m is for language models"},
         {{{"model", "vector"}, {"inputs", "5"}, {"subkeys", "head"}},
          "subkeys head is for language models"},
+        {{{"recognition", "2"}}, "recognition 2 says how kinds are known again"},
         {{{"asking", "2"}}, "asking 2 says which kinds are asked about a text"},
         {{{"context_memory", "8M"}, {"asking", "2"}, {"boundaries", "drift"}}, "set it to 1"},
         {{{"ffw", "kdmd"}, {"experts_max", "4095"}}, "less than the 4096 experts of the first"},
@@ -416,6 +417,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     standard.boundaries = REEF_BOUNDARIES_CONTEXTS;
     standard.return_bytes = 128 << 10;
     standard.asking = 2;
+    standard.recognition = 2;
     // A small net that does not rehearse.
     standard.layers = standard.heads = 1;
     standard.d_model = 64;

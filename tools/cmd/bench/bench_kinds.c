@@ -5,6 +5,7 @@
 #include "cli_alloc.h"
 #include "cli_progress.h"
 #include "reef_clock.h"
+#include "reef_kinds.h"
 #include "reef_model.h"
 #include "reef_trainer.h"
 #include "scratch_pool.h"
@@ -316,16 +317,64 @@ static reef_status read_pieces(kinds_run *run, reef_error *err) {
 
 // ---- all kinds come back ------------------------------------------------------------------------
 
-// What generations learned that were opened since.
-static reef_status count_strange(kinds_run *run, uint32_t last, reef_error *err) {
+// What a kind of the pool has learned of some bytes of the stream.
+static uint64_t learned_of(const reef_kind_visit *visit, uint64_t from, uint64_t to) {
+    uint64_t begin = visit->from > from ? visit->from : from;
+    uint64_t end = visit->to < to ? visit->to : to;
+    return visit->count == 1 && begin < end ? end - begin : 0;
+}
+
+// The kind that has learned most of a text.
+static void find_learner(const reef_kind_list *list,
+                         size_t kinds,
+                         reef_bench_kind *kind,
+                         uint64_t *learned) {
+    memset(learned, 0, kinds * sizeof(*learned));
+    kind->learner = 0;
+    for (size_t v = 0; v < list->visit_count; v++) {
+        const reef_kind_visit *visit = &list->visits[v];
+        learned[visit->kind] += learned_of(visit, kind->begins, kind->begins + kind->train_bytes);
+        if (learned[visit->kind] > learned[kind->learner]) kind->learner = visit->kind;
+    }
+}
+
+static reef_status read_kinds(kinds_run *run, reef_kind_list *list, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, run->store, REEF_TXN_READ, err);
-    for (size_t g = run->found->generations; status == REEF_OK && g <= last; g++) {
-        reef_memory_stats stats;
-        status = reef_memory_stats_read(txn, (uint32_t)g, &stats, err);
-        if (status == REEF_OK) run->found->strange_bytes += stats.learned_bytes;
-    }
+    if (status == REEF_OK) status = reef_kind_list_read(txn, list, err);
     reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status find_learners(kinds_run *run, reef_error *err) {
+    reef_kinds_findings *f = run->found;
+    reef_kind_list list = {0};
+    reef_status status = read_kinds(run, &list, err);
+    uint64_t *learned = reef_cli_alloc(f->generations, sizeof(*learned));
+    for (size_t i = 0; status == REEF_OK && i < f->kind_count; i++)
+        find_learner(&list, f->generations, &f->kinds[i], learned);
+    free(learned);
+    reef_kind_list_release(&list);
+    return status;
+}
+
+// Who learned the texts that came back, in this order, behind the stream?
+static reef_status count_back(kinds_run *run, const size_t *order, reef_error *err) {
+    reef_kinds_findings *f = run->found;
+    reef_kind_list list = {0};
+    reef_status status = read_kinds(run, &list, err);
+    for (size_t k = 0; status == REEF_OK && k < list.count; k++)
+        if (list.kinds[k].kind >= f->generations) f->strange_bytes += list.kinds[k].learned_bytes;
+    uint64_t from = f->stream_bytes;
+    for (size_t i = 0; status == REEF_OK && i < f->kind_count; i++) {
+        const reef_bench_kind *kind = &f->kinds[order[i]];
+        uint64_t to = from + kind->held_bytes / 4 * 3;
+        for (size_t v = 0; v < list.visit_count; v++)
+            if (list.visits[v].kind == kind->learner)
+                f->same_bytes += learned_of(&list.visits[v], from, to);
+        from = to;
+    }
+    reef_kind_list_release(&list);
     return status;
 }
 
@@ -333,7 +382,7 @@ static reef_status come_back(kinds_run *run, reef_error *err) {
     reef_kinds_findings *f = run->found;
     reef_trainer_status after;
     size_t *order = reef_cli_alloc(f->kind_count, sizeof(*order));
-    reef_status status = REEF_OK;
+    reef_status status = find_learners(run, err);
     shuffle(run, order, f->kind_count);
     for (size_t i = 0; status == REEF_OK && i < f->kind_count; i++) {
         const reef_bench_kind *kind = &f->kinds[order[i]];
@@ -343,8 +392,9 @@ static reef_status come_back(kinds_run *run, reef_error *err) {
     if (status == REEF_OK) status = reef_trainer_commit(run->trainer, NULL, err);
     reef_trainer_status_read(run->trainer, &after);
     f->back_generations = (size_t)after.generation + 1 - f->generations;
+    if (status == REEF_OK) status = count_back(run, order, err);
     free(order);
-    return status == REEF_OK ? count_strange(run, after.generation, err) : status;
+    return status;
 }
 
 // ---- the whole ----------------------------------------------------------------------------------

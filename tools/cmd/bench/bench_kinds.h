@@ -29,6 +29,7 @@ typedef struct reef_bench_kind {
     size_t train_bytes, held_bytes;
     uint64_t begins;         // where in the stream
     bool is_found;           // a generation was opened there
+    uint32_t learner;        // the kind of the pool that has learned most of it
     int64_t late;            // so many bytes behind it
     double own, bits, later; // of a memory that learned this kind alone, of the pool, and of the
                              // pool after all kinds came back
@@ -49,7 +50,8 @@ typedef struct reef_kinds_findings {
     uint64_t read_bytes;
     double own, bits, later, forgetting_max; // means over kinds
     uint64_t back_bytes, strange_bytes;      // of the other quarters; of these, learned by
-    size_t back_generations;                 // generations that were opened among them
+    size_t back_generations;                 // generations that were opened among them, and
+    uint64_t same_bytes; // by the kind that had learned most of the text to learn
     uint64_t pieces_bytes;
     double pieces_own, pieces_bits; // a byte
     uint64_t alone_bytes;           // scored of pieces that were read each by itself

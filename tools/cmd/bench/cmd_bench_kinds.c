@@ -25,8 +25,8 @@ const reef_cli_manual reef_bench_kinds_manual = {
         "changes: how many kinds began where a generation was opened, from 4 kB before to 8 kB\n"
         "behind, and how many generations were opened elsewhere.\n"
         "\n"
-        "back: how much of these quarters was learned by kinds that were there, and how many\n"
-        "began among them.\n"
+        "back: how much of these quarters was learned by kinds that were there, how much of it by\n"
+        "the one that had learned most of that TRAIN, and how many kinds began among them.\n"
         "\n"
         "pieces: bits per byte of pieces of the last quarters in a random order, as one text and\n"
         "each by itself; the memories beside it know where one ends and whose the next one is.\n"
@@ -102,9 +102,11 @@ static void print_findings(const reef_kinds_plan *plan, const reef_kinds_finding
     print_kinds(f);
     printf("\nchanges  %zu of %zu found, %zu generations opened elsewhere\n", f->found,
            f->kind_count - 1, f->invented);
-    printf("back     %.1f %% of %s learned by kinds that were there; %zu began\n",
+    printf("back     %.1f %% of %s learned by kinds that were there, %.1f %% by their own; %zu "
+           "began\n",
            100.0 * (1.0 - (double)f->strange_bytes / (double)f->back_bytes),
-           reef_cli_bytes(f->back_bytes, words), f->back_generations);
+           reef_cli_bytes(f->back_bytes, words),
+           100.0 * (double)f->same_bytes / (double)f->back_bytes, f->back_generations);
     printf("pieces   of %llu bytes: %.4f bits per byte, %+.4f more than knowing the kind\n",
            (unsigned long long)plan->piece_bytes, f->pieces_bits, f->pieces_bits - f->pieces_own);
     printf("         each a text by itself: %.4f, %+.4f more\n", f->alone_bits,
@@ -132,13 +134,13 @@ static json_t *findings_json(const reef_kinds_plan *plan, const reef_kinds_findi
     json_t *kinds = json_array();
     for (size_t i = 0; i < f->kind_count; i++)
         json_array_append_new(kinds, kind_json(&f->kinds[i]));
-    json_t *object =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed", (json_int_t)plan->seed,
-                  "stream_bytes", (json_int_t)f->stream_bytes, "changes",
-                  (json_int_t)(f->kind_count - 1), "found", (json_int_t)f->found, "invented",
-                  (json_int_t)f->invented, "back_bytes", (json_int_t)f->back_bytes, "strange_bytes",
-                  (json_int_t)f->strange_bytes, "back_generations", (json_int_t)f->back_generations,
-                  "pool_bytes", (json_int_t)f->pool_bytes);
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed", (json_int_t)plan->seed,
+        "stream_bytes", (json_int_t)f->stream_bytes, "changes", (json_int_t)(f->kind_count - 1),
+        "found", (json_int_t)f->found, "invented", (json_int_t)f->invented, "back_bytes",
+        (json_int_t)f->back_bytes, "strange_bytes", (json_int_t)f->strange_bytes, "same_bytes",
+        (json_int_t)f->same_bytes, "back_generations", (json_int_t)f->back_generations,
+        "pool_bytes", (json_int_t)f->pool_bytes);
     // Groups, because their members have equal names.
     json_t *means =
         json_pack("{s:o, s:o, s:o, s:o}", "own_bits_per_byte", reef_cli_real(f->own),

@@ -23,6 +23,7 @@ static const choice MADE[] = {
     {"attention_heads", "2"},   {"heads", "1"},       {"d_key", "32"},
     {"rehearse", "0"},          {"d_ffw", "256"},     {"adapters", "32"},
     {"learning_rate", "0.004"}, {"topk", "64"},       {"asking", "2"},
+    {"recognition", "2"},
 };
 
 static void choose(reef_config *config, const choice *choices, size_t count) {
@@ -99,6 +100,7 @@ void reef_config_fit(reef_config *config) {
     if (config->context_memory == 0) take_standard(config);
     if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) {
         config->return_bytes = 0;
+        config->recognition = 1;
         config->asking = 1;
     }
     if (!(config->net_share > 0.0f)) leave_out_net(config);

@@ -92,6 +92,9 @@
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
     X(return_bytes, INTEGER, LATER, "0", 0, INTEGER_MAX,                                           \
       "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
+    X(recognition, INTEGER, LATER, "1", 1, 2,                                                      \
+      "contexts: how text of a known kind is known again: 1, as in pools made before; 2, also "    \
+      "where it varies")                                                                           \
     X(asking, INTEGER, LATER, "1", 1, 2,                                                           \
       "contexts: which kinds are asked about a text: 1, more of them, as in pools made before; "   \
       "2, "                                                                                        \

@@ -1,0 +1,91 @@
+// Which of many kinds learns what comes back, with either `recognition` of the configuration.
+#include "lifelong.h"
+#include "trainer_internal.h"
+
+enum { PIECE = 2048, FIRST = 20000, WORDS = 40, LETTERS = 6, MANY = 20, NEW = 100 };
+
+static const char *const WAYS[] = {"1", "2"}; // of `recognition`
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    choose(&f->config, "context_memory", "4M");
+    choose(&f->config, "net_share", "0");
+    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "rehearse", "0");
+    return 0;
+}
+
+static uint32_t draw(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+// Words of the kind's own, in letters that all have.
+static void feed_words(lifelong *f, uint32_t kind, size_t count, uint32_t seed) {
+    uint8_t *text = malloc(count + LETTERS + 1);
+    uint32_t words = 2654435761u * (kind + 1), order = 2246822519u * seed + kind;
+    char word[WORDS][LETTERS];
+    assert_non_null(text);
+    for (size_t w = 0; w < WORDS; w++)
+        for (size_t i = 0; i < LETTERS; i++) word[w][i] = (char)('a' + draw(&words) % 26);
+    for (size_t at = 0; at < count;) {
+        memcpy(text + at, word[draw(&order) % WORDS], LETTERS);
+        text[at + LETTERS] = ' ';
+        at += LETTERS + 1;
+    }
+    feed(f, text, count);
+    free(text);
+}
+
+// A pool of so many kinds.
+static void make_kinds(lifelong *f, const char *recognition, uint32_t count) {
+    close_pool(f);
+    temp_dir_join(f->pool, f->dir, recognition);
+    choose(&f->config, "recognition", recognition);
+    make_pool(f, 1);
+    for (uint32_t kind = 0; kind < count; kind++) feed_words(f, kind, FIRST, 1);
+    assert_int_equal(status_of(f).generation, count - 1);
+}
+
+static uint64_t held_back(const lifelong *f) {
+    return f->trainer->deferred_batches * reef_batch_bytes(&f->config);
+}
+
+// A kind of two pieces; one piece of a known kind, which is not enough for it; then text of none.
+static void a_young_kind_holds_nothing_back(void **state) {
+    lifelong *f = *state;
+    for (size_t way = 0; way < 2; way++) {
+        make_kinds(f, WAYS[way], 2);
+        feed_words(f, 2, 2 * PIECE + 500, 1);
+        assert_int_equal(status_of(f).generation, 2);
+        feed_words(f, 0, PIECE + 500, 2);
+        assert_int_equal(held_back(f), PIECE);
+        for (uint32_t kind = 3; kind < 13; kind++) feed_words(f, kind, PIECE, 1);
+        assert_int_equal(held_back(f), way == 0 ? 11 * PIECE : 0);
+        assert_int_equal(status_of(f).generation, 2);
+    }
+}
+
+// A kind of much text is not left for a few pieces that are new. Behind them a known kind comes.
+static void whoever_the_text_names_is_asked(void **state) {
+    lifelong *f = *state;
+    for (size_t way = 0; way < 2; way++) {
+        make_kinds(f, WAYS[way], MANY);
+        for (uint32_t i = 0; i < 50; i++) feed_words(f, 0, 33000, 2 + i);
+        for (uint32_t kind = 0; kind < 6; kind++) feed_words(f, NEW + kind, PIECE, 1);
+        assert_int_equal(status_of(f).generation, MANY - 1);
+        feed_words(f, 4, 6 * PIECE + 500, 2);
+        // Where the known one is not asked, it is taken for more of what is new.
+        assert_int_equal(status_of(f).generation, way == 0 ? MANY : MANY - 1);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_young_kind_holds_nothing_back),
+        TEST(whoever_the_text_names_is_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
