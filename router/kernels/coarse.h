@@ -17,7 +17,7 @@
 //   query    the same for a query, and the bound of its coarse scores
 //   scores   coarse scores of all sub-keys, products of bytes
 //   least    a bound of the K-th best
-//   reach    sub-keys at most twice the bound below that: about 50, of bytes in their whole range 35
+//   reach    sub-keys at most twice the bound below that: about 50, or 35 of whole bytes
 //   near     nearly exact scores of these, products of words
 //   keep     those that may take part in one of the best pairs: about 12
 //   exact    scores of these in floats, summed in the order of BLAS
@@ -69,7 +69,8 @@ static inline size_t coarse_chunks(size_t half) {
 
 /**
  * Bits that a score has lost: so many that the sum of what chunks have left fits 16. Where four
- * values go together there is one sum of 32 bits, and bytes of their whole range: four times as much.
+ * values go together there is one sum of 32 bits, of bytes in their whole range: four times as
+ * much.
  */
 static inline int coarse_shift(size_t half, size_t together) {
     const size_t chunks = coarse_chunks(half);

@@ -1,5 +1,5 @@
-// The first pass with AVX-512 and its extensions for bytes and words (VNNI, VBMI2): all that is done
-// for each query, see coarse.h. Tables are rounded by coarse_avx2.c.
+// The first pass with AVX-512 and its extensions for bytes and words (VNNI, VBMI2): all that is
+// done for each query, see coarse.h. Tables are rounded by coarse_avx2.c.
 #include "coarse_bounds.h"
 
 #include <immintrin.h>
@@ -184,7 +184,8 @@ static inline __m512i sums_of(const __m512i *v) {
                             _mm512_shuffle_i32x4(low, high, 0xdd));
 }
 
-// Products of words, of sixteen keys; `vectors` of 32 words and whether the last is whole, constants.
+// Products of words, of sixteen keys; `vectors` of 32 words, and whether the last one is whole, are
+// constants.
 static inline __attribute__((always_inline)) __m512i near_group(size_t vectors,
                                                                 bool whole,
                                                                 const coarse_table *table,

@@ -1,6 +1,6 @@
-// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float, for
-// bf16 and for int8 and defines ROW, how a vector of it is loaded as floats, how the functions are
-// named, and ROW_SCALED where a row begins with its scale.
+// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float,
+// for bf16 and for int8. It defines ROW, how a vector of it is loaded as floats, how the functions
+// are named, and ROW_SCALED where a row begins with its scale.
 #ifdef ROW_SCALED
 #define ROW_VALUES(row) ((row) + REEF_I8_SCALE_BYTES)
 #define ROW_TIMES_SCALE(value, row) ((value)*reef_i8_scale(row))
@@ -85,9 +85,10 @@ static void ROW_NAME(axpy_rows)(
     for (; d + VEC_FLOATS <= D; d += VEC_FLOATS)
         ROW_NAME(add_rows)(1, K, y + d, alpha, rows, offset + d);
     if (d == D) return;
-    for (size_t k = 0; k < K; k++)
-        ROW_NAME(axpy_row)
-        (D - d, y + d, ROW_TIMES_SCALE(alpha[k], rows[k]), ROW_VALUES(rows[k]) + offset + d);
+    for (size_t k = 0; k < K; k++) {
+        const float share = ROW_TIMES_SCALE(alpha[k], rows[k]);
+        ROW_NAME(axpy_row)(D - d, y + d, share, ROW_VALUES(rows[k]) + offset + d);
+    }
 }
 
 #undef ROW

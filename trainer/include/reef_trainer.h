@@ -237,8 +237,8 @@ typedef struct reef_sealing {
 /**
  * Seal the open generation and open the next one. Commits.
  *
- * seal_dtype  what the rows of its experts become, "f32", "bf16" or "int8"; NULL for the configuration's
- *             choice
+ * seal_dtype  what the rows of its experts become, "f32", "bf16" or "int8"; NULL for what the
+ *             configuration says
  * out         written; may be NULL
  *
  * Errors: INVALID if the generation has trained nothing yet, or the type does not exist.

@@ -285,7 +285,7 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
     }
 }
 
-// Rows x columns are a number of inputs and what says how they lie; a plain vector has nothing of it.
+// Rows x columns are a number of inputs and what says how they lie; a plain vector has none of it.
 static void an_image_is_given_by_rows_and_columns(void **state) {
     (void)state;
     reef_config config, read;

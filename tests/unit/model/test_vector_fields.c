@@ -1,5 +1,5 @@
-// Experts of images: fields, filters and regions against sums written out place by place, for images
-// of all shapes.
+// Experts of images: fields, filters and regions against sums written out place by place, for
+// images of all shapes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -88,8 +88,8 @@ void reef_config_fit_topk(reef_config *config) {
     if (config->context_memory > 0 && config->topk > least) config->topk = least;
 }
 
-// Of filters, whose experts overlap: a tenth to a hundredth of the penalty of others is best from 600
-// images on (docs/LEARNING.md, "Vectors").
+// Of filters, whose experts overlap: a tenth to a hundredth of the penalty of others is best from
+// 600 images on (docs/LEARNING.md, "Vectors").
 #define IMAGE_RIDGE 0.002f
 
 void reef_config_fit(reef_config *config) {

@@ -6,8 +6,8 @@
 //            NAME: {"dtype": "F32", "shape": [rows, columns], "data_offsets": [begin, end]}, ...
 //   then   the data: tensors without gaps, offsets counted from here
 //
-// Only the types that generations and models have are known here: F32, BF16, I8, U8 and, for counts,
-// I64.
+// Only the types that generations and models have are known here: F32, BF16, I8, U8 and, for
+// counts, I64.
 #ifndef REEF_SAFETENSORS_H
 #define REEF_SAFETENSORS_H
 

@@ -11,8 +11,8 @@
 #define FILTERS_AT_ONCE 128
 #define FIELD_VALUES_MAX (REEF_VECTOR_FIELD * REEF_VECTOR_FIELD + 1) // and the 1 of the bias
 #define REGIONS_MAX (REEF_VECTOR_REGIONS * REEF_VECTOR_REGIONS)
-// Of a field's variance, where that of all pixels is 1: fields that are nearly even stay so, instead
-// of showing their noise. Chosen on parts of the training sets of MNIST and Fashion-MNIST.
+// Of a field's variance, where that of all pixels is 1: fields that are nearly even stay so,
+// instead of showing their noise. Chosen on parts of the training sets of MNIST and Fashion-MNIST.
 #define EVEN_VARIANCE 0.1f
 
 // ---- geometry -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // What the experts of an image see: fields, in which a filter is applied at many places.
 //
-//   image (rows, columns)      a field of 7 x 7 pixels stands at each place of a grid; places lie in
+//   image (rows, columns)      a field of 7 x 7 pixels is at each place of a grid; places lie in
 //   +----------------------+   4 x 4 regions. A field is centred, and divided by its own deviation.
 //   | +-----+              |   Each filter meets the field at every place:
 //   | |field|   . . . .    |     relu(w_down . field + bias)
