@@ -195,8 +195,8 @@ static bool candidate_knows(const reef_recognition *r, size_t i, size_t number) 
     return r->deviations[i][number] >= -STRANGE && r->scores[i][number] >= r->current_score[number];
 }
 
-// How much better candidate i knows a piece than the current kind: by deviations from the levels
-// or, where that is more, by familiarity, of which one bit counts like one spread.
+// How much better candidate i knows a piece than the current kind. The larger of two measures:
+// deviations from the levels in spreads, and familiarity in bits.
 static double lead_of(const reef_recognition *r, size_t i, size_t number) {
     double lead =
         min0(r->deviations[i][number]) - min0(r->current_deviation[number]) - LEAD_PIECE_COST;

@@ -19,7 +19,7 @@ typedef struct shape {
     size_t places_down, places_across, regions; // that are expected
 } shape;
 
-// From one pixel to images whose places stand apart, and a side that is no multiple of the regions.
+// From one pixel to images whose fields do not overlap; one side is not a multiple of the regions.
 static const shape SHAPES[] = {
     {28, 28, 16, 22, 22, 16}, {1, 1, 3, 1, 1, 1},  {1, 60, 5, 1, 27, 4},     {5, 9, 4, 1, 3, 3},
     {8, 8, 7, 2, 2, 4},       {12, 7, 6, 6, 1, 4}, {100, 38, 9, 32, 32, 16},
@@ -158,7 +158,7 @@ static void images_without_contrast_have_finite_experts(void **state) {
     reef_vector_fields_scale(&f, 1, filters, z);
     reef_vector_fields_hidden(&f, 1, 256, 256, hidden, filters, z);
     for (size_t n = 0; n < 256; n++) {
-        // An even field says nothing: what is left is the bias.
+        // A constant field becomes zero, which leaves the bias.
         float bias = filters[n / 16 * width + f.values];
         assert_true(fabsf(hidden[n] - fmaxf(0.0f, bias)) < 1e-5f);
     }
