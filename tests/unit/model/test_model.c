@@ -117,6 +117,29 @@ static void sealing_rounds_each_row_once(void **state) {
     teardown(state);
 }
 
+// Copies of experts begin with these, and so do nets of kinds that come back.
+static void rows_of_sealed_experts_are_read_as_floats(void **state) {
+    static const reef_dtype dtypes[] = {REEF_BF16, REEF_I8};
+    for (size_t d = 0; d < 2; d++) {
+        setup_with(state, "glu", "sigmoid");
+        model_fixture *f = *state;
+        reef_error err;
+        reef_generation *open = f->network.generations[0], *sealed = NULL;
+        float before[3 * 12], read[3 * 12], most = 0.0f;
+        assert_int_equal(open->expert_tables[0].row_values, 3 * 12);
+        memcpy(before, open->expert_tables[0].experts + 3 * 12, sizeof(before)); // of row 1
+        for (size_t i = 0; i < 3 * 12; i++) most = fmaxf(most, fabsf(before[i]));
+        assert_int_equal(reef_generation_make_sealed(&sealed, open, &f->config, dtypes[d], &err),
+                         REEF_OK);
+        reef_expert_table_row_read(&sealed->expert_tables[0], 1, 5, 3 * 12 - 5, read + 5);
+        for (size_t i = 5; i < 3 * 12; i++) // half a step, and rounding
+            assert_true(fabsf(read[i] - before[i]) < most / 253.0f);
+        reef_generation_free(open);
+        f->network.generations[0] = sealed;
+        teardown(state);
+    }
+}
+
 static void opening_a_generation_changes_no_bit(void **state) {
     model_fixture *f = *state;
     size_t count = f->rows * REEF_VOCAB;
@@ -203,6 +226,7 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test(every_kind_and_score_has_a_true_gradient),
         cmocka_unit_test(a_generation_on_top_of_rounded_ones_has_a_true_gradient),
+        cmocka_unit_test(rows_of_sealed_experts_are_read_as_floats),
         cmocka_unit_test(corrections_of_every_rank_have_true_gradients),
         cmocka_unit_test(merged_corrections_are_those_of_training),
         cmocka_unit_test(sealing_rounds_each_row_once),
