@@ -236,8 +236,7 @@ static reef_status score_candidates(reef_trainer *trainer, size_t number, reef_e
     reef_candidates *c = &trainer->recognition->candidates;
     size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
     const uint8_t *piece = piece_at(trainer, number);
-    if (number > 0 && config->recognition >= 2 && !c->are_all)
-        make_room(trainer->recognition, number);
+    if (number > 0 && config->recognition >= 2) make_room(trainer->recognition, number);
     size_t before = number == 0 ? 0 : c->count;
     reef_status status = number == 0 ? reef_candidates_choose(c, trainer, piece, bytes, err)
                                      : reef_candidates_add(c, trainer, piece, bytes, err);

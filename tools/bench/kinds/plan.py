@@ -11,7 +11,7 @@ TYPES = {
     "turns": {"kinds": None, "turn": None, "bytes": None, "held": "64K"},
     "visits": {"kinds": None, "visit": None, "visits": "3", "seed": "1", "held": "64K"},
     "pieces": {"kinds": None, "piece": None, "bytes": "1M", "seed": "1"},
-    "many": {"folder": None, "counts": "", "piece": "500", "bytes": "1700000", "seed": "1", "memory": "8M"},
+    "many": {"folder": None, "counts": "", "piece": "500", "bytes": "1700000", "seed": "1", "memory": "64M"},
     "drift": {"parts": None, "held": "64K"},
     "lines": {"files": None, "bytes": None, "held": "64K"},
 }
