@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS = 20, LEARNED = 16000, TEXT = 1500 };
+enum { KINDS = 20, LEARNED = 16000, TEXT = 1000 };
 
 // Words of a kind's own, made of letters that all kinds have.
 static void text_of(uint32_t kind, uint32_t seed, size_t count, uint8_t *out) {
@@ -212,7 +212,7 @@ static void a_kind_is_known_again_among_many(void **state) {
         make_pool(f, THREADS[way]);
         for (uint32_t k = 0; k < KINDS + 6; k++) {
             feed_text(f, k < KINDS ? k : 3 * (k - KINDS), k, LEARNED);
-            if (way == 0) continue;
+            if (way == 0 || k % 3 != 2) continue;
             commit(f);
             close_pool(f);
             open_pool(f, THREADS[way]);

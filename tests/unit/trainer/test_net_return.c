@@ -138,7 +138,7 @@ static void threads_commits_and_restarts_leave_no_trace(void **state) {
     static const struct {
         size_t threads, piece;
         bool restarts;
-    } WAYS[] = {{1, BYTES_MAX, false}, {3, 1450, true}};
+    } WAYS[] = {{1, BYTES_MAX, false}, {3, 3650, true}};
     lifelong *f = *state;
     reef_commit first = {0};
     for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {

@@ -131,7 +131,7 @@ static void threads_commits_and_restarts_leave_no_trace(void **state) {
     static const struct {
         size_t threads, piece;
         bool restarts;
-    } WAYS[] = {{1, 1 << 20, false}, {3, 1450, true}};
+    } WAYS[] = {{1, 1 << 20, false}, {3, 2250, true}};
     static const char *const STATES[] = {"0", "1", "now"};
     reef_commit first = {0};
     double bits[3][3];
@@ -398,7 +398,7 @@ static void nor_do_they_where_contexts_decide(void **state) {
     static const struct {
         size_t threads, piece;
         bool restarts;
-    } WAYS[] = {{1, TURNS_BYTES_MAX, false}, {3, 1850, true}};
+    } WAYS[] = {{1, TURNS_BYTES_MAX, false}, {3, 2850, true}};
     lifelong *f = *state;
     by_contexts(f);
     for (size_t s = 0; s < 2; s++) {
