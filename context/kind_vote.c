@@ -65,8 +65,9 @@ static reef_status reserve(reef_kind_vote *vote, uint32_t kind, reef_error *err)
 }
 
 static void clear(reef_kind_vote *vote, uint32_t kind) {
+    if (vote->bits[kind] == 0) return; // nor has a row
     uint64_t *column = vote->rows + kind / 64, mine = 1ull << kind % 64;
-    if (vote->bits[kind] > 0) vote->known--;
+    vote->known--;
     vote->bits[kind] = 0;
     for (size_t r = 0; r < ROWS; r++) column[r * vote->words] &= ~mine;
 }

@@ -31,7 +31,7 @@
 #define WAITS_MAX 3000 // a minute
 
 // Ranks of one test share two cores with others.
-#define QUICK "--quiet --commit-steps 5 --scrub-rate 0 --threads 1"
+#define QUICK "--quiet --commit-steps 10 --scrub-rate 0 --threads 1"
 
 static void ok(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s", err->message);

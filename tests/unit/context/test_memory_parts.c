@@ -353,7 +353,7 @@ static void a_wide_memory_has_its_further_contexts(void **state) {
 
 static void flipped_bits_are_refused_or_do_no_harm(void **state) {
     (void)state;
-    enum { TRIALS = 60, COUNT = 10000 };
+    enum { TRIALS = 60, COUNT = 4000 };
     static uint8_t text[COUNT];
     static reef_net_prediction net[COUNT];
     size_t refused = 0;

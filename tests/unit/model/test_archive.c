@@ -707,7 +707,7 @@ static void damage(coded *archive, uint64_t *draw, bool sums) {
 static void damage_never_goes_unnoticed(void **state) {
     const lifelong *f = *state;
     const char *wish = getenv("REEF_ARCHIVE_DAMAGES");
-    int count = wish != NULL ? atoi(wish) : 2000, right = 0;
+    int count = wish != NULL ? atoi(wish) : 800, right = 0;
     uint64_t draw = 77;
     uint8_t text[2 * PIECE + 50], back[sizeof(text)];
     mixed_text(text, sizeof(text));
