@@ -9,23 +9,31 @@
 
 static const uint32_t ORDERS[] = {3, 4, 6};
 #define ORDER_COUNT (sizeof(ORDERS) / sizeof(*ORDERS))
-#define SAMPLE 65536 // bytes of a kind's text
-#define CHUNK 4096   // of the sample, from all over the text
-#define ROWS_LOG2 19 // of 65,536 bytes of prose a fifth of the rows has a bit
-#define ROWS ((size_t)1 << ROWS_LOG2)
+#define CHUNK 4096 // of a sample, from all over the text
+// Of 65,536 bytes of prose a fifth of the fewer rows has a bit.
+#define ROWS_LOG2_SMALL 19
+#define ROWS_LOG2 20
 #define VOTERS 256  // bytes of a text
 #define DECAY 0.985 // a byte
+#define AHEAD 32    // bytes whose rows are fetched before they are set
 
 struct reef_kind_vote {
+    uint32_t sample; // bytes of a kind's text
+    int rows_log2;
+    size_t count;   // of rows
     size_t words;   // of a row
-    uint64_t *rows; // (ROWS, words)
+    uint64_t *rows; // (count, words)
     uint32_t *bits; // (64 * words) rows that have a kind's bit
     size_t known;   // kinds that have some
 };
 
-reef_status reef_kind_vote_new(reef_kind_vote **out, reef_error *err) {
+reef_status reef_kind_vote_new(reef_kind_vote **out, uint32_t sample, reef_error *err) {
     *out = calloc(1, sizeof(**out));
-    return *out != NULL ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vote");
+    if (*out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vote");
+    (*out)->sample = sample;
+    (*out)->rows_log2 = sample <= REEF_KIND_SAMPLE_SMALL ? ROWS_LOG2_SMALL : ROWS_LOG2;
+    (*out)->count = (size_t)1 << (*out)->rows_log2;
+    return REEF_OK;
 }
 
 void reef_kind_vote_free(reef_kind_vote *vote) {
@@ -36,24 +44,24 @@ void reef_kind_vote_free(reef_kind_vote *vote) {
 }
 
 // Row of the context of `order` bytes that ends a text; `bytes` has its last eight.
-static size_t row_of(uint32_t order, uint64_t bytes) {
+static size_t row_of(const reef_kind_vote *vote, uint32_t order, uint64_t bytes) {
     uint64_t context = bytes << (64 - 8 * order);
     uint64_t hash = (context ^ order) * 0x9E3779B97F4A7C15ull;
     hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93ull;
-    return (size_t)(hash >> (64 - ROWS_LOG2));
+    return (size_t)(hash >> (64 - vote->rows_log2));
 }
 
 static reef_status reserve(reef_kind_vote *vote, uint32_t kind, reef_error *err) {
     if (kind < 64 * vote->words) return REEF_OK;
     size_t words = kind / 64 + 1;
-    uint64_t *rows = calloc(ROWS, words * sizeof(*rows));
+    uint64_t *rows = calloc(vote->count, words * sizeof(*rows));
     uint32_t *bits = calloc(64 * words, sizeof(*bits));
     if (rows == NULL || bits == NULL) {
         free(rows);
         free(bits);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vote of %zu kinds", 64 * words);
     }
-    for (size_t r = 0; r < ROWS && vote->words > 0; r++)
+    for (size_t r = 0; r < vote->count && vote->words > 0; r++)
         memcpy(rows + r * words, vote->rows + r * vote->words, vote->words * sizeof(*rows));
     if (vote->words > 0) memcpy(bits, vote->bits, 64 * vote->words * sizeof(*bits));
     free(vote->rows);
@@ -69,7 +77,7 @@ static void clear(reef_kind_vote *vote, uint32_t kind) {
     uint64_t *column = vote->rows + kind / 64, mine = 1ull << kind % 64;
     vote->known--;
     vote->bits[kind] = 0;
-    for (size_t r = 0; r < ROWS; r++) column[r * vote->words] &= ~mine;
+    for (size_t r = 0; r < vote->count; r++) column[r * vote->words] &= ~mine;
 }
 
 // `count` bytes of the text, which ends `back` bytes before its end.
@@ -79,14 +87,22 @@ static void add_chunk(reef_kind_vote *vote,
                       uint32_t back,
                       uint32_t count) {
     uint64_t *column = vote->rows + kind / 64, mine = 1ull << kind % 64, bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int known;
-        bytes = bytes << 8 | reef_text_at(text, text->end - back - count + i, &known);
-        for (size_t k = 0; k < ORDER_COUNT; k++) {
-            if (i + 1 < ORDERS[k]) continue;
-            uint64_t *word = &column[row_of(ORDERS[k], bytes) * vote->words];
-            vote->bits[kind] += (*word & mine) == 0;
-            *word |= mine;
+    uint64_t *words[AHEAD * ORDER_COUNT];
+    for (uint32_t at = 0; at < count;) {
+        uint32_t end = count - at < AHEAD ? count : at + AHEAD;
+        size_t ahead = 0;
+        for (; at < end; at++) {
+            int known;
+            bytes = bytes << 8 | reef_text_at(text, text->end - back - count + at, &known);
+            for (size_t k = 0; k < ORDER_COUNT; k++) {
+                if (at + 1 < ORDERS[k]) continue;
+                words[ahead] = &column[row_of(vote, ORDERS[k], bytes) * vote->words];
+                __builtin_prefetch(words[ahead++], 1);
+            }
+        }
+        for (size_t i = 0; i < ahead; i++) {
+            vote->bits[kind] += (*words[i] & mine) == 0;
+            *words[i] |= mine;
         }
     }
 }
@@ -100,9 +116,9 @@ reef_status reef_kind_vote_set(reef_kind_vote *vote,
     clear(vote, kind);
     if (memory == NULL) return REEF_OK;
     const reef_text_ring *text = &memory->predictor.text;
-    uint32_t chunks = SAMPLE / CHUNK;
-    if (text->kept <= SAMPLE) add_chunk(vote, kind, text, 0, text->kept);
-    for (uint32_t c = 0; text->kept > SAMPLE && c < chunks; c++) {
+    uint32_t chunks = vote->sample / CHUNK;
+    if (text->kept <= vote->sample) add_chunk(vote, kind, text, 0, text->kept);
+    for (uint32_t c = 0; text->kept > vote->sample && c < chunks; c++) {
         uint64_t back = (uint64_t)(text->kept - CHUNK) * c / (chunks - 1);
         add_chunk(vote, kind, text, (uint32_t)back, CHUNK);
     }
@@ -132,7 +148,8 @@ static size_t best_of(const reef_kind_vote *vote,
     size_t count = 0;
     double first = 0.0;
     // A kind of much text has many bits, and gets that part of all votes by chance.
-    for (uint32_t k = 0; k < 64 * vote->words; k++) votes[k] -= all * vote->bits[k] / (double)ROWS;
+    for (uint32_t k = 0; k < 64 * vote->words; k++)
+        votes[k] -= all * vote->bits[k] / (double)vote->count;
     for (; count < max; count++) {
         double most = 0.0;
         for (uint32_t k = 0; k < 64 * vote->words; k++) {
@@ -163,7 +180,8 @@ size_t reef_kind_vote_count(const reef_kind_vote *vote,
         if (i < first) continue;
         double weight = pow(DECAY, (double)(count - 1 - i));
         for (size_t k = 0; k < ORDER_COUNT; k++)
-            if (i + 1 >= ORDERS[k]) all += vote_row(vote, row_of(ORDERS[k], bytes), weight, votes);
+            if (i + 1 >= ORDERS[k])
+                all += vote_row(vote, row_of(vote, ORDERS[k], bytes), weight, votes);
     }
     size_t chosen = best_of(vote, votes, all, least, kinds, max);
     free(votes);

@@ -21,6 +21,7 @@ typedef struct reef_candidates {
     size_t count;
     bool are_all;         // they are all other kinds: there are few
     reef_kind_vote *vote; // owned; NULL before the first vote
+    uint32_t sample;      // that it takes of each kind
     uint64_t *voted_at;   // (voter_count) where a kind had learned last when its vote was taken
     size_t voter_count;
 } reef_candidates;

@@ -22,7 +22,7 @@ static const choice MADE[] = {
     {"return_bytes", "131072"}, {"layers", "1"},      {"d_model", "64"},
     {"attention_heads", "2"},   {"heads", "1"},       {"d_key", "32"},
     {"rehearse", "0"},          {"d_ffw", "256"},     {"adapters", "32"},
-    {"learning_rate", "0.004"}, {"topk", "64"},       {"asking", "2"},
+    {"learning_rate", "0.004"}, {"topk", "64"},       {"asking", "3"},
     {"recognition", "2"},
 };
 

@@ -95,10 +95,9 @@
     X(recognition, INTEGER, LATER, "1", 1, 2,                                                      \
       "contexts: how text of a known kind is known again: 1, as in pools made before; 2, also "    \
       "where it varies")                                                                           \
-    X(asking, INTEGER, LATER, "1", 1, 2,                                                           \
+    X(asking, INTEGER, LATER, "1", 1, 3,                                                           \
       "contexts: which kinds are asked about a text: 1, more of them, as in pools made before; "   \
-      "2, "                                                                                        \
-      "those that its bytes name clearly")                                                         \
+      "2, those that its bytes name clearly; 3, also from a larger part of what kinds learned")    \
     X(subkeys_new, CHOICE, LATER, "random", 0, 0,                                                  \
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \

@@ -218,7 +218,8 @@ static bool has_memory(const reef_network *network, size_t g) {
 // Before the first vote.
 static reef_status prepare_vote(reef_recall *recall, const reef_network *network, reef_error *err) {
     if (recall->vote != NULL) return REEF_OK;
-    reef_status status = reef_kind_vote_new(&recall->vote, err);
+    reef_status status =
+        reef_kind_vote_new(&recall->vote, reef_recall_sample(&network->config), err);
     for (size_t g = 0; status == REEF_OK && g < network->generation_count; g++)
         status = reef_kind_vote_set(recall->vote, (uint32_t)g,
                                     network->generations[g]->memory.memory, err);
