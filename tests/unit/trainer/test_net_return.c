@@ -53,7 +53,8 @@ static void learn_turns(lifelong *f, int turn_count, size_t threads, size_t piec
     size_t count = turns(bytes, turn_count);
     for (size_t at = 0; at < count; at += piece) {
         feed(f, bytes + at, count - at < piece ? count - at : piece);
-        if (!restarts || at / piece % 2 == 0) continue; // after every other piece
+        // After every other piece, and at the end.
+        if (!restarts || (at / piece % 2 == 0 && at + piece < count)) continue;
         commit(f);
         reopen(f, threads);
     }
