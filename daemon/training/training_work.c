@@ -171,8 +171,12 @@ void reef_training_handle_request(reef_training *training, reef_request *request
 static void took(reef_training *training, size_t source, const work *piece, size_t taken) {
     uint64_t cursor =
         reef_trainer_cursor(training->options.trainer, training->options.sources[source].name);
+    reef_trainer_status status;
+    reef_trainer_status_read(training->options.trainer, &status);
     uv_mutex_lock(&training->lock);
+    // Together: whoever asks meanwhile finds cursors that are what was learned and is carried.
     training->cursors[source] = cursor;
+    training->view.trainer = status;
     (void)reef_queue_checkpoint_at(&training->schedule.queues.queues[piece->next.queue],
                                    cursor); // frees old ones
     bool room = reef_schedule_took(&training->schedule, &piece->next, taken);
