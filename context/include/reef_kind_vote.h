@@ -17,7 +17,7 @@
 typedef struct reef_kind_vote reef_kind_vote;
 
 #define REEF_KIND_SAMPLE 524288 // bytes of each kind's text, from all over it, whose contexts count
-#define REEF_KIND_SAMPLE_SMALL 65536 // the same in older pools
+#define REEF_KIND_SAMPLE_SMALL 65536 // the same in older pools, and where few kinds vote
 
 /**
  * sample  one of these two
@@ -30,8 +30,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_kind_vote_new(reef_kind_vote **out,
 REEF_API void reef_kind_vote_free(reef_kind_vote *vote); // accepts NULL
 
 /**
- * From now on `kind` is what its memory says, instead of what it was. 128 KB a kind, or 64 KB with the small
- * sample, in steps of 64 kinds.
+ * From now on `kind` is what its memory says, instead of what it was. 128 KB a kind, or 64 KB with
+ * the small sample, in steps of 64 kinds.
  *
  * memory  NULL: the kind has no text, and no vote
  *
