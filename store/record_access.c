@@ -525,6 +525,43 @@ reef_status reef_record_scan(reef_txn *txn,
     return status;
 }
 
+// The first damaged record at or after `from`, whose bytes become its own.
+static reef_status find_damaged(
+    reef_txn *txn, reef_db db, reef_key_bytes *from, reef_key *key, char *name, reef_error *err) {
+    reef_cursor cursor;
+    reef_view view;
+    reef_error damage;
+    reef_status status = reef_cursor_open(&cursor, txn, db, from->data, from->bytes, err);
+    while (status == REEF_OK && !cursor.done) {
+        status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, key, name, err);
+        if (status != REEF_OK) break;
+        status = reef_record_verify(txn, db, &cursor, key, name, &view, &damage);
+        if (status == REEF_ERR_CORRUPT) {
+            reef_cursor_close(&cursor);
+            return reef_key_encode(key, from, err);
+        }
+        if (status != REEF_OK) *err = damage;
+        if (status == REEF_OK) status = reef_cursor_next(&cursor, txn, err);
+    }
+    bool done = status == REEF_OK;
+    reef_cursor_close(&cursor);
+    return done ? REEF_ERR_NOT_FOUND : status;
+}
+
+reef_status reef_record_drop_damaged(reef_txn *txn, reef_db db, size_t *dropped, reef_error *err) {
+    reef_key_bytes from = {.bytes = 0};
+    reef_key key;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    *dropped = 0;
+    for (;;) {
+        reef_status status = find_damaged(txn, db, &from, &key, name, err);
+        if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+        if (status == REEF_OK) status = reef_record_delete(txn, &key, err);
+        if (status != REEF_OK) return status;
+        ++*dropped;
+    }
+}
+
 reef_status reef_txn_failed(reef_txn *txn,
                             reef_status status,
                             const reef_error *reason,

@@ -391,6 +391,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_scan(reef_txn *txn,
                                                       void *context,
                                                       reef_error *err);
 
+/**
+ * Remove what is damaged of a database on which nothing depends but what people read of it, such as
+ * the history in SERIES; `dropped` is how many records. Errors: CORRUPT: a key is malformed; those
+ * of reef_record_delete.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_record_drop_damaged(reef_txn *txn,
+                                                              reef_db db,
+                                                              size_t *dropped,
+                                                              reef_error *err);
+
 /** Rows of a block: the largest power of two whose payload is at most REEF_BLOCK_BYTES_MAX. */
 REEF_API uint32_t reef_block_rows(size_t row_bytes);
 

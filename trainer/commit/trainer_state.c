@@ -373,12 +373,21 @@ reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
 
 // ---- history ------------------------------------------------------------------------------------
 
+// What a damaged record held is lost to those who read the history; learning does not end by it.
+// Looked for once, when a trainer commits for the first time.
+static reef_status drop_damaged_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    size_t lost = 0;
+    reef_status status = reef_record_drop_damaged(txn, REEF_DB_SERIES, &lost, err);
+    if (status != REEF_OK || lost == 0) return status;
+    return reef_state_event(trainer, err, "history_damaged", "\"records_lost\": %zu", lost);
+}
+
 reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    for (size_t i = 0; i < trainer->event_count; i++) {
-        reef_status status = reef_timeline_append(txn, trainer->events[i], err);
-        if (status != REEF_OK) return status;
-    }
-    reef_status status = reef_visit_log_put(&trainer->visit_log, txn, err);
+    reef_status status = REEF_OK;
+    if (trainer->series_points == 0) status = drop_damaged_history(trainer, txn, err);
+    for (size_t i = 0; status == REEF_OK && i < trainer->event_count; i++)
+        status = reef_timeline_append(txn, trainer->events[i], err);
+    if (status == REEF_OK) status = reef_visit_log_put(&trainer->visit_log, txn, err);
     return status == REEF_OK ? reef_series_put(trainer, txn, err) : status;
 }
 

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "damaged_record.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +248,65 @@ static reef_kind_visit *read_all(lifelong *f, size_t *count) {
     return visits;
 }
 
+static reef_status keep_last(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    (void)view;
+    (void)err;
+    reef_key *last = context;
+    if (strcmp(key->name, last->name) == 0) last->sequence = key->sequence;
+    return REEF_OK;
+}
+
+static reef_key last_of_history(reef_store *store, const char *name) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_key key = {.db = REEF_DB_SERIES, .name = name};
+    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, keep_last, &key, &err), &err);
+    reef_txn_abort(txn);
+    return key;
+}
+
+static void keep_event(void *context, const char *json) {
+    if (strstr(json, "history_damaged") != NULL) *(bool *)context = true;
+}
+
+// People lose a part of a history by it, which is said; the next commit succeeds.
+static void a_damaged_history_does_not_end_learning(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    static const char *const NAMES[] = {"visits", "loss"};
+    for (size_t i = 0; i < 2; i++) {
+        bool was_said = false;
+        temp_dir_join(f->pool, f->dir, NAMES[i]);
+        make_pool(f, 1);
+        feed_kind(f, 0, SHORT, 1);
+        commit(f);
+        const reef_key damaged = last_of_history(f->store, NAMES[i]);
+        close_pool(f);
+        record_damage(f->pool, &damaged);
+        ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+        const reef_trainer_options options = {
+            .threads = 1, .on_event = keep_event, .context = &was_said};
+        ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+        feed_kind(f, 0, SHORT, 2);
+        commit(f);
+        assert_true(was_said);
+        is_sound(f->store);
+        reef_kind_list list = read_list(f);
+        assert_int_equal(list.visit_count, 1);
+        assert_true((list.visits[0].from > 0) == (i == 0)); // the first one is lost
+        reef_kind_list_release(&list);
+        was_said = false;
+        feed_kind(f, 0, SHORT, 3);
+        commit(f);
+        assert_false(was_said);
+        close_pool(f);
+    }
+}
+
 enum { KINDS = 3, VISITS = 9001 };
 
 // Visit i is of kind i % KINDS, as long as i and some more.
@@ -385,6 +446,7 @@ int main(void) {
         TEST(kinds_have_names),
         TEST(a_state_has_the_names_and_visits_of_its_time),
         TEST(kinds_that_become_one_are_one),
+        TEST(a_damaged_history_does_not_end_learning),
         TEST(of_older_visits_sums_are_kept),
         TEST(what_does_not_follow_on_is_another_visit),
         TEST(what_lies_behind_is_forgotten),
