@@ -62,6 +62,10 @@ def spread(values):
     return statistics.stdev(values) if len(values) > 1 else None
 
 
+def most(values):
+    return max(known(values), default=None)
+
+
 def sum_known(values):
     values = known(values)
     return sum(values) if values else None
@@ -218,6 +222,7 @@ def stream_figures(document):
         "forgetting_max": figures["forgetting_max"],
         "forgetting_learned": figures["forgetting_learned"],
         "forgetting_max_by_domain": figures["forgetting_max_by_domain"],
+        "forgetting_worst": most(figures["forgetting_max_by_domain"]),
         "forgetting_learned_by_domain": figures["forgetting_learned_by_domain"],
         "backward_transfer": figures["backward_transfer"],
         "forward_transfer": figures["forward_transfer"],
@@ -244,7 +249,7 @@ def stream_figures(document):
     }
     run |= in_tables(run)
     if joint:  # there are no domains one after the other, so nothing is old
-        for key in ("forgetting", "forgetting_max", "forgetting_learned", "backward_transfer"):
+        for key in ("forgetting", "forgetting_max", "forgetting_worst", "forgetting_learned", "backward_transfer"):
             run[key] = None
         for key in ("forward_transfer", "stability_gap_mean", "stability_gap_worst"):
             run[key] = None
@@ -315,6 +320,7 @@ def summarise(runs):
                 "measure": group[0]["measure"],
                 "domains": group[0]["domains"],
                 "figures": figures,
+                "forgetting_worst": most(run.get("forgetting_worst") for run in group),
                 "matrix": mean_matrix([run.get("matrix") for run in group]),
                 "final": mean_matrix([[run["final"]] for run in group])[0],
                 "final_spread": [spread(values) for values in zip(*(run["final"] for run in group))],

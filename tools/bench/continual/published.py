@@ -9,6 +9,7 @@ import hashlib
 import json
 
 import figures
+import summary
 import tables
 from cells import FLOOR, VERSION, cell_name, write_json
 from methods import COMPRESSORS
@@ -16,8 +17,8 @@ from methods import COMPRESSORS
 # Of a run's figures; losses have the digits of the tables and two more.
 KEPT = (
     "stream method base order seed choice program content domains measure final floored final_mean floored_mean "
-    "forgetting_max asof_forgetting boundaries_true boundaries_hit boundaries_false parameters parameters_active flops "
-    "memory_bytes pool_bytes cpu_seconds machine threads jobs date"
+    "forgetting_max forgetting_worst asof_forgetting boundaries_true boundaries_hit boundaries_false parameters "
+    "parameters_active flops memory_bytes pool_bytes cpu_seconds machine threads jobs date"
 ).split()
 DIGITS = 6
 ORACLE_GOAL = 0.02  # bits a byte that a pool may have above a model for each kind
@@ -169,16 +170,17 @@ def verdict(groups):
 
 
 def order_rows(groups):
-    """Means in every order of the texts, for methods that ran in more than one."""
+    """Means in every order of the texts, for methods that ran in more than one; and the most that a text lost in a run."""
     shown = [m for m in dict.fromkeys(g["method"] for g in groups) if sum(g["method"] == m for g in groups) > 1]
     rows = []
     for g in groups:
         if g["method"] in shown:
             figures_of = g["figures"]
             rows.append([g["method"], " → ".join(g["domains"]), tables.loss_cell(figures_of["final_mean"], g["measure"]),
-                         tables.cell(figures_of["forgetting_max"], 4), g["runs"]])
+                         tables.cell(figures_of["forgetting_max"], 4),
+                         tables.cell({"mean": g["forgetting_worst"], "spread": None}, 4), g["runs"]])
     rows.sort(key=lambda row: shown.index(row[0]))
-    return tables.table(["method", "order", "mean", "forgetting, since best", "runs"], rows) if rows else []
+    return tables.table(["method", "order", "mean", "forgotten since best, mean of texts", "most of one text", "runs"], rows) if rows else []
 
 
 def stream_lines(groups):
@@ -194,20 +196,29 @@ def stream_lines(groups):
     return lines
 
 
+def shown(wanted):
+    return [one | figures.in_tables(one) for _, one, _ in wanted if one]
+
+
 def block(table, config, records, version):
     """What stands between the comments of a table in docs/RESULTS.md."""
     wanted = states(config, records, version)
-    have = [one | figures.in_tables(one) for _, one, _ in wanted if one]
+    have = shown(wanted)
     command = f"`tools/results --only {table} --data DIR`"
     if not have:
         return [f"No cell of this table has been run with this program: {command}."]
     text = (f"{command} runs `{table_config(config)}` and writes this table. Means over seeds ± the sample standard "
             f"deviation. \"With a floor\" is the mean where {float(FLOOR):.0%} of every prediction is even over all bytes. ")
     lines = paragraph(text + " ".join(made_lines(have)))[1:]
-    summary = figures.summarise(have)
-    for stream in dict.fromkeys(group["stream"] for group in summary):
-        lines += stream_lines([g for g in summary if g["stream"] == stream])
+    groups = figures.summarise(have)
+    for stream in dict.fromkeys(group["stream"] for group in groups):
+        lines += stream_lines([g for g in groups if g["stream"] == stream])
     return lines + gaps(table, wanted)
+
+
+def readme_block(config, records, version):
+    """What stands at the head of README.md."""
+    return summary.table(figures.summarise(shown(states(config, records, version))))
 
 
 def table_config(config):

@@ -4,7 +4,10 @@ import collections
 import math
 import re
 
+from drain import Drain
+
 NEIGHBOURS_MAX = 2000  # different lines that a line is compared with, drawn evenly
+RAREST = 4  # words of a line
 VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b|\d+")
 
 
@@ -18,6 +21,30 @@ def template(learned, lines):
     counts = collections.Counter(map(mask, learned))
     total = len(learned) + 1
     return [-math.log2((counts[mask(line)] + 1) / total) for line in lines]
+
+
+def drain(learned, lines):
+    """The same with Drain's templates, of lines whose numbers and identifiers are masked, as its users do."""
+    parser = Drain()
+    for line in learned:
+        parser.learn(mask(line).split())
+    groups = [parser.group(mask(line).split()) for line in lines]
+    return [-math.log2(((group.lines if group else 0) + 1) / (len(learned) + 1)) for group in groups]
+
+
+def plain_words(line):
+    """Those with a letter and without digits."""
+    return {word for word in line.split() if any(map(str.isalpha, word)) and not any(map(str.isdigit, word))}
+
+
+def rare_words(learned, lines):
+    """How rare a line's words are: the mean of -log2 of the share of learned lines that have one, of the 4 rarest."""
+    counts = collections.Counter(word for line in learned for word in plain_words(line))
+    scores = []
+    for line in lines:
+        rarities = [math.log2((len(learned) + 1) / (counts[word] + 1)) for word in plain_words(line)]
+        scores.append(sum(sorted(rarities)[-RAREST:]) / RAREST)
+    return scores
 
 
 def trigrams(line):
@@ -67,4 +94,10 @@ def neighbour(learned, lines):
     return [known[mask(line)] for line in lines]
 
 
-BASELINES = {"template": template, "trigrams": new_trigrams, "neighbour": neighbour}
+BASELINES = {
+    "template": template,
+    "Drain": drain,
+    "words": rare_words,
+    "trigrams": new_trigrams,
+    "neighbour": neighbour,
+}
