@@ -75,7 +75,7 @@ static const reef_cli_command COMMANDS[] = {
     {"import", "FILE", 1, 1, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,
      "take in a generation of a pool with the same backbone", &reef_import_manual, reef_cmd_import},
     {"eval", "FILE...", 1, ANY, CLI_POOL | CLI_COMPUTES,
-     "loss on files, now or as of any earlier state", &reef_eval_manual, reef_cmd_eval},
+     "loss on files, now or as of a state that was kept", &reef_eval_manual, reef_cmd_eval},
     {"predict", "VECTORS", 1, 1, CLI_POOL | CLI_COMPUTES, "the class of each vector",
      &reef_predict_manual, reef_cmd_predict},
     {"score", "FILE", 1, 1, CLI_POOL | CLI_COMPUTES, "how surprising each line of a text is",
