@@ -49,6 +49,37 @@ static inline void vec_compress(
     }
 }
 
+static inline vec_int vec_int_max(vec_int a, vec_int b) {
+    return (vec_int)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+static inline vec_int vec_int_min(vec_int a, vec_int b) {
+    return (vec_int)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
+
+// The constants of the next three are known where they are inlined.
+
+// Lanes whose number has the bit `half` from b, the others from a.
+static inline __attribute__((always_inline)) vec_int vec_int_blend(vec_int a, vec_int b, int half) {
+    return (vec_int)(half == 1   ? _mm256_blend_epi32((__m256i)a, (__m256i)b, 0xaa)
+                     : half == 2 ? _mm256_blend_epi32((__m256i)a, (__m256i)b, 0xcc)
+                                 : _mm256_blend_epi32((__m256i)a, (__m256i)b, 0xf0));
+}
+
+// Lane i has what lane i ^ half had.
+static inline __attribute__((always_inline)) vec_int vec_int_swap(vec_int v, int half) {
+    return (vec_int)(half == 1   ? _mm256_shuffle_epi32((__m256i)v, 0xb1)
+                     : half == 2 ? _mm256_shuffle_epi32((__m256i)v, 0x4e)
+                                 : _mm256_permute2x128_si256((__m256i)v, (__m256i)v, 1));
+}
+
+// Every `size` lanes in the other direction.
+static inline __attribute__((always_inline)) vec_int vec_int_mirror(vec_int v, int size) {
+    if (size == 2) return vec_int_swap(v, 1);
+    v = (vec_int)_mm256_shuffle_epi32((__m256i)v, 0x1b);
+    return size == 4 ? v : vec_int_swap(v, 4);
+}
+
 // GCC 12 widens bytes one by one where it is left to it.
 static inline vec load_i8(const int8_t *from) {
     const __m128i bytes = _mm_loadl_epi64((const __m128i_u *)from);

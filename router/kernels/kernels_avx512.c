@@ -52,6 +52,39 @@ static inline void vec_compress(
     _mm512_storeu_si512(to_numbers, _mm512_maskz_compress_epi32((__mmask16)set, (__m512i)numbers));
 }
 
+static inline vec_int vec_int_max(vec_int a, vec_int b) {
+    return (vec_int)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+
+static inline vec_int vec_int_min(vec_int a, vec_int b) {
+    return (vec_int)_mm512_min_epi32((__m512i)a, (__m512i)b);
+}
+
+// The constants of the next three are known where they are inlined.
+
+// Lanes whose number has the bit `half` from b, the others from a.
+static inline __attribute__((always_inline)) vec_int vec_int_blend(vec_int a, vec_int b, int half) {
+    const __mmask16 lanes = half == 1 ? 0xaaaa : half == 2 ? 0xcccc : half == 4 ? 0xf0f0 : 0xff00;
+    return (vec_int)_mm512_mask_blend_epi32(lanes, (__m512i)a, (__m512i)b);
+}
+
+// Lane i has what lane i ^ half had.
+static inline __attribute__((always_inline)) vec_int vec_int_swap(vec_int v, int half) {
+    return (vec_int)(half == 1   ? _mm512_shuffle_epi32((__m512i)v, 0xb1)
+                     : half == 2 ? _mm512_shuffle_epi32((__m512i)v, 0x4e)
+                     : half == 4 ? _mm512_shuffle_i64x2((__m512i)v, (__m512i)v, 0xb1)
+                                 : _mm512_shuffle_i64x2((__m512i)v, (__m512i)v, 0x4e));
+}
+
+// Every `size` lanes in the other direction.
+static inline __attribute__((always_inline)) vec_int vec_int_mirror(vec_int v, int size) {
+    if (size == 2) return vec_int_swap(v, 1);
+    v = (vec_int)_mm512_shuffle_epi32((__m512i)v, 0x1b);
+    if (size == 4) return v;
+    return size == 8 ? vec_int_swap(v, 4)
+                     : (vec_int)_mm512_shuffle_i64x2((__m512i)v, (__m512i)v, 0x1b);
+}
+
 // GCC 12 widens bytes one by one where it is left to it.
 static inline vec load_i8(const int8_t *from) {
     const __m128i bytes = _mm_loadu_si128((const __m128i_u *)from);

@@ -72,7 +72,7 @@ typedef struct reef_kernel_table {
     /**
      * The `topk` best sums of one score of a and one of b, by place: place in a << 16 | place in b.
      * Both lists fall; at least topk sums reach `least`. False, positions unspecified, where two of
-     * the best are equal, or more than RANK_PAIRS_MAX reach it.
+     * the best are equal or nearly so, or more than RANK_PAIRS_MAX reach it.
      */
     bool (*rank_pairs)(size_t count_a,
                        const float *a,

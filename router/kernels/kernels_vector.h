@@ -198,6 +198,8 @@ static void approach(size_t D, float *average, const float *param, float share) 
     }
 }
 
+#include "kernels_sort.h"
+
 // The best K of a row are found in three passes with few branches: a bound that at least K scores
 // reach, the few scores that reach it, and their order by counting. For K = 17 of 1,024 scores that
 // takes 0.3 us; comparing whole vectors with the worst of a sorted list and inserting what exceeds
@@ -315,6 +317,28 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
     return count <= CANDIDATES_MAX;
 }
 
+// Up to so many candidates are counted, which takes a vector's step for each pair of them. More are
+// sorted by a network.
+enum { COUNTED_MAX = 32 };
+
+// Up to 64 candidates, of which equal ones stay in the order of the row.
+static void scatter_sorted(const candidates *found, size_t K, float *scores, uint16_t *indices) {
+    vec_int keys[SORTED_VECS];
+    float sorted[SORTED];
+    int32_t places[SORTED];
+    const vec_int lanes = lane_numbers();
+    for (size_t i = 0; i < SORTED_VECS; i++) {
+        const vec_int place = lanes + (int32_t)(i * VEC_FLOATS);
+        const vec_int none = place >= (int32_t)found->count;
+        keys[i] = sort_keys(load(found->scores + i * VEC_FLOATS), place, SORTED - 1);
+        keys[i] = (keys[i] & ~none) | (none & KEY_NONE);
+    }
+    sort_keys_64(keys);
+    (void)sort_scores(found->count, keys, SORTED - 1, found->scores, K, sorted, places);
+    memcpy(scores, sorted, K * sizeof(*scores));
+    for (size_t k = 0; k < K; k++) indices[k] = (uint16_t)found->indices[places[k]];
+}
+
 // A candidate's rank is the number of those before it in the order: higher scores, and equal ones
 // that precede it in the row. So those of earlier vectors count if they are not below, those of
 // later vectors if they are above. Without NaN all ranks differ; those from K on are dropped at the
@@ -368,7 +392,45 @@ static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *
         return reef_kernels_scalar.topk(D, row, K, scores, indices);
     // NaN passes the bound, so it is among the candidates if there is one.
     if (has_nan(found.count, found.scores)) return false;
-    scatter_by_rank(&found, K, scores, indices);
+    if (found.count > COUNTED_MAX && found.count <= SORTED)
+        scatter_sorted(&found, K, scores, indices);
+    else
+        scatter_by_rank(&found, K, scores, indices);
+    return true;
+}
+
+// The best of more sums than are counted: 64 at a time are sorted, and the best 64 kept.
+static bool rank_sorted(
+    size_t count, const float *sums, const int32_t *places, size_t topk, uint32_t *positions) {
+    enum { MASK = 255 };
+    _Static_assert((int)RANK_PAIRS_MAX <= (int)MASK, "a key has room for each place");
+    vec_int best[SORTED_VECS], more[SORTED_VECS];
+    vec_int left_out = (vec_int)broadcast(0) + KEY_NONE;
+    const vec_int lanes = lane_numbers();
+    for (size_t first = 0; first < count; first += SORTED) {
+        vec_int *keys = first == 0 ? best : more;
+        for (size_t i = 0; i < SORTED_VECS; i++) {
+            const size_t at = first + i * VEC_FLOATS;
+            const vec_int place = lanes + (int32_t)at;
+            const vec_int none = place >= (int32_t)count;
+            vec_int these = at < count ? sort_keys(load(sums + at), place, MASK) : none;
+            keys[i] = (these & ~none) | (none & KEY_NONE);
+        }
+        sort_keys_64(keys);
+        if (first > 0) left_out = vec_int_max(left_out, sort_keep_64(best, more));
+    }
+    float sorted[SORTED];
+    int32_t order[SORTED];
+    const size_t kept = count < SORTED ? count : SORTED;
+    if (!sort_scores(kept, best, MASK, sums, topk, sorted, order)) return false;
+    // Keys do not tell the last one from sums that were left out where these differ from it by less
+    // than the bits of places.
+    int32_t others[VEC_FLOATS], last;
+    memcpy(others, &left_out, sizeof(others));
+    memcpy(&last, (const int32_t *)best + topk - 1, sizeof(last));
+    for (size_t i = 0; i < VEC_FLOATS; i++)
+        if ((others[i] | MASK) >= last) return false;
+    for (size_t k = 0; k < topk; k++) positions[k] = (uint32_t)places[order[k]];
     return true;
 }
 
@@ -398,6 +460,8 @@ static bool rank_pairs(size_t count_a,
             if (reached >> (VEC_FLOATS - 1) == 0) break;
         }
 
+    if (count > COUNTED_MAX && topk <= SORTED)
+        return rank_sorted(count, sums, places, topk, positions);
     // Ranks by counting, as in scatter_by_rank; equal sums share a rank.
     int32_t ranked[RANK_PAIRS_MAX + VEC_FLOATS];
     size_t below = 0; // ranks below topk
