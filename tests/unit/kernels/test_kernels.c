@@ -785,6 +785,67 @@ static void topk_is_that_of_the_plain_kernel(void **state) {
     }
 }
 
+// Scores that differ in their last bits alone, of either sign, and zeros of either sign.
+static void draw_neighbours(uint64_t *seed, size_t D, float *row) {
+    for (size_t d = 0; d < D; d++) {
+        float size = 1.0f + (float)(draw_bits(seed) % 256) * FLT_EPSILON;
+        uint64_t draw = draw_bits(seed) % 8;
+        row[d] = draw == 0 ? 0.0f : draw == 1 ? -0.0f : draw % 2 == 0 ? size : -size;
+    }
+}
+
+static void topk_tells_scores_apart_by_their_last_bits(void **state) {
+    (void)state;
+    float row[128], scores[128], expected_scores[128];
+    uint16_t indices[128], expected[128];
+    uint64_t seed = 5;
+    for (size_t D = 33; D <= 128; D++)
+        for (size_t K = 1; K <= D; K += 1 + K / 5) {
+            draw_neighbours(&seed, D, row);
+            assert_true(reef_kernels_scalar.topk(D, row, K, expected_scores, expected));
+            assert_true(reef_kernels()->topk(D, row, K, scores, indices));
+            assert_memory_equal(indices, expected, K * sizeof(*indices));
+            assert_memory_equal(scores, expected_scores, K * sizeof(*scores));
+        }
+}
+
+static int falling(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+// Positions are those of the plain kernel, or are left to the caller where sums are near.
+static void pairs_are_those_of_the_plain_kernel(void **state) {
+    (void)state;
+    enum { COUNT = 64 };
+    float a[COUNT], b[COUNT];
+    uint32_t positions[COUNT], expected[COUNT];
+    uint64_t seed = 9;
+    size_t ranked = 0, all = 0;
+    for (int round = 0; round < 3000; round++) {
+        size_t topk = 16 + draw_bits(&seed) % 49;
+        float spread = round % 3 == 0 ? 1e-6f : 1;
+        for (size_t i = 0; i < COUNT; i++) {
+            draw_floats(&seed, 1, &a[i], 1 - spread, 1 + spread);
+            draw_floats(&seed, 1, &b[i], -spread, spread);
+        }
+        qsort(a, COUNT, sizeof(*a), falling);
+        qsort(b, COUNT, sizeof(*b), falling);
+        float least = INFINITY; // the first rows and columns have more sums than topk
+        for (size_t p = 0; p < 10; p++)
+            least = fminf(least, a[p] + b[(topk + 9) / 10 - 1 < 9 ? (topk + 9) / 10 - 1 : 9]);
+        bool plain = reef_kernels_scalar.rank_pairs(COUNT, a, COUNT, b, least, topk, expected);
+        bool found = reef_kernels()->rank_pairs(COUNT, a, COUNT, b, least, topk, positions);
+        if (found) {
+            assert_true(plain);
+            assert_memory_equal(positions, expected, topk * sizeof(*positions));
+        }
+        ranked += found && round % 3 != 0;
+        all += plain && round % 3 != 0;
+    }
+    assert_true(ranked * 10 >= all * 9 && all > 500);
+}
+
 static void unknown_kernels_are_refused(void **state) {
     (void)state;
     reef_error err;
@@ -823,6 +884,8 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(denormal_numbers_are_not_flushed_to_zero),
         cmocka_unit_test(what_is_not_finite_stays_where_it_belongs),
         cmocka_unit_test(topk_is_that_of_the_plain_kernel),
+        cmocka_unit_test(topk_tells_scores_apart_by_their_last_bits),
+        cmocka_unit_test(pairs_are_those_of_the_plain_kernel),
         cmocka_unit_test(unknown_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
