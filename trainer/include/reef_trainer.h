@@ -38,7 +38,9 @@ typedef void (*reef_trainer_on_event)(void *context, const char *json);
 typedef struct reef_trainer_options {
     size_t threads;        // 0: one per core
     uint64_t memory_bytes; // as in reef_model_options
-    uint32_t open_max;     // kinds whose memories are held at once; 0: 24. It changes no bit
+    // Kinds whose memories are held at once; 0: as many as fit in memory_bytes, from REEF_OPEN_MIN
+    // to 24. It changes no bit.
+    uint32_t open_max;
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
     // That share the net's steps, each with a trainer on a pool of its own; NULL: this process
     // alone. All are given the same calls in the same order, and then hold the same bits as one
@@ -56,8 +58,9 @@ typedef struct reef_trainer_options {
  * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up
  * again.
  *
- * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes;
- * there are more ranks than windows in a batch; the pool is a shard, and no ranks were given.
+ * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes,
+ * or not one does; there are more ranks than windows in a batch; the pool is a shard, and no ranks
+ * were given.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,
