@@ -495,7 +495,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           reef_model_file *out,
                                                           reef_error *err);
 
-/** The context memory of the open generation. */
+/** A context memory. */
 typedef struct reef_memory_status {
     /**
      * `learned_bytes` is of now, the rest was looked up within the last MiB of the stream. Without
@@ -503,7 +503,7 @@ typedef struct reef_memory_status {
      */
     reef_memory_stats stats;
     // What each input of its mixer was worth (reef_memory_inputs) since the trainer was opened, or
-    // the generation; 0 before the first bytes.
+    // the generation, or the memory was read again; 0 before the first bytes.
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } reef_memory_status;
 
@@ -537,7 +537,8 @@ typedef struct reef_trainer_status {
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
     uint64_t dirty_since_step;      // steps since the last commit
-    reef_memory_status memory;
+    reef_memory_status memory;      // of the open generation
+    reef_memory_status kind_memory; // of `kind`: another one, where that came back
     double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update,
         seconds_commit;
 } reef_trainer_status;
