@@ -23,9 +23,8 @@ typedef struct window {
 } window;
 
 typedef struct kept_text {
-    uint8_t *bytes; // owned
-    size_t count;
-    uint64_t from; // where it would begin in the stream, had nothing been left out
+    reef_kept_text text; // owned
+    uint64_t from;       // where it would begin in the stream, had nothing been left out
 } kept_text;
 
 typedef struct learning {
@@ -36,22 +35,19 @@ typedef struct learning {
     size_t window_count;
 } learning;
 
-static reef_status read_text(kept_text *out,
-                             const reef_trainer *trainer,
-                             const reef_generation *from,
-                             reef_error *err) {
+reef_status reef_distil_read_text(reef_kept_text *out,
+                                  uint64_t *from,
+                                  const reef_trainer *trainer,
+                                  uint32_t generation,
+                                  reef_error *err) {
+    const reef_generation *sealed = trainer->network.generations[generation];
     reef_generation_memory old = {0};
-    *out = (kept_text){0};
-    reef_status status = reef_kinds_copy(&old, trainer, from, err);
+    *out = (reef_kept_text){0};
+    *from = 0;
+    reef_status status = reef_kinds_copy(&old, trainer, sealed, err);
     if (status == REEF_OK && old.memory != NULL) {
-        out->count = reef_memory_text(old.memory, NULL, 0);
-        out->from = old.next > out->count ? old.next - out->count : 0;
-        out->bytes = malloc(out->count + 1);
-        if (out->bytes == NULL)
-            status =
-                reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of text", out->count);
-        else
-            (void)reef_memory_text(old.memory, out->bytes, out->count);
+        status = reef_kept_text_read(out, old.memory, err);
+        *from = old.next > out->count ? old.next - out->count : 0;
     }
     reef_generation_memory_release(&old);
     return status;
@@ -60,9 +56,10 @@ static reef_status read_text(kept_text *out,
 static reef_status read_texts(const learning *l, reef_error *err) {
     const reef_distil *d = l->distil;
     reef_status status = REEF_OK;
-    for (uint32_t g = d->first; status == REEF_OK && g <= d->last; g++)
-        status =
-            read_text(&l->texts[g - d->first], d->trainer, d->trainer->network.generations[g], err);
+    for (uint32_t g = d->first; status == REEF_OK && g <= d->last; g++) {
+        kept_text *one = &l->texts[g - d->first];
+        status = reef_distil_read_text(&one->text, &one->from, d->trainer, g, err);
+    }
     return status;
 }
 
@@ -97,7 +94,7 @@ static size_t find_key(const learning *l, uint64_t key) {
     return low;
 }
 
-static void mark_kept(learning *l, const kept_text *text) {
+static void mark_kept(learning *l, const reef_kept_text *text) {
     const reef_reservoir *reservoir = &l->distil->trainer->reservoir;
     for (size_t at = 0; at < text->count; at++) {
         size_t left = text->count - at;
@@ -126,7 +123,7 @@ static void list_windows(learning *l) {
                                    reservoir->sizes[slot])};
     }
     qsort(l->windows, l->window_count, sizeof(*l->windows), by_key);
-    for (uint32_t g = 0; g <= d->last - d->first; g++) mark_kept(l, &l->texts[g]);
+    for (uint32_t g = 0; g <= d->last - d->first; g++) mark_kept(l, &l->texts[g].text);
     qsort(l->windows, l->window_count, sizeof(*l->windows), by_offset);
 }
 
@@ -145,9 +142,11 @@ static reef_status learn_all(const learning *l, reef_error *err) {
         status = learn(l, one->offset, reservoir->bytes + one->slot * reservoir->window_bytes,
                        reservoir->sizes[one->slot], err);
     }
-    for (uint32_t g = 0; status == REEF_OK && g <= l->distil->last - l->distil->first; g++)
-        if (l->texts[g].count > 0)
-            status = learn(l, l->texts[g].from, l->texts[g].bytes, l->texts[g].count, err);
+    for (uint32_t g = 0; status == REEF_OK && g <= l->distil->last - l->distil->first; g++) {
+        const kept_text *one = &l->texts[g];
+        if (one->text.count > 0)
+            status = learn(l, one->from, one->text.bytes, one->text.count, err);
+    }
     return status;
 }
 
@@ -168,7 +167,7 @@ reef_status reef_distil_memory(const reef_distil *distil,
         list_windows(&l);
         status = learn_all(&l, err);
     }
-    for (uint32_t g = 0; l.texts != NULL && g < count; g++) free(l.texts[g].bytes);
+    for (uint32_t g = 0; l.texts != NULL && g < count; g++) free(l.texts[g].text.bytes);
     free(l.texts);
     free(l.windows);
     return status;

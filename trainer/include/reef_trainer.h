@@ -388,6 +388,17 @@ typedef struct reef_consolidation_loss {
     double before, after; // bits per token now, every gate deciding; after is NaN in a dry run
 } reef_consolidation_loss;
 
+/**
+ * What the end of the text that one memory keeps costs, in bits per byte: by memories of each
+ * generation, which answer as kinds do, and by one of all. They are made for it, of what precedes
+ * the ends.
+ */
+typedef struct reef_consolidation_memory {
+    uint32_t generation;
+    uint64_t bytes; // of the end: a quarter of the text, 64 KiB at most
+    double apart, together;
+} reef_consolidation_memory;
+
 /** The plan of a consolidation, and what came of it. Counts are of all layers together. */
 typedef struct reef_consolidation {
     uint32_t first, last; // `last` is the number of the new generation
@@ -402,6 +413,8 @@ typedef struct reef_consolidation {
     double gate_leak, gate_detect;    // of the new gate; NaN in a dry run
     size_t loss_count;
     reef_consolidation_loss *losses; // (loss_count) the consolidated generations and all after them
+    size_t memory_count;
+    reef_consolidation_memory *memories; // (memory_count) in pools without a net alone
     size_t snapshot_count;
     char (*snapshots)[REEF_NAME_BYTES_MAX + 1]; // (snapshot_count) that share one of them
 } reef_consolidation;

@@ -415,6 +415,30 @@ static void and_where_there_is_no_net(void **state) {
     expect_memories_kept(*state, "0");
 }
 
+// Of a quarter of each text, which was learned whole.
+static void without_a_net_the_cost_by_memories_is_told_before(void **state) {
+    lifelong *f = *state;
+    reef_consolidation plan, done;
+    start_with_memories(f, 1, "0");
+    reef_consolidation_options options = range(1, 3);
+    options.dry_run = true;
+    consolidate(f, options, &plan);
+    assert_int_equal(plan.memory_count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        const reef_consolidation_memory *one = &plan.memories[i];
+        assert_int_equal(one->generation, i + 1);
+        assert_in_range(one->bytes, TEXT_BYTES / 4 - 64, TEXT_BYTES / 4 + 64);
+        // Kinds without a context in common do not help each other, and one memory has all of them.
+        assert_true(one->apart > 0.3 && one->apart < 2.0);
+        assert_true(one->together > one->apart - 0.05 && one->together < one->apart + 0.5);
+    }
+    options.dry_run = false;
+    consolidate(f, options, &done);
+    assert_memory_equal(done.memories, plan.memories, 3 * sizeof(*plan.memories));
+    reef_consolidation_release(&plan);
+    reef_consolidation_release(&done);
+}
+
 // Text of a kind as its memory keeps it. The caller's to free.
 static uint8_t *kept_text(const lifelong *f, uint32_t kind, size_t *count, uint64_t *learned) {
     reef_error err;
@@ -517,6 +541,7 @@ static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
     assert_true(report.steps >= 200 && report.taught_bytes > 0);
     assert_true(report.fired_after <= report.fired_before && report.fired_before > 0.5);
     assert_true(isfinite(report.losses[0].before) && isnan(report.losses[0].after));
+    assert_int_equal(report.memory_count, 0);
     reef_consolidation_release(&report);
 }
 
@@ -727,6 +752,7 @@ int main(void) {
         TEST(rows_that_are_read_in_place_give_the_same_bits),
         TEST(a_memory_learns_again_what_is_left_of_the_text),
         TEST(and_where_there_is_no_net),
+        TEST(without_a_net_the_cost_by_memories_is_told_before),
         TEST(what_a_text_of_several_visits_has_is_learned_once),
         TEST(a_dry_run_changes_nothing_and_says_what_would_be),
         TEST(ranges_that_cannot_be_are_refused),
