@@ -57,6 +57,7 @@ static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, ree
     if (status == REEF_OK)
         status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
     reef_memory_step_refresh_stats(trainer);
+    if (status == REEF_OK) reef_kinds_look_up(trainer, txn);
     return status;
 }
 
@@ -117,7 +118,7 @@ static void language_grown(reef_trainer *trainer) {
 // net, and its numbers are.
 static void describe_memory(const reef_trainer *trainer, reef_trainer_status *out) {
     double median, spread;
-    reef_memory_step_describe(trainer, &out->memory);
+    reef_memory_step_describe(trainer, out);
     reef_drift_level(&trainer->helped_drift, &median, &spread);
     bool known = trainer->helped_drift.count > 0;
     out->bits_per_byte = known ? median : (double)NAN;

@@ -57,6 +57,43 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
         reef_store_path(trainer->store), shard->count, what);
 }
 
+#define OPEN_MAX_DEFAULT 24
+
+// What they may take in the end: memories grow with what they learn.
+static reef_status choose_open_max(reef_trainer *trainer, reef_error *err) {
+    uint64_t each = trainer->network.config.context_memory, has = trainer->residency.memory_bytes;
+    uint64_t room = each > 0 ? has / each : UINT32_MAX;
+    uint32_t *open_max = &trainer->options.open_max;
+    if (*open_max > 0 && *open_max < REEF_OPEN_MIN)
+        return reef_fail(err, REEF_ERR_INVALID, "open_max %" PRIu32 " is less than %u", *open_max,
+                         REEF_OPEN_MIN);
+    if (*open_max > room)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "open_max %" PRIu32 ": so many memories of %" PRIu64
+                         " MiB do not fit in %" PRIu64 " MiB; %" PRIu64 " do",
+                         *open_max, each >> 20, has >> 20, room);
+    if (room == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "not one context memory of %" PRIu64 " MiB fits in %" PRIu64
+                         " MiB: give more memory",
+                         each >> 20, has >> 20);
+    if (*open_max > 0) return REEF_OK;
+    if (room < REEF_OPEN_MIN) room = REEF_OPEN_MIN; // fewer do not work, and most stay smaller
+    *open_max = room < OPEN_MAX_DEFAULT ? (uint32_t)room : OPEN_MAX_DEFAULT;
+    return REEF_OK;
+}
+
+// Which memories are held decides which are read: by all, at the same points.
+static void agree_on_open_max(reef_trainer *trainer) {
+    uint32_t each[REEF_RANKS_MAX], *open_max = &trainer->options.open_max;
+    size_t count = reef_ranks_count(trainer->options.ranks);
+    if (count == 1) return;
+    each[reef_ranks_rank(trainer->options.ranks)] = *open_max;
+    reef_divided_tell(trainer->options.ranks, each, sizeof(*each));
+    for (size_t r = 0; r < count; r++)
+        if (each[r] < *open_max) *open_max = each[r];
+}
+
 // What the ranks of a divided pool have to have alike, and what each has a part of. `status` is how
 // this one fared until here.
 static reef_status load_together(reef_trainer *trainer,
@@ -66,9 +103,7 @@ static reef_status load_together(reef_trainer *trainer,
     if (!trainer->options.shard.divided) return status;
     status = reef_divided_meet(trainer, status, err);
     if (status != REEF_OK || trainer->network.config.context_memory == 0) return status;
-    // Which memories are held decides which are read: by all, at the same points.
-    reef_ranks_tell(trainer->options.ranks, &trainer->options.open_max,
-                    sizeof(trainer->options.open_max));
+    agree_on_open_max(trainer);
     reef_divided_gather(trainer, txn);
     reef_generation *open = reef_open_generation(trainer);
     status = reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, err);
@@ -84,6 +119,7 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     status = reef_config_read(txn, &trainer->network.config, err);
     if (status == REEF_OK) status = check_shard(trainer, txn, err);
     if (status == REEF_OK) status = check_divided(trainer, err);
+    if (status == REEF_OK) status = choose_open_max(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
     // The order is that of dependence: gates need generations, the state needs gates, the kind's
     // own records need the state.
@@ -99,22 +135,6 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn_abort(txn);
     trainer->committed_step = trainer->step;
     return status == REEF_OK ? reef_trainer_repin(trainer, err) : status;
-}
-
-#define OPEN_MAX_DEFAULT 24
-
-// What they may take in the end: memories grow with what they learn.
-static reef_status check_open_max(const reef_trainer *trainer, reef_error *err) {
-    uint64_t each = trainer->network.config.context_memory, has = trainer->residency.memory_bytes;
-    uint32_t open_max = trainer->options.open_max;
-    if (open_max > 0 && open_max < REEF_OPEN_MIN)
-        return reef_fail(err, REEF_ERR_INVALID, "open_max %" PRIu32 " is less than %u", open_max,
-                         REEF_OPEN_MIN);
-    if (open_max == 0 || each == 0 || open_max <= has / each) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "open_max %" PRIu32 ": so many memories of %" PRIu64
-                     " MiB do not fit in %" PRIu64 " MiB; %" PRIu64 " do",
-                     open_max, each >> 20, has >> 20, has / each);
 }
 
 // A rank without a window of its own would only wait.
@@ -143,9 +163,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
     reef_status status = load_trainer(trainer, err);
-    if (status == REEF_OK) status = check_open_max(trainer, err);
     if (status == REEF_OK) status = check_ranks(trainer, err);
-    if (trainer->options.open_max == 0) trainer->options.open_max = OPEN_MAX_DEFAULT;
     if (status == REEF_OK) {
         *out = trainer;
         return REEF_OK;

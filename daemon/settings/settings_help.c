@@ -66,8 +66,8 @@ static const reef_option_text TEXTS[] = {
      "they are read where they lie in the pool",
      "4G"},
     {"open-max", "N",
-     "kinds of text whose context memories are held in memory at once (default 24); others are "
-     "read when their text comes; never changes the result",
+     "kinds of text whose context memories are held in memory at once (default 24, or as many as "
+     "fit in 'memory'); others are read when their text comes; never changes the result",
      "24"},
     {"pool-max", "SIZE",
      "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "

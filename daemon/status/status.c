@@ -240,6 +240,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     set_trainer_fields(object, &view.trainer);
     set_losses(object, &view.trainer, monitor->record_bytes > 0);
     json_object_set_new(object, "context_memory", memory_json(&view.trainer.memory));
+    json_object_set_new(object, "kind_memory", memory_json(&view.trainer.kind_memory));
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());

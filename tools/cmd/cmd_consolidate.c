@@ -87,6 +87,19 @@ static json_t *losses_json(const reef_consolidation *report) {
     return array;
 }
 
+static json_t *memories_json(const reef_consolidation *report) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < report->memory_count; i++) {
+        const reef_consolidation_memory *memory = &report->memories[i];
+        json_array_append_new(array, json_pack("{s:I, s:I, s:o, s:o}", "generation",
+                                               (json_int_t)memory->generation, "bytes",
+                                               (json_int_t)memory->bytes, "apart",
+                                               reef_cli_real(memory->apart), "together",
+                                               reef_cli_real(memory->together)));
+    }
+    return array;
+}
+
 static json_t *snapshots_json(const reef_consolidation *report) {
     json_t *array = json_array();
     for (size_t i = 0; i < report->snapshot_count; i++)
@@ -113,6 +126,7 @@ static json_t *report_json(const reef_consolidation *report, bool done, double s
     json_object_set_new(object, "gate_leak", reef_cli_real(report->gate_leak));
     json_object_set_new(object, "gate_detect", reef_cli_real(report->gate_detect));
     json_object_set_new(object, "losses", losses_json(report));
+    json_object_set_new(object, "memories", memories_json(report));
     // Snapshots that would be lost are listed in both cases: they are why one asks first.
     json_object_set_new(object, "snapshots", snapshots_json(report));
     json_object_set_new(object, "seconds", reef_cli_real(seconds));
@@ -144,6 +158,41 @@ static void print_losses(const reef_consolidation *report, bool done, FILE *out)
     fprintf(out, "bits per %s on text of the reservoir that nothing is taught from:\n", unit);
     reef_cli_table_print(table, out);
     reef_cli_table_free(table);
+}
+
+// Where there is no net: what the plan costs.
+static void print_memories(const reef_consolidation *report, FILE *out) {
+    static const char *const HEADING[] = {"text of generation", "bytes", "apart", "together",
+                                          "more"};
+    reef_cli_table *table = reef_cli_table_new(">>>>>", HEADING);
+    char words[CLI_WORD_BYTES];
+    for (size_t i = 0; i < report->memory_count; i++) {
+        const reef_consolidation_memory *memory = &report->memories[i];
+        reef_cli_table_cell(table, "%" PRIu32, memory->generation);
+        reef_cli_table_cell(table, "%s", reef_cli_count(memory->bytes, words));
+        reef_cli_table_cell(table, "%.4f", memory->apart);
+        reef_cli_table_cell(table, "%.4f", memory->together);
+        reef_cli_table_cell(table, "%+.4f", memory->together - memory->apart);
+    }
+    fprintf(out, "bits per byte of the end of each memory's text, by memories of each text before "
+                 "that, and by one of all:\n");
+    reef_cli_table_print(table, out);
+    reef_cli_table_free(table);
+}
+
+static uint64_t measured_bytes(const reef_consolidation *report) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < report->loss_count; i++) bytes += report->losses[i].bytes;
+    return bytes;
+}
+
+static void print_cost(const reef_consolidation *report, bool done, FILE *out) {
+    if (measured_bytes(report) > 0)
+        print_losses(report, done, out);
+    else if (report->memory_count > 0)
+        print_memories(report, out);
+    else
+        fprintf(out, "what it costs cannot be told: there is no text to measure it on\n");
 }
 
 static void print_given_up(const reef_consolidation *report, const char *verb, FILE *out) {
@@ -185,7 +234,7 @@ static void print_report(const reef_consolidation *report, bool done, FILE *out)
                 100 * report->gate_detect, 100 * report->gate_leak);
     // Last before the losses, because this is what cannot be undone.
     print_given_up(report, done ? "given up:" : "would give up:", out);
-    print_losses(report, done, out);
+    print_cost(report, done, out);
 }
 
 // ---- doing it -----------------------------------------------------------------------------------

@@ -76,15 +76,19 @@ static void set_kinds(json_t *object, reef_cli_pool *pool) {
     if (known) reef_kind_list_release(&list);
 }
 
-// Of the open generation; null in a pool without context memories, and where the record is damaged.
-// Inputs are counted by a running trainer alone.
-static json_t *memory_json(const reef_cli_pool *pool) {
+typedef reef_status (*stats_read)(reef_txn *txn,
+                                  uint32_t number,
+                                  reef_memory_stats *out,
+                                  reef_error *err);
+
+// Of a generation or a kind; null in a pool without context memories, and where the record is
+// damaged. Inputs are counted by a running trainer alone.
+static json_t *memory_json(const reef_cli_pool *pool, stats_read read, uint32_t number) {
     reef_txn *txn = NULL;
     reef_memory_stats stats;
-    uint32_t open = pool->generations[pool->generation_count - 1].generation;
     bool known = pool->config.context_memory > 0 &&
                  reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
-                 reef_memory_stats_read(txn, open, &stats, NULL) == REEF_OK;
+                 read(txn, number, &stats, NULL) == REEF_OK;
     reef_txn_abort(txn);
     if (!known) return json_null();
     stats.bytes_max = pool->config.context_memory;
@@ -128,7 +132,13 @@ static json_t *pool_json(const reef_cli_call *cli,
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
                         vectors ? json_integer((json_int_t)record) : json_null());
-    json_object_set_new(object, "context_memory", memory_json(pool));
+    json_object_set_new(object, "context_memory",
+                        memory_json(pool, reef_memory_stats_read, open->generation));
+    const json_t *kind = json_object_get(object, "kind");
+    json_object_set_new(object, "kind_memory",
+                        json_is_integer(kind) ? memory_json(pool, reef_kind_memory_stats_read,
+                                                            (uint32_t)json_integer_value(kind))
+                                              : json_null());
     json_object_set_new(object, "stream_unit", json_string(reef_cli_stream_unit(&pool->config)));
     return object;
 }
@@ -309,8 +319,11 @@ static void print_inputs(const json_t *inputs) {
     printf("\n");
 }
 
-static void print_memory(const json_t *memory) {
+// Of the kind that is being learned. A daemon of an earlier version tells of the open generation's.
+static void print_memory(const json_t *status) {
     char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], most[CLI_WORD_BYTES];
+    const json_t *memory = json_object_get(status, "kind_memory");
+    if (memory == NULL) memory = json_object_get(status, "context_memory");
     if (!json_is_object(memory)) return;
     printf("  %-14s%s learned, %s of %s", "memory",
            reef_cli_bytes(status_integer(memory, "learned_bytes"), learned),
@@ -405,7 +418,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_number(status, "last_bits_per_token", "last batch", "bits per token");
-    print_memory(json_object_get(status, "context_memory"));
+    print_memory(status);
     // Vector models have a share of errors instead of bits.
     print_share(status, "error_share", "examples", " before training on them (recent batches)");
     print_share(status, "last_error_share", "last batch", "");

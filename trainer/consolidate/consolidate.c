@@ -42,6 +42,7 @@ typedef struct consolidation {
 
 void reef_consolidation_release(reef_consolidation *report) {
     free(report->losses);
+    free(report->memories);
     free(report->snapshots);
     *report = (reef_consolidation){0};
 }
@@ -431,6 +432,9 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
     reef_status status = measure_losses(c, false, err);
     report->fired_before = fired_per_byte(c, false);
     report->fired_after = fired_per_byte(c, true); // as planned; measured later
+    // Nets have no losses there, so it is memories that are compared.
+    if (status == REEF_OK && !reef_has_net(c->trainer))
+        status = reef_distil_memory_costs(c->trainer, report->first, report->last, report, err);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #ifndef REEF_DISTIL_H
 #define REEF_DISTIL_H
 
+#include "memory_texts.h"
 #include "trainer_internal.h"
 
 /** One window of the reservoir, as a consolidation sees it. */
@@ -65,6 +66,30 @@ REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
 REEF_MUST_CHECK reef_status reef_distil_memory(const reef_distil *distil,
                                                reef_generation_memory *out,
                                                reef_error *err);
+
+/**
+ * What the memory of a sealed generation keeps of its kind's text; the caller frees `bytes`.
+ * Nothing where it has no memory.
+ * from  written: where it would begin in the stream, had nothing been left out
+ * Errors: CORRUPT; NO_MEMORY; IO.
+ */
+REEF_MUST_CHECK reef_status reef_distil_read_text(reef_kept_text *out,
+                                                  uint64_t *from,
+                                                  const reef_trainer *trainer,
+                                                  uint32_t generation,
+                                                  reef_error *err);
+
+// memory_cost.c
+
+/**
+ * What it will cost that one memory takes the place of several, into `memories` of the report.
+ * Errors: CORRUPT; NO_MEMORY; IO.
+ */
+REEF_MUST_CHECK reef_status reef_distil_memory_costs(const reef_trainer *trainer,
+                                                     uint32_t first,
+                                                     uint32_t last,
+                                                     reef_consolidation *report,
+                                                     reef_error *err);
 
 // distil_init.c
 

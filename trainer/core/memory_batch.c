@@ -1,6 +1,19 @@
 // See memory_batch.h.
 #include "memory_batch.h"
 
+#define STATS_EVERY_MIN (UINT64_C(16) << 10)
+#define STATS_EVERY_MAX (UINT64_C(1) << 20)
+#define STATS_SHARE 8
+
+void reef_memory_refresh_stats(const reef_memory *memory, reef_memory_stats *seen) {
+    uint64_t learned = reef_memory_learned_bytes(memory), every = seen->learned_bytes / STATS_SHARE;
+    if (every < STATS_EVERY_MIN) every = STATS_EVERY_MIN;
+    if (every > STATS_EVERY_MAX) every = STATS_EVERY_MAX;
+    // A memory that has learned less than the last one is another memory.
+    bool other = seen->learned_bytes == 0 || learned < seen->learned_bytes;
+    if (other || learned - seen->learned_bytes >= every) reef_memory_read_stats(memory, seen);
+}
+
 reef_status reef_memory_learn_batch(const reef_trainer *trainer,
                                     reef_generation_memory *memory,
                                     const uint8_t *bytes,

@@ -21,4 +21,10 @@ REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_trainer *trainer,
                                                     bool net,
                                                     reef_error *err);
 
+/**
+ * Look up how full a memory is, if it has learned much since it was `seen` last: counting walks
+ * tables of up to 128 MB, some hundredths of a second for seconds of the stream.
+ */
+void reef_memory_refresh_stats(const reef_memory *memory, reef_memory_stats *seen);
+
 #endif

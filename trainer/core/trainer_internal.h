@@ -51,6 +51,7 @@ typedef struct reef_kind_head {
     uint32_t merged_into;    // where visit.merged: the kind that learns its text
     uint64_t without_net;    // bytes that its memory has learned since its net last learned
     uint64_t used_at;        // see kind_head_uses
+    reef_memory_stats seen;  // of its memory, see reef_memory_refresh_stats; zeros: not yet
 } reef_kind_head;
 
 /** How familiar its own text is to a kind before it is learned: see recognition.h. */

@@ -38,7 +38,9 @@ typedef void (*reef_trainer_on_event)(void *context, const char *json);
 typedef struct reef_trainer_options {
     size_t threads;        // 0: one per core
     uint64_t memory_bytes; // as in reef_model_options
-    uint32_t open_max;     // kinds whose memories are held at once; 0: 24. It changes no bit
+    // Kinds whose memories are held at once; 0: as many as fit in memory_bytes, from REEF_OPEN_MIN
+    // to 24. It changes no bit.
+    uint32_t open_max;
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
     // That share the net's steps, each with a trainer on a pool of its own; NULL: this process
     // alone. All are given the same calls in the same order, and then hold the same bits as one
@@ -56,8 +58,9 @@ typedef struct reef_trainer_options {
  * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up
  * again.
  *
- * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes;
- * there are more ranks than windows in a batch; the pool is a shard, and no ranks were given.
+ * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes,
+ * or not one does; there are more ranks than windows in a batch; the pool is a shard, and no ranks
+ * were given.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,
@@ -385,6 +388,17 @@ typedef struct reef_consolidation_loss {
     double before, after; // bits per token now, every gate deciding; after is NaN in a dry run
 } reef_consolidation_loss;
 
+/**
+ * What the end of the text that one memory keeps costs, in bits per byte: by memories of each
+ * generation, which answer as kinds do, and by one of all. They are made for it, of what precedes
+ * the ends.
+ */
+typedef struct reef_consolidation_memory {
+    uint32_t generation;
+    uint64_t bytes; // of the end: a quarter of the text, 64 KiB at most
+    double apart, together;
+} reef_consolidation_memory;
+
 /** The plan of a consolidation, and what came of it. Counts are of all layers together. */
 typedef struct reef_consolidation {
     uint32_t first, last; // `last` is the number of the new generation
@@ -399,6 +413,8 @@ typedef struct reef_consolidation {
     double gate_leak, gate_detect;    // of the new gate; NaN in a dry run
     size_t loss_count;
     reef_consolidation_loss *losses; // (loss_count) the consolidated generations and all after them
+    size_t memory_count;
+    reef_consolidation_memory *memories; // (memory_count) in pools without a net alone
     size_t snapshot_count;
     char (*snapshots)[REEF_NAME_BYTES_MAX + 1]; // (snapshot_count) that share one of them
 } reef_consolidation;
@@ -492,7 +508,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           reef_model_file *out,
                                                           reef_error *err);
 
-/** The context memory of the open generation. */
+/** A context memory. */
 typedef struct reef_memory_status {
     /**
      * `learned_bytes` is of now, the rest was looked up within the last MiB of the stream. Without
@@ -500,7 +516,7 @@ typedef struct reef_memory_status {
      */
     reef_memory_stats stats;
     // What each input of its mixer was worth (reef_memory_inputs) since the trainer was opened, or
-    // the generation; 0 before the first bytes.
+    // the generation, or the memory was read again; 0 before the first bytes.
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } reef_memory_status;
 
@@ -534,7 +550,8 @@ typedef struct reef_trainer_status {
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
     uint64_t dirty_since_step;      // steps since the last commit
-    reef_memory_status memory;
+    reef_memory_status memory;      // of the open generation
+    reef_memory_status kind_memory; // of `kind`: another one, where that came back
     double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update,
         seconds_commit;
 } reef_trainer_status;

@@ -164,6 +164,24 @@ uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
     return trainer->network.generations[kind]->info.sealed_at;
 }
 
+const reef_memory *reef_kinds_seen(const reef_trainer *trainer,
+                                   uint32_t kind,
+                                   reef_memory_stats *seen) {
+    const reef_kind_head *head = find_head(trainer, kind);
+    *seen = head != NULL ? head->seen : (reef_memory_stats){0};
+    if (head == NULL) return NULL;
+    seen->learned_bytes = head->visit.learned;
+    return head->visit.memory.memory;
+}
+
+void reef_kinds_look_up(reef_trainer *trainer, reef_txn *txn) {
+    reef_kind_head *head = find_head(trainer, trainer->current_kind);
+    if (head == NULL) return;
+    // It is only shown: what is damaged is reported where it is needed.
+    if (reef_kind_memory_stats_read(txn, head->visit.kind, &head->seen, NULL) != REEF_OK)
+        head->seen = (reef_memory_stats){0};
+}
+
 // ---- learning -----------------------------------------------------------------------------------
 
 static void note_learned(reef_trainer *trainer, reef_kind_head *head) {
@@ -280,6 +298,7 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
         return status;
     }
     note_learned(trainer, head);
+    reef_memory_refresh_stats(m->memory, &head->seen);
     trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
     head->without_net += reef_batch_bytes(&trainer->network.config);
     double sum = 0.0;

@@ -73,6 +73,16 @@ REEF_MUST_CHECK reef_status reef_kinds_memory(reef_trainer *trainer,
                                               uint32_t kind,
                                               const reef_memory **out,
                                               reef_error *err);
+/**
+ * Of a kind that came back, for status: its memory where that is loaded, or NULL.
+ * seen  written; what was last seen of it, with what it has learned by now; zeros: it is not known
+ */
+const reef_memory *reef_kinds_seen(const reef_trainer *trainer,
+                                   uint32_t kind,
+                                   reef_memory_stats *seen);
+/** See what the pool has of the memory of the kind that is being learned: after it was opened. */
+void reef_kinds_look_up(reef_trainer *trainer, reef_txn *txn);
+
 /** Where in the stream the kind learned last. */
 uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind);
 

@@ -42,35 +42,38 @@ void reef_memory_step_begin(reef_memory_step *step,
                      pthread_create(&step->thread, NULL, learn_aside, step) == 0;
 }
 
-// Counting walks tables of up to 128 MB: some hundredths of a second for seconds of the stream.
-#define STATS_EVERY_MIN (UINT64_C(16) << 10)
-#define STATS_EVERY_MAX (UINT64_C(1) << 20)
-#define STATS_SHARE 8
-
 void reef_memory_step_refresh_stats(reef_trainer *trainer) {
     const reef_memory *memory = reef_kinds_open_memory(trainer);
-    reef_memory_stats *seen = &trainer->memory_stats;
-    if (memory == NULL) {
-        *seen = (reef_memory_stats){0};
-        return;
-    }
-    uint64_t learned = reef_memory_learned_bytes(memory), every = seen->learned_bytes / STATS_SHARE;
-    if (every < STATS_EVERY_MIN) every = STATS_EVERY_MIN;
-    if (every > STATS_EVERY_MAX) every = STATS_EVERY_MAX;
-    // A memory that has learned less than the last one is another memory.
-    bool other = seen->learned_bytes == 0 || learned < seen->learned_bytes;
-    if (other || learned - seen->learned_bytes >= every) reef_memory_read_stats(memory, seen);
+    if (memory != NULL)
+        reef_memory_refresh_stats(memory, &trainer->memory_stats);
+    else
+        trainer->memory_stats = (reef_memory_stats){0};
 }
 
-void reef_memory_step_describe(const reef_trainer *trainer, reef_memory_status *out) {
-    const reef_memory *memory = reef_kinds_open_memory(trainer);
-    *out = (reef_memory_status){0};
+// What was seen of a memory, and of now what costs nothing. memory  NULL: it is not loaded
+static void describe(reef_memory_status *out,
+                     const reef_memory *memory,
+                     const reef_memory_stats *seen,
+                     uint64_t bytes_max) {
+    *out = (reef_memory_status){.stats = *seen};
     if (memory != NULL) {
-        out->stats = trainer->memory_stats;
         out->stats.learned_bytes = reef_memory_learned_bytes(memory);
         reef_memory_inputs(memory, out->shares, out->hits);
     }
-    out->stats.bytes_max = trainer->network.config.context_memory;
+    out->stats.bytes_max = bytes_max;
+}
+
+void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status *out) {
+    const reef_memory *memory = reef_kinds_open_memory(trainer);
+    uint64_t bytes_max = trainer->network.config.context_memory;
+    reef_memory_stats seen = memory != NULL ? trainer->memory_stats : (reef_memory_stats){0};
+    describe(&out->memory, memory, &seen, bytes_max);
+    out->kind_memory = out->memory;
+    if (out->kind == reef_open_generation(trainer)->info.generation ||
+        (out->kind == reef_kinds_open_kind(trainer) && memory != NULL))
+        return;
+    memory = reef_kinds_seen(trainer, out->kind, &seen);
+    describe(&out->kind_memory, memory, &seen, bytes_max);
 }
 
 reef_status reef_memory_step_end(reef_memory_step *step, double *bits, reef_error *err) {

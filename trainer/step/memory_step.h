@@ -64,8 +64,11 @@ REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
  */
 void reef_memory_step_refresh_stats(reef_trainer *trainer);
 
-/** The last counts, and what the memory knows without counting. */
-void reef_memory_step_describe(const reef_trainer *trainer, reef_memory_status *out);
+/**
+ * The last counts, and what memories know without counting: `memory` and `kind_memory` of a status
+ * whose `kind` is known.
+ */
+void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status *out);
 
 /**
  * Score a batch by the memory, as a text that begins there: its mean surprise. Learns nothing.

@@ -39,7 +39,7 @@ static void check(reef_status status, const reef_error *err) {
 }
 
 // Generations 0 to 2 sealed, 3 open.
-static void train(const char *path) {
+static void train(const char *path, bool net) {
     reef_error err = {0};
     reef_config config;
     reef_store *store = NULL;
@@ -55,6 +55,11 @@ static void train(const char *path) {
     reef_config_default(&config);
     for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(*SETTINGS); i++)
         check(reef_config_set(&config, SETTINGS[i][0], SETTINGS[i][1], &err), &err);
+    if (!net) {
+        check(reef_config_set(&config, "context_memory", "4194304", &err), &err);
+        check(reef_config_set(&config, "net_share", "0", &err), &err);
+        check(reef_config_set(&config, "rehearse", "0", &err), &err);
+    }
     check(reef_pool_init(path, &config, &err), &err);
     check(reef_store_open(&store, path, &(reef_store_options){.write = true}, &err), &err);
     check(reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), &err);
@@ -77,7 +82,7 @@ static int setup(void **state) {
     w->directory = test_directory_new();
     w->pool = reef_cli_format("%s/pool", w->directory);
     w->text = reef_cli_format("%s/text", w->directory);
-    train(w->pool);
+    train(w->pool, true);
     char text[TEXT_BYTES];
     FILE *file = fopen(w->text, "w");
     assert_non_null(file);
@@ -157,6 +162,32 @@ static void a_plan_changes_no_byte(void **state) {
     assert_string_equal(before, after);
     free(before);
     free(after);
+}
+
+static void without_a_net_a_plan_tells_what_memories_lose(void **state) {
+    const world *w = *state;
+    char *pool = reef_cli_format("%s/alone", w->directory);
+    program p;
+    train(pool, false);
+    reef(&p, "consolidate", pool, "--generations", "1-2", "--dry-run", "--json", NULL);
+    json_t *plan = parse(&p);
+    const json_t *memories = json_object_get(plan, "memories");
+    assert_int_equal(json_array_size(memories), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *memory = json_array_get(memories, i);
+        assert_int_equal(integer(memory, "generation"), i + 1);
+        assert_in_range(integer(memory, "bytes"), TEXT_BYTES / 4 - 64, TEXT_BYTES / 4 + 64);
+        assert_true(json_is_real(json_object_get(memory, "apart")));
+        assert_true(json_is_real(json_object_get(memory, "together")));
+    }
+    json_decref(plan);
+    reef(&p, "consolidate", pool, "--generations", "1-2", "--dry-run", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "of the end of each memory's text"));
+    assert_non_null(strstr(p.out, "together"));
+    assert_null(strstr(p.out, "nothing is taught from"));
+    program_release(&p);
+    free(pool);
 }
 
 static void it_wants_a_yes(void **state) {
@@ -385,6 +416,7 @@ static void a_writer_is_in_the_way(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_plan_changes_no_byte),
+        TEST(without_a_net_a_plan_tells_what_memories_lose),
         TEST(it_wants_a_yes),
         TEST(with_a_yes_it_is_done_and_other_commands_know),
         TEST(a_report_knows_what_was_given_up),

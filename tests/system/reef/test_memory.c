@@ -1,4 +1,5 @@
 // Context memories as a user of `reef` meets them: settings, what a pool holds, frozen memories.
+#include "cli_format.h"
 #include "tools_world.h"
 
 #include <signal.h>
@@ -323,6 +324,45 @@ static void kinds_are_drawn_where_they_answered(void **state) {
     free(pool);
 }
 
+// Of generation 1, which is open, and of kind 0, which has come back.
+static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, "back", &mixed), *letters = path_in(w->directory, "more");
+    json_t *before = reef_json("status", pool, NULL);
+    assert_int_equal(integer(before, "kind"), 1);
+    assert_true(json_equal(json_object_get(before, "kind_memory"),
+                           json_object_get(before, "context_memory")));
+    write_kind(letters, false, 3000);
+    json_decref(reef_json("train", pool, letters, NULL));
+    json_t *status = reef_json("status", pool, NULL);
+    const json_t *memory = json_object_get(status, "kind_memory");
+    assert_int_equal(integer(status, "kind"), 0);
+    assert_int_equal(integer(status, "generation"), 1);
+    assert_in_range(integer(memory, "learned_bytes"), 7 * 7000 - 4096, 7 * 7000 + 4096);
+    assert_in_range(integer(memory, "bytes"), 1, 4 << 20);
+    assert_in_range(integer(json_object_get(status, "context_memory"), "learned_bytes"),
+                    integer(json_object_get(before, "context_memory"), "learned_bytes"), 32000);
+    char words[CLI_WORD_BYTES],
+        *line = reef_cli_format("%s learned, ",
+                                reef_cli_bytes((uint64_t)integer(memory, "learned_bytes"), words));
+    for (int i = 0; i < 2; i++) {
+        program p;
+        if (i == 0)
+            reef(&p, "status", pool, NULL);
+        else
+            reef(&p, "top", pool, "--once", NULL);
+        assert_int_equal(p.code, 0);
+        if (strstr(p.out, line) == NULL) fail_msg("%s: %s", line, p.out);
+        program_release(&p);
+    }
+    json_decref(before);
+    json_decref(status);
+    free(line);
+    free(letters);
+    free(mixed);
+    free(pool);
+}
+
 static void kinds_are_listed_and_named(void **state) {
     const world *w = *state;
     char *mixed, *pool = two_kinds(w, "kinds", &mixed), *svg = path_in(w->directory, "list.svg");
@@ -602,6 +642,7 @@ int main(void) {
         cmocka_unit_test(the_configuration_of_reefd_explains_it),
         cmocka_unit_test(a_pool_without_a_net_stores_next_to_none),
         cmocka_unit_test(kinds_are_drawn_where_they_answered),
+        cmocka_unit_test(the_memory_of_a_kind_that_came_back_is_shown),
         cmocka_unit_test(kinds_are_listed_and_named),
         cmocka_unit_test(names_that_cannot_be_are_refused),
         cmocka_unit_test(old_states_are_given_up),

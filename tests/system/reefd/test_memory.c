@@ -37,6 +37,9 @@ static void status_and_metrics_tell_what_the_memory_holds(void **state) {
     json_array_foreach(json_object_get(memory, "inputs"), i, input) sum +=
         json_number_value(json_object_get(input, "share"));
     assert_true(sum > 0.999 && sum < 1.001);
+    // No other kind is being learned.
+    assert_int_equal(count_of(status, "kind"), count_of(status, "generation"));
+    assert_true(json_equal(json_object_get(status, "kind_memory"), memory));
     // The median of losses with the memory's help.
     assert_true(json_is_real(json_object_get(status, "bits_per_byte")));
     json_decref(status);

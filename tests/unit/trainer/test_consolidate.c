@@ -1,6 +1,8 @@
 // Consolidation on real pools: states before the range stay to the bit, what was learned in it
 // stays within a bound, training continues from it as from any commit, and every failure leaves the
 // pool as it was.
+#include "distil.h"
+#include "kind_memories.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -413,6 +415,109 @@ static void and_where_there_is_no_net(void **state) {
     expect_memories_kept(*state, "0");
 }
 
+// Of a quarter of each text, which was learned whole.
+static void without_a_net_the_cost_by_memories_is_told_before(void **state) {
+    lifelong *f = *state;
+    reef_consolidation plan, done;
+    start_with_memories(f, 1, "0");
+    reef_consolidation_options options = range(1, 3);
+    options.dry_run = true;
+    consolidate(f, options, &plan);
+    assert_int_equal(plan.memory_count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        const reef_consolidation_memory *one = &plan.memories[i];
+        assert_int_equal(one->generation, i + 1);
+        assert_in_range(one->bytes, TEXT_BYTES / 4 - 64, TEXT_BYTES / 4 + 64);
+        // Kinds without a context in common do not help each other, and one memory has all of them.
+        assert_true(one->apart > 0.3 && one->apart < 2.0);
+        assert_true(one->together > one->apart - 0.05 && one->together < one->apart + 0.5);
+    }
+    options.dry_run = false;
+    consolidate(f, options, &done);
+    assert_memory_equal(done.memories, plan.memories, 3 * sizeof(*plan.memories));
+    reef_consolidation_release(&plan);
+    reef_consolidation_release(&done);
+}
+
+// Text of a kind as its memory keeps it. The caller's to free.
+static uint8_t *kept_text(const lifelong *f, uint32_t kind, size_t *count, uint64_t *learned) {
+    reef_error err;
+    const reef_memory *memory = NULL;
+    ok(reef_kinds_memory(f->trainer, kind, &memory, &err), &err);
+    assert_non_null(memory);
+    *learned = reef_memory_learned_bytes(memory);
+    *count = reef_memory_text(memory, NULL, 0);
+    uint8_t *text = malloc(*count);
+    assert_non_null(text);
+    assert_int_equal(reef_memory_text(memory, text, *count), *count);
+    return text;
+}
+
+static bool has(const uint8_t *text, size_t count, const uint8_t *part, size_t part_bytes) {
+    for (size_t at = 0; at + part_bytes <= count; at++)
+        if (memcmp(text + at, part, part_bytes) == 0) return true;
+    return false;
+}
+
+// Kind 1 learns more than its memory keeps as text (256 KiB of the smallest), the last of it when
+// it came back. All windows of kinds 1 and 2 are taught here.
+static void what_a_text_of_several_visits_has_is_learned_once(void **state) {
+    enum { FIRST = 150000, BACK = 130000, OTHER = 10000 };
+    lifelong *f = *state;
+    reef_error err;
+    reef_config config = lifelong_config();
+    uint8_t *texts[2];
+    size_t counts[2], sample_count = 0;
+    uint64_t learned[2], missing = 0, early = 0;
+    choose(&config, "context_memory", "4194304");
+    choose(&config, "boundaries", "contexts");
+    choose(&config, "rehearse", "0");
+    choose(&config, "net_share", "0");
+    ok(reef_pool_init(f->pool, &config, &err), &err);
+    open_pool(f, 1);
+    feed_kind(f, 0, OTHER, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 2, OTHER, 3);
+    for (uint32_t visit = 0; visit < 2; visit++) {
+        feed_kind(f, 1, BACK / 2, 4 + visit);
+        feed_kind(f, 3, OTHER, 6 + visit);
+    }
+    commit(f);
+    assert_int_equal(status_of(f).generation, 3);
+    const reef_reservoir *reservoir = &f->trainer->reservoir;
+    reef_sample *samples = calloc(reservoir->old_slots, sizeof(*samples));
+    assert_non_null(samples);
+    for (uint32_t i = 0; i < 2; i++) texts[i] = kept_text(f, i + 1, &counts[i], &learned[i]);
+    assert_true(counts[0] < learned[0] && learned[0] > FIRST + BACK - 4096);
+    assert_true(counts[1] == learned[1]);
+    for (size_t slot = 0; slot < reservoir->old_slots; slot++) {
+        const uint8_t *window = reservoir->bytes + slot * reservoir->window_bytes;
+        uint32_t g = reservoir->generations[slot];
+        if (reservoir->sizes[slot] == 0 || g < 1 || g > 2) continue;
+        samples[sample_count++] = (reef_sample){.slot = slot, .generation = g, .taught = true};
+        if (!has(texts[g - 1], counts[g - 1], window, reservoir->sizes[slot]))
+            missing += reservoir->sizes[slot];
+        else if (g == 1)
+            early++; // in the text, and long before its end
+    }
+    assert_true(missing > 0 && early > 10);
+    const reef_distil distil = {.trainer = f->trainer,
+                                .first = 1,
+                                .last = 2,
+                                .samples = samples,
+                                .sample_count = sample_count};
+    reef_generation_memory memory = {0};
+    ok(reef_distil_memory(&distil, &memory, &err), &err);
+    assert_int_equal(reef_memory_learned_bytes(memory.memory), missing + counts[0] + counts[1]);
+    reef_generation_memory_release(&memory);
+    for (int i = 0; i < 2; i++) free(texts[i]);
+    free(samples);
+    // And as a whole.
+    consolidate_only(f, range(1, 2));
+    assert_true(bits_of(f, "now", 1, NULL) < 4.0);
+    assert_sound(f);
+}
+
 // ---- what goes wrong ----------------------------------------------------------------------------
 
 static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
@@ -436,6 +541,7 @@ static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
     assert_true(report.steps >= 200 && report.taught_bytes > 0);
     assert_true(report.fired_after <= report.fired_before && report.fired_before > 0.5);
     assert_true(isfinite(report.losses[0].before) && isnan(report.losses[0].after));
+    assert_int_equal(report.memory_count, 0);
     reef_consolidation_release(&report);
 }
 
@@ -646,6 +752,8 @@ int main(void) {
         TEST(rows_that_are_read_in_place_give_the_same_bits),
         TEST(a_memory_learns_again_what_is_left_of_the_text),
         TEST(and_where_there_is_no_net),
+        TEST(without_a_net_the_cost_by_memories_is_told_before),
+        TEST(what_a_text_of_several_visits_has_is_learned_once),
         TEST(a_dry_run_changes_nothing_and_says_what_would_be),
         TEST(ranges_that_cannot_be_are_refused),
         TEST(a_reservoir_without_their_text_is_an_error),

@@ -226,6 +226,41 @@ static void kinds_that_become_one_are_one(void **state) {
     is_sound(f->store);
 }
 
+static void the_status_has_the_memory_of_the_kind_that_is_learned(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.kind, 1);
+    assert_memory_equal(&status.kind_memory, &status.memory, sizeof(status.memory));
+    uint64_t of_one = status.memory.stats.learned_bytes;
+    feed_kind(f, 0, SHORT, 3);
+    commit(f);
+    for (int i = 0; i < 3; i++) {
+        status = status_of(f);
+        const reef_memory_stats *seen = &status.kind_memory.stats;
+        assert_int_equal(status.kind, 0);
+        assert_int_equal(status.generation, 1);
+        assert_in_range(seen->learned_bytes, LONG + SHORT - 4096, LONG + SHORT + 4096);
+        assert_in_range(seen->bytes, 1, seen->bytes_max);
+        assert_in_range(seen->cells_used, 1, seen->cells);
+        assert_in_range(status.memory.stats.learned_bytes, of_one, of_one + 4096);
+        // As it is stored, and as it was read to be learned on.
+        if (i == 0) {
+            close_pool(f);
+            open_pool(f, 1);
+        } else if (i == 1) {
+            feed_kind(f, 0, 1000, 4);
+        }
+    }
+    feed_kind(f, 1, SHORT, 5);
+    status = status_of(f);
+    assert_int_equal(status.kind, 1);
+    assert_true(status.memory.stats.learned_bytes > of_one);
+    assert_memory_equal(&status.kind_memory, &status.memory, sizeof(status.memory));
+}
+
 // ---- the history by itself ----------------------------------------------------------------------
 
 static void put_all(lifelong *f, reef_visit_log *log) {
@@ -444,6 +479,7 @@ int main(void) {
         TEST(visits_are_where_kinds_learned),
         TEST(commits_and_restarts_make_no_other_visits),
         TEST(kinds_have_names),
+        TEST(the_status_has_the_memory_of_the_kind_that_is_learned),
         TEST(a_state_has_the_names_and_visits_of_its_time),
         TEST(kinds_that_become_one_are_one),
         TEST(a_damaged_history_does_not_end_learning),

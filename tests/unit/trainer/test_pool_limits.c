@@ -1,6 +1,7 @@
 // What a pool may take: open_max and pool_max change no bit, kinds_max stops new kinds.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,6 +123,29 @@ static void more_memories_than_there_is_room_for(void **state) {
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
 }
 
+// By default there are as many as fit, of those that are needed and 24.
+static void memories_that_are_held_by_default_fit(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    static const struct {
+        uint64_t memory_bytes;
+        uint32_t held;
+    } ROOMS[] = {{4 << 20, REEF_OPEN_MIN}, {11 << 20, 2}, {13 << 20, 3},
+                 {95 << 20, 23},           {1 << 30, 24}, {0, 24}};
+    make_pool(f, 1);
+    for (size_t i = 0; i < sizeof(ROOMS) / sizeof(*ROOMS); i++) {
+        const reef_trainer_options options = {.memory_bytes = ROOMS[i].memory_bytes};
+        reef_trainer_close(f->trainer);
+        ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+        assert_int_equal(f->trainer->options.open_max, ROOMS[i].held);
+    }
+    reef_trainer_close(f->trainer);
+    const reef_trainer_options little = {.memory_bytes = 3 << 20};
+    assert_int_equal(reef_trainer_open(&f->trainer, f->store, &little, &err), REEF_ERR_INVALID);
+    assert_string_equal(err.message, "not one context memory of 4 MiB fits in 3 MiB: give more "
+                                     "memory");
+}
+
 // The last one that began takes what is strange, and the others stay as they are.
 static void beyond_kinds_max_no_kind_begins(void **state) {
     lifelong *f = *state;
@@ -158,6 +182,7 @@ int main(void) {
         LIMIT_TEST(bounds_change_no_bit),
         LIMIT_TEST(what_is_needed_is_more_than_the_bound),
         LIMIT_TEST(more_memories_than_there_is_room_for),
+        LIMIT_TEST(memories_that_are_held_by_default_fit),
         LIMIT_TEST(beyond_kinds_max_no_kind_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

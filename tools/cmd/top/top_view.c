@@ -263,10 +263,12 @@ static void put_kind(view *v) {
              json_integer_value(kind), name != NULL ? ", " : "", name != NULL ? name : "", kinds);
 }
 
-// The context memory of the open generation, where the pool has such.
+// The context memory of the kind that is being learned, where the pool has such. A daemon of an
+// earlier version tells of the open generation's.
 static void put_context_memory(view *v) {
-    const json_t *memory = json_object_get(v->data->status, "context_memory");
+    const json_t *memory = json_object_get(v->data->status, "kind_memory");
     char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], most[CLI_WORD_BYTES];
+    if (memory == NULL) memory = json_object_get(v->data->status, "context_memory");
     if (!json_is_object(memory)) return;
     put_line(v, TOP_PLAIN, "%-*s%s learned, %s of %s, %.1f %% of its slots in use", LABEL_COLUMNS,
              "memory", reef_cli_bytes(top_view_integer(memory, "learned_bytes"), learned),

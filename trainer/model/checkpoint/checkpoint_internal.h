@@ -107,6 +107,11 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_tail(reef_txn *txn,
                                                      reef_error *err);
 bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *prefix);
 bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *prefix);
+/** Facts of these tables, by their first blocks; zeros where there are none. CORRUPT, NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_stats(reef_txn *txn,
+                                                       const reef_key *prefix,
+                                                       reef_memory_stats *out,
+                                                       reef_error *err);
 /** Nothing where there are none. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tables(reef_txn *txn,
                                                         const reef_key *prefix,

@@ -257,8 +257,8 @@ typedef struct block {
 } block;
 
 static reef_status read_first(
-    reef_txn *txn, uint32_t records, const char *name, block *out, reef_error *err) {
-    const reef_key prefix = memory_key(records), key = key_of(&prefix, name, 0);
+    reef_txn *txn, const reef_key *prefix, const char *name, block *out, reef_error *err) {
+    const reef_key key = key_of(prefix, name, 0);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
@@ -293,7 +293,8 @@ reef_status reef_memory_learned_read(reef_txn *txn,
                                      reef_error *err) {
     reef_memory_stats stats = {0};
     block header = {0};
-    reef_status status = read_first(txn, generation, "header", &header, err);
+    const reef_key prefix = memory_key(generation);
+    reef_status status = read_first(txn, &prefix, "header", &header, err);
     if (status == REEF_OK && header.data != NULL)
         status = reef_memory_stored_stats(header.data, header.bytes, NULL, 0, NULL, 0, &stats, err);
     free(header.data);
@@ -301,22 +302,30 @@ reef_status reef_memory_learned_read(reef_txn *txn,
     return status == REEF_OK ? add_tail(txn, generation, out, err) : status;
 }
 
-reef_status reef_memory_stats_read(reef_txn *txn,
-                                   uint32_t generation,
-                                   reef_memory_stats *out,
-                                   reef_error *err) {
+reef_status reef_checkpoint_read_stats(reef_txn *txn,
+                                       const reef_key *prefix,
+                                       reef_memory_stats *out,
+                                       reef_error *err) {
     block header = {0}, cells = {0}, trees = {0};
     *out = (reef_memory_stats){0};
     // Of a large table the first block, which is an eighth of a megabyte, stands for all.
-    reef_status status = read_first(txn, generation, "header", &header, err);
-    if (status == REEF_OK) status = read_first(txn, generation, "cells", &cells, err);
-    if (status == REEF_OK) status = read_first(txn, generation, "trees", &trees, err);
+    reef_status status = read_first(txn, prefix, "header", &header, err);
+    if (status == REEF_OK) status = read_first(txn, prefix, "cells", &cells, err);
+    if (status == REEF_OK) status = read_first(txn, prefix, "trees", &trees, err);
     if (status == REEF_OK && header.data != NULL)
         status = reef_memory_stored_stats(header.data, header.bytes, cells.data, cells.bytes,
                                           trees.data, trees.bytes, out, err);
-    if (status == REEF_OK) status = add_tail(txn, generation, &out->learned_bytes, err);
     free(header.data);
     free(cells.data);
     free(trees.data);
     return status;
+}
+
+reef_status reef_memory_stats_read(reef_txn *txn,
+                                   uint32_t generation,
+                                   reef_memory_stats *out,
+                                   reef_error *err) {
+    const reef_key prefix = memory_key(generation);
+    reef_status status = reef_checkpoint_read_stats(txn, &prefix, out, err);
+    return status == REEF_OK ? add_tail(txn, generation, &out->learned_bytes, err) : status;
 }

@@ -10,6 +10,7 @@
 // are in the trainer's state, which is.
 #include "checkpoint_internal.h"
 #include "kind_heads.h"
+#include "reef_model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -211,4 +212,40 @@ reef_status reef_kind_heads_load(const reef_kind_heads *heads,
     out->chain_is_known = true;
     memcpy(out->known_chain, newest->chain, REEF_HASH_BYTES);
     return REEF_OK;
+}
+
+// Tables as they are stored; what was learned since is only counted.
+static reef_status read_head_stats(reef_txn *txn,
+                                   const reef_kind_heads *heads,
+                                   uint32_t kind,
+                                   reef_memory_stats *out,
+                                   reef_error *err) {
+    const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
+    uint32_t base;
+    *out = (reef_memory_stats){0};
+    if (newest == NULL) return reef_memory_stats_read(txn, kind, out, err);
+    if (newest->merged) return REEF_OK;
+    (void)reef_kind_heads_span(heads, txn, heads->state->last, kind, &base);
+    const reef_key visit = reef_visit_key(heads, base, kind);
+    reef_status status = base == kind ? reef_memory_stats_read(txn, kind, out, err)
+                                      : reef_checkpoint_read_stats(txn, &visit, out, err);
+    out->learned_bytes = newest->learned;
+    return status;
+}
+
+reef_status reef_kind_memory_stats_read(reef_txn *txn,
+                                        uint32_t kind,
+                                        reef_memory_stats *out,
+                                        reef_error *err) {
+    reef_kind_heads heads;
+    uint32_t count = 0;
+    *out = (reef_memory_stats){0};
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK || count == 0) return status;
+    const reef_as_of state = {.last = count - 1, .own = count - 1};
+    status = reef_kind_heads_read(&heads, txn, &state, err);
+    if (status != REEF_OK) return status;
+    status = read_head_stats(txn, &heads, kind, out, err);
+    reef_kind_heads_release(&heads);
+    return status;
 }

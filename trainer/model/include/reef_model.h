@@ -260,6 +260,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_stats_read(reef_txn *txn,
                                                             reef_memory_stats *out,
                                                             reef_error *err);
 
+/**
+ * The same of a kind's memory, with what it learned when it came back. Zeros where it was merged
+ * into another kind. Errors: those of reef_memory_stats_read.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_memory_stats_read(reef_txn *txn,
+                                                                 uint32_t kind,
+                                                                 reef_memory_stats *out,
+                                                                 reef_error *err);
+
 /** The first of these facts alone, without a look at the tables: bytes learned, as committed. */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
                                                               uint32_t generation,
