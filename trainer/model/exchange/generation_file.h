@@ -105,7 +105,7 @@ void reef_origin_release(reef_generation_origin *origin); // accepts the zeroed 
 
 /** Does a generation of this configuration, with such a gate, need all older ones as they were? */
 bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight);
-/** What a generation with this memory has learned; without one, the length of its part of the stream. */
+/** What this memory learned; without one, the length of the generation's part of the stream. */
 uint64_t reef_origin_trained_bytes(const reef_generation_record *info,
                                    const reef_generation_memory *memory);
 /** Experts in all layers. */
