@@ -149,7 +149,8 @@ static void item_path(const reef_joins *joins, char out[PATH_BYTES_MAX]) {
 }
 
 static reef_status append_generation(packing *p, uint32_t generation, reef_error *err) {
-    static const reef_export_options replace = {.force = true};
+    // What the kind learned since is given as text, so that all copies of a kind are the same.
+    static const reef_export_options replace = {.force = true, .as_sealed = true};
     char path[PATH_BYTES_MAX];
     reef_generation_file file;
     item one = {.kind_of = ITEM_GENERATION,

@@ -33,6 +33,7 @@ const reef_cli_manual reef_export_pool_manual = {
 
 static const reef_cli_option GENERATION_OPTIONS[] = {
     {"force", NULL, "replace FILE where it exists"},
+    {"as-sealed", NULL, "leave out what its kind learned when it came back"},
     {0},
 };
 
@@ -43,7 +44,14 @@ const reef_cli_manual reef_export_generation_manual = {
              "Pools that were one until\n"
              "generation 0 was sealed can exchange generations so: "
              "copy a pool with `reef export pool`, train both\n"
-             "apart, join them.",
+             "apart, join them.\n"
+             "\n"
+             "The context memory is that of G's kind as of the last commit, "
+             "with all that the kind learned when it\n"
+             "came back. The net is G's own: where the kind's net went on learning, "
+             "export the last generation that\n"
+             "continues the kind (reef generations). "
+             "It has that net and the same memory.",
     .options = GENERATION_OPTIONS,
     .example = "reef export generation reef.pool 1 french.safetensors",
 };
@@ -177,13 +185,13 @@ static reef_status parse_generation(const char *text, uint32_t *out, reef_error 
 json_t *reef_generation_file_json(const reef_generation_file *file, const char *path) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(file->info.root, root);
-    return json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I}", "path", reef_cli_path(path), "bytes",
-        (json_int_t)file->file_bytes, "generation", (json_int_t)file->info.generation, "side",
-        (json_int_t)file->info.side, "experts", (json_int_t)file->experts, "dtype",
-        reef_rows_dtype_text(file->info.dtype), "trained_bytes",
-        (json_int_t)(file->info.sealed_at - file->info.opened_at), "builds_on",
-        (json_int_t)file->builds_on, "root", root, "tensors", (json_int_t)file->tensor_count);
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I}", "path",
+                     reef_cli_path(path), "bytes", (json_int_t)file->file_bytes, "generation",
+                     (json_int_t)file->info.generation, "side", (json_int_t)file->info.side,
+                     "experts", (json_int_t)file->experts, "dtype",
+                     reef_rows_dtype_text(file->info.dtype), "trained_bytes",
+                     (json_int_t)file->trained_bytes, "builds_on", (json_int_t)file->builds_on,
+                     "root", root, "tensors", (json_int_t)file->tensor_count);
 }
 
 void reef_generation_file_print(const reef_generation_file *file, const char *path) {
@@ -195,9 +203,14 @@ void reef_generation_file_print(const reef_generation_file *file, const char *pa
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            file->info.generation, file->info.side, file->info.side,
            reef_rows_dtype_text(file->info.dtype));
-    // Positions are in bytes of the stream, for models of ids too.
-    printf("trained on  %s bytes\n",
-           reef_cli_count(file->info.sealed_at - file->info.opened_at, words));
+    if (file->info.continues > 0)
+        printf("continues   kind %" PRIu32 ", with all that its context memory has learned\n",
+               file->info.continues - 1);
+    // In bytes for models of ids too.
+    printf("trained on  %s bytes\n", reef_cli_count(file->trained_bytes, words));
+    if (file->left_out_bytes > 0)
+        printf("left out    %s bytes that its kind learned when it came back\n",
+               reef_cli_count(file->left_out_bytes, words));
     // A generation adds to the output of earlier ones, so importing needs those first.
     if (file->builds_on == 1)
         printf("builds on   generation 0\n");
@@ -221,6 +234,7 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     reef_cli_catch_signals(true);
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
+                                         .as_sealed = reef_cli_text(cli, "as-sealed") != NULL,
                                          .stopped = reef_cli_is_stopped};
     // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
@@ -234,6 +248,10 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     if (cli->json) {
         json_t *document = reef_generation_file_json(&file, path);
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
+        json_object_set_new(document, "kind",
+                            json_integer((json_int_t)reef_generation_kind(&file.info)));
+        json_object_set_new(document, "left_out_bytes",
+                            json_integer((json_int_t)file.left_out_bytes));
         return reef_cli_reply(cli, document, err);
     }
     // The same lines in both cases, so that plan and result can be compared.

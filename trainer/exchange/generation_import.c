@@ -184,7 +184,8 @@ static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err)
     reef_generation_record ours;
     if (info->generation >= reef_open_generation(i->trainer)->info.generation) return REEF_OK;
     reef_status status = reef_generation_read(txn, info->generation, &ours, err);
-    if (status != REEF_OK || memcmp(ours.root, info->root, REEF_HASH_BYTES) != 0) return status;
+    if (status != REEF_OK || memcmp(ours.root, i->origin.sealed_root, REEF_HASH_BYTES) != 0)
+        return status;
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is generation %" PRIu32 " of this very pool",
                      i->file.path, info->generation);
 }
@@ -395,8 +396,8 @@ static reef_status add_event(const importing *i, reef_error *err) {
                             ", \"first_id\": %" PRIu64 ", \"root\": \"%s\", \"trained_bytes\": "
                             "%" PRIu64 "%s",
                             i->generation->info.generation, info->generation, info->side,
-                            i->generation->info.first_id, root, info->sealed_at - info->opened_at,
-                            leaks);
+                            i->generation->info.first_id, root,
+                            reef_origin_trained_bytes(info, &i->generation->memory), leaks);
 }
 
 // What is known of its kind beside the generation: both are of the same commit.
@@ -493,6 +494,8 @@ static reef_status join_network(importing *i, reef_error *err) {
 static void describe_result(const importing *i, reef_import *out) {
     *out = (reef_import){
         .file = {.info = i->origin.info,
+                 .trained_bytes =
+                     reef_origin_trained_bytes(&i->origin.info, &i->generation->memory),
                  .builds_on = i->origin.base_count,
                  .experts = reef_origin_experts(&i->origin.config, i->origin.info.side),
                  .tensor_count = i->file.tensor_count,

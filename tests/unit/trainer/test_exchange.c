@@ -85,6 +85,45 @@ static void give_kind(pair *p) {
     ok(reef_generation_export(p->a->store, 1, p->file, NULL, NULL, &err), &err);
 }
 
+// ---- a kind that came back, as a file -----------------------------------------------------------
+
+static void a_file_has_all_that_its_kind_learned(void **state) {
+    static const reef_export_options again = {.force = true},
+                                     as_sealed = {.force = true, .as_sealed = true};
+    pair *p = *state;
+    reef_error err;
+    reef_generation_file first, whole, plan, sealed;
+    reef_import joined;
+    give_kind(p);
+    ok(reef_generation_export(p->a->store, 1, p->file, &again, &first, &err), &err);
+    feed_kind(p->a, 1, LONG, 3);
+    commit(p->a);
+    const uint64_t learned = learned_of(p->a, 1);
+    assert_true(learned > first.trained_bytes + LONG / 2);
+    ok(reef_generation_export(p->a->store, 1, p->file, &as_sealed, &sealed, &err), &err);
+    assert_int_equal(sealed.trained_bytes, first.trained_bytes);
+    assert_int_equal(sealed.left_out_bytes, learned - first.trained_bytes);
+    assert_memory_equal(sealed.info.root, first.info.root, REEF_HASH_BYTES);
+    ok(reef_generation_export(p->a->store, 1, p->file, &again, &whole, &err), &err);
+    assert_int_equal(whole.trained_bytes, learned);
+    assert_int_equal(whole.left_out_bytes, 0);
+    assert_memory_not_equal(whole.info.root, first.info.root, REEF_HASH_BYTES);
+    ok(reef_generation_export(p->a->store, 1, p->file,
+                              &(reef_export_options){.force = true, .dry_run = true}, &plan, &err),
+       &err);
+    assert_memory_equal(plan.info.root, whole.info.root, REEF_HASH_BYTES);
+    // Its own pool knows it again, by what was sealed.
+    seal(p->a);
+    assert_int_equal(reef_trainer_import(p->a->trainer, p->file, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "of this very pool"));
+    ok(reef_trainer_import(p->b->trainer, p->file, NULL, &joined, &err), &err);
+    assert_int_equal(joined.file.trained_bytes, learned);
+    assert_int_equal(learned_of(p->b, joined.generation), learned);
+    assert_sound(p->b);
+    assert_sound(p->a);
+}
+
 // ---- sealing ------------------------------------------------------------------------------------
 
 static void the_stream_goes_on_in_its_kind(void **state) {
@@ -306,10 +345,10 @@ static void records_are_read_as_they_were_written(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(the_stream_goes_on_in_its_kind),          TEST(some_pools_have_nothing_to_exchange),
-        TEST(an_imported_kind_has_a_name_and_a_level), TEST(visits_go_with_the_open_generation),
-        TEST(another_pool_learns_the_text_of_a_kind),  TEST(a_merged_kind_goes_on_as_another),
-        TEST(records_are_read_as_they_were_written),
+        TEST(a_file_has_all_that_its_kind_learned), TEST(the_stream_goes_on_in_its_kind),
+        TEST(some_pools_have_nothing_to_exchange),  TEST(an_imported_kind_has_a_name_and_a_level),
+        TEST(visits_go_with_the_open_generation),   TEST(another_pool_learns_the_text_of_a_kind),
+        TEST(a_merged_kind_goes_on_as_another),     TEST(records_are_read_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,6 +295,12 @@ bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight) {
     return reef_fire_max(config) > 1 || gate_loss_weight > 0.0f;
 }
 
+uint64_t reef_origin_trained_bytes(const reef_generation_record *info,
+                                   const reef_generation_memory *memory) {
+    return memory->memory != NULL ? reef_memory_learned_bytes(memory->memory)
+                                  : info->sealed_at - info->opened_at;
+}
+
 uint64_t reef_origin_experts(const reef_config *config, uint32_t side) {
     uint64_t layers = 0;
     for (uint32_t l = 0; l < config->layers; l++) layers += reef_layer_retrieves(config, l);
@@ -343,11 +349,14 @@ json_t *reef_origin_metadata(const reef_generation_origin *origin,
     set_real(metadata, "reference_spread", reference_spread);
     reef_hash_format(info->root, root);
     json_object_set_new(metadata, "root", json_string(root));
+    bool differs = memcmp(origin->sealed_root, info->root, sizeof(info->root)) != 0;
+    reef_hash_format(origin->sealed_root, root);
+    if (differs) json_object_set_new(metadata, "sealed_root", json_string(root));
     set_owned(metadata, "builds_on", json_dumps(roots, JSON_COMPACT));
     set_owned(metadata, "configuration", reef_config_format(&origin->config));
     json_decref(roots);
     // Counted instead of checked one by one: json_object_set_new refuses a NULL value.
-    if (json_object_size(metadata) == 15) return metadata;
+    if (json_object_size(metadata) == 15 + (size_t)differs) return metadata;
     json_decref(metadata); // a member found no memory
     return NULL;
 }
@@ -428,6 +437,17 @@ static reef_status info_parse(reef_generation_record *info,
     return REEF_OK;
 }
 
+// Only a file whose kind has learned more since has one.
+static reef_status sealed_root_parse(reef_generation_origin *origin,
+                                     const reef_safetensors *file,
+                                     reef_error *err) {
+    memcpy(origin->sealed_root, origin->info.root, sizeof(origin->sealed_root));
+    if (json_object_get(file->metadata, "sealed_root") == NULL ||
+        reef_hash_parse(text_of(file, "sealed_root"), origin->sealed_root))
+        return REEF_OK;
+    return file_lacking(file, "sealed_root", err);
+}
+
 static reef_status base_parse(reef_generation_origin *origin,
                               const reef_safetensors *file,
                               reef_error *err) {
@@ -455,6 +475,7 @@ reef_status reef_origin_parse(reef_generation_origin *origin,
     *origin = (reef_generation_origin){0};
     reef_status status = kind_check(file, err);
     if (status == REEF_OK) status = info_parse(&origin->info, file, err);
+    if (status == REEF_OK) status = sealed_root_parse(origin, file, err);
     if (status == REEF_OK) status = base_parse(origin, file, err);
     if (status != REEF_OK) return status;
     const char *config = text_of(file, "configuration");

@@ -78,8 +78,11 @@ REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *gen
 
 /** Where a generation comes from. */
 typedef struct reef_generation_origin {
-    reef_generation_record info; // in its pool, the root included
-    reef_config config;          // of its pool
+    reef_generation_record info; // in its pool; the root is that of the file's data
+    // Of the generation in its pool. It differs from that of the file where the kind learned more
+    // since: the file has the memory as it is now.
+    uint8_t sealed_root[REEF_HASH_BYTES];
+    reef_config config; // of its pool
     // The generations below it that it was trained on top of: 0 .. base_count - 1. Only generation
     // 0 where no other can fire on the same token and its gate reads no losses, otherwise all
     // before it.
@@ -102,6 +105,9 @@ void reef_origin_release(reef_generation_origin *origin); // accepts the zeroed 
 
 /** Does a generation of this configuration, with such a gate, need all older ones as they were? */
 bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight);
+/** What this memory learned; without one, the length of the generation's part of the stream. */
+uint64_t reef_origin_trained_bytes(const reef_generation_record *info,
+                                   const reef_generation_memory *memory);
 /** Experts in all layers. */
 uint64_t reef_origin_experts(const reef_config *config, uint32_t side);
 
