@@ -44,7 +44,8 @@ reef_status reef_trainer_kind_name(
     char now[QUOTED_BYTES], was[QUOTED_BYTES];
     size_t events = trainer->event_count;
     reef_status status = check_name(trainer, kind, name, err);
-    if (status != REEF_OK || dry_run) return status;
+    bool is_so = strcmp(reef_kind_names_of(&before, kind), name) == 0;
+    if (status != REEF_OK || dry_run || is_so) return status;
     // A copy takes the new name: a commit that fails leaves the old list as it was.
     status = reef_kind_names_copy(&after, &before, err);
     if (status == REEF_OK) status = reef_kind_names_set(&after, kind, name, err);

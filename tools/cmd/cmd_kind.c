@@ -286,6 +286,10 @@ static reef_status reply_name(reef_cli_call *cli,
                               err);
     const char *is = cli->dry_run ? "would be" : "is";
     printf("kind %" PRIu32, kind->kind);
+    if (name[0] != '\0' && strcmp(kind->name, name) == 0) {
+        printf(" is called %s already\n", name);
+        return REEF_OK;
+    }
     if (kind->name[0] != '\0') printf(", so far %s,", kind->name);
     if (name[0] != '\0')
         printf(" %s called %s\n", is, name);

@@ -162,6 +162,8 @@ reef_status reef_kind_find(const reef_kind_list *list,
         *out = kind->kind;
         if (is_number ? kind->kind == number : strcmp(kind->name, word) == 0) return REEF_OK;
     }
-    if (is_number) return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %.20s", word);
+    if (is_number)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %.20s; see reef kind list",
+                         word);
     return reef_fail(err, REEF_ERR_NOT_FOUND, "no kind is called %.64s; see reef kind list", word);
 }

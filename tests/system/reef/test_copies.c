@@ -121,7 +121,11 @@ static void a_generation_goes_from_one_pool_to_another(void **state) {
     assert_int_equal(integer(file, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
     assert_true(integer(file, "trained_bytes") > 0);
     assert_true(json_is_true(json_object_get(file, "done")));
-    assert_int_equal(json_object_del(file, "done"), 0); // the rest is what importing says of it
+    assert_int_equal(integer(file, "kind"), 1);
+    assert_int_equal(integer(file, "left_out_bytes"), 0);
+    static const char *const OWN[] = {"done", "kind", "left_out_bytes"};
+    for (size_t i = 0; i < 3; i++) assert_int_equal(json_object_del(file, OWN[i]), 0);
+    // The rest is what importing says of it.
 
     json_t *plan = reef_json("import", c->copy, c->file, "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(plan, "done")));

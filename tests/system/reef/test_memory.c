@@ -395,6 +395,7 @@ static void kinds_are_listed_and_named(void **state) {
         {{"timeline"}, "kind=1 name=digits"},
         {{"kind", "name", "digits", "--remove", "--dry-run"}, "would be without a name"},
         {{"kind", "name", "digits", "numbers"}, "kind 1, so far digits, is called numbers"},
+        {{"kind", "name", "numbers", "numbers"}, "kind 1 is called numbers already"},
     };
     for (size_t i = 0; i < sizeof(SHOWN) / sizeof(*SHOWN); i++) {
         const char *const *words = SHOWN[i].words;

@@ -127,6 +127,16 @@ static reef_status name_kind(lifelong *f, uint32_t kind, const char *name, reef_
     return reef_trainer_kind_name(f->trainer, kind, name, false, err);
 }
 
+static uint64_t last_commit(const lifelong *f) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit last;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_commit_read(txn, &last, &err), &err);
+    reef_txn_abort(txn);
+    return last.number;
+}
+
 static void kinds_have_names(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -135,6 +145,9 @@ static void kinds_have_names(void **state) {
     learn_turns(f, 1 << 20, false);
     ok(name_kind(f, 1, "digits", &err), &err);
     ok(name_kind(f, 0, "a.b-c_9", &err), &err);
+    uint64_t commits = last_commit(f);
+    ok(name_kind(f, 0, "a.b-c_9", &err), &err); // as it is called already
+    assert_int_equal(last_commit(f), commits);
     assert_int_equal(name_kind(f, 2, "digits", &err), REEF_ERR_INVALID);
     assert_string_equal(err.message, "kind 1 is called digits already");
     assert_int_equal(name_kind(f, 3, "more", &err), REEF_ERR_NOT_FOUND);
