@@ -321,7 +321,7 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
 // sorted by a network.
 enum { COUNTED_MAX = 32 };
 
-// Up to 64 candidates, of which equal ones stay in the order of the row.
+// The same order as scatter_by_rank, for up to 64 candidates.
 static void scatter_sorted(const candidates *found, size_t K, float *scores, uint16_t *indices) {
     vec_int keys[SORTED_VECS];
     float sorted[SORTED];

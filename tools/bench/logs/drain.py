@@ -32,7 +32,7 @@ class Drain:
         self.root = {}
 
     def leaf(self, words, grow):
-        """The groups that a line may belong to: a list that can be added to, or [] where there is no such leaf."""
+        """The groups in a line's leaf. Where there is none, `grow` makes it; otherwise []."""
         node = self.root.setdefault(len(words), {}) if grow else self.root.get(len(words), {})
         for word in words[: DEPTH - 2]:
             step = self.step(node, word, grow)
