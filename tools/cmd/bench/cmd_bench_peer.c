@@ -62,13 +62,15 @@ const reef_cli_manual reef_bench_peer_manual = {
         "forward, forward+backward and train step (+Adam);\n"
         "heads, topk and d_key are the script's own. "
         "Our gradients of experts are part of the step, not\n"
-        "of forward and backward, so there is no ratio for the latter.",
+        "of forward and backward, so there is no ratio for the latter. tools/bench/torch/peer.py "
+        "of\n"
+        "Reef's sources is such a script.",
     .options = OPTIONS,
     .example = "reef bench peer\n"
                "reef bench peer --only layer --side 32 --d-model 32 --tokens 128 --repeat 3\n"
                "reef bench peer --side 512 --threads 2 --repeat 9 --json\n"
                "reef bench peer --only sealed90,bf16\n"
-               "reef bench peer --only layer --rival torch_peer.py --rounds 2",
+               "reef bench peer --only layer --rival tools/bench/torch/peer.py --rounds 2",
 };
 
 // ---- options ------------------------------------------------------------------------------------
