@@ -64,6 +64,17 @@ typedef struct reef_kind_list {
 REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read(reef_txn *txn,
                                                          reef_kind_list *out,
                                                          reef_error *err);
+/**
+ * The kinds of a state: as_of as of reef_model_open. Their history ends where the state stands in
+ * the stream; sums of old visits are cut in proportion. In the state of a sealed generation no kind
+ * is open or current, and names are those of now. A snapshot has the names of its time.
+ *
+ * Errors: NOT_FOUND no such state; those of reef_kind_list_read.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read_as_of(reef_txn *txn,
+                                                               const char *as_of,
+                                                               reef_kind_list *out,
+                                                               reef_error *err);
 REEF_API void reef_kind_list_release(reef_kind_list *list); // accepts zeros
 
 /** The kind of that number, which is not its index in the list; NULL if there is none. */
