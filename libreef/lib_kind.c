@@ -76,8 +76,8 @@ static reef_status find_visit(const reef_kind_list *list,
         const reef_kind_visit *visit = &list->visits[i];
         if (visit->kind != kind || count++ != index) continue;
         *out = (reef_visit_info){.visits = visit->count,
-                                 .from = visit->from,
-                                 .to = visit->to,
+                                 .begin = visit->from,
+                                 .end = visit->to,
                                  .learned_bytes = visit->learned,
                                  .loss = reef_kind_visit_loss(visit)};
         return REEF_OK;

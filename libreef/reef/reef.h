@@ -283,7 +283,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_read_kind(reef_pool *pool,
 typedef struct reef_visit_info {
     size_t size;            /* sizeof(reef_visit_info), set by the caller */
     uint64_t visits;        /* 1; more: of the kind's oldest ones only their sum is known */
-    uint64_t from, to;      /* positions in the stream */
+    uint64_t begin, end;    /* positions in the stream: of its first byte, and behind its last */
     uint64_t learned_bytes; /* of the stream's, by the kind's context memory */
     double loss;            /* bits per byte, before they were learned */
 } reef_visit_info;

@@ -86,9 +86,9 @@ static reef_visit_info visit_of(reef_pool *pool, uint32_t kind, size_t index) {
 
 static void assert_visit(const reef_visit_info *visit, uint64_t from, uint64_t to) {
     assert_int_equal(visit->visits, 1);
-    assert_in_range(visit->from + 2048, from, from + 4096);
-    assert_in_range(visit->to + 2048, to, to + 4096);
-    assert_int_equal(visit->learned_bytes, visit->to - visit->from);
+    assert_in_range(visit->begin + 2048, from, from + 4096);
+    assert_in_range(visit->end + 2048, to, to + 4096);
+    assert_int_equal(visit->learned_bytes, visit->end - visit->begin);
     assert_true(visit->loss > 0.5 && visit->loss < 8.0);
 }
 
@@ -102,7 +102,7 @@ static void of_each_visit_the_loss_is_known(void **state) {
     assert_visit(&first, 0, LONG);
     assert_visit(&second, LONG, 2 * LONG);
     assert_visit(&again, 2 * LONG, 2 * LONG + SHORT);
-    assert_true(first.to == second.from && second.to == again.from);
+    assert_true(first.end == second.begin && second.end == again.begin);
     assert_true(again.loss < first.loss);
     reef_kind_info kind = kind_of(pool, 0);
     assert_int_equal(kind.visits, 2);
@@ -110,7 +110,7 @@ static void of_each_visit_the_loss_is_known(void **state) {
     assert_true(kind.first_loss == first.loss && kind.last_loss == again.loss);
     assert_in_range(kind.learned_bytes, first.learned_bytes + again.learned_bytes,
                     first.learned_bytes + again.learned_bytes + 3);
-    assert_int_equal(kind_of(pool, 1).began_at, second.from);
+    assert_int_equal(kind_of(pool, 1).began_at, second.begin);
     assert_int_equal(reef_pool_read_visit(pool, 0, 2, &none, &err), REEF_ERR_NOT_FOUND);
     assert_string_equal(err.message, "no visit 2 of kind 0: 2 are known");
     assert_int_equal(reef_pool_read_visit(pool, 7, 0, &none, &err), REEF_ERR_NOT_FOUND);
@@ -120,9 +120,9 @@ static void of_each_visit_the_loss_is_known(void **state) {
     assert_non_null(strstr(err.message, "sizeof(reef_visit_info)"));
     // What is learned since is told after the next commit.
     learn(pool, SHORT, 0, 4);
-    assert_int_equal(visit_of(pool, 0, 1).to, again.to);
+    assert_int_equal(visit_of(pool, 0, 1).end, again.end);
     must(reef_pool_commit(pool, NULL, &err), &err);
-    assert_true(visit_of(pool, 0, 1).to > again.to);
+    assert_true(visit_of(pool, 0, 1).end > again.end);
     reef_pool_close(pool);
 }
 
@@ -149,7 +149,7 @@ static void a_state_keeps_the_kinds_of_its_time(void **state) {
     assert_int_equal(is.visits, 2);
     assert_true(is.learning);
     reef_visit_info same = visit_of(then, 0, 1);
-    assert_true(same.from == visit.from && same.to == visit.to);
+    assert_true(same.begin == visit.begin && same.end == visit.end);
     assert_true(fabs(same.loss - visit.loss) < 0.2); // the mean of all of that visit
     assert_int_equal(reef_pool_name_kind(then, 0, "other", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
