@@ -149,7 +149,8 @@ typedef struct reef_pool_info {
     uint64_t experts;     /* of all generations, in one layer */
     uint64_t commit;      /* number of the pool's last one */
     uint64_t step;        /* of training, of that commit or so far */
-    /* Bytes trained; rows of a layer, examples of a vector model; so are all positions */
+    /* Bytes of the stream that were dealt with; rows of a layer, examples of a vector model; so are
+     * all positions */
     uint64_t position;
     uint64_t collected; /* rows of a layer whose gradients wait for a step */
     uint32_t inputs;    /* width of a vector; 0 unless it is a vector model */
@@ -540,10 +541,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
                                                       reef_error *err);
 
 typedef struct reef_training_info {
-    size_t size; /* sizeof(reef_training_info), set by the caller */
-    uint64_t step, position, waiting,
-        skipped;         /* bytes trained; accepted; of domains known already */
-    uint32_t generation; /* the open one */
+    size_t size;             /* sizeof(reef_training_info), set by the caller */
+    uint64_t step, position; /* position: bytes of the stream that were dealt with */
+    uint64_t waiting;        /* accepted since: they wait for a whole batch, or a boundary */
+    uint32_t generation;     /* the open one */
     /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the
      * share of labelled examples that were answered wrongly before they were learned. */
     double bits_per_byte;

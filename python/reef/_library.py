@@ -114,7 +114,7 @@ class GenerateOptions(Sized):
 
 class TrainingInfo(Sized):
     _fields_ = [("size", c_size_t), ("step", c_uint64), ("position", c_uint64), ("waiting", c_uint64),
-                ("skipped", c_uint64), ("generation", c_uint32), ("bits_per_byte", c_double),
+                ("generation", c_uint32), ("bits_per_byte", c_double),
                 ("last_bits_per_byte", c_double), ("learning_rate", c_double)]
 
 

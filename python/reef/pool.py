@@ -15,7 +15,8 @@ from .errors import InvalidError, MissingError
 
 @dataclass(frozen=True)
 class Info:
-    """What a pool is. ``position`` counts the bytes trained, of a layer the rows, of vectors the examples."""
+    """What a pool is. ``position`` counts the bytes of the stream that were dealt with, of a layer the rows, of vectors
+    the examples."""
 
     model: str
     expert: str
@@ -142,7 +143,6 @@ class Training:
     step: int
     position: int
     waiting: int
-    skipped: int
     generation: int
     bits_per_byte: float
     last_bits_per_byte: float

@@ -596,7 +596,7 @@ typedef struct reef_tasks {
     uint32_t task;    // boundaries so far
     uint64_t task_at; // position in the stream of the last one
     // with any strategy, as in reef_trainer_status
-    uint64_t recycled_experts, skipped_bytes, visited_bytes;
+    uint64_t recycled_experts, not_learned_bytes, visited_bytes;
 } reef_tasks;
 REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,
