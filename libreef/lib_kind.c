@@ -18,6 +18,9 @@ static reef_status read_kinds(reef_pool *pool, reef_error *err) {
     if (status == REEF_OK) status = reef_commit_read(txn, &last, err);
     if (status == REEF_OK && last.number != pool->kinds_commit) {
         status = reef_kind_list_read_as_of(txn, pool->as_of, &list, err);
+        // A damaged timeline takes the dates, and nothing else.
+        if (status == REEF_OK && reef_kind_list_date(&list, txn, NULL) != REEF_OK)
+            for (size_t i = 0; i < list.count; i++) list.kinds[i].began_ms = 0;
         if (status == REEF_OK) {
             reef_kind_list_release(&pool->kinds);
             pool->kinds = list;
@@ -39,6 +42,7 @@ static reef_kind_info info_of(const reef_pool *pool, const reef_kind_facts *kind
         .visits = kind->visit_count,
         .first_loss = kind->first_loss,
         .last_loss = kind->last_loss,
+        .began_ms = kind->began_ms,
         .merged_into = kind->merged_into == REEF_KIND_NONE ? -1 : (int64_t)kind->merged_into,
     };
     snprintf(info.name, sizeof(info.name), "%s", kind->name);

@@ -269,6 +269,9 @@ typedef struct reef_kind_info {
     double first_loss;   /* bits per byte of its first visit, before they were learned; NaN: not */
     double last_loss;    /* known. And of its last visit */
     int64_t merged_into; /* the kind that it was merged into; -1: it was not */
+    /* When it began, ms since 1970, by the clock of the machine; 0: not known, as of kinds that were
+     * imported */
+    uint64_t began_ms;
 } reef_kind_info;
 /**
  * Kind number `index` from 0 on, in the order of their numbers; NOT_FOUND after the last. The kinds

@@ -81,7 +81,8 @@ class SnapshotInfo(Sized):
 class KindInfo(Sized):
     _fields_ = [("size", c_size_t), ("kind", c_uint32), ("name", c_char * 72), ("open", c_int32), ("learning", c_int32),
                 ("began_at", c_uint64), ("learned_bytes", c_uint64), ("learned_at", c_uint64), ("visits", c_uint64),
-                ("first_loss", c_double), ("last_loss", c_double), ("merged_into", c_int64)]
+                ("first_loss", c_double), ("last_loss", c_double), ("merged_into", c_int64),
+                ("began_ms", c_uint64)]
 
 
 class VisitInfo(Sized):

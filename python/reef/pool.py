@@ -69,6 +69,7 @@ class Kind:
     ``merged_into`` the kind that it was merged into, or None.
 
     Losses are bits per byte of its first and its last visit, before they were learned; NaN where they are not known.
+    ``began_ms`` is when it began, in ms since 1970; 0 where that is not known.
     """
 
     kind: int
@@ -82,6 +83,7 @@ class Kind:
     first_loss: float
     last_loss: float
     merged_into: "int | None"
+    began_ms: int
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -112,6 +113,7 @@ def test_kinds_are_listed_and_named(tmp_path):
         kinds = pool.kinds
         assert [(k.kind, k.visits, k.open, k.learning) for k in kinds] == [(0, 2, False, True), (1, 1, True, False)]
         assert kinds[0].learned_bytes > 1.5 * kinds[1].learned_bytes and kinds[0].last_loss < kinds[0].first_loss
+        assert 0 < kinds[0].began_ms <= kinds[1].began_ms and abs(kinds[1].began_ms / 1000 - time.time()) < 600
         pool.name_kind(1, "digits")
         assert [k.name for k in pool.kinds] == ["", "digits"]
         with pytest.raises(reef.InvalidError, match="called digits already"):

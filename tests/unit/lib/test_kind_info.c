@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -82,6 +83,10 @@ static reef_visit_info visit_of(reef_pool *pool, uint32_t kind, size_t index) {
     return info;
 }
 
+static uint64_t now_ms(void) {
+    return (uint64_t)time(NULL) * 1000 + 999;
+}
+
 // ---- what there is ------------------------------------------------------------------------------
 
 static void assert_visit(const reef_visit_info *visit, uint64_t from, uint64_t to) {
@@ -111,6 +116,8 @@ static void of_each_visit_the_loss_is_known(void **state) {
     assert_in_range(kind.learned_bytes, first.learned_bytes + again.learned_bytes,
                     first.learned_bytes + again.learned_bytes + 3);
     assert_int_equal(kind_of(pool, 1).began_at, second.begin);
+    assert_true(kind.began_ms > 0 && kind_of(pool, 1).began_ms >= kind.began_ms);
+    assert_in_range(kind_of(pool, 1).began_ms, now_ms() - 600000, now_ms());
     assert_int_equal(reef_pool_read_visit(pool, 0, 2, &none, &err), REEF_ERR_NOT_FOUND);
     assert_string_equal(err.message, "no visit 2 of kind 0: 2 are known");
     assert_int_equal(reef_pool_read_visit(pool, 7, 0, &none, &err), REEF_ERR_NOT_FOUND);
@@ -146,6 +153,7 @@ static void a_state_keeps_the_kinds_of_its_time(void **state) {
     assert_string_equal(is.name, "before");
     assert_int_equal(is.learned_bytes, was.learned_bytes);
     assert_int_equal(is.learned_at, was.learned_at);
+    assert_int_equal(is.began_ms, was.began_ms);
     assert_int_equal(is.visits, 2);
     assert_true(is.learning);
     reef_visit_info same = visit_of(then, 0, 1);

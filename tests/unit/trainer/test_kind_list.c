@@ -308,6 +308,63 @@ static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
     reef_kind_list_release(&now);
 }
 
+static reef_status last_event(void *context,
+                              const reef_key *key,
+                              const reef_view *view,
+                              reef_error *err) {
+    (void)view;
+    (void)err;
+    *(uint64_t *)context = key->sequence;
+    return REEF_OK;
+}
+
+static reef_status read_dates(const lifelong *f, reef_kind_list *list, uint64_t *event) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, list, &err), &err);
+    if (event != NULL)
+        ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, last_event, event, &err), &err);
+    reef_status status = reef_kind_list_date(list, txn, NULL);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// A boundary that was undone is not when the kind that has its number now began.
+static void the_timeline_has_when_kinds_began(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_list list;
+    uint64_t last = 0, before;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    (void)take(f, "then");
+    feed_kind(f, 1, LONG, 2);
+    commit(f);
+    assert_int_equal(read_dates(f, &list, NULL), REEF_OK);
+    assert_int_equal(list.count, 2);
+    assert_true(list.kinds[0].began_ms > 0);
+    assert_true(list.kinds[1].began_ms >= list.kinds[0].began_ms);
+    before = list.kinds[1].began_ms;
+    reef_kind_list_release(&list);
+    go_back(f, "then");
+    assert_int_equal(read_dates(f, &list, NULL), REEF_OK);
+    assert_int_equal(list.count, 1);
+    reef_kind_list_release(&list);
+    feed_kind(f, 1, LONG, 2); // at the same position
+    commit(f);
+    assert_int_equal(read_dates(f, &list, &last), REEF_OK);
+    assert_int_equal(list.count, 2);
+    assert_true(list.kinds[1].began_ms > before);
+    reef_kind_list_release(&list);
+    close_pool(f);
+    record_damage(f->pool, &(reef_key){.db = REEF_DB_TIMELINE, .sequence = last});
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &err), &err);
+    assert_int_equal(read_dates(f, &list, NULL), REEF_ERR_CORRUPT);
+    assert_int_equal(list.count, 2);
+    reef_kind_list_release(&list);
+}
+
 // Also where a kind that is being learned is among those that become one.
 static void kinds_that_become_one_are_one(void **state) {
     lifelong *f = *state;
@@ -595,6 +652,7 @@ int main(void) {
         TEST(a_state_has_the_names_and_visits_of_its_time),
         TEST(a_snapshot_lists_the_kinds_of_its_time),
         TEST(a_sealed_generation_lists_the_kinds_that_there_were),
+        TEST(the_timeline_has_when_kinds_began),
         TEST(kinds_that_become_one_are_one),
         TEST(a_damaged_history_does_not_end_learning),
         TEST(of_older_visits_sums_are_kept),
