@@ -3,6 +3,7 @@
 //
 //   lib_pool.c     make, open, close, commit, boundaries
 //   lib_info.c     what there is: generations, snapshots, usage
+//   lib_kind.c     kinds of text: what each learned, who answers a text
 //   lib_layer.c    one PEER layer
 //   lib_train.c    models of bytes
 //   lib_archive.c  texts coded by them
@@ -37,7 +38,9 @@ struct reef_pool {
     reef_model_options model_options;
     uint64_t model_commit; // of a writer's model
     reef_config config;
-    char *as_of; // as it was opened; NULL: now
+    char *as_of;           // name of the state that was opened; NULL: now
+    reef_kind_list kinds;  // of that state, as they were asked for last
+    uint64_t kinds_commit; // last one of the pool then; 0: they were not
 };
 
 /**

@@ -146,46 +146,6 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     return reef_lib_give(out, &info, sizeof(info), "reef_snapshot_info", err);
 }
 
-// ---- kinds --------------------------------------------------------------------------------------
-
-reef_status reef_pool_read_kind(reef_pool *pool,
-                                size_t index,
-                                reef_kind_info *out,
-                                reef_error *err) {
-    reef_kind_list list = {0};
-    reef_txn *txn = NULL;
-    reef_status status = reef_lib_enter(pool, err);
-    if (status != REEF_OK) return status;
-    status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_kind_list_read(txn, &list, err);
-    reef_txn_abort(txn);
-    reef_lib_leave(pool);
-    // The list is a copy, so the pool is free for other threads while the answer is made of it.
-    if (status == REEF_OK && index >= list.count)
-        status =
-            reef_fail(err, REEF_ERR_NOT_FOUND, "no kind %zu: the pool has %zu", index, list.count);
-    if (status != REEF_OK) {
-        reef_kind_list_release(&list);
-        return status;
-    }
-    const reef_kind_facts *found = &list.kinds[index];
-    reef_kind_info info = {
-        .kind = found->kind,
-        .open = found->is_open,
-        .learning = found->is_current,
-        .began_at = reef_lib_position(pool, found->began_at),
-        .learned_bytes = found->learned_bytes,
-        .learned_at = reef_lib_position(pool, found->learned_at),
-        .visits = found->visit_count,
-        .first_loss = found->first_loss,
-        .last_loss = found->last_loss,
-        .merged_into = found->merged_into == REEF_KIND_NONE ? -1 : (int64_t)found->merged_into,
-    };
-    snprintf(info.name, sizeof(info.name), "%s", found->name);
-    reef_kind_list_release(&list);
-    return reef_lib_give(out, &info, sizeof(info), "reef_kind_info", err);
-}
-
 // ---- usage --------------------------------------------------------------------------------------
 
 static reef_status check_usage(

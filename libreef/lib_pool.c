@@ -113,6 +113,21 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
 
 // ---- open and close -----------------------------------------------------------------------------
 
+// A moment such as "yesterday" may be another state later, and so may a snapshot's short name: what
+// was opened is kept by the name that it has always.
+static reef_status name_state(reef_pool *pool, const char *as_of, reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_txn *txn = NULL;
+    if (as_of == NULL || strcmp(as_of, "now") == 0) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_state_name(name, txn, as_of, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    pool->as_of = strcmp(name, "now") == 0 ? NULL : strdup(name);
+    if (pool->as_of != NULL || strcmp(name, "now") == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
+}
+
 static reef_status load_pool(reef_pool *pool,
                              const char *path,
                              const reef_pool_options *options,
@@ -128,7 +143,9 @@ static reef_status load_pool(reef_pool *pool,
         if (status == REEF_OK) pool->config = *reef_trainer_config(pool->trainer);
         return status;
     }
-    status = reef_model_open(&pool->model, pool->store, options->as_of, &pool->model_options, err);
+    status = name_state(pool, options->as_of, err);
+    if (status == REEF_OK)
+        status = reef_model_open(&pool->model, pool->store, pool->as_of, &pool->model_options, err);
     if (status == REEF_OK) pool->config = *reef_model_config(pool->model);
     return status;
 }
@@ -151,12 +168,6 @@ reef_status reef_pool_open(reef_pool **out,
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
     pool->pid = getpid();
-    bool now = own.as_of == NULL || strcmp(own.as_of, "now") == 0;
-    pool->as_of = now ? NULL : strdup(own.as_of);
-    if (!now && pool->as_of == NULL) {
-        reef_pool_close(pool);
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
-    }
     pool->model_options = (reef_model_options){
         .threads = own.threads, .memory_bytes = own.memory_bytes, .frozen = own.frozen != 0};
     reef_lib_caller caller;
@@ -182,6 +193,7 @@ void reef_pool_close(reef_pool *pool) {
     reef_trainer_close(pool->trainer);
     reef_model_close(pool->model);
     if (pool->store != NULL) reef_store_close(pool->store);
+    reef_kind_list_release(&pool->kinds);
     pthread_mutex_destroy(&pool->lock);
     free(pool->as_of);
     free(pool);
@@ -249,40 +261,6 @@ reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_er
     if (status == REEF_OK) status = reef_trainer_snapshots_remove(pool->trainer, names, 1, err);
     reef_lib_leave(pool);
     return status;
-}
-
-reef_status reef_pool_name_kind(reef_pool *pool, uint32_t kind, const char *name, reef_error *err) {
-    reef_status status = reef_lib_enter(pool, err);
-    if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "name a kind", err);
-    if (status == REEF_OK)
-        status = reef_trainer_kind_name(pool->trainer, kind, name == NULL ? "" : name, false, err);
-    reef_lib_leave(pool);
-    return status;
-}
-
-reef_status reef_pool_merge_kind(reef_pool *pool,
-                                 uint32_t from,
-                                 uint32_t into,
-                                 int32_t dry_run,
-                                 reef_merge_info *out,
-                                 reef_error *err) {
-    reef_kind_merging m;
-    reef_status status = reef_lib_enter(pool, err);
-    if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "merge kinds", err);
-    if (status == REEF_OK)
-        status = reef_trainer_kind_merge(pool->trainer, from, into, dry_run != 0, &m, err);
-    reef_lib_leave(pool);
-    if (status != REEF_OK || out == NULL) return status;
-    const reef_merge_info info = {.from_bytes = m.from_bytes,
-                                  .into_bytes = m.into_bytes,
-                                  .text_bytes = m.text_bytes,
-                                  .from_apart = m.from_apart,
-                                  .from_together = m.from_together,
-                                  .into_apart = m.into_apart,
-                                  .into_together = m.into_together};
-    return reef_lib_give(out, &info, sizeof(info), "reef_merge_info", err);
 }
 
 // ---- single experts -----------------------------------------------------------------------------

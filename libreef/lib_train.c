@@ -44,7 +44,6 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
         .step = now.step,
         .position = reef_lib_position(pool, now.stream_bytes),
         .waiting = reef_lib_position(pool, now.pending_bytes),
-        .skipped = reef_lib_position(pool, now.skipped_bytes),
         .generation = now.generation,
         .bits_per_byte = now.bits_per_byte,
         .last_bits_per_byte = now.last_bits_per_byte,

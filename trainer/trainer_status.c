@@ -11,7 +11,9 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .step = trainer->step,
         .stream_bytes = trainer->stream_bytes,
         .pending_bytes = trainer->pending_bytes,
-        .skipped_bytes = trainer->skipped_bytes,
+        .not_learned_bytes = trainer->not_learned_bytes,
+        .learns_all = trainer->store != NULL &&
+                      reef_learns_all(&trainer->network.config, reef_store_format(trainer->store)),
         .visited_bytes = trainer->visited_bytes,
         .recycled_experts = trainer->recycled_experts,
         .generation = open->info.generation,

@@ -237,7 +237,7 @@
             points.push({ stream_bytes: status.stream_bytes, loss: isVector() ? status.error_share : status.bits_per_byte, low: loss, high: loss });
         const unit = isVector() ? 'Share classed wrongly' : 'Bits per byte';
         $('loss-note').textContent = points.length
-            ? `${unit} before it was learned: mean, and the range of batches behind it. Now ${lossText(isVector() ? status.error_share : status.bits_per_byte)} at ${bytes(status.stream_bytes)}.${status.skipped_bytes ? ` ${bytes(status.skipped_bytes)} were recognised as older domains and not trained: there it is the loss of the open generation alone, and high.` : ''}`
+            ? `${unit} before it was learned: mean, and the range of batches behind it. Now ${lossText(isVector() ? status.error_share : status.bits_per_byte)} at ${bytes(status.stream_bytes)}.${status.not_learned_bytes ? ` ${bytes(status.not_learned_bytes)} were recognised as older domains and not trained: there it is the loss of the open generation alone, and high.` : ''}`
             : 'Nothing has been committed yet.';
         if (!points.length) return;
         charts.loss($('loss'), points, events, isVector());

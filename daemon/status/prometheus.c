@@ -409,9 +409,10 @@ static void write_training(FILE *out,
             "Training steps that are in a commit, since the pool was made.", committed->step);
     counter(out, "reef_stream_bytes_total", "Bytes of the stream that were dealt with, likewise.",
             committed->stream_bytes);
-    counter(out, "reef_skipped_bytes_total",
-            "Bytes recognised as an older domain and not trained, likewise.",
-            committed->skipped_bytes);
+    if (!committed->learns_all)
+        counter(out, "reef_not_learned_bytes_total",
+                "Bytes recognised as an older domain, or at a mark, and not learned, likewise.",
+                committed->not_learned_bytes);
     counter(out, "reef_visited_bytes_total",
             "Bytes learned by the memories of kinds that came back, likewise.",
             committed->visited_bytes);

@@ -125,7 +125,7 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     SET_COUNT(step);
     SET_COUNT(stream_bytes);
     json_object_set_new(object, "carried_bytes", json_integer((json_int_t)status->pending_bytes));
-    SET_COUNT(skipped_bytes);
+    if (!status->learns_all) SET_COUNT(not_learned_bytes);
     SET_COUNT(visited_bytes);
     SET_COUNT(recycled_experts);
     SET_COUNT(generation);

@@ -149,7 +149,8 @@ typedef struct reef_pool_info {
     uint64_t experts;     /* of all generations, in one layer */
     uint64_t commit;      /* number of the pool's last one */
     uint64_t step;        /* of training, of that commit or so far */
-    /* Bytes trained; rows of a layer, examples of a vector model; so are all positions */
+    /* Bytes of the stream that were dealt with; rows of a layer, examples of a vector model; so are
+     * all positions */
     uint64_t position;
     uint64_t collected; /* rows of a layer whose gradients wait for a step */
     uint32_t inputs;    /* width of a vector; 0 unless it is a vector model */
@@ -252,6 +253,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_read_snapshot(reef_pool *pool,
                                                              reef_snapshot_info *out,
                                                              reef_error *err);
 
+/* ---- kinds of text --------------------------------------------------------------------------- */
+
 /** A kind of text: see docs/LEARNING.md, "A kind that comes back". */
 typedef struct reef_kind_info {
     size_t size;            /* sizeof(reef_kind_info), set by the caller */
@@ -266,17 +269,39 @@ typedef struct reef_kind_info {
     double first_loss;   /* bits per byte of its first visit, before they were learned; NaN: not */
     double last_loss;    /* known. And of its last visit */
     int64_t merged_into; /* the kind that it was merged into; -1: it was not */
+    /* When it began, ms since 1970, by the clock of the machine; 0: not known, as of kinds that were
+     * imported */
+    uint64_t began_ms;
 } reef_kind_info;
 /**
- * Kind number `index` from 0 on of the last commit, in the order of their numbers; NOT_FOUND after
- * the last.
+ * Kind number `index` from 0 on, in the order of their numbers; NOT_FOUND after the last. The kinds
+ * are those of the state that was opened; opened as of now, or for writing, of the last commit. As
+ * of a sealed generation they have the names of now, as of a snapshot those of its time.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_kind(reef_pool *pool,
                                                          size_t index,
                                                          reef_kind_info *out,
                                                          reef_error *err);
+
+/** What a kind learned of the stream without another kind in between. */
+typedef struct reef_visit_info {
+    size_t size;            /* sizeof(reef_visit_info), set by the caller */
+    uint64_t visits;        /* 1; more: of the kind's oldest ones only their sum is known */
+    uint64_t begin, end;    /* positions in the stream: of its first byte, and behind its last */
+    uint64_t learned_bytes; /* of the stream's, by the kind's context memory */
+    double loss;            /* bits per byte, before they were learned */
+} reef_visit_info;
 /**
- * Commit, and give a kind a name: 1 to 64 letters, digits, and after the first also . _ -
+ * Visit number `index` from 0 on of a kind, the oldest first, of the state that reef_pool_read_kind
+ * is of. A visit that goes on behind that state is cut there, at its mean loss, and so is a sum.
+ *
+ * Errors: NOT_FOUND after the last, no such kind. Pools without context memories know no visits.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_read_visit(
+    reef_pool *pool, uint32_t kind, size_t index, reef_visit_info *out, reef_error *err);
+/**
+ * Commit, and give a kind a name: 1 to 64 letters, digits, and after the first also . _ - but no
+ * number. Earlier states keep their names.
  *
  * name  NULL: it has none any more
  *
@@ -315,6 +340,48 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_merge_kind(reef_pool *pool,
                                                           int32_t dry_run,
                                                           reef_merge_info *out,
                                                           reef_error *err);
+
+/**
+ * Which kinds are most alike, of those that can be merged: pairs, the nearest first. What a merge
+ * costs, reef_pool_merge_kind measures. Takes seconds where kinds are many.
+ *
+ * kinds      (room) written: of each pair the kind that has learned less
+ * others     (room) written: and the other one
+ * distances  (room) written: bits per byte that a text of either is less familiar to the other
+ *            kind than to its own
+ * count      written: pairs that were found, at most `room`
+ *
+ * Errors: INVALID the pool's boundaries are not "contexts".
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_near_kinds(reef_pool *pool,
+                                                          size_t room,
+                                                          uint32_t *kinds,
+                                                          uint32_t *others,
+                                                          double *distances,
+                                                          size_t *count,
+                                                          reef_error *err);
+
+/** What giving up old states does. */
+typedef struct reef_prune_info {
+    size_t size;     /* sizeof(reef_prune_info), set by the caller */
+    uint64_t states; /* that as_of could name, and cannot any more */
+    uint64_t visits; /* of kinds, whose records go */
+    uint64_t bytes;  /* of these records, which commits use again */
+} reef_prune_info;
+/**
+ * Give up the states as of all generations but the newest `keep_last`, the open one counted. What
+ * these and snapshots are read from stays, and no later answer changes. Commits if there is
+ * something to give up.
+ *
+ * dry_run  1: only say what it would do
+ * out      written, but for its size; may be NULL
+ *
+ * Errors: INVALID keep_last is 0, or a snapshot's record is damaged; those of a commit.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_prune(
+    reef_pool *pool, uint32_t keep_last, int32_t dry_run, reef_prune_info *out, reef_error *err);
+
+/* ---- use of experts -------------------------------------------------------------------------- */
 
 /**
  * How often each expert was chosen in training, up to the last commit.
@@ -477,10 +544,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
                                                       reef_error *err);
 
 typedef struct reef_training_info {
-    size_t size; /* sizeof(reef_training_info), set by the caller */
-    uint64_t step, position, waiting,
-        skipped;         /* bytes trained; accepted; of domains known already */
-    uint32_t generation; /* the open one */
+    size_t size;             /* sizeof(reef_training_info), set by the caller */
+    uint64_t step, position; /* position: bytes of the stream that were dealt with */
+    uint64_t waiting;        /* accepted since: they wait for a whole batch, or a boundary */
+    uint32_t generation;     /* the open one */
     /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the
      * share of labelled examples that were answered wrongly before they were learned. */
     double bits_per_byte;
@@ -509,6 +576,30 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
                                                         float *bits,
                                                         reef_evaluation *out,
                                                         reef_error *err);
+
+#define REEF_CANDIDATES 8 /* kinds that answer a byte, at most */
+
+/**
+ * Which kinds answer a text under the state that was opened; a writer commits first. A byte is
+ * predicted by a few candidates, each with the weight that it has by its predictions so far: the
+ * posterior before the byte. Where gates decide who answers, it is one kind with weight 1.
+ *
+ * width    candidates of each byte, 1 to REEF_CANDIDATES; less likely ones are left out
+ * kinds    (count, width) written: the likeliest first; UINT32_MAX where there are fewer
+ * weights  (count, width) or NULL: written; 0 where there are fewer. With all candidates a row's
+ *          sum is 1
+ * out      the loss, as of reef_pool_evaluate; may be NULL
+ *
+ * Errors: INVALID the pool has no context memories, or no such width; those of reef_pool_evaluate.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate_kinds(reef_pool *pool,
+                                                              const void *bytes,
+                                                              size_t count,
+                                                              uint32_t width,
+                                                              uint32_t *kinds,
+                                                              float *weights,
+                                                              reef_evaluation *out,
+                                                              reef_error *err);
 
 typedef struct reef_generate_options {
     size_t size;       /* sizeof(reef_generate_options) */

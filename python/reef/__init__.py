@@ -13,11 +13,12 @@ are NumPy's and are read and written in place.
 from ._library import library_version
 from .errors import (BusyError, CorruptError, FullError, InvalidError, MissingError, PoolMemoryError,
                      PoolOSError, ReefError, VersionError)
-from .pool import (Accuracy, Archive, Evaluation, Generation, Info, Kind, Layer, Merge, Model, Pool, Prediction, Snapshot,
-                   Tape, Training, VectorModel, archive_facts, create, create_layer, expert_ids, open)
+from .pool import (Accuracy, Answers, Archive, Evaluation, Generation, Info, Kind, Layer, Merge, Model, NearKinds, Pool,
+                   Prediction, Pruning, Snapshot, Tape, Training, VectorModel, Visit, archive_facts, create, create_layer,
+                   expert_ids, open)
 
 __version__ = "0.1.0"
-__all__ = ["Accuracy", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
-           "Kind", "Layer", "Merge", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError", "Prediction", "ReefError",
-           "Snapshot", "Tape", "Training", "VectorModel", "VersionError", "archive_facts", "create", "create_layer", "expert_ids",
-           "library_version", "open"]
+__all__ = ["Accuracy", "Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
+           "Kind", "Layer", "Merge", "MissingError", "Model", "NearKinds", "Pool", "PoolMemoryError", "PoolOSError",
+           "Prediction", "Pruning", "ReefError", "Snapshot", "Tape", "Training", "VectorModel", "VersionError", "Visit",
+           "archive_facts", "create", "create_layer", "expert_ids", "library_version", "open"]

@@ -81,7 +81,17 @@ class SnapshotInfo(Sized):
 class KindInfo(Sized):
     _fields_ = [("size", c_size_t), ("kind", c_uint32), ("name", c_char * 72), ("open", c_int32), ("learning", c_int32),
                 ("began_at", c_uint64), ("learned_bytes", c_uint64), ("learned_at", c_uint64), ("visits", c_uint64),
-                ("first_loss", c_double), ("last_loss", c_double), ("merged_into", c_int64)]
+                ("first_loss", c_double), ("last_loss", c_double), ("merged_into", c_int64),
+                ("began_ms", c_uint64)]
+
+
+class VisitInfo(Sized):
+    _fields_ = [("size", c_size_t), ("visits", c_uint64), ("begin", c_uint64), ("end", c_uint64),
+                ("learned_bytes", c_uint64), ("loss", c_double)]
+
+
+class PruneInfo(Sized):
+    _fields_ = [("size", c_size_t), ("states", c_uint64), ("visits", c_uint64), ("bytes", c_uint64)]
 
 
 class MergeInfo(Sized):
@@ -105,7 +115,7 @@ class GenerateOptions(Sized):
 
 class TrainingInfo(Sized):
     _fields_ = [("size", c_size_t), ("step", c_uint64), ("position", c_uint64), ("waiting", c_uint64),
-                ("skipped", c_uint64), ("generation", c_uint32), ("bits_per_byte", c_double),
+                ("generation", c_uint32), ("bits_per_byte", c_double),
                 ("last_bits_per_byte", c_double), ("learning_rate", c_double)]
 
 
@@ -148,6 +158,9 @@ _CHECKED = {
     "reef_pool_read_kind": [c_void_p, c_size_t, POINTER(KindInfo)],
     "reef_pool_name_kind": [c_void_p, ("kind", c_uint32), c_char_p],
     "reef_pool_merge_kind": [c_void_p, ("kind", c_uint32), ("into", c_uint32), c_int32, POINTER(MergeInfo)],
+    "reef_pool_read_visit": [c_void_p, ("kind", c_uint32), c_size_t, POINTER(VisitInfo)],
+    "reef_pool_near_kinds": [c_void_p, ("count", c_size_t), c_void_p, c_void_p, c_void_p, POINTER(c_size_t)],
+    "reef_pool_prune": [c_void_p, ("keep_last", c_uint32), c_int32, POINTER(PruneInfo)],
     "reef_pool_usage": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), c_void_p, c_void_p, c_size_t],
     "reef_pool_usage_between": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), ("since_ms", c_uint64),
                                 ("until_ms", c_uint64), c_void_p, c_void_p, c_size_t],
@@ -163,6 +176,8 @@ _CHECKED = {
     "reef_pool_cursor": [c_void_p, c_char_p, POINTER(c_uint64)],
     "reef_pool_read_training": [c_void_p, POINTER(TrainingInfo)],
     "reef_pool_evaluate": [c_void_p, c_void_p, c_size_t, c_void_p, POINTER(EvaluationResult)],
+    "reef_pool_evaluate_kinds": [c_void_p, c_void_p, c_size_t, ("candidates", c_uint32), c_void_p, c_void_p,
+                                 POINTER(EvaluationResult)],
     "reef_pool_generate": [c_void_p, c_char_p, c_size_t, POINTER(GenerateOptions), c_void_p, c_size_t],
     "reef_pool_compress": [c_void_p, c_void_p, c_size_t, POINTER(CodingOptions), POINTER(c_void_p), POINTER(c_size_t)],
     "reef_pool_compress_file": [c_void_p, c_char_p, c_char_p, POINTER(CodingOptions), POINTER(ArchiveFacts)],

@@ -15,7 +15,8 @@ from .errors import InvalidError, MissingError
 
 @dataclass(frozen=True)
 class Info:
-    """What a pool is. ``position`` counts the bytes trained, of a layer the rows, of vectors the examples."""
+    """What a pool is. ``position`` counts the bytes of the stream that were dealt with, of a layer the rows, of vectors
+    the examples."""
 
     model: str
     expert: str
@@ -68,6 +69,7 @@ class Kind:
     ``merged_into`` the kind that it was merged into, or None.
 
     Losses are bits per byte of its first and its last visit, before they were learned; NaN where they are not known.
+    ``began_ms`` is when it began, in ms since 1970; 0 where that is not known.
     """
 
     kind: int
@@ -81,6 +83,41 @@ class Kind:
     first_loss: float
     last_loss: float
     merged_into: "int | None"
+    began_ms: int
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a kind learned of the stream, from position ``begin`` to before ``end``, without another kind in between.
+
+    ``loss`` is in bits per byte, before they were learned. ``visits`` is 1, or more where of a kind's oldest visits only
+    their sum is known.
+    """
+
+    visits: int
+    begin: int
+    end: int
+    learned_bytes: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class NearKinds:
+    """Two kinds that are alike, ``kind`` with less text than ``other``. ``distance`` is how many bits per byte a text of
+    either is less familiar to the other one than to its own kind."""
+
+    kind: int
+    other: int
+    distance: float
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What giving up old states does: how many states, visits of kinds, and bytes of their records."""
+
+    states: int
+    visits: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -108,7 +145,6 @@ class Training:
     step: int
     position: int
     waiting: int
-    skipped: int
     generation: int
     bits_per_byte: float
     last_bits_per_byte: float
@@ -123,6 +159,22 @@ class Evaluation:
     bits: float
     bits_per_byte: float
     surprise: object = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Which kinds answered a text: arrays of (bytes, candidates), the likeliest first. ``weights`` is how likely each
+    was before the byte; where a byte has fewer candidates, ``kinds`` is -1 and the weight 0."""
+
+    kinds: object
+    weights: object
+
+    @property
+    def shares(self):
+        """Share of the text by kind, the largest first: a dict. Exact where all candidates were asked for."""
+        known = self.kinds >= 0
+        sums = np.bincount(self.kinds[known], self.weights[known]) / max(1, len(self.kinds))
+        return {int(kind): float(sums[kind]) for kind in np.argsort(-sums, kind="stable") if sums[kind] > 0}
 
 
 @dataclass(frozen=True)
@@ -301,7 +353,8 @@ class Pool:
 
     @property
     def kinds(self):
-        """The kinds of text that were found in the stream, as of the last commit: a list of ``Kind``, by number."""
+        """The kinds of text that were found in the stream: a list of ``Kind``, by number. They are those of the state
+        that was opened; of a writer, of the last commit."""
         found = []
         while True:
             info = _c.KindInfo()
@@ -311,6 +364,37 @@ class Pool:
                 return found
             found.append(_fill(Kind, info, open=bool(info.open), learning=bool(info.learning),
                                merged_into=None if info.merged_into < 0 else info.merged_into))
+
+    def visits(self, kind):
+        """When a kind, by its number, learned: a list of ``Visit``, the oldest first. Pools without context memories
+        know none."""
+        found = []
+        while True:
+            info = _c.VisitInfo()
+            try:
+                self._call(_c.lib.reef_pool_read_visit, kind, len(found), ctypes.byref(info))
+            except MissingError:
+                if all(known.kind != kind for known in self.kinds):
+                    raise
+                return found
+            found.append(_fill(Visit, info))
+
+    def near_kinds(self, count=10):
+        """The kinds that are most alike: a list of at most ``count`` ``NearKinds``, the nearest two first."""
+        room = max(0, count)  # the call says that less is no number
+        kinds, others, distances = np.zeros(room, np.uint32), np.zeros(room, np.uint32), np.zeros(room)
+        found = ctypes.c_size_t()
+        self._call(_c.lib.reef_pool_near_kinds, count, kinds.ctypes.data, others.ctypes.data, distances.ctypes.data,
+                   ctypes.byref(found))
+        return [NearKinds(int(kinds[i]), int(others[i]), float(distances[i])) for i in range(found.value)]
+
+    def prune(self, keep_last, dry_run=False):
+        """Give up the states as of all generations but the newest ``keep_last``; what these and snapshots are read from
+        stays. Commits. Returns a ``Pruning``; with ``dry_run`` it only says what it would do.
+        """
+        info = _c.PruneInfo()
+        self._call(_c.lib.reef_pool_prune, keep_last, int(dry_run), ctypes.byref(info))
+        return _fill(Pruning, info)
 
     def name_kind(self, kind, name):
         """Commit, and give a kind, by its number, a name; None: it has none any more."""
@@ -445,6 +529,18 @@ class Model(_Streamed):
         self._call(_c.lib.reef_pool_evaluate, view.ctypes.data, view.size,
                  None if bits is None else bits.ctypes.data, ctypes.byref(result))
         return _fill(Evaluation, result, surprise=None if bits is None else bits[: result.bytes + 1])
+
+    def answers(self, text, candidates=8):
+        """Which kinds answer a text (bytes) as of the state that was opened: ``Answers``. A writer commits first.
+
+        Of each byte at most ``candidates`` (1 to 8) are told, the likeliest first. Only in pools with context memories.
+        """
+        view = np.frombuffer(text, np.uint8)
+        kinds = np.full((view.size, max(0, candidates)), -1, np.int32)
+        weights = np.zeros(kinds.shape, np.float32)
+        self._call(_c.lib.reef_pool_evaluate_kinds, view.ctypes.data, view.size, candidates, kinds.ctypes.data,
+                   weights.ctypes.data, None)
+        return Answers(kinds, weights)
 
     def generate(self, prompt=b"", count=100, *, seed=1, temperature=0.0, top_p=0.0):
         """Continue a text (bytes) by ``count`` bytes; by the most likely ones where the temperature is 0."""

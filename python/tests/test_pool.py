@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -90,23 +91,29 @@ def test_usage_and_snapshots_are_read(tmp_path):
         assert pool.info.model == "lm" and pool.info.writing
 
 
-def test_kinds_are_listed_and_named(tmp_path):
-    words = {"letters": b"abcdefgh", "digits": b"01234567"}
+CONTEXTS = {**SMALL, **dict(context_memory="4M", net_share=0, boundaries="contexts", rehearse=0)}
+
+
+def kinds_of_text():
+    """Text of two kinds: letters, and digits."""
     rng = np.random.default_rng(1)
 
-    def text(kind):
-        letters = np.frombuffer(words[kind], np.uint8)
-        choices = [bytes(rng.permutation(letters)[:4]) for _ in range(40)]
+    def text(letters):
+        choices = [bytes(rng.permutation(np.frombuffer(letters, np.uint8))[:4]) for _ in range(40)]
         return b" ".join(choices[i] for i in rng.integers(0, 40, 3000))
 
-    first, second = text("letters"), text("digits")
-    contexts = dict(context_memory="4M", net_share=0, boundaries="contexts", rehearse=0)
-    with reef.create(tmp_path / "pool", **{**SMALL, **contexts}) as pool:
+    return text(b"abcdefgh"), text(b"01234567")
+
+
+def test_kinds_are_listed_and_named(tmp_path):
+    first, second = kinds_of_text()
+    with reef.create(tmp_path / "pool", **CONTEXTS) as pool:
         pool.train(first + second + first)
         pool.commit()
         kinds = pool.kinds
         assert [(k.kind, k.visits, k.open, k.learning) for k in kinds] == [(0, 2, False, True), (1, 1, True, False)]
         assert kinds[0].learned_bytes > 1.5 * kinds[1].learned_bytes and kinds[0].last_loss < kinds[0].first_loss
+        assert 0 < kinds[0].began_ms <= kinds[1].began_ms and abs(kinds[1].began_ms / 1000 - time.time()) < 600
         pool.name_kind(1, "digits")
         assert [k.name for k in pool.kinds] == ["", "digits"]
         with pytest.raises(reef.InvalidError, match="called digits already"):
@@ -122,6 +129,69 @@ def test_kinds_are_listed_and_named(tmp_path):
         assert would.from_bytes < would.into_bytes and would.from_apart > 0 and pool.kinds[1].merged_into is None
         assert pool.merge_kind(1, 0) == would
         assert [k.merged_into for k in pool.kinds] == [None, 0, None]
+
+
+def test_visits_and_answers_are_those_of_the_state(tmp_path):
+    first, second = kinds_of_text()
+    with reef.create(tmp_path / "pool", **CONTEXTS) as pool:
+        pool.train(first + second)
+        pool.snapshot("then")
+        pool.train(first)
+        pool.commit()
+        begin, again = pool.visits(0)
+        (other,) = pool.visits(1)
+        assert begin.begin == 0 and begin.end == other.begin and other.end == again.begin
+        assert [v.visits for v in (begin, other, again)] == [1, 1, 1]
+        assert begin.learned_bytes == begin.end and again.loss < begin.loss == pool.kinds[0].first_loss
+        with pytest.raises(reef.MissingError, match="no kind 2"):
+            pool.visits(2)
+        with pytest.raises(reef.InvalidError):
+            pool.visits(-1)
+
+        text = second[6000:6600] + first[6000:6600]
+        answers = pool.answers(text)
+        assert answers.kinds.shape == answers.weights.shape == (1200, 8)
+        assert (answers.kinds[:600, 0] == 1).mean() > 0.9 and (answers.kinds[600:, 0] == 0).mean() > 0.9
+        assert np.allclose(answers.weights.sum(axis=1), 1, atol=1e-5) and (answers.kinds[:, 2:] == -1).all()
+        assert abs(sum(answers.shares.values()) - 1) < 1e-4 and set(answers.shares) == {0, 1}
+        one = pool.answers(text, candidates=1)
+        assert (one.kinds == answers.kinds[:, :1]).all() and (one.weights == answers.weights[:, :1]).all()
+        for wrong in (0, 9, -1):
+            with pytest.raises(reef.InvalidError):
+                pool.answers(first, candidates=wrong)
+        with reef.open(tmp_path / "pool", as_of="then") as then:
+            assert len(then.visits(0)) == 1 and len(then.kinds) == 2
+        with reef.open(tmp_path / "pool", as_of=0) as then:
+            assert len(then.kinds) == 1 and then.answers(text).shares == {0: 1.0}
+            with pytest.raises(reef.MissingError):
+                then.visits(1)
+    with reef.create(tmp_path / "none", **SMALL) as pool:
+        pool.train(first)
+        pool.commit()
+        assert pool.visits(0) == []
+        with pytest.raises(reef.InvalidError, match="no context memories"):
+            pool.answers(first)
+
+
+def test_near_kinds_are_found_and_old_states_given_up(tmp_path):
+    first, second = kinds_of_text()
+    capitals = first.upper()  # a kind that shares no word with the first, and one that shares half of them
+    mixed = b"".join((first if at % 30 else capitals)[at:at + 15] for at in range(0, 12000, 15))
+    with reef.create(tmp_path / "pool", **CONTEXTS) as pool:
+        assert pool.near_kinds() == []
+        pool.train(first + second + mixed)
+        pool.seal()
+        near = pool.near_kinds(2)
+        assert 1 <= len(near) <= 2 and near == sorted(near, key=lambda pair: pair.distance)
+        assert (near[0].kind, near[0].other) == (2, 0)
+        with pytest.raises(reef.InvalidError):
+            pool.near_kinds(-1)
+        would = pool.prune(1, dry_run=True)
+        assert pool.prune(1) == would and pool.prune(1).states == 0
+        with pytest.raises(reef.InvalidError):
+            pool.prune(0)
+    with reef.open(tmp_path / "pool") as reader, pytest.raises(reef.InvalidError, match="opened for reading"):
+        reader.prune(1)
 
 
 def test_a_text_goes_on(tmp_path):

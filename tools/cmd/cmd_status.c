@@ -54,8 +54,10 @@ static void set_passed(json_t *object, const reef_cli_pool *pool) {
     bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
                  reef_tasks_read(txn, &tasks, NULL) == REEF_OK;
     reef_txn_abort(txn);
-    json_object_set_new(object, "skipped_bytes",
-                        known ? json_integer((json_int_t)tasks.skipped_bytes) : json_null());
+    if (!reef_learns_all(&pool->config, reef_store_format(pool->store)))
+        json_object_set_new(object, "not_learned_bytes",
+                            known ? json_integer((json_int_t)tasks.not_learned_bytes)
+                                  : json_null());
     json_object_set_new(object, "visited_bytes",
                         known ? json_integer((json_int_t)tasks.visited_bytes) : json_null());
 }
@@ -224,19 +226,19 @@ static void print_part(const json_t *status,
            detail);
 }
 
-// How far the stream has come: what was dealt with is trained or skipped.
+// How far the stream has come: what was dealt with is trained or, in some pools, recognised.
 static void print_stream(const json_t *status) {
-    uint64_t skipped = status_integer(status, "skipped_bytes");
-    bool known = json_is_integer(json_object_get(status, "skipped_bytes"));
-    print_part(status, status_integer(status, "stream_bytes") - skipped, "trained",
-               known ? "" : " or skipped");
+    uint64_t recognised = status_integer(status, "not_learned_bytes");
+    bool known = !json_is_null(json_object_get(status, "not_learned_bytes"));
+    print_part(status, status_integer(status, "stream_bytes") - recognised, "trained",
+               known ? "" : " or recognised");
     if (json_is_integer(json_object_get(status, "carried_bytes")))
         print_part(status, status_integer(status, "carried_bytes"), "waiting", "");
     uint64_t visited = status_integer(status, "visited_bytes");
     if (visited > 0)
         print_part(status, visited, "returned", " of that, learned by kinds that came back");
-    if (skipped > 0)
-        print_part(status, skipped, "recognised",
+    if (recognised > 0)
+        print_part(status, recognised, "recognised",
                    " of older domains or at marker lines, not trained");
 }
 

@@ -134,7 +134,7 @@ static char *state_text(const reef_trainer *trainer) {
     json_t *state = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)trainer->step,
         "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
-        (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->skipped_bytes,
+        (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->not_learned_bytes,
         "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
         (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
         drift_json(&trainer->drift), "gates", gates_json(trainer));
@@ -291,12 +291,12 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     json_t *state = NULL;
     status = reef_state_parse(&state, &view, generation, err);
     if (status != REEF_OK) return status;
-    json_int_t step = 0, generation_step = 0, stream_bytes = 0, skipped_bytes = 0, seen = 0,
+    json_int_t step = 0, generation_step = 0, stream_bytes = 0, not_learned_bytes = 0, seen = 0,
                young_seen = 0;
     json_t *sources, *drift, *gates;
     if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", &step,
                     "generation_step", &generation_step, "stream_bytes", &stream_bytes,
-                    "skipped_bytes", &skipped_bytes, "reservoir_seen", &seen, "young_seen",
+                    "skipped_bytes", &not_learned_bytes, "reservoir_seen", &seen, "young_seen",
                     &young_seen, "sources", &sources, "drift", &drift, "gates", &gates) != 0) {
         json_decref(state);
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -305,7 +305,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->step = (uint64_t)step;
     trainer->generation_step = (uint64_t)generation_step;
     trainer->stream_bytes = (uint64_t)stream_bytes;
-    trainer->skipped_bytes = (uint64_t)skipped_bytes;
+    trainer->not_learned_bytes = (uint64_t)not_learned_bytes;
     trainer->reservoir.seen = (uint64_t)seen;
     trainer->reservoir.young_seen = (uint64_t)young_seen;
     // What each of these reads is optional in the record, with the default that an older pool had.
@@ -341,12 +341,12 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     // Parsed into a strategy of its own: the caller has no trainer, only a transaction.
     load_tasks(&strategy, state); // a state without tasks has none
     const json_t *recycled = json_object_get(state, "recycled_experts");
-    const json_t *skipped = json_object_get(state, "skipped_bytes");
+    const json_t *not_learned = json_object_get(state, "skipped_bytes");
     const json_t *visited = json_object_get(state, "visited_bytes");
     *out = (reef_tasks){.task = strategy.task,
                         .task_at = strategy.task_at,
                         .recycled_experts = (uint64_t)json_integer_value(recycled),
-                        .skipped_bytes = (uint64_t)json_integer_value(skipped),
+                        .not_learned_bytes = (uint64_t)json_integer_value(not_learned),
                         .visited_bytes = (uint64_t)json_integer_value(visited)};
     json_decref(state);
     return REEF_OK;

@@ -103,7 +103,7 @@ struct reef_trainer {
     reef_gating before;      // gates before the batch that is tested
     reef_marker_line marker; // of the line that the pending bytes end in
     reef_prequential prequential;
-    uint64_t step, generation_step, stream_bytes, skipped_bytes;
+    uint64_t step, generation_step, stream_bytes, not_learned_bytes;
     uint64_t visited_bytes; // learned by kinds that came back
     // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
     // `strategy`.

@@ -230,8 +230,7 @@ reef_status reef_visit_log_read(reef_txn *txn,
 
 // ---- going back ---------------------------------------------------------------------------------
 
-// What is left of a visit; false: nothing.
-static bool cut(reef_kind_visit *visit, uint64_t stream_bytes) {
+bool reef_visit_cut(reef_kind_visit *visit, uint64_t stream_bytes) {
     if (visit->from >= stream_bytes) return false;
     if (visit->to <= stream_bytes) return true;
     double share = (double)(stream_bytes - visit->from) / (double)(visit->to - visit->from);
@@ -248,7 +247,7 @@ static reef_status cut_record(
     size_t kept = 0;
     reef_status status = read_record(txn, level, sequence, &v, err);
     for (size_t i = 0; i < v.count; i++)
-        if (cut(&v.all[i], stream_bytes)) v.all[kept++] = v.all[i];
+        if (reef_visit_cut(&v.all[i], stream_bytes)) v.all[kept++] = v.all[i];
     if (status == REEF_OK && v.count > 0)
         status = kept > 0 ? put_record(txn, level, sequence, v.all, kept, err)
                           : reef_record_delete(txn, &key, err);

@@ -32,9 +32,12 @@ REEF_MUST_CHECK reef_status reef_visit_log_read(reef_txn *txn,
                                                 reef_error *err);
 
 /**
- * Forget what lies after a committed position in the stream. A visit that continues behind it is
- * cut there, and so are sums, at the same mean loss.
+ * Leave of a visit what lies before a position in the stream. One that continues behind it is cut
+ * there, and so are sums, at the same mean loss. Returns false where nothing is left.
  */
+bool reef_visit_cut(reef_kind_visit *visit, uint64_t stream_bytes);
+
+/** Forget what lies after a committed position in the stream (reef_visit_cut). */
 REEF_MUST_CHECK reef_status reef_visit_log_forget_after(reef_txn *txn,
                                                         uint64_t stream_bytes,
                                                         reef_error *err);

@@ -39,8 +39,9 @@ typedef struct reef_kind_facts {
     uint32_t merged_into;               // REEF_KIND_NONE: it was not; else it learns no more
     bool is_current;                    // what comes next is its, unless it is another's
     uint64_t began_at;                  // position in the stream
-    uint64_t learned_bytes;             // by its memory, in all; 0 without context memories
-    uint64_t learned_at;                // position behind the last of them
+    uint64_t began_ms;      // when that was, since 1970, by reef_kind_list_date; 0: not known
+    uint64_t learned_bytes; // by its memory, in all; 0 without context memories
+    uint64_t learned_at;    // position behind the last of them
     // From the history, which pools do not have of what was learned before there was one, nor
     // after `reef snapshot restore` into another directory.
     uint64_t visit_count;
@@ -63,6 +64,24 @@ typedef struct reef_kind_list {
  */
 REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read(reef_txn *txn,
                                                          reef_kind_list *out,
+                                                         reef_error *err);
+/**
+ * The kinds of a state: as_of as of reef_model_open. Their history ends where the state stands in
+ * the stream; sums of old visits are cut in proportion. In the state of a sealed generation no kind
+ * is open or current, and names are those of now. A snapshot has the names of its time.
+ *
+ * Errors: NOT_FOUND no such state; those of reef_kind_list_read.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_list_read_as_of(reef_txn *txn,
+                                                               const char *as_of,
+                                                               reef_kind_list *out,
+                                                               reef_error *err);
+/**
+ * Fill in when kinds began, from the timeline (of kinds that were imported it is not known).
+ * Errors: CORRUPT names the event, NO_MEMORY: the times are then unspecified, and the rest stays.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_kind_list_date(reef_kind_list *list,
+                                                         reef_txn *txn,
                                                          reef_error *err);
 REEF_API void reef_kind_list_release(reef_kind_list *list); // accepts zeros
 

@@ -508,6 +508,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           reef_model_file *out,
                                                           reef_error *err);
 
+/**
+ * Does a pool learn every byte of its stream? Not one without context memories, of vectors, or of a
+ * format before 3, where text of a kind that comes back is only recognised; nor one with marker
+ * lines, which are taken out of the stream.
+ */
+static inline bool reef_learns_all(const reef_config *config, uint32_t format) {
+    return config->context_memory > 0 && format >= 3 && config->boundary_mark[0] == '\0';
+}
+
 /** A context memory. */
 typedef struct reef_memory_status {
     /**
@@ -521,14 +530,16 @@ typedef struct reef_memory_status {
 } reef_memory_status;
 
 typedef struct reef_trainer_status {
-    uint64_t step, stream_bytes; // trained
+    uint64_t step, stream_bytes; // dealt with: learned, or `not_learned_bytes`
     uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or deferred)
-    uint64_t skipped_bytes;      // dealt with but not learned: recognised without a context memory,
-                                 // marker lines
-    uint64_t visited_bytes;      // learned by memories of kinds that came back
-    uint64_t recycled_experts;   // that were initialised again, in all generations; with
-                                 // recycle_after
-    uint32_t generation;         // the open one
+    // Dealt with, but not learned, of a pool that does not learn all: recognised as of an older
+    // domain, or at a marker line, with the rest before it that filled no batch.
+    uint64_t not_learned_bytes;
+    bool learns_all;           // reef_learns_all: there is nothing of them
+    uint64_t visited_bytes;    // learned by memories of kinds that came back
+    uint64_t recycled_experts; // that were initialised again, in all generations; with
+                               // recycle_after
+    uint32_t generation;       // the open one
     uint64_t generation_step;
     uint32_t kind; // that is being learned: the number of the generation that it began with
     char kind_name[REEF_NAME_BYTES_MAX + 1]; // "": it has none

@@ -123,7 +123,7 @@ reef_status reef_pending_give(
         trainer->step++;
         ++*steps;
     } else {
-        trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
+        trainer->not_learned_bytes += reef_batch_bytes(&trainer->network.config);
     }
     // The domain that came back may last: the net tests the next batch too.
     trainer->memory_was_anomalous = trainer->network.config.net_share < 1.0f;

@@ -2,7 +2,7 @@
 //
 //   reef_pending_train     net and memory of the open generation
 //   reef_pending_memorise  its memory alone: batches beyond the net's share
-//   reef_pending_give      the memory of an older kind; without such memories the batch is skipped
+//   reef_pending_give      the memory of an older kind; without such memories nobody learns it
 //
 // Each takes the batch out of the pending bytes, once it is learned, and counts its loss. Which of
 // them it is to be is decided in stream.c and by_contexts.c.
@@ -36,9 +36,9 @@ REEF_MUST_CHECK reef_status reef_pending_train(reef_trainer *trainer, double bit
 REEF_MUST_CHECK reef_status reef_pending_memorise(reef_trainer *trainer, reef_error *err);
 
 /**
- * The memory of `kind`, which came back, learns it; or it is skipped.
+ * The memory of `kind`, which came back, learns it; or nobody does.
  *
- * bits   loss of the batch, for the history where it is skipped
+ * bits   loss of the batch, for the history where nobody learns it
  * steps  counted up where it is learned
  */
 REEF_MUST_CHECK reef_status reef_pending_give(

@@ -12,14 +12,14 @@
 //
 // A batch that is anomalous to the open generation may be of a kind that came back. If the older
 // generations, under their own gates, score it in the range of their own data, the memory of that
-// kind learns it (kind_memories.h); without context memories it is skipped. That condition matters
+// kind learns it (kind_memories.h); without context memories nobody does. That condition matters
 // where a gate claims what it has never seen: English, to a gate that knows it from comments in
 // source code only. A batch in range is tested in the same way where the open generation's gate
 // would leave most of it to the older ones: to a generation whose batches vary much hardly anything
 // is anomalous. With `boundaries` `contexts` the memories decide instead (recognition.h).
 //
 // A marker line (marker_line.h) is a boundary at exactly its offset. Deferred batches are trained
-// before it. The rest, fewer bytes than a batch and its next byte, is skipped with the marker line.
+// before it. The rest, fewer bytes than a batch and its next byte, goes with the marker line.
 // Generations on both sides see nothing of each other's data, and all gates restart behind it,
 // since another stream begins there. A marker line before anything was trained since the last
 // boundary is only taken out of the stream.
@@ -429,7 +429,7 @@ static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef
     trainer->marker.line_bytes = 0;
     trainer->pending_bytes -= gone;
     trainer->stream_bytes += gone;
-    trainer->skipped_bytes += gone;
+    trainer->not_learned_bytes += gone;
     if (!grows) return REEF_OK;
     status = restart_gates(trainer, err);
     return status == REEF_OK ? reef_policy_boundary(trainer, "mark", NULL, 0, err) : status;

@@ -218,7 +218,7 @@ static reef_status skip_examples(reef_trainer *trainer,
                                  size_t rows,
                                  const reef_vector_tally *t,
                                  reef_error *err) {
-    trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->network.config);
+    trainer->not_learned_bytes += rows * reef_vector_record_bytes(&trainer->network.config);
     drop_examples(trainer, rows);
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }

@@ -28,7 +28,7 @@ static void on_line(void *context, top_style style, const char *text) {
 static const char STATUS[] =
     "{\"pid\": 4242, \"state\": \"training\", \"uptime_s\": 60, \"bits_per_byte\": 2.5, "
     "\"bytes_per_s\": 2048,"
-    " \"step\": 12, \"stream_bytes\": 5096, \"skipped_bytes\": 1000, \"sources\": [{\"name\": "
+    " \"step\": 12, \"stream_bytes\": 5096, \"not_learned_bytes\": 1000, \"sources\": [{\"name\": "
     "\"a\\u001bb\", \"lag_bytes\": "
     "7000,"
     " \"bytes_per_s\": 10, \"ended\": false, \"sits_out\": true, \"bits_per_byte\": null}],"
@@ -89,6 +89,24 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
         shown all = look(&data, 100, 0);
         if (strstr(all.text, KINDS[i].trained) == NULL) fail_msg("%s", all.text);
         assert_int_equal(strstr(all.text, "selections") != NULL, KINDS[i].selects);
+    }
+}
+
+// Where a pool learns all, there is nothing else to count.
+static void what_is_not_learned_is_shown_where_there_is_such(void **state) {
+    (void)state;
+    reef_top_data data = {.pool = "p"};
+    reef_config_default(&data.config);
+    for (int i = 0; i < 2; i++) {
+        shown all = {0};
+        data.status = json_loads(STATUS, 0, NULL);
+        if (i == 1) json_object_del(data.status, "not_learned_bytes");
+        reef_top_view(&data, 100, 0, "q: quit", on_line, &all);
+        json_decref(data.status);
+        const char *line = i == 0
+                               ? "trained    4.1 kB in 12 steps; 0 B pending, 1.0 kB recognised\n"
+                               : "trained    5.1 kB in 12 steps; 0 B pending\n";
+        if (strstr(all.text, line) == NULL) fail_msg("%s", all.text);
     }
 }
 
@@ -274,6 +292,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_view_says_when_something_stands_still),
         cmocka_unit_test(the_stream_is_counted_in_what_it_is_made_of),
+        cmocka_unit_test(what_is_not_learned_is_shown_where_there_is_such),
         cmocka_unit_test(the_view_fits_its_window_and_obeys_no_name),
         cmocka_unit_test(a_sparkline_spans_its_values),
         cmocka_unit_test(the_curve_of_the_loss_goes_along_the_stream),

@@ -396,7 +396,29 @@ static void expect(const char *text, const char *label, json_int_t number, const
     free(words);
 }
 
-static void what_is_skipped_is_not_reported_as_trained(void **state) {
+// A pool that learns its whole stream has no figure of what it did not learn.
+static void a_pool_that_learns_all_says_nothing_else(void **state) {
+    world *w = *state;
+    static const char *const MARKS[] = {"", "=== figures ==="};
+    char *text = path_in(w, "text");
+    write_text(text, 3000, 5);
+    for (size_t i = 0; i < 2; i++) {
+        char *pool = path_in(w, i == 0 ? "all" : "marks");
+        json_decref(reef_json("init", pool, "--context-memory", "4M", "--net-share", "0",
+                              "--boundaries", "given", "--boundary-mark", MARKS[i], NULL));
+        json_t *train = reef_json("train", pool, text, NULL),
+               *status = reef_json("status", pool, NULL);
+        json_t *found[] = {json_object_get(train, "not_learned_bytes"),
+                           json_object_get(status, "not_learned_bytes")};
+        for (size_t k = 0; k < 2; k++) assert_int_equal(json_is_integer(found[k]), i == 1);
+        json_decref(train);
+        json_decref(status);
+        free(pool);
+    }
+    free(text);
+}
+
+static void what_is_not_learned_is_not_reported_as_trained(void **state) {
     world *w = *state;
     char *pool = path_in(w, "marked"), *text = path_in(w, "text");
     write_text(text, 3000, 5);
@@ -410,18 +432,18 @@ static void what_is_skipped_is_not_reported_as_trained(void **state) {
                           "1", "--d-key", "4", "--side", "2", "--side-new", "2", "--boundaries",
                           "given", "--boundary-mark", "=== figures ===", "--seed", "3", NULL));
     json_t *before = reef_json("status", pool, NULL);
-    assert_int_equal(json_integer_value(json_object_get(before, "skipped_bytes")), 0);
+    assert_int_equal(json_integer_value(json_object_get(before, "not_learned_bytes")), 0);
     char *words = said("train", pool, text);
     json_t *after = reef_json("status", pool, NULL);
-    json_int_t skipped = json_integer_value(json_object_get(after, "skipped_bytes"));
+    json_int_t recognised = json_integer_value(json_object_get(after, "not_learned_bytes"));
     json_int_t dealt_with = json_integer_value(json_object_get(after, "stream_bytes"));
-    assert_true(skipped > 16);
-    expect(words, "  ", skipped,
+    assert_true(recognised > 16);
+    expect(words, "  ", recognised,
            "bytes of the pool's stream were recognised, or lay at marker lines");
     free(words);
     words = said("status", pool, NULL);
-    expect(words, "trained       ", dealt_with - skipped, "bytes\n");
-    expect(words, "recognised    ", skipped, "bytes of older domains or at marker lines");
+    expect(words, "trained       ", dealt_with - recognised, "bytes\n");
+    expect(words, "recognised    ", recognised, "bytes of older domains or at marker lines");
     free(words);
     json_decref(before);
     json_decref(after);
@@ -815,7 +837,8 @@ int main(void) {
         EACH(points_inside_a_file_are_states_of_their_own),
         EACH(boundaries_and_losses_are_placed_in_the_files),
         EACH(the_loss_of_a_file_stays_when_more_is_read),
-        EACH(what_is_skipped_is_not_reported_as_trained),
+        EACH(what_is_not_learned_is_not_reported_as_trained),
+        EACH(a_pool_that_learns_all_says_nothing_else),
         EACH(other_files_of_the_pool_are_not_taken_for_these),
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),

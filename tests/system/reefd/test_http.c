@@ -166,9 +166,12 @@ static void metrics_are_what_prometheus_takes(void **state) {
     json_decref(reefd_ask(&run->box, "{\"command\": \"commit\"}"));
     http_answer answer = get(run, "/metrics");
     assert_int_equal(answer.code, 200);
-    static const char *const NAMES[] = {
-        "reef_steps_total ", "reef_loss ", "reef_commit_duration_seconds_count ",
-        "reef_source_lag_bytes{source=", "reef_experts{state=\"open\"} "};
+    static const char *const NAMES[] = {"reef_steps_total ",
+                                        "reef_not_learned_bytes_total ",
+                                        "reef_loss ",
+                                        "reef_commit_duration_seconds_count ",
+                                        "reef_source_lag_bytes{source=",
+                                        "reef_experts{state=\"open\"} "};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
         if (strstr(answer.body, NAMES[i]) == NULL) fail_msg("no '%s'", NAMES[i]);
     char path[256], line[320];

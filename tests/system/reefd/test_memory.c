@@ -42,6 +42,7 @@ static void status_and_metrics_tell_what_the_memory_holds(void **state) {
     assert_true(json_equal(json_object_get(status, "kind_memory"), memory));
     // The median of losses with the memory's help.
     assert_true(json_is_real(json_object_get(status, "bits_per_byte")));
+    assert_null(json_object_get(status, "not_learned_bytes")); // all of the stream is learned
     json_decref(status);
 
     static const char *const NAMES[] = {
@@ -73,6 +74,7 @@ static void status_and_metrics_tell_what_the_memory_holds(void **state) {
         for (size_t k = 0; k < sizeof(NAMES) / sizeof(*NAMES); k++)
             found += strstr(answer.body, NAMES[k]) != NULL;
     }
+    assert_null(strstr(answer.body, "not_learned"));
     http_answer_release(&answer);
     assert_trains_on_and_stops(run);
 }

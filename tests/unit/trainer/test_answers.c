@@ -182,6 +182,77 @@ static void a_kind_is_found_within_some_bytes(void **state) {
 }
 
 // A pool made before the field existed has 1, and so its answers; new ones ask others.
+static size_t bytes_of(const uint32_t *kinds, size_t from, size_t to, uint32_t kind) {
+    size_t count = 0;
+    for (size_t i = from; i < to; i++) count += kinds[i * REEF_ANSWERS_MAX] == kind;
+    return count;
+}
+
+// The candidates of one byte: the likeliest first, none twice, all that answered.
+static void assert_candidates(const uint32_t *kinds, const float *weights, double *sums) {
+    double all = 0.0;
+    for (size_t c = 0; c < REEF_ANSWERS_MAX; c++) {
+        all += (double)weights[c];
+        if (kinds[c] == UINT32_MAX) {
+            assert_true(weights[c] == 0.0f);
+            continue;
+        }
+        assert_in_range(kinds[c], 0, SOME - 1);
+        sums[kinds[c]] += (double)weights[c];
+        if (c == 0) continue;
+        assert_true(kinds[c - 1] != UINT32_MAX && weights[c] <= weights[c - 1]);
+        for (size_t b = 0; b < c; b++) assert_true(kinds[b] != kinds[c]);
+    }
+    assert_true(fabs(all - 1.0) < 1e-5);
+}
+
+static void of_each_byte_the_candidates_are_told(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    enum { WIDTH = REEF_ANSWERS_MAX };
+    learn_some(f, 2);
+    reef_model *model = open_model(f);
+    uint8_t text[TEXT];
+    uint32_t kinds[TEXT * WIDTH], first[TEXT];
+    float weights[TEXT * WIDTH], bits[TEXT], plain[TEXT];
+    double sums[SOME] = {0}, shares[SOME];
+    text_of(3, 5, TEXT / 2, text);
+    text_of(7, 6, TEXT / 2, text + TEXT / 2);
+    (void)score(model, text, TEXT, plain);
+    reef_score wide = {.fire_share = shares,
+                       .answers = {.width = WIDTH, .kinds = kinds, .weights = weights}};
+    ok(reef_model_score(model, text, TEXT, bits, &wide, NULL, NULL, &err), &err);
+    assert_memory_equal(bits, plain, sizeof(bits)); // nobody answers otherwise for being asked
+    reef_score narrow = {.answers = {.width = 1, .kinds = first}};
+    ok(reef_model_score(model, text, TEXT, NULL, &narrow, NULL, NULL, &err), &err);
+    for (size_t i = 0; i < TEXT; i++) {
+        assert_candidates(kinds + i * WIDTH, weights + i * WIDTH, sums);
+        assert_int_equal(first[i], kinds[i * WIDTH]);
+    }
+    for (size_t k = 0; k < SOME; k++) assert_true(fabs(sums[k] / TEXT - shares[k]) < 1e-4);
+    assert_true(bytes_of(kinds, 0, TEXT / 2, 3) > TEXT / 2 - 50);
+    assert_true(bytes_of(kinds, TEXT / 2, TEXT, 7) > TEXT / 2 - 50);
+    reef_model_close(model);
+}
+
+static void before_anything_was_learned_there_is_one_kind(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    commit(f);
+    reef_model *model = open_model(f);
+    uint32_t kinds[2 * 4];
+    float weights[2 * 4];
+    reef_score score = {.answers = {.width = 2, .kinds = kinds, .weights = weights}};
+    ok(reef_model_score(model, (const uint8_t *)"text", 4, NULL, &score, NULL, NULL, &err), &err);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(kinds[2 * i], 0);
+        assert_int_equal(kinds[2 * i + 1], UINT32_MAX);
+        assert_true(weights[2 * i] == 1.0f && weights[2 * i + 1] == 0.0f);
+    }
+    reef_model_close(model);
+}
+
 static void the_way_of_asking_is_the_pools(void **state) {
     lifelong *f = *state;
     double bits[3];
@@ -247,6 +318,8 @@ int main(void) {
         TEST(however_a_text_is_cut_it_costs_the_same),
         TEST(probabilities_are_those_of_all_bytes),
         TEST(a_kind_is_found_within_some_bytes),
+        TEST(of_each_byte_the_candidates_are_told),
+        TEST(before_anything_was_learned_there_is_one_kind),
         TEST(the_way_of_asking_is_the_pools),
         TEST(a_kind_is_known_again_among_many),
         TEST(a_mixed_kind_does_not_keep_what_comes_back),

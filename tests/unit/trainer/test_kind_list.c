@@ -28,6 +28,15 @@ static reef_kind_list read_list(const lifelong *f) {
     return list;
 }
 
+static reef_status list_as_of(const lifelong *f, const char *as_of, reef_kind_list *out) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    reef_status status = reef_kind_list_read_as_of(txn, as_of, out, NULL);
+    reef_txn_abort(txn);
+    return status;
+}
+
 static void reopen(lifelong *f, size_t threads) {
     close_pool(f);
     open_pool(f, threads);
@@ -206,6 +215,153 @@ static void a_state_has_the_names_and_visits_of_its_time(void **state) {
     assert_int_equal(list.visit_count, 2);
     assert_int_equal(list.visits[1].to, status_of(f).stream_bytes);
     assert_int_equal(list.visits[1].learned, list.visits[1].to - list.visits[1].from);
+    reef_kind_list_release(&list);
+}
+
+static void assert_same_kind(const reef_kind_facts *a, const reef_kind_facts *b) {
+    assert_int_equal(a->kind, b->kind);
+    assert_string_equal(a->name, b->name);
+    assert_int_equal(a->is_open, b->is_open);
+    assert_int_equal(a->is_current, b->is_current);
+    assert_int_equal(a->merged_into, b->merged_into);
+    assert_int_equal(a->began_at, b->began_at);
+    assert_int_equal(a->learned_bytes, b->learned_bytes);
+    assert_int_equal(a->learned_at, b->learned_at);
+    assert_int_equal(a->visit_count, b->visit_count);
+    assert_int_equal(a->visited_bytes, b->visited_bytes);
+    assert_true(a->first_loss == b->first_loss && a->last_loss == b->last_loss);
+}
+
+static void assert_same_list(const reef_kind_list *a, const reef_kind_list *b) {
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) assert_same_kind(&a->kinds[i], &b->kinds[i]);
+    assert_int_equal(a->visit_count, b->visit_count);
+    for (size_t i = 0; i < a->visit_count; i++)
+        assert_memory_equal(&a->visits[i], &b->visits[i], sizeof(*a->visits));
+}
+
+static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    feed_kind(f, 0, SHORT, 3);
+    ok(name_kind(f, 0, "before", &err), &err);
+    (void)take(f, "then");
+    reef_kind_list before = read_list(f), then, now;
+    assert_int_equal(before.count, 2);
+    assert_true(before.kinds[0].is_current && before.kinds[1].is_open);
+    feed_kind(f, 0, SHORT, 4); // what the last visit has learned goes on
+    feed_kind(f, 2, LONG, 5);
+    feed_kind(f, 1, SHORT, 6);
+    ok(name_kind(f, 0, "after", &err), &err);
+    reopen(f, 1);
+    assert_int_equal(list_as_of(f, "then", &then), REEF_OK);
+    assert_int_equal(then.visits[2].to, before.visits[2].to);
+    // Of a visit that goes on behind the state, the loss is its mean.
+    then.visits[2].bits = before.visits[2].bits;
+    then.kinds[0].last_loss = before.kinds[0].last_loss;
+    assert_same_list(&then, &before);
+    reef_kind_list_release(&then);
+    reef_kind_list_release(&before);
+    assert_int_equal(list_as_of(f, "now", &now), REEF_OK);
+    reef_kind_list last = read_list(f);
+    assert_same_list(&now, &last);
+    reef_kind_list_release(&now);
+    reef_kind_list_release(&last);
+    assert_int_equal(list_as_of(f, "never", &now), REEF_ERR_NOT_FOUND);
+    assert_int_equal(now.count, 0);
+}
+
+static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_list list;
+    make_pool(f, 1);
+    learn_turns(f, 1 << 20, false);
+    ok(name_kind(f, 1, "digits", &err), &err);
+    reef_kind_list now = read_list(f);
+    assert_int_equal(list_as_of(f, "0", &list), REEF_OK);
+    assert_int_equal(list.count, 1);
+    assert_int_equal(list.visit_count, 1);
+    assert_memory_equal(&list.visits[0], &now.visits[0], sizeof(list.visits[0]));
+    assert_int_equal(list.kinds[0].visit_count, 1);
+    assert_in_range(list.kinds[0].learned_bytes, LONG - 4096, LONG + 4096);
+    assert_false(list.kinds[0].is_open || list.kinds[0].is_current);
+    reef_kind_list_release(&list);
+    // Generation 1 was open while kind 0 came back.
+    assert_int_equal(list_as_of(f, "1", &list), REEF_OK);
+    assert_int_equal(list.count, 2);
+    assert_int_equal(list.visit_count, 3);
+    assert_memory_equal(list.visits, now.visits, 3 * sizeof(*list.visits));
+    assert_int_equal(list.kinds[0].visit_count, 2);
+    assert_in_range(list.kinds[0].learned_bytes, list.kinds[0].visited_bytes,
+                    list.kinds[0].visited_bytes + 3);
+    assert_in_range(list.kinds[0].learned_at, now.visits[2].to, now.visits[2].to + 1);
+    assert_true(list.kinds[0].last_loss == reef_kind_visit_loss(&now.visits[2]));
+    assert_string_equal(list.kinds[1].name, "digits"); // names are those of now
+    reef_kind_list_release(&list);
+    assert_int_equal(list_as_of(f, "2", &list), REEF_OK); // which is open
+    assert_same_list(&list, &now);
+    reef_kind_list_release(&list);
+    reef_kind_list_release(&now);
+}
+
+static reef_status last_event(void *context,
+                              const reef_key *key,
+                              const reef_view *view,
+                              reef_error *err) {
+    (void)view;
+    (void)err;
+    *(uint64_t *)context = key->sequence;
+    return REEF_OK;
+}
+
+static reef_status read_dates(const lifelong *f, reef_kind_list *list, uint64_t *event) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_kind_list_read(txn, list, &err), &err);
+    if (event != NULL)
+        ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, last_event, event, &err), &err);
+    reef_status status = reef_kind_list_date(list, txn, NULL);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// A boundary that was undone is not when the kind that has its number now began.
+static void the_timeline_has_when_kinds_began(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_list list;
+    uint64_t last = 0, before;
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    (void)take(f, "then");
+    feed_kind(f, 1, LONG, 2);
+    commit(f);
+    assert_int_equal(read_dates(f, &list, NULL), REEF_OK);
+    assert_int_equal(list.count, 2);
+    assert_true(list.kinds[0].began_ms > 0);
+    assert_true(list.kinds[1].began_ms >= list.kinds[0].began_ms);
+    before = list.kinds[1].began_ms;
+    reef_kind_list_release(&list);
+    go_back(f, "then");
+    assert_int_equal(read_dates(f, &list, NULL), REEF_OK);
+    assert_int_equal(list.count, 1);
+    reef_kind_list_release(&list);
+    feed_kind(f, 1, LONG, 2); // at the same position
+    commit(f);
+    assert_int_equal(read_dates(f, &list, &last), REEF_OK);
+    assert_int_equal(list.count, 2);
+    assert_true(list.kinds[1].began_ms > before);
+    reef_kind_list_release(&list);
+    close_pool(f);
+    record_damage(f->pool, &(reef_key){.db = REEF_DB_TIMELINE, .sequence = last});
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &err), &err);
+    assert_int_equal(read_dates(f, &list, NULL), REEF_ERR_CORRUPT);
+    assert_int_equal(list.count, 2);
     reef_kind_list_release(&list);
 }
 
@@ -494,6 +650,9 @@ int main(void) {
         TEST(kinds_have_names),
         TEST(the_status_has_the_memory_of_the_kind_that_is_learned),
         TEST(a_state_has_the_names_and_visits_of_its_time),
+        TEST(a_snapshot_lists_the_kinds_of_its_time),
+        TEST(a_sealed_generation_lists_the_kinds_that_there_were),
+        TEST(the_timeline_has_when_kinds_began),
         TEST(kinds_that_become_one_are_one),
         TEST(a_damaged_history_does_not_end_learning),
         TEST(of_older_visits_sums_are_kept),

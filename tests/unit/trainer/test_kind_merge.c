@@ -51,7 +51,7 @@ static uint32_t answers(const lifelong *f, int kind) {
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     uint32_t answered[LIFELONG_PROBE_BYTES];
-    reef_score score = {.answered = answered};
+    reef_score score = {.answers = {.width = 1, .kinds = answered}};
     lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, f->store, "now", NULL, &err), &err);
     ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);

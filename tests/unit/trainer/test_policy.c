@@ -199,7 +199,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     assert_int_equal(status.pending_bytes, 0);
     uint64_t trained = (before - 1) / BATCH * BATCH; // the last byte has no next one
     assert_int_equal(status.step * BATCH, trained);
-    assert_int_equal(status.skipped_bytes, behind - trained);
+    assert_int_equal(status.not_learned_bytes, behind - trained);
     assert_int_equal(times_said(f, "\"reason\": \"mark\""), 2);
     feed_kind(f, 1, BATCH + 1, 3);
     assert_int_equal(f->trainer->reservoir.young_seen, 1);
@@ -284,7 +284,7 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     feed(f, text, 20);
     feed_line(f, "\n" MARK "\n" MARK "\n");
     assert_int_equal(status_of(f).pending_bytes, 21);
-    assert_int_equal(status_of(f).skipped_bytes, 21);
+    assert_int_equal(status_of(f).not_learned_bytes, 21);
     feed(f, text, 10 * BATCH);
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(times_said(f, "mark"), 0);
@@ -487,7 +487,7 @@ static void under_drift_a_full_pool_trains_what_it_would_have_deferred(void **st
     feed_kind(f, 1, 6000, 3);
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
-    assert_int_equal(status_of(f).skipped_bytes, 0);
+    assert_int_equal(status_of(f).not_learned_bytes, 0);
     assert_true(status_of(f).pending_bytes <= BATCH);
     feed_kind(f, 2, 6000, 3);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);

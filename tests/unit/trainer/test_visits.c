@@ -63,7 +63,7 @@ static void a_kind_that_comes_back_goes_on_learning(void **state) {
     commit(f);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 1);
-    assert_int_equal(status.skipped_bytes, 0);
+    assert_int_equal(status.not_learned_bytes, 0);
     assert_in_range(status.visited_bytes, SHORT / 2, SHORT);
     assert_int_equal(learned_as_of(f, "0", 0), 0);
     // The first byte of a visit that does not follow on is learned beside its batches.
@@ -379,7 +379,7 @@ static void contexts_tell_kinds_apart_and_know_them_again(void **state) {
         (void)run_turns(f, SHARES[i], TURNS_MAX, TURN, 1, TURNS_BYTES_MAX, false);
         reef_trainer_status status = status_of(f);
         assert_int_equal(status.generation, 3);
-        assert_int_equal(status.skipped_bytes, 0);
+        assert_int_equal(status.not_learned_bytes, 0);
         // What of it is another's is less than a piece at each end of a turn.
         assert_in_range(status.visited_bytes, 7 * (TURN - 4096), 7 * (TURN + 4096));
         for (uint32_t kind = 0; kind < 3; kind++) {
@@ -466,7 +466,7 @@ static void marker_lines_and_seals_end_what_is_held(void **state) {
     feed_kind(f, 1, 100, 2);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 1);
-    assert_true(status.skipped_bytes < LIFELONG_BATCH + 8);
+    assert_true(status.not_learned_bytes < LIFELONG_BATCH + 8);
     feed_kind(f, 1, LONG, 3);
     feed_kind(f, 0, 3000, 4);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);

@@ -95,6 +95,10 @@ def boundary_figures(plan, document):
     tolerance = plan["tolerance"] or min(file["bytes"] for file in files) // 5
     offsets, false = match_boundaries(truth, found, tolerance)
     returned = document.get("returned")
+
+    def not_learned(train):
+        return train.get("not_learned_bytes", 0)  # a pool that learns its whole stream has no such figure
+
     return {
         "boundaries_true": truth,
         "boundaries_found": found,
@@ -103,9 +107,7 @@ def boundary_figures(plan, document):
         "boundaries_false": len(false),
         "boundary_tolerance": tolerance,
         "return_opened": len(returned["boundaries"]) if returned else None,
-        "return_skipped_bytes": returned["skipped_bytes"] - document["train"]["skipped_bytes"]
-        if returned
-        else None,
+        "return_not_learned_bytes": not_learned(returned) - not_learned(document["train"]) if returned else None,
     }
 
 

@@ -410,7 +410,7 @@ static reef_status score_files(const reef_cli_call *cli,
         if (list != NULL) {
             score->kinds = list;
             score->answered = reef_cli_alloc(files[i].count, sizeof(uint32_t));
-            score->score.answered = score->answered;
+            score->score.answers = (reef_answers){.width = 1, .kinds = score->answered};
         }
         // Words are counted in the text; the model sees bytes.
         if (!ids) score->words = reef_eval_word_count(files[i].bytes, files[i].count);

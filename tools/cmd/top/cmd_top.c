@@ -132,7 +132,7 @@ static void note_speed(reef_top_data *data) {
 // All that moves while a daemon gets on: what is read, deferred, recognised or trained.
 static uint64_t position_of(const json_t *status) {
     uint64_t sum = top_integer(status, "step") + top_integer(status, "stream_bytes") +
-                   top_integer(status, "carried_bytes") + top_integer(status, "skipped_bytes") +
+                   top_integer(status, "carried_bytes") + top_integer(status, "not_learned_bytes") +
                    top_integer(json_object_get(status, "last_commit"), "number");
     size_t i;
     json_t *source;

@@ -208,17 +208,19 @@ static void put_stream(view *v) {
     const char *unit = reef_cli_stream_unit(&d->config);
     // The size has its unit already.
     bool bytes = strcmp(unit, "byte") == 0;
-    // Recognised text is counted in the stream, but not trained.
-    uint64_t passed_over = top_view_integer(d->status, "skipped_bytes");
-    uint64_t learned = top_view_integer(d->status, "stream_bytes") - passed_over;
+    // Recognised text is counted in the stream, but not trained; it is where all is learned.
+    bool all = json_object_get(d->status, "not_learned_bytes") == NULL;
+    uint64_t recognised = top_view_integer(d->status, "not_learned_bytes");
+    uint64_t learned = top_view_integer(d->status, "stream_bytes") - recognised;
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], pending[CLI_WORD_BYTES],
-        skipped[CLI_WORD_BYTES];
+        rest[CLI_WORD_BYTES];
     // One line, as wide as a terminal of 80 columns takes.
-    put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s pending, %s recognised", LABEL_COLUMNS,
-             "trained", stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
+    put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s pending%s%s%s", LABEL_COLUMNS, "trained",
+             stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
              bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
              stream_words(d, top_view_integer(d->status, "carried_bytes"), pending),
-             stream_words(d, passed_over, skipped));
+             all ? "" : ", ", all ? "" : stream_words(d, recognised, rest),
+             all ? "" : " recognised");
 }
 
 static void put_commit(view *v) {

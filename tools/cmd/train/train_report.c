@@ -250,7 +250,7 @@ json_t *reef_train_document(const reef_train_record *record,
     // What is needed to continue, and what describes the run.
     json_t *rest =
         json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-                  "s:I, s:I, s:s}",
+                  "s:I, s:s}",
                   "measured", reef_train_record_json(record), "seconds",
                   reef_cli_real(record->seconds), "cpu_seconds", reef_cli_real(record->cpu_seconds),
                   "seconds_measuring", reef_cli_real(record->seconds_measuring), "threads",
@@ -259,11 +259,13 @@ json_t *reef_train_document(const reef_train_record *record,
                   reef_cli_real(outcome->us_per_byte_first), "steps",
                   (json_int_t)outcome->trainer.step, "accepted_bytes", (json_int_t)stream->at,
                   "stream_bytes", (json_int_t)outcome->trainer.stream_bytes, "carried_bytes",
-                  (json_int_t)outcome->trainer.pending_bytes, "skipped_bytes",
-                  (json_int_t)outcome->trainer.skipped_bytes, "generations",
+                  (json_int_t)outcome->trainer.pending_bytes, "generations",
                   (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
                   "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",
                   (json_int_t)outcome->peak_memory_bytes, "root", root);
+    if (!outcome->trainer.learns_all)
+        json_object_set_new(rest, "not_learned_bytes",
+                            json_integer((json_int_t)outcome->trainer.not_learned_bytes));
     // One flat object, as scripts expect.
     json_object_update(document, rest);
     json_decref(rest);
@@ -379,12 +381,13 @@ static void print_extent(const json_t *document, const reef_config *config) {
         printf("; the last %s wait for what comes next",
                reef_cli_count(reef_cli_stream_units(config, waits), words));
     printf("\n");
-    uint64_t skipped = (uint64_t)json_integer_value(json_object_get(document, "skipped_bytes"));
+    uint64_t recognised =
+        (uint64_t)json_integer_value(json_object_get(document, "not_learned_bytes"));
     // Recognised text and marker lines are part of the position, but not of training.
-    if (skipped > 0)
+    if (recognised > 0)
         printf(
             "  %s %ss of the pool's stream were recognised, or lay at marker lines: not trained\n",
-            reef_cli_count(reef_cli_stream_units(config, skipped), words), unit);
+            reef_cli_count(reef_cli_stream_units(config, recognised), words), unit);
 }
 
 void reef_train_print(const json_t *document, const reef_config *config) {

@@ -88,8 +88,8 @@ static void count_fired(const reef_model *model, size_t count, uint64_t *fired) 
 // One text through the net and the memories. Tokens before `from` are the net's context alone.
 typedef struct text {
     const uint8_t *bytes;
-    size_t all, from;   // in tokens
-    uint32_t *answered; // (all) or NULL: who answered; written
+    size_t all, from;     // in tokens
+    reef_answers answers; // zeros, or (all): written
 } text;
 
 // The net's part of a piece, or without a net the gates', and losses of those that know nothing.
@@ -111,6 +111,14 @@ static reef_status run_piece(reef_model *model,
     return reef_model_decide(model, network, gating, bytes, tokens, next, &batch, &answered, err);
 }
 
+// From a token on.
+static reef_answers answers_from(const reef_answers *all, size_t token) {
+    reef_answers rest = *all;
+    if (rest.kinds != NULL) rest.kinds += token * rest.width;
+    if (rest.weights != NULL) rest.weights += token * rest.width;
+    return rest;
+}
+
 // The memories' part of a piece whose losses by the net are in the pass. Row t is about the token
 // after it.
 static reef_status recall_piece(
@@ -119,13 +127,12 @@ static reef_status recall_piece(
     bool has_net = model->network.config.net_share > 0.0f;
     size_t skipped = at + 1 < of->from ? of->from - at - 1 : 0;
     if (skipped >= tokens) return REEF_OK;
-    const reef_recall_piece piece = {
-        .bytes = of->bytes + at + 1 + skipped,
-        .count = tokens - skipped,
-        .fire = model->fire + skipped,
-        .stride = model->stride,
-        .net = has_net ? model->acts.predictions + skipped : NULL,
-        .answered = of->answered == NULL ? NULL : of->answered + at + 1 + skipped};
+    const reef_recall_piece piece = {.bytes = of->bytes + at + 1 + skipped,
+                                     .count = tokens - skipped,
+                                     .fire = model->fire + skipped,
+                                     .stride = model->stride,
+                                     .net = has_net ? model->acts.predictions + skipped : NULL,
+                                     .answers = answers_from(&of->answers, at + 1 + skipped)};
     return reef_recall_read(&model->recall, &model->network, &piece, model->acts.loss + skipped,
                             err);
 }
@@ -164,12 +171,12 @@ static reef_status read_text(reef_model *model,
 // The first token is not scored, but the memories read it: it is the context of the second.
 static reef_status begin_text(reef_model *model,
                               const uint8_t *first,
-                              uint32_t *answered,
+                              const reef_answers *answers,
                               reef_error *err) {
     double ignored;
     if (!reef_recall_answers(&model->network)) return REEF_OK;
     reef_status status = reef_recall_begin(&model->recall, &model->network, err);
-    const reef_recall_piece piece = {.bytes = first, .count = 1, .answered = answered};
+    const reef_recall_piece piece = {.bytes = first, .count = 1, .answers = *answers};
     return status == REEF_OK
                ? reef_recall_read(&model->recall, &model->network, &piece, &ignored, err)
                : status;
@@ -214,9 +221,10 @@ reef_status reef_model_score(reef_model *model,
     if (fired == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
     // The first token has no context in a stream and is charged log2(vocab).
     if (bits != NULL) bits[0] = (float)log2(network->config.vocab);
-    if (score->answered != NULL) memset(score->answered, 0, all * sizeof(*score->answered));
-    status = begin_text(model, bytes, score->answered, err);
-    const text of = {.bytes = bytes, .all = all, .answered = score->answered};
+    // Before a memory has learned anything, what there is, is of the first kind.
+    if (!reef_recall_answers(network)) reef_answers_set(&score->answers, 0, all, 0);
+    status = begin_text(model, bytes, &score->answers, err);
+    const text of = {.bytes = bytes, .all = all, .answers = score->answers};
     if (status == REEF_OK)
         status = read_text(model, &of, bits, &nats, fired, progress, context, err);
     if (status == REEF_OK) {
@@ -238,7 +246,7 @@ reef_status reef_model_score_next(reef_model *model,
     double nats = 0.0;
     reef_status status = reef_model_check_text(model, bytes, before + count, err);
     if (status == REEF_OK && before == 0 && count > 0) {
-        status = begin_text(model, bytes, NULL, err);
+        status = begin_text(model, bytes, &(reef_answers){0}, err);
         *bits++ = (float)log2(model->network.config.vocab);
         before++;
         count--;

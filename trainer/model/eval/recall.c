@@ -176,6 +176,15 @@ static size_t answering(const reef_network *network, const uint8_t *fire, size_t
     return g;
 }
 
+void reef_answers_set(const reef_answers *out, size_t from, size_t to, uint32_t kind) {
+    if (out->kinds == NULL) return;
+    for (size_t i = from * out->width; i < to * out->width; i++) {
+        bool first = i % out->width == 0;
+        out->kinds[i] = first ? kind : UINT32_MAX;
+        if (out->weights != NULL) out->weights[i] = first ? 1.0f : 0.0f;
+    }
+}
+
 static reef_status read_by_gates(reef_recall *recall,
                                  const reef_network *network,
                                  const reef_recall_piece *piece,
@@ -194,12 +203,12 @@ static reef_status read_by_gates(reef_recall *recall,
                                               recall->bits, err);
             recall->read[g] = recall->length + (end - at);
             recall->answered[g] += (double)(end - at);
-            for (size_t i = at; piece->answered != NULL && i < end; i++)
-                piece->answered[i] = (uint32_t)g;
             for (size_t i = at; status == REEF_OK && i < end; i++)
                 losses[i] = (double)recall->bits[i - at] * REEF_LN2;
         }
         if (status != REEF_OK) return status;
+        reef_answers_set(&piece->answers, at, end,
+                         reef_generation_kind(&network->generations[g]->info));
         keep_text(recall, piece->bytes + at, end - at);
     }
     return REEF_OK;
@@ -367,6 +376,24 @@ static reef_status read_byte(reef_recall *recall,
     return REEF_OK;
 }
 
+_Static_assert(REEF_ANSWERS_MAX == REEF_RUNNING_MAX, "all that run answer");
+
+// Who answers byte i, the likeliest first; among equals as they run.
+static void tell_posterior(const reef_answers *out, size_t i, const reef_posterior *p) {
+    double left[REEF_RUNNING_MAX];
+    if (out->kinds == NULL) return;
+    memcpy(left, p->weights, sizeof(left));
+    for (size_t c = i * out->width, end = c + out->width, rank = 0; c < end; c++, rank++) {
+        size_t best = 0;
+        for (size_t k = 1; k < p->running; k++)
+            if (left[k] > left[best]) best = k;
+        bool ran = rank < p->running;
+        out->kinds[c] = ran ? p->kinds[best] : UINT32_MAX;
+        if (out->weights != NULL) out->weights[c] = ran ? (float)left[best] : 0.0f;
+        left[best] = -1.0;
+    }
+}
+
 static reef_status read_by_posterior(reef_recall *recall,
                                      const reef_network *network,
                                      const reef_recall_piece *piece,
@@ -376,11 +403,10 @@ static reef_status read_by_posterior(reef_recall *recall,
     for (size_t i = 0; status == REEF_OK && i < piece->count; i++) {
         const reef_posterior *p = &recall->posterior;
         status = choose_running(recall, network, err);
-        if (status == REEF_OK && piece->answered != NULL)
-            piece->answered[i] = p->kinds[reef_posterior_likeliest(p)];
-        if (status == REEF_OK)
-            status = read_byte(recall, network, piece->bytes + i,
-                               piece->net == NULL ? NULL : piece->net + i, &losses[i], err);
+        if (status != REEF_OK) break;
+        tell_posterior(&piece->answers, i, p);
+        status = read_byte(recall, network, piece->bytes + i,
+                           piece->net == NULL ? NULL : piece->net + i, &losses[i], err);
     }
     return status;
 }

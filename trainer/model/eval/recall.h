@@ -10,6 +10,7 @@
 #include "generation.h"
 #include "posterior.h"
 #include "reef_kind_vote.h"
+#include "reef_model.h"
 
 /** Least weight of a kind that adapts to a text which several kinds answer. */
 #define REEF_RECALL_ADAPT_WEIGHT 0.02
@@ -40,8 +41,11 @@ typedef struct reef_recall_piece {
     const uint8_t *fire;
     size_t stride;
     const reef_net_prediction *net; // (count) of the net; NULL: it has not been asked
-    uint32_t *answered; // (count) or NULL: written; the generation that answered byte i most of all
+    reef_answers answers;           // zeros, or (count): written; which kinds answered byte i
 } reef_recall_piece;
+
+/** One kind alone answers bytes `from` to `to` - 1; nothing where that was not asked for. */
+void reef_answers_set(const reef_answers *out, size_t from, size_t to, uint32_t kind);
 
 /** A text begins. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_recall_begin(reef_recall *recall,

@@ -113,6 +113,15 @@ REEF_API const reef_commit *reef_model_commit(const reef_model *model);
 REEF_API uint32_t reef_model_generation_count(const reef_model *model);
 REEF_API uint64_t reef_model_parameter_count(const reef_model *model);
 
+#define REEF_ANSWERS_MAX 8u // kinds that answer a token
+
+/** Which kinds answer each token of a text, and how likely each was before the token was read. */
+typedef struct reef_answers {
+    size_t width;    // of each token, 1 to REEF_ANSWERS_MAX; the others were less likely
+    uint32_t *kinds; // (tokens, width) the likeliest first; UINT32_MAX where fewer answered
+    float *weights;  // (tokens, width) or NULL; 0 where fewer answered
+} reef_answers;
+
 typedef struct reef_score {
     uint64_t bytes; // tokens scored (all but the first): bytes, or with a vocabulary of ids those
     double bits;    // total
@@ -120,9 +129,9 @@ typedef struct reef_score {
     // (generation count) or NULL: caller's; share of tokens on which each fired, or with
     // `boundaries` `contexts` that each answered
     double *fire_share;
-    // (tokens) or NULL: caller's; the generation that answered each, or most of it, where context
-    // memories answer; else zeros
-    uint32_t *answered;
+    // Caller's, or zeros: not asked for. Where gates decide, or no context memory answers, there is
+    // one candidate.
+    reef_answers answers;
 } reef_score;
 
 /**
@@ -587,7 +596,7 @@ typedef struct reef_tasks {
     uint32_t task;    // boundaries so far
     uint64_t task_at; // position in the stream of the last one
     // with any strategy, as in reef_trainer_status
-    uint64_t recycled_experts, skipped_bytes, visited_bytes;
+    uint64_t recycled_experts, not_learned_bytes, visited_bytes;
 } reef_tasks;
 REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,

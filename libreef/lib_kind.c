@@ -1,0 +1,224 @@
+// Kinds of text: what each has learned and when, what it is called, and which of them answer a text.
+#include "lib.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- what there is ------------------------------------------------------------------------------
+
+// The list of all kinds is read at once and kept until there is another commit: callers ask for one
+// kind or visit after the other.
+static reef_status read_kinds(reef_pool *pool, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_commit last = {0};
+    reef_kind_list list = {0};
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &last, err);
+    if (status == REEF_OK && last.number != pool->kinds_commit) {
+        status = reef_kind_list_read_as_of(txn, pool->as_of, &list, err);
+        // A damaged timeline takes the dates, and nothing else.
+        if (status == REEF_OK && reef_kind_list_date(&list, txn, NULL) != REEF_OK)
+            for (size_t i = 0; i < list.count; i++) list.kinds[i].began_ms = 0;
+        if (status == REEF_OK) {
+            reef_kind_list_release(&pool->kinds);
+            pool->kinds = list;
+            pool->kinds_commit = last.number;
+        }
+    }
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_kind_info info_of(const reef_pool *pool, const reef_kind_facts *kind) {
+    reef_kind_info info = {
+        .kind = kind->kind,
+        .open = kind->is_open,
+        .learning = kind->is_current,
+        .began_at = reef_lib_position(pool, kind->began_at),
+        .learned_bytes = kind->learned_bytes,
+        .learned_at = reef_lib_position(pool, kind->learned_at),
+        .visits = kind->visit_count,
+        .first_loss = kind->first_loss,
+        .last_loss = kind->last_loss,
+        .began_ms = kind->began_ms,
+        .merged_into = kind->merged_into == REEF_KIND_NONE ? -1 : (int64_t)kind->merged_into,
+    };
+    snprintf(info.name, sizeof(info.name), "%s", kind->name);
+    return info;
+}
+
+reef_status reef_pool_read_kind(reef_pool *pool,
+                                size_t index,
+                                reef_kind_info *out,
+                                reef_error *err) {
+    reef_kind_info info = {0};
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = read_kinds(pool, err);
+    if (status == REEF_OK && index < pool->kinds.count)
+        info = info_of(pool, &pool->kinds.kinds[index]);
+    else if (status == REEF_OK)
+        status = reef_fail(err, REEF_ERR_NOT_FOUND, "no kind %zu: the state has %zu", index,
+                           pool->kinds.count);
+    reef_lib_leave(pool);
+    return status == REEF_OK ? reef_lib_give(out, &info, sizeof(info), "reef_kind_info", err)
+                             : status;
+}
+
+// Visit number `index` of a kind.
+static reef_status find_visit(const reef_kind_list *list,
+                              uint32_t kind,
+                              size_t index,
+                              reef_visit_info *out,
+                              reef_error *err) {
+    size_t count = 0;
+    if (reef_kind_list_find(list, kind) == NULL)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %" PRIu32, kind);
+    for (size_t i = 0; i < list->visit_count; i++) {
+        const reef_kind_visit *visit = &list->visits[i];
+        if (visit->kind != kind || count++ != index) continue;
+        *out = (reef_visit_info){.visits = visit->count,
+                                 .begin = visit->from,
+                                 .end = visit->to,
+                                 .learned_bytes = visit->learned,
+                                 .loss = reef_kind_visit_loss(visit)};
+        return REEF_OK;
+    }
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "no visit %zu of kind %" PRIu32 ": %zu are known%s",
+                     index, kind, count,
+                     list->has_memories ? "" : ", since the pool has no context memories");
+}
+
+reef_status reef_pool_read_visit(
+    reef_pool *pool, uint32_t kind, size_t index, reef_visit_info *out, reef_error *err) {
+    reef_visit_info info = {0};
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = read_kinds(pool, err);
+    if (status == REEF_OK) status = find_visit(&pool->kinds, kind, index, &info, err);
+    reef_lib_leave(pool);
+    return status == REEF_OK ? reef_lib_give(out, &info, sizeof(info), "reef_visit_info", err)
+                             : status;
+}
+
+// ---- who answers a text -------------------------------------------------------------------------
+
+_Static_assert(REEF_CANDIDATES == REEF_ANSWERS_MAX, "as in reef/reef.h");
+
+static reef_status check_answers(const reef_pool *pool,
+                                 uint32_t width,
+                                 const uint32_t *kinds,
+                                 reef_error *err) {
+    if (pool->config.context_memory == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "pool %.120s has no context memories, by which kinds answer",
+                         reef_store_path(pool->store));
+    if (kinds == NULL || width == 0 || width > REEF_ANSWERS_MAX)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%" PRIu32 " candidates of each byte: give an array for 1 to %u", width,
+                         REEF_ANSWERS_MAX);
+    return REEF_OK;
+}
+
+reef_status reef_pool_evaluate_kinds(reef_pool *pool,
+                                     const void *bytes,
+                                     size_t count,
+                                     uint32_t width,
+                                     uint32_t *kinds,
+                                     float *weights,
+                                     reef_evaluation *out,
+                                     reef_error *err) {
+    reef_score score = {.answers = {.width = width, .kinds = kinds, .weights = weights}};
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = check_answers(pool, width, kinds, err);
+    if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
+    if (status == REEF_OK)
+        status = reef_model_score(pool->model, bytes, count, NULL, &score, NULL, NULL, err);
+    reef_lib_unpin(pool);
+    reef_lib_leave(pool);
+    if (status != REEF_OK || out == NULL) return status;
+    const reef_evaluation evaluation = {
+        .bytes = score.bytes, .bits = score.bits, .bits_per_byte = score.bits_per_byte};
+    return reef_lib_give(out, &evaluation, sizeof(evaluation), "reef_evaluation", err);
+}
+
+// ---- what is done to them -----------------------------------------------------------------------
+
+reef_status reef_pool_name_kind(reef_pool *pool, uint32_t kind, const char *name, reef_error *err) {
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "name a kind", err);
+    if (status == REEF_OK)
+        status = reef_trainer_kind_name(pool->trainer, kind, name == NULL ? "" : name, false, err);
+    reef_lib_leave(pool);
+    return status;
+}
+
+reef_status reef_pool_merge_kind(reef_pool *pool,
+                                 uint32_t from,
+                                 uint32_t into,
+                                 int32_t dry_run,
+                                 reef_merge_info *out,
+                                 reef_error *err) {
+    reef_kind_merging m;
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "merge kinds", err);
+    if (status == REEF_OK)
+        status = reef_trainer_kind_merge(pool->trainer, from, into, dry_run != 0, &m, err);
+    reef_lib_leave(pool);
+    if (status != REEF_OK || out == NULL) return status;
+    const reef_merge_info info = {.from_bytes = m.from_bytes,
+                                  .into_bytes = m.into_bytes,
+                                  .text_bytes = m.text_bytes,
+                                  .from_apart = m.from_apart,
+                                  .from_together = m.from_together,
+                                  .into_apart = m.into_apart,
+                                  .into_together = m.into_together};
+    return reef_lib_give(out, &info, sizeof(info), "reef_merge_info", err);
+}
+
+reef_status reef_pool_near_kinds(reef_pool *pool,
+                                 size_t room,
+                                 uint32_t *kinds,
+                                 uint32_t *others,
+                                 double *distances,
+                                 size_t *count,
+                                 reef_error *err) {
+    reef_near_kinds *near = calloc(room + 1, sizeof(*near));
+    *count = 0;
+    if (near == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pairs of kinds", room);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status == REEF_OK) {
+        status = reef_lib_check_writer(pool, "look for near kinds", err);
+        if (status == REEF_OK)
+            status = reef_trainer_near_kinds(pool->trainer, near, room, count, err);
+        reef_lib_leave(pool);
+    }
+    for (size_t i = 0; status == REEF_OK && i < *count; i++) {
+        kinds[i] = near[i].from;
+        others[i] = near[i].into;
+        distances[i] = near[i].distance;
+    }
+    free(near);
+    return status;
+}
+
+reef_status reef_pool_prune(
+    reef_pool *pool, uint32_t keep_last, int32_t dry_run, reef_prune_info *out, reef_error *err) {
+    reef_pruning pruned = {0};
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "give up states", err);
+    if (status == REEF_OK)
+        status = reef_trainer_prune(pool->trainer, keep_last, dry_run != 0, &pruned, err);
+    reef_lib_leave(pool);
+    if (status != REEF_OK || out == NULL) return status;
+    const reef_prune_info info = {
+        .states = pruned.states, .visits = pruned.visits, .bytes = pruned.bytes};
+    return reef_lib_give(out, &info, sizeof(info), "reef_prune_info", err);
+}

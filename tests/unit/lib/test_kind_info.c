@@ -1,0 +1,407 @@
+// Kinds of text through the library: what each learned in which visit, which of them answer a text,
+// as of every state; names, near kinds, and states that are given up.
+#include <reef/reef.h>
+
+#include "lib_pool.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { LONG = 16000, SHORT = 8000, PROBE = 600 };
+
+// No net: what is asked here is what memories know.
+#define SETTINGS                                                                                   \
+    "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=4", "rehearse=0",          \
+        "heads=2", "topk=2", "d_key=8", "side=4", "side_new=4", "adapters=2", "net_share=0",       \
+        "reservoir_bytes=4096", "reservoir_window=64"
+
+static const char *const KINDS[] = {SETTINGS, "context_memory=4M", "boundaries=contexts", NULL};
+static const char *const GATES[] = {SETTINGS, "context_memory=4M", "boundaries=given", NULL};
+static const char *const NO_MEMORIES[] = {
+    "layers=1",         "d_model=16",       "attention_heads=2",
+    "context=16",       "batch=4",          "rehearse=0",
+    "heads=2",          "topk=2",           "d_key=8",
+    "side=4",           "side_new=4",       "adapters=2",
+    "boundaries=given", "context_memory=0", NULL};
+
+// Words of a kind's own letters in a random order.
+static void make_text(char *out, size_t count, int kind, uint32_t seed) {
+    static const char *const LETTERS[] = {"abcdefgh", "01234567", "QRSTUVWX"};
+    uint32_t order = seed * 2654435761u + 1u;
+    for (size_t i = 0; i < count; i++) {
+        if (i % 4 == 0) order = order * 1664525u + 1013904223u;
+        size_t word = order >> 27;
+        size_t letter = (word * 3 + i % 4 * (1 + word % 2)) % 8;
+        out[i] = i % 4 == 3 ? ' ' : LETTERS[kind][letter];
+    }
+}
+
+static void learn(reef_pool *pool, size_t count, int kind, uint32_t seed) {
+    char text[LONG];
+    reef_error err;
+    make_text(text, count, kind, seed);
+    must(reef_pool_train(pool, "text", text, count, &err), &err);
+}
+
+// Kind 0, kind 1, and kind 0 again, committed.
+static reef_pool *make_pool(const char *path) {
+    reef_error err;
+    must(reef_pool_create_model(path, KINDS, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    learn(pool, LONG, 0, 1);
+    learn(pool, LONG, 1, 2);
+    learn(pool, SHORT, 0, 3);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    return pool;
+}
+
+static reef_kind_info kind_of(reef_pool *pool, size_t index) {
+    reef_error err;
+    reef_kind_info info = {.size = sizeof(info)};
+    must(reef_pool_read_kind(pool, index, &info, &err), &err);
+    return info;
+}
+
+static size_t kind_count(reef_pool *pool) {
+    reef_kind_info info = {.size = sizeof(info)};
+    size_t count = 0;
+    while (reef_pool_read_kind(pool, count, &info, NULL) == REEF_OK) count++;
+    return count;
+}
+
+static reef_visit_info visit_of(reef_pool *pool, uint32_t kind, size_t index) {
+    reef_error err;
+    reef_visit_info info = {.size = sizeof(info)};
+    must(reef_pool_read_visit(pool, kind, index, &info, &err), &err);
+    return info;
+}
+
+static uint64_t now_ms(void) {
+    return (uint64_t)time(NULL) * 1000 + 999;
+}
+
+// ---- what there is ------------------------------------------------------------------------------
+
+static void assert_visit(const reef_visit_info *visit, uint64_t from, uint64_t to) {
+    assert_int_equal(visit->visits, 1);
+    assert_in_range(visit->begin + 2048, from, from + 4096);
+    assert_in_range(visit->end + 2048, to, to + 4096);
+    assert_int_equal(visit->learned_bytes, visit->end - visit->begin);
+    assert_true(visit->loss > 0.5 && visit->loss < 8.0);
+}
+
+static void of_each_visit_the_loss_is_known(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    reef_visit_info none = {.size = sizeof(none)};
+    reef_pool *pool = make_pool(path);
+    reef_visit_info first = visit_of(pool, 0, 0), second = visit_of(pool, 1, 0),
+                    again = visit_of(pool, 0, 1);
+    assert_visit(&first, 0, LONG);
+    assert_visit(&second, LONG, 2 * LONG);
+    assert_visit(&again, 2 * LONG, 2 * LONG + SHORT);
+    assert_true(first.end == second.begin && second.end == again.begin);
+    assert_true(again.loss < first.loss);
+    reef_kind_info kind = kind_of(pool, 0);
+    assert_int_equal(kind.visits, 2);
+    assert_true(kind.learning && !kind.open);
+    assert_true(kind.first_loss == first.loss && kind.last_loss == again.loss);
+    assert_in_range(kind.learned_bytes, first.learned_bytes + again.learned_bytes,
+                    first.learned_bytes + again.learned_bytes + 3);
+    assert_int_equal(kind_of(pool, 1).began_at, second.begin);
+    assert_true(kind.began_ms > 0 && kind_of(pool, 1).began_ms >= kind.began_ms);
+    assert_in_range(kind_of(pool, 1).began_ms, now_ms() - 600000, now_ms());
+    assert_int_equal(reef_pool_read_visit(pool, 0, 2, &none, &err), REEF_ERR_NOT_FOUND);
+    assert_string_equal(err.message, "no visit 2 of kind 0: 2 are known");
+    assert_int_equal(reef_pool_read_visit(pool, 7, 0, &none, &err), REEF_ERR_NOT_FOUND);
+    assert_string_equal(err.message, "there is no kind 7");
+    none.size = 0;
+    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &none, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "sizeof(reef_visit_info)"));
+    // What is learned since is told after the next commit.
+    learn(pool, SHORT, 0, 4);
+    assert_int_equal(visit_of(pool, 0, 1).end, again.end);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    assert_true(visit_of(pool, 0, 1).end > again.end);
+    reef_pool_close(pool);
+}
+
+static void a_state_keeps_the_kinds_of_its_time(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    reef_pool *pool = make_pool(path);
+    must(reef_pool_name_kind(pool, 0, "before", &err), &err);
+    must(reef_pool_snapshot(pool, "then-1", &err), &err);
+    reef_kind_info was = kind_of(pool, 0);
+    reef_visit_info visit = visit_of(pool, 0, 1);
+    learn(pool, LONG, 2, 5);
+    learn(pool, SHORT, 1, 6);
+    must(reef_pool_name_kind(pool, 0, "after", &err), &err);
+    must(reef_pool_name_kind(pool, 2, "new", &err), &err);
+    assert_int_equal(kind_count(pool), 3);
+
+    reef_pool *then = lib_pool_open(path, 0, "then", 1); // the beginning of its name
+    assert_int_equal(kind_count(then), 2);
+    reef_kind_info is = kind_of(then, 0);
+    assert_string_equal(is.name, "before");
+    assert_int_equal(is.learned_bytes, was.learned_bytes);
+    assert_int_equal(is.learned_at, was.learned_at);
+    assert_int_equal(is.began_ms, was.began_ms);
+    assert_int_equal(is.visits, 2);
+    assert_true(is.learning);
+    reef_visit_info same = visit_of(then, 0, 1);
+    assert_true(same.begin == visit.begin && same.end == visit.end);
+    assert_true(fabs(same.loss - visit.loss) < 0.2); // the mean of all of that visit
+    assert_int_equal(reef_pool_name_kind(then, 0, "other", &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    // Another one that begins so makes no other state of it.
+    must(reef_pool_snapshot(pool, "then-2", &err), &err);
+    assert_int_equal(kind_count(then), 2);
+    reef_pool_close(then);
+
+    reef_pool *sealed = lib_pool_open(path, 0, "0", 1), *now = lib_pool_open(path, 0, NULL, 1);
+    assert_int_equal(kind_count(sealed), 1);
+    is = kind_of(sealed, 0);
+    assert_string_equal(is.name, "after");
+    assert_int_equal(is.visits, 1);
+    assert_false(is.learning || is.open);
+    assert_true(is.last_loss == was.first_loss && is.learned_bytes < was.learned_bytes);
+    reef_visit_info none = {.size = sizeof(none)};
+    assert_int_equal(reef_pool_read_visit(sealed, 1, 0, &none, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(kind_count(now), 3);
+    assert_string_equal(kind_of(now, 2).name, "new");
+    reef_pool_close(sealed);
+    reef_pool_close(now);
+    reef_pool_close(pool);
+}
+
+static void a_name_is_one_kinds(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    reef_pool *pool = make_pool(path);
+    char longest[66];
+    memset(longest, 'a', sizeof(longest));
+    longest[65] = '\0';
+    must(reef_pool_name_kind(pool, 1, "digits", &err), &err);
+    assert_int_equal(reef_pool_name_kind(pool, 0, "digits", &err), REEF_ERR_INVALID);
+    assert_string_equal(err.message, "kind 1 is called digits already");
+    assert_int_equal(reef_pool_name_kind(pool, 9, "more", &err), REEF_ERR_NOT_FOUND);
+    const char *const bad[] = {"\xff\xfe", "\xc3\xa4", "a b", "7", ".a", longest};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        assert_int_equal(reef_pool_name_kind(pool, 0, bad[i], &err), REEF_ERR_INVALID);
+    longest[64] = '\0';
+    must(reef_pool_name_kind(pool, 0, longest, &err), &err);
+    assert_string_equal(kind_of(pool, 0).name, longest);
+    must(reef_pool_name_kind(pool, 1, NULL, &err), &err);
+    assert_string_equal(kind_of(pool, 1).name, "");
+    must(reef_pool_name_kind(pool, 0, "digits", &err), &err); // which is free now
+    reef_pool_close(pool);
+}
+
+// ---- who answers --------------------------------------------------------------------------------
+
+static void the_kind_that_knows_a_text_answers_it(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    char text[2 * PROBE];
+    uint32_t kinds[2 * PROBE * REEF_CANDIDATES], likeliest[2 * PROBE];
+    float weights[2 * PROBE * REEF_CANDIDATES];
+    reef_evaluation plain = {.size = sizeof(plain)}, with = {.size = sizeof(with)};
+    reef_pool *pool = make_pool(path);
+    make_text(text, PROBE, 1, 11);
+    make_text(text + PROBE, PROBE, 0, 12);
+    must(reef_pool_evaluate(pool, text, 2 * PROBE, NULL, &plain, &err), &err);
+    must(reef_pool_evaluate_kinds(pool, text, 2 * PROBE, REEF_CANDIDATES, kinds, weights, &with,
+                                  &err),
+         &err);
+    assert_true(plain.bits == with.bits && plain.bytes == with.bytes);
+    must(reef_pool_evaluate_kinds(pool, text, 2 * PROBE, 1, likeliest, NULL, NULL, &err), &err);
+    size_t right = 0;
+    for (size_t i = 0; i < 2 * PROBE; i++) {
+        const uint32_t *k = kinds + i * REEF_CANDIDATES;
+        const float *w = weights + i * REEF_CANDIDATES;
+        float sum = 0.0f;
+        for (size_t c = 0; c < REEF_CANDIDATES; c++) {
+            sum += w[c];
+            assert_true(c < 2 ? k[c] <= 1 || w[c] == 0.0f : k[c] == UINT32_MAX && w[c] == 0.0f);
+        }
+        assert_true(fabsf(sum - 1.0f) < 1e-5f && w[0] >= w[1]);
+        assert_int_equal(likeliest[i], k[0]);
+        right += k[0] == (i < PROBE ? 1u : 0u);
+    }
+    assert_true(right > 2 * PROBE - 60);
+    // As of a state only its kinds answer.
+    reef_pool *then = lib_pool_open(path, 0, "0", 1);
+    must(reef_pool_evaluate_kinds(then, text, 2 * PROBE, 2, kinds, weights, NULL, &err), &err);
+    for (size_t i = 0; i < 2 * PROBE; i++) {
+        assert_true(kinds[2 * i] == 0 && kinds[2 * i + 1] == UINT32_MAX);
+        assert_true(weights[2 * i] == 1.0f && weights[2 * i + 1] == 0.0f);
+    }
+    reef_pool_close(then);
+    for (uint32_t width = 0; width <= REEF_CANDIDATES + 1; width += REEF_CANDIDATES + 1) {
+        assert_int_equal(reef_pool_evaluate_kinds(pool, text, 9, width, kinds, NULL, NULL, &err),
+                         REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "give an array for 1 to 8"));
+    }
+    assert_int_equal(reef_pool_evaluate_kinds(pool, text, 9, 1, NULL, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_evaluate_kinds(pool, text, 1, 1, kinds, NULL, NULL, &err),
+                     REEF_ERR_INVALID); // nothing to predict
+    reef_pool_close(pool);
+}
+
+static void gates_let_one_kind_answer(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    char text[PROBE];
+    uint32_t kinds[2 * PROBE];
+    float weights[2 * PROBE];
+    must(reef_pool_create_model(path, GATES, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    make_text(text, PROBE, 0, 9);
+    for (uint32_t kind = 0; kind < 2; kind++) {
+        must(reef_pool_evaluate_kinds(pool, text, PROBE, 2, kinds, weights, NULL, &err), &err);
+        for (size_t i = 0; i < PROBE; i++) {
+            assert_true(kinds[2 * i] <= kind && kinds[2 * i + 1] == UINT32_MAX);
+            assert_true(weights[2 * i] == 1.0f && weights[2 * i + 1] == 0.0f);
+        }
+        learn(pool, LONG, (int)kind, kind);
+        must(reef_pool_seal(pool, 0, &err), &err);
+    }
+    reef_pool_close(pool);
+}
+
+// ---- kinds that become one, and states that go --------------------------------------------------
+
+// Half of its words are kind 0's.
+static void learn_mixed(reef_pool *pool) {
+    char text[LONG], other[LONG];
+    reef_error err;
+    make_text(text, LONG, 2, 20);
+    make_text(other, LONG, 0, 21);
+    for (size_t at = 0; at + 24 <= LONG; at += 24) memcpy(text + at, other + at, 12);
+    must(reef_pool_train(pool, "text", text, LONG, &err), &err);
+}
+
+static void near_kinds_are_found_and_merged(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    uint32_t kinds[4], others[4];
+    double distances[4];
+    size_t count = 9;
+    reef_pool *pool = make_pool(path);
+    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &err), &err);
+    assert_int_equal(count, 0); // one of both is open
+    learn_mixed(pool);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &err), &err);
+    assert_in_range(count, 1, 3);
+    assert_int_equal(kinds[0], 2);
+    assert_int_equal(others[0], 0);
+    for (size_t i = 1; i < count; i++) assert_true(distances[i] >= distances[i - 1]);
+    must(reef_pool_near_kinds(pool, 0, NULL, NULL, NULL, &count, &err), &err);
+    assert_int_equal(count, 0);
+    reef_merge_info merged = {.size = sizeof(merged)};
+    must(reef_pool_snapshot(pool, "apart", &err), &err);
+    must(reef_pool_merge_kind(pool, kinds[0], others[0], 0, &merged, &err), &err);
+    assert_int_equal(kind_of(pool, 2).merged_into, 0);
+    // Before that they were two.
+    reef_pool *sealed = lib_pool_open(path, 0, "2", 1), *apart = lib_pool_open(path, 0, "apart", 1);
+    assert_int_equal(kind_of(sealed, 2).merged_into, -1);
+    assert_int_equal(kind_of(apart, 2).merged_into, -1);
+    assert_int_equal(reef_pool_near_kinds(apart, 4, kinds, others, distances, &count, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    reef_pool_close(sealed);
+    reef_pool_close(apart);
+    // A state that is sealed after it has one.
+    learn(pool, LONG, 2, 7);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    sealed = lib_pool_open(path, 0, "3", 1);
+    assert_int_equal(kind_of(sealed, 2).merged_into, 0);
+    reef_pool_close(sealed);
+    reef_pool_close(pool);
+}
+
+static void old_states_are_given_up(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    reef_pool *then;
+    reef_prune_info would = {.size = sizeof(would)}, done = {.size = sizeof(done)};
+    reef_pool *pool = make_pool(path);
+    learn(pool, LONG, 2, 5);
+    learn(pool, SHORT, 0, 6); // tables of kind 0 beside those that it had before
+    must(reef_pool_seal(pool, 0, &err), &err);
+    assert_int_equal(reef_pool_prune(pool, 0, 0, &done, &err), REEF_ERR_INVALID);
+    must(reef_pool_prune(pool, 1, 1, &would, &err), &err);
+    reef_pool_close(lib_pool_open(path, 0, "1", 1)); // which was not done
+    must(reef_pool_prune(pool, 1, 0, &done, &err), &err);
+    assert_true(would.states == done.states && would.visits == done.visits &&
+                would.bytes == done.bytes);
+    must(reef_pool_prune(pool, 1, 0, NULL, &err), &err); // and nothing more
+    const reef_pool_options old = {.size = sizeof(old), .as_of = "1"};
+    reef_status status = reef_pool_open(&then, path, &old, &err);
+    assert_int_equal(status, done.states > 0 ? REEF_ERR_NOT_FOUND : REEF_OK);
+    reef_pool_close(then);
+    assert_int_equal(kind_count(pool), 4);
+    reef_pool *reader = lib_pool_open(path, 0, NULL, 1);
+    assert_int_equal(reef_pool_prune(reader, 1, 0, &done, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    reef_pool_close(reader);
+    reef_pool_close(pool);
+}
+
+// ---- pools of other kinds -----------------------------------------------------------------------
+
+static void without_memories_there_are_no_visits(void **state) {
+    WITHIN(*state, path);
+    WITHIN(*state, layer);
+    reef_error err;
+    uint32_t kinds[8], others[8];
+    double distances[8];
+    size_t count;
+    reef_visit_info visit = {.size = sizeof(visit)};
+    must(reef_pool_create_model(path, NO_MEMORIES, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    learn(pool, SHORT, 0, 1);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    assert_int_equal(kind_count(pool), 1);
+    assert_int_equal(kind_of(pool, 0).learned_bytes, 0);
+    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &visit, &err), REEF_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "no context memories"));
+    assert_int_equal(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "no context memories"));
+    assert_int_equal(reef_pool_near_kinds(pool, 8, kinds, others, distances, &count, &err),
+                     REEF_ERR_INVALID);
+    reef_pool_close(pool);
+    const reef_layer_options sizes = {.size = sizeof(sizes), .d_model = 16, .side = 16};
+    must(reef_pool_create_layer(layer, &sizes, &err), &err);
+    pool = lib_pool_open(layer, 1, NULL, 1);
+    assert_int_equal(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &visit, &err), REEF_ERR_NOT_FOUND);
+    reef_pool_close(pool);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
+    const struct CMUnitTest tests[] = {
+        TEST(of_each_visit_the_loss_is_known),
+        TEST(a_state_keeps_the_kinds_of_its_time),
+        TEST(a_name_is_one_kinds),
+        TEST(the_kind_that_knows_a_text_answers_it),
+        TEST(gates_let_one_kind_answer),
+        TEST(near_kinds_are_found_and_merged),
+        TEST(old_states_are_given_up),
+        TEST(without_memories_there_are_no_visits),
+    };
+    return cmocka_run_group_tests_name("libreef kinds", tests, NULL, NULL);
+}
