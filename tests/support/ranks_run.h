@@ -56,13 +56,19 @@ static inline void ends_with(const sandbox *box, int code, const char *words) {
     assert_int_equal(times_said(box, "reefd: "), 1);
 }
 
-static inline reef_commit alone(const sandbox *box) {
+// One process, which has learned what was in the text before, learns what has been added.
+static inline reef_commit alone_goes_on(const sandbox *box) {
     sandbox one = *box;
     snprintf(one.pool, sizeof(one.pool), "%.100s/alone", box->directory);
-    assert_int_equal(shell_of("rm -rf %s; cp -a %s %s", one.pool, box->pool, one.pool), 0);
     assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
                      0);
     return pool_commit(&one);
+}
+
+static inline reef_commit alone(const sandbox *box) {
+    assert_int_equal(shell_of("cd %s && rm -rf alone && cp -a %s alone", box->directory, box->pool),
+                     0);
+    return alone_goes_on(box);
 }
 
 // Of the pool and text that every test of a program begins with: learned once.

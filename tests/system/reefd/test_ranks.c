@@ -13,8 +13,10 @@
 
 #include <cmocka.h>
 
-#define WORD_BYTES 8000
-#define FIGURE_BYTES 6000
+// Ranks exchange messages at every step: as few steps as boundaries are found within.
+#define WORD_BYTES 4000
+#define FIGURE_BYTES 5000
+#define NOISE_BYTES 2500
 #define MEMORY_BYTES (4 << 20)
 #define KILLS_FEW 4
 #define KILLS_MANY 200
@@ -23,8 +25,9 @@
 static void make_pool(const sandbox *box, float net_share) {
     reef_config config = tiny_config();
     config.batch = 4;
-    config.drift_warmup = 40;
-    config.drift_window = 32;
+    config.learning_rate = 5e-3f;
+    config.drift_warmup = 20;
+    config.drift_window = 16;
     config.drift_confirm = 6;
     config.drift_share = 0.0f;
     config.context_memory = net_share > 0.0f ? MEMORY_BYTES : 0;
@@ -39,7 +42,7 @@ static int setup(void **state) {
     // Two boundaries, and the first kind again.
     write_text(box->text, WORD_BYTES, 1);
     append_figures(box->text, FIGURE_BYTES, 2);
-    append_noise(box->text, FIGURE_BYTES, 3);
+    append_noise(box->text, NOISE_BYTES, 3);
     *state = box;
     return 0;
 }
@@ -77,7 +80,7 @@ static void killed_ranks_go_on(void **state) {
         size_t victim = (seed >> 8) % count;
         pid_t run = start_ranks(box, count, "");
         pid_t pid = await_rank(box, victim, run);
-        sleep_ms((seed >> 16) % 1500);
+        sleep_ms((seed >> 16) % 800);
         if (pid > 0) (void)kill(pid, SIGKILL);
         assert_int_equal(waitpid(run, NULL, 0), run);
         for (size_t r = 0; r < count; r++) {
@@ -171,7 +174,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
     // A backup, while the others went on.
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a ../kept rank-1", box->directory),
                      0);
-    append_noise(box->text, FIGURE_BYTES, 9);
+    append_noise(box->text, NOISE_BYTES, 9);
     assert_int_equal(run_ranks(box, 2, ""), 0);
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && mv ../kept rank-1", box->directory),
                      0);
@@ -192,7 +195,7 @@ static void copies_of_a_shard_begin_anew(void **state) {
     sandbox *box = *state;
     make_ranks(box, 2);
     assert_int_equal(run_ranks(box, 2, ""), 0);
-    append_noise(box->text, FIGURE_BYTES, 9);
+    append_noise(box->text, NOISE_BYTES, 9);
     reef_commit expected = alone(box);
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a rank-0 rank-1 && "
                               "cp -a rank-0 rank-2",

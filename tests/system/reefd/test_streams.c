@@ -25,7 +25,7 @@
 #define WAITS_MAX 3000 // a minute
 
 // Nobody is passed over, however slow this machine is.
-#define QUICK "--quiet --commit-steps 20 --scrub-rate 0 --threads 1 --streams each --patience 60"
+#define QUICK "--quiet --commit-steps 10 --scrub-rate 0 --threads 1 --streams each --patience 60"
 
 static const size_t TURNS_OF[RANKS] = {4, 3, 1};
 
@@ -48,11 +48,13 @@ static char *source_of(const sandbox *box, size_t rank, char out[256]) {
     return out;
 }
 
-// With steps of four windows, so that ranks have work.
+// With steps of four windows, so that ranks have work; long ones, as ranks exchange messages at every
+// step.
 static void make_pool(const sandbox *box) {
     reef_config config = tiny_config();
     config.layers = 1;
     config.batch = 4;
+    config.context = 32;
     config.heads = 1;
     config.drift_share = 0.0f;
     sandbox_make_pool_of(box, &config);
@@ -215,7 +217,7 @@ static void killed_ranks_go_on_where_each_stream_was(void **state) {
         size_t victim = (seed >> 8) % RANKS;
         pid_t run = start_ranks(box, RANKS, 0, "--commit-steps 3");
         pid_t pid = await_rank(box, victim, run);
-        sleep_ms((seed >> 16) % 1500);
+        sleep_ms((seed >> 16) % 1000);
         if (pid > 0) (void)kill(pid, SIGKILL);
         (void)end_of(run);
     }
