@@ -25,9 +25,12 @@ static reef_status add_generations(reef_kind_list *list,
         status = reef_generation_read(txn, g, &info, err);
         if (status != REEF_OK || !reef_generation_begins_kind(&info)) continue;
         if (list->has_memories) status = reef_memory_learned_read(txn, g, &learned, err);
+        bool is_damaged = status == REEF_ERR_CORRUPT;
+        if (is_damaged) status = REEF_OK;
         list->kinds[list->count++] =
             (reef_kind_facts){.kind = g,
                               .is_open = !info.sealed,
+                              .is_damaged = is_damaged,
                               .began_at = info.opened_at,
                               .learned_bytes = learned,
                               .merged_into = REEF_KIND_NONE,
