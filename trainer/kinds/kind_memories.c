@@ -593,6 +593,21 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     return REEF_OK;
 }
 
+// Following from kind to kind must end: at one that was not merged, and within as many as there are.
+static reef_status check_mergings(const reef_trainer *trainer, reef_error *err) {
+    uint32_t count = (uint32_t)trainer->network.generation_count;
+    for (uint32_t kind = 0; kind < count; kind++) {
+        uint32_t at = kind, steps = 0;
+        while (steps < count && reef_kinds_is_merged(trainer, at, &at)) steps++;
+        if (steps == count)
+            return reef_fail(err, REEF_ERR_CORRUPT,
+                             "kind %" PRIu32 " was merged by way of more kinds than there are: see "
+                             "reef verify --repair-plan",
+                             kind);
+    }
+    return REEF_OK;
+}
+
 // Mark the kinds whose visits the open generation holds: commits write those with it.
 static reef_status find_in_open_generation(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t open = reef_open_generation(trainer)->info.generation;
@@ -620,6 +635,7 @@ reef_status reef_kinds_load(reef_trainer *trainer,
         status = load_one(trainer, json_array_get(list, i), err);
     for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
         status = load_merged(trainer, json_array_get(merged, i), err);
+    if (status == REEF_OK) status = check_mergings(trainer, err);
     return status == REEF_OK && trainer->kind_head_count > 0
                ? find_in_open_generation(trainer, txn, err)
                : status;

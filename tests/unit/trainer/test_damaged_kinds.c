@@ -5,7 +5,7 @@
 
 #include "damaged_record.h"
 
-#include <inttypes.h>
+#include <jansson.h>
 
 enum { LONG = 16000, SHORT = 8000, KINDS = 3 };
 
@@ -274,6 +274,44 @@ static void where_a_list_is_damaged_no_older_kind_is_exported_as_it_was(void **s
     }
 }
 
+// ---- chains -------------------------------------------------------------------------------------
+
+// The kinds of the state that were merged, as if the trainer had written them.
+static void write_mergings(lifelong *f, const char *text) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_view view;
+    reef_commit last;
+    const reef_key key = {.db = REEF_DB_TENSORS, .generation = 2, .name = "state"};
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_commit_read(txn, &last, &err), &err);
+    ok(reef_record_view(txn, &key, &view, &err), &err);
+    json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
+    assert_non_null(state);
+    json_object_set_new(state, "merged_kinds", json_loads(text, 0, NULL));
+    char *written = json_dumps(state, JSON_COMPACT);
+    ok(reef_record_put(txn, &key, REEF_JSON, written, strlen(written), &err), &err);
+    last.step++;
+    ok(reef_txn_commit(txn, &last, &err), &err);
+    free(written);
+    json_decref(state);
+}
+
+static void a_chain_of_mergings_ends(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_visits(f);
+    close_pool(f);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    write_mergings(f, "[[0, 1], [1, 0]]");
+    assert_no_trainer(f, "kind 0 was merged by way of more kinds than there are");
+    write_mergings(f, "[[0, 2], [1, 0]]");
+    reef_store_close(f->store);
+    f->store = NULL;
+    open_pool(f, 1); // by way of another one to the open kind
+    assert_int_equal(status_of(f).generation, 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
 int main(void) {
@@ -286,6 +324,7 @@ int main(void) {
         TEST(a_damaged_list_of_visits),
         TEST(the_damaged_memory_of_the_open_generation),
         TEST(other_kinds_are_exported_beside_a_damaged_one),
+        TEST(a_chain_of_mergings_ends),
         TEST(where_a_list_is_damaged_no_older_kind_is_exported_as_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
