@@ -65,7 +65,7 @@ static void sizes_count_it_and_units_are_read(void **state) {
     json_decref(less);
     json_decref(more);
     program p;
-    reef(&p, "init", pool, "--context-memory", "64M", "--net-share", "0.5", "--dry-run", NULL);
+    reef(&p, "init", pool, "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "67.1 MB for each generation's context memory"));
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
     assert_non_null(strstr(p.out, "20 bytes for each byte of the stream"));

@@ -25,7 +25,8 @@ typedef struct reef_model_options {
 } reef_model_options;
 
 /**
- * What people write for memory_bytes: a whole number above 0, of bytes or with K, M, G or T (1024).
+ * What people write for amounts of bytes: a whole number above 0, or with K, M, G or T (1024), in
+ * either case.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
                                                        uint64_t *bytes,
