@@ -84,6 +84,8 @@ REEF_MUST_CHECK reef_status reef_lib_read_commit(reef_pool *pool,
  * what was trained.
  */
 REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
+/** CORRUPT where a kind is damaged: a program would not hear that others answer for it. */
+REEF_MUST_CHECK reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err);
 /** After a question: release what is read in place until the next one. */
 void reef_lib_unpin(reef_pool *pool);
 

@@ -1,6 +1,7 @@
 // Pools as handles: make, open, close, commit, boundaries.
 #include "lib.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,6 +129,16 @@ static reef_status name_state(reef_pool *pool, const char *as_of, reef_error *er
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
 }
 
+reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err) {
+    size_t count;
+    const reef_lost_kind *lost = reef_model_lost_kinds(model, &count);
+    if (count == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "kind %" PRIu32 " is damaged; reef verify --repair-plan says what helps: "
+                     "%.150s",
+                     lost->kind, lost->what);
+}
+
 static reef_status load_pool(reef_pool *pool,
                              const char *path,
                              const reef_pool_options *options,
@@ -146,6 +157,7 @@ static reef_status load_pool(reef_pool *pool,
     status = name_state(pool, options->as_of, err);
     if (status == REEF_OK)
         status = reef_model_open(&pool->model, pool->store, pool->as_of, &pool->model_options, err);
+    if (status == REEF_OK) status = reef_lib_check_kinds(pool->model, err);
     if (status == REEF_OK) pool->config = *reef_model_config(pool->model);
     return status;
 }

@@ -68,6 +68,7 @@ reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     // Reopening reads what a commit changed, so it happens once for each.
     if (pool->model != NULL && pool->model_commit == commit.number) return REEF_OK;
     status = reef_model_reopen(&pool->model, pool->store, NULL, &pool->model_options, err);
+    if (status == REEF_OK) status = reef_lib_check_kinds(pool->model, err);
     if (status == REEF_OK) pool->model_commit = commit.number;
     return status;
 }

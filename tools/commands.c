@@ -88,6 +88,8 @@ static const reef_cli_command COMMANDS[] = {
      reef_cmd_kind_show},
     {"kind name", "KIND [NAME]", 1, 2, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
      "give a kind a name", &reef_kind_name_manual, reef_cmd_kind_name},
+    {"kind recover", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,
+     "go on with what is whole of damaged kinds", &reef_kind_recover_manual, reef_cmd_kind_recover},
     {"kind near", "", 0, 0, CLI_POOL | CLI_COMPUTES,
      "kinds that are alike, and what merging them costs", &reef_kind_near_manual,
      reef_cmd_kind_near},

@@ -49,6 +49,7 @@
     X(kind_show)                                                                                   \
     X(kind_merge)                                                                                  \
     X(kind_near)                                                                                   \
+    X(kind_recover)                                                                                \
     X(kind_name)                                                                                   \
     X(prune)                                                                                       \
     X(generations)                                                                                 \

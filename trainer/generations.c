@@ -30,8 +30,7 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
                                                .records = g,
                                                .training = true,
                                                .in_place = trainer->residency.in_place,
-                                               // by all ranks together: trainer.c
-                                               .memory_later = trainer->options.shard.divided,
+                                               .memory_later = true, // trainer.c
                                                .division = reef_trainer_division(trainer)};
         status = reef_checkpoint_load(&generation, txn, &trainer->network.config, &source,
                                       trainer->workers, err);

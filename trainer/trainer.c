@@ -1,7 +1,9 @@
 // The one writer of a pool: the public handle over stream, steps and growth, how it is opened and
 // closed.
 #include "checkpoint.h"
+#include "damaged_kinds.h"
 #include "divided.h"
+#include "kind_heads.h"
 #include "reef_kernels.h"
 #include "reef_priority.h"
 #include "trainer_internal.h"
@@ -94,13 +96,27 @@ static void agree_on_open_max(reef_trainer *trainer) {
         if (each[r] < *open_max) *open_max = each[r];
 }
 
+// To recover kinds it is read with the others.
+static reef_status load_open_memory(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_generation *open = reef_open_generation(trainer);
+    reef_error reason;
+    if (trainer->network.config.context_memory == 0 || trainer->options.recovers_kinds)
+        return REEF_OK;
+    reef_status status =
+        reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, &reason);
+    if (status == REEF_OK) return REEF_OK;
+    if (status != REEF_ERR_CORRUPT) return reef_fail(err, status, "%s", reason.message);
+    return reef_kind_fail_damaged(open->info.generation, reason.message, err);
+}
+
 // What the ranks of a divided pool have to have alike, and what each has a part of. `status` is how
 // this one fared until here.
 static reef_status load_together(reef_trainer *trainer,
                                  reef_txn *txn,
                                  reef_status status,
                                  reef_error *err) {
-    if (!trainer->options.shard.divided) return status;
+    if (!trainer->options.shard.divided)
+        return status == REEF_OK ? load_open_memory(trainer, txn, err) : status;
     status = reef_divided_meet(trainer, status, err);
     if (status != REEF_OK || trainer->network.config.context_memory == 0) return status;
     agree_on_open_max(trainer);
@@ -128,6 +144,8 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = trainer->ops->start_gating(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
     if (status == REEF_OK) status = trainer->ops->load_state(trainer, txn, err);
+    if (status == REEF_OK && !trainer->options.recovers_kinds)
+        status = reef_kinds_check(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
     // Other kernels give other last bits. That is reported as an event, not refused.
     if (status == REEF_OK) status = reef_kernels_compare(trainer, txn, err);

@@ -103,6 +103,7 @@ json_t *reef_kind_json(const reef_kind_facts *kind) {
                         kind->name[0] == '\0' ? json_null() : json_string(kind->name));
     json_object_set_new(object, "open", json_boolean(kind->is_open));
     json_object_set_new(object, "learning", json_boolean(kind->is_current));
+    if (kind->is_damaged) json_object_set_new(object, "damaged", json_true());
     json_object_set_new(object, "merged_into",
                         kind->merged_into == REEF_KIND_NONE ? json_null()
                                                             : reef_json_count(kind->merged_into));

@@ -71,6 +71,15 @@ static reef_status model_of(reef_query_thread *queries,
 static void set_state(json_t *object, const reef_query *query, const reef_model *model) {
     json_object_set_new(object, "as_of", reef_json_text(query->as_of));
     json_object_set_new(object, "commit", count_json(reef_model_commit(model)->number));
+    size_t count;
+    const reef_lost_kind *lost = reef_model_lost_kinds(model, &count);
+    if (count == 0) return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "kind", count_json(lost[i].kind),
+                                              "whole_to", count_json(lost[i].whole_to), "what",
+                                              lost[i].what));
+    json_object_set_new(object, "lost_kinds", list);
 }
 
 // ---- score --------------------------------------------------------------------------------------

@@ -279,6 +279,17 @@ static void plan_record(const plan *p, const reef_damaged *damaged) {
     p->check->options->on_repair(p->check->options->context, &r);
 }
 
+// Of a sealed generation itself: what older kinds learned while it was open is not in its file.
+static bool file_is_damaged(const plan *p, uint32_t generation) {
+    for (size_t i = 0; i < p->check->damaged_count; i++) {
+        const reef_key *key = &p->check->damaged[i].key;
+        if (reef_db_by_generation(key->db) && key->db != REEF_DB_VISITS &&
+            key->generation == generation)
+            return true;
+    }
+    return false;
+}
+
 // Sealed generations that can be written to a file of their own, as they are.
 static void report_whole(const plan *p) {
     const reef_check *c = p->check;
@@ -286,7 +297,7 @@ static void report_whole(const plan *p) {
     for (uint32_t g = 0; g < c->txn->sealed_count; g++) {
         reef_generation_record generation;
         // An export needs the record, all data and the configuration in meta.
-        if (is_damaged(p, g) || meta_is_damaged(p) ||
+        if (file_is_damaged(p, g) || meta_is_damaged(p) ||
             reef_generation_read(c->txn, g, &generation, NULL) != REEF_OK ||
             reef_generation_is_empty(&generation))
             continue;

@@ -1,5 +1,6 @@
 // reef generate: let the model continue a text.
 #include "cli_format.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_vectors.h"
 #include "commands.h"
@@ -119,7 +120,6 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     request r = {0};
     reef_cli_pool pool = {0};
     reef_model *model = NULL;
-    const reef_model_options options = reef_cli_model_options(cli);
     uint8_t *out = NULL;
 
     // Options are checked before the pool is opened: a typing mistake costs nothing.
@@ -132,7 +132,7 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, r.as_of, err);
     if (status == REEF_OK)
         // Its own read transaction: a commit of the daemon does not change the model while it runs.
-        status = reef_model_open(&model, pool.store, r.as_of, &options, err);
+        status = reef_cli_model_open(&model, cli, pool.store, r.as_of, err);
     if (status != REEF_OK) goto cleanup;
 
     out = reef_cli_alloc((size_t)r.bytes, 1);

@@ -108,7 +108,11 @@ static reef_status read_memory(const reef_cli_pool *pool,
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_memory_stats_read(txn, g, memory, err);
     reef_txn_abort(txn);
-    return status;
+    if (status != REEF_ERR_CORRUPT) return status;
+    // The rest of the list is worth reading all the same.
+    fprintf(stderr, "reef: the memory of generation %" PRIu32 " is damaged: %s\n", g, err->message);
+    *memory = (reef_memory_stats){0};
+    return REEF_OK;
 }
 
 static reef_status collect_generations(reef_cli_pool *pool,

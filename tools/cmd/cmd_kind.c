@@ -68,9 +68,10 @@ static void state_cell(reef_cli_table *table, const reef_kind_facts *kind) {
         reef_cli_table_cell(table, "in %" PRIu32, kind->merged_into);
     else
         reef_cli_table_cell(table, "%s",
-                            kind->is_current ? "learning"
-                            : kind->is_open  ? "open"
-                                             : "");
+                            kind->is_damaged   ? "damaged"
+                            : kind->is_current ? "learning"
+                            : kind->is_open    ? "open"
+                                               : "");
 }
 
 static void print_table(const reef_kind_list *list) {

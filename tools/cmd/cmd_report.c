@@ -5,6 +5,7 @@
 // generation 0.
 #include "chart.h"
 #include "cli_format.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_table.h"
 #include "cli_vectors.h"
@@ -398,8 +399,7 @@ static reef_status sample(
     reef_model *model = NULL;
     // A number names the state in which that generation was the newest.
     char *as_of = reef_cli_format("%zu", generation);
-    const reef_model_options options = reef_cli_model_options(cli);
-    reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
+    reef_status status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     if (status == REEF_OK)
         status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
                                      text + shown_bytes, err);

@@ -193,6 +193,7 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
     double seconds = reef_seconds() - started;
+    if (plan) reef_verify_plan_add_kinds(&found.plan, cli);
     // The scan could not continue, but the document has all that was found until then.
     if (status == REEF_ERR_CORRUPT && cli->json) {
         reef_error reason;

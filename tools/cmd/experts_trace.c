@@ -1,6 +1,7 @@
 // See experts_trace.h.
 #include "experts_trace.h"
 #include "cli_format.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_table.h"
 
@@ -43,7 +44,6 @@ reef_status reef_experts_text_open(reef_cli_call *cli,
                                    size_t max_uses,
                                    reef_experts_text *out,
                                    reef_error *err) {
-    const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     // A fixed number of positions, so that memory does not grow with the text.
     out->room = max_uses;
     out->uses = reef_cli_alloc(max_uses, sizeof(*out->uses));
@@ -51,7 +51,7 @@ reef_status reef_experts_text_open(reef_cli_call *cli,
     reef_status status = reef_cli_text_read(&out->file, reef_cli_text(cli, "text"), err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool->store, out->as_of, err);
     if (status != REEF_OK) return status;
-    return reef_model_open(&out->model, pool->store, out->as_of, &options, err);
+    return reef_cli_model_open(&out->model, cli, pool->store, out->as_of, err);
 }
 
 reef_status reef_experts_text_read(reef_experts_text *text,

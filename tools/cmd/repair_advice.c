@@ -4,6 +4,7 @@
 // nothing else needs, the export of a generation that is whole.
 #include "repair_advice.h"
 #include "cli_format.h"
+#include "cli_recovery.h"
 #include "reef_pool_check.h"
 #include "reef_push_journal.h"
 #include "reef_usage.h"
@@ -33,7 +34,33 @@ void reef_verify_plan_add_whole(reef_verify_plan *plan, uint32_t generation) {
     plan->whole[plan->whole_count++] = generation;
 }
 
+// A record of a kind's memory, which other kinds do not need.
+static bool is_of_kind(const reef_repair *r) {
+    return !r->snapshot[0] && (r->key.db == REEF_DB_MEMORY || r->key.db == REEF_DB_VISITS);
+}
+
+void reef_verify_plan_add_kinds(reef_verify_plan *plan, const reef_cli_call *cli) {
+    bool any = false;
+    for (size_t i = 0; i < plan->count; i++) any |= is_of_kind(&plan->repairs[i]);
+    // If more is damaged than kinds, they cannot be recovered.
+    plan->kinds_are_known =
+        any && reef_cli_recover(cli, true, &plan->kinds, &plan->kind_count, NULL) == REEF_OK;
+}
+
+// Does the present state need the record?
+static bool is_needed_now(const reef_verify_plan *plan, const reef_repair *r) {
+    bool is_list =
+        r->key.db == REEF_DB_VISITS && r->key.layer == 0 && strcmp(r->name, REEF_VISIT_LIST) == 0;
+    uint32_t kind = r->key.db == REEF_DB_VISITS ? r->key.layer : r->key.generation;
+    for (size_t i = 0; i < plan->kind_count; i++)
+        if (is_list ? plan->kinds[i].lost.kind < r->key.generation
+                    : plan->kinds[i].lost.kind == kind)
+            return true;
+    return false;
+}
+
 void reef_verify_plan_release(reef_verify_plan *plan) {
+    free(plan->kinds);
     free(plan->repairs);
     free(plan->whole);
     *plan = (reef_verify_plan){0};
@@ -56,6 +83,8 @@ static char *part_text(const reef_repair *r) {
     case REEF_DB_MEMORY:
         return reef_cli_format("context memory %s, block %" PRIu32, r->name, r->key.block);
     case REEF_DB_VISITS:
+        if (r->key.layer == 0 && strcmp(r->name, REEF_VISIT_LIST) == 0)
+            return reef_cli_format("the list of what older kinds went on to learn");
         return reef_cli_format("what kind %" PRIu32 " went on to learn, %s, block %" PRIu32,
                                r->key.layer, r->name, r->key.block);
     case REEF_DB_MOMENTS:
@@ -129,10 +158,23 @@ static bool is_pushed(const reef_repair *r) {
     return strncmp(r->name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) == 0 && r->key.sequence > 0;
 }
 
-static char *lost_text(const reef_repair *r) {
+// Of a kind, which other kinds do not need.
+static char *lost_kind_text(const reef_repair *r) {
+    if (r->key.db == REEF_DB_MEMORY)
+        return reef_cli_format("what kind %" PRIu32 " had learned; other kinds do not need it",
+                               r->generation);
+    if (strcmp(r->name, REEF_VISIT_LIST) == 0)
+        return reef_cli_format("what kinds before %" PRIu32 " went on to learn from then on",
+                               r->generation);
+    return reef_cli_format("what kind %" PRIu32 " learned from then on; other kinds do not need it",
+                           r->key.layer);
+}
+
+static char *lost_text(const reef_verify_plan *plan, const reef_repair *r) {
     // A record of a snapshot is lost to the snapshot alone.
     if (r->snapshot[0])
         return reef_cli_format("snapshot %s; the pool as it is now does not need it", r->snapshot);
+    if (is_of_kind(r) && plan->kinds_are_known) return lost_kind_text(r);
     switch (r->key.db) {
     case REEF_DB_TENSORS:
     case REEF_DB_EXPERTS:
@@ -195,7 +237,15 @@ static char *kept_text(const reef_repair *r) {
 }
 
 // The state that a command restores, or other advice without such a command.
-static char *remedy_text(const reef_repair *r) {
+static char *remedy_text(const reef_verify_plan *plan, const reef_repair *r) {
+    // What other kinds learned since a snapshot is worth more than what one kind lost.
+    if (is_of_kind(r) && plan->kinds_are_known && is_needed_now(plan, r))
+        return reef_cli_format("damaged kinds go on as they were before; all others stay as they "
+                               "are%s%s",
+                               r->restore[0] ? ". All of it is in snapshot " : "", r->restore);
+    if (is_of_kind(r) && plan->kinds_are_known)
+        return reef_cli_format("none is needed to train on; earlier states that had it answer "
+                               "with what is whole");
     // A snapshot from which a whole pool can be made is the best remedy.
     // If the snapshot has moments, the training is repeated bit by bit.
     if (r->restore[0])
@@ -285,10 +335,14 @@ static char *quoted(const char *text) {
 }
 
 // The command that carries out the remedy; NULL if none does.
-static char *command_text(const char *pool, const reef_repair *r) {
+static char *command_text(const reef_verify_plan *plan, const reef_repair *r) {
+    const char *pool = plan->pool;
     char *from = quoted(pool), *text = NULL;
+    if (is_of_kind(r) && plan->kinds_are_known) {
+        if (is_needed_now(plan, r)) text = reef_cli_format("reef kind recover %s", from);
+    }
     // Restores beside the damaged pool: nothing is overwritten.
-    if (r->restore[0]) {
+    else if (r->restore[0]) {
         // Quoted after the suffix is added, so that it is part of the word.
         char *path = reef_cli_format("%s.restored", pool), *to = quoted(path);
         text = reef_cli_format("reef snapshot restore %s %s %s", from, r->restore, to);
@@ -307,11 +361,18 @@ static char *command_text(const char *pool, const reef_repair *r) {
     return text;
 }
 
-static char *whole_command(const char *pool, uint32_t generation) {
-    char *from = quoted(pool);
-    char *text =
-        reef_cli_format("reef export generation %s %" PRIu32 " generation-%" PRIu32 ".safetensors",
-                        from, generation, generation);
+// What its kind learned later may be damaged.
+static bool is_damaged_later(const reef_verify_plan *plan, uint32_t generation) {
+    for (size_t i = 0; i < plan->kind_count; i++)
+        if (plan->kinds[i].lost.kind == generation) return true;
+    return false;
+}
+
+static char *whole_command(const reef_verify_plan *plan, uint32_t generation) {
+    char *from = quoted(plan->pool);
+    char *text = reef_cli_format(
+        "reef export generation %s %" PRIu32 " generation-%" PRIu32 ".safetensors%s", from,
+        generation, generation, is_damaged_later(plan, generation) ? " --as-sealed" : "");
     free(from);
     return text;
 }
@@ -335,16 +396,16 @@ void reef_verify_plan_print(const reef_verify_plan *plan) {
         free(what);
         // The same five lines for each damage; empty ones are left out.
         print_line("part of", belongs_text(r));
-        print_line("lost", lost_text(r));
+        print_line("lost", lost_text(plan, r));
         print_line("kept", kept_text(r));
-        print_line("remedy", remedy_text(r));
-        print_line("command", command_text(plan->pool, r));
+        print_line("remedy", remedy_text(plan, r));
+        print_line("command", command_text(plan, r));
     }
     // What is whole can be saved before anything is tried.
     if (plan->whole_count > 0)
         printf("\nstill whole; of a language model each can be kept as a file\n");
     for (size_t i = 0; i < plan->whole_count; i++)
-        print_line("command", whole_command(plan->pool, plan->whole[i]));
+        print_line("command", whole_command(plan, plan->whole[i]));
 }
 
 static void set_text(json_t *object, const char *name, char *text) {
@@ -373,7 +434,7 @@ json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
         json_object_set_new(one, "snapshot", name_json(r->snapshot));
         json_object_set_new(one, "layer", json_integer((json_int_t)r->key.layer));
         json_object_set_new(one, "block", json_integer((json_int_t)r->key.block));
-        set_text(one, "lost", lost_text(r));
+        set_text(one, "lost", lost_text(plan, r));
         set_text(one, "kept", kept_text(r));
         // The findings behind the texts, so that no program has to parse those.
         json_object_set_new(one, "identical", json_boolean(r->identical));
@@ -385,8 +446,8 @@ json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
         json_object_set_new(one, "restore_commit",
                             r->restore[0] ? json_integer((json_int_t)r->restore_commit)
                                           : json_null());
-        set_text(one, "remedy", remedy_text(r));
-        set_text(one, "command", command_text(plan->pool, r));
+        set_text(one, "remedy", remedy_text(plan, r));
+        set_text(one, "command", command_text(plan, r));
         json_array_append_new(list, one);
     }
     return list;
@@ -395,7 +456,7 @@ json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
 json_t *reef_verify_plan_whole_json(const reef_verify_plan *plan) {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->whole_count; i++) {
-        char *command = whole_command(plan->pool, plan->whole[i]);
+        char *command = whole_command(plan, plan->whole[i]);
         json_array_append_new(list, json_pack("{s:I, s:s}", "generation",
                                               (json_int_t)plan->whole[i], "command", command));
         free(command);

@@ -76,6 +76,7 @@ struct reef_cli_call {
     size_t threads;        // 0: one per core
     uint64_t memory_bytes; // 0: what the machine has
     bool answered;         // a JSON document has been written
+    json_t *lost_kinds;    // an array: kinds that are damaged, of models that were opened
 };
 
 // ---- commands.c: the table ----------------------------------------------------------------------

@@ -175,6 +175,7 @@ reef_status reef_cli_parse(reef_cli_call *cli,
                            bool *help,
                            reef_error *err) {
     cli->command = command;
+    cli->lost_kinds = json_array();
     *help = false;
     reef_cli_options list;
     reef_cli_options_init(&list, command);
@@ -206,6 +207,7 @@ reef_status reef_cli_parse(reef_cli_call *cli,
 void reef_cli_release(reef_cli_call *cli) {
     for (size_t i = 0; i < cli->given_count; i++) free((char *)cli->given[i].name);
     free(cli->given);
+    json_decref(cli->lost_kinds);
     *cli = (reef_cli_call){0};
 }
 
@@ -289,6 +291,8 @@ reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_
 
 reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);
+    if (json_array_size(cli->lost_kinds) > 0)
+        json_object_set(document, "lost_kinds", cli->lost_kinds);
     char *text =
         document != NULL ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);

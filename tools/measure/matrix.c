@@ -1,6 +1,7 @@
 // Every text in every state of the pool. The rows are evaluated one after the other, so only one
 // model is in memory at a time.
 #include "matrix.h"
+#include "cli_model.h"
 
 #include "cli_format.h"
 #include "cli_pool.h"
@@ -21,8 +22,7 @@ static reef_status measure_row(double *bits,
                                reef_cli_progress *progress,
                                reef_error *err) {
     reef_model *model = NULL;
-    const reef_model_options options = reef_cli_model_options(cli);
-    reef_status status = reef_model_open(&model, pool->store, as_of, &options, err);
+    reef_status status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     // All files with one open model: opening is dearer than a short file.
     for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
         reef_eval_score score;

@@ -8,6 +8,7 @@
 #ifndef REEF_KINDS_H
 #define REEF_KINDS_H
 
+#include "reef_model.h"
 #include "reef_states.h"
 #include "reef_trainer.h"
 
@@ -37,6 +38,7 @@ typedef struct reef_kind_facts {
     char name[REEF_NAME_BYTES_MAX + 1]; // "": none was given
     bool is_open;                       // that generation is open
     uint32_t merged_into;               // REEF_KIND_NONE: it was not; else it learns no more
+    bool is_damaged;                    // what its memory has learned cannot be read
     bool is_current;                    // what comes next is its, unless it is another's
     uint64_t began_at;                  // position in the stream
     uint64_t began_ms;      // when that was, since 1970, by reef_kind_list_date; 0: not known
@@ -122,6 +124,24 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_kind_name(
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_prune(
     reef_trainer *trainer, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err);
+
+/** A damaged kind, and what is left of it. */
+typedef struct reef_kind_recovery {
+    reef_lost_kind lost; // whole_to 0: nothing is left, and it begins anew
+    uint64_t learned;    // bytes that are left of what it had learned
+} reef_kind_recovery;
+
+/**
+ * Damaged kinds go on from what is whole of them, and one of which nothing is whole begins anew.
+ * Commits where there are any. Other kinds and earlier states stay as they are.
+ *
+ * out, count  written: free *out, on failure too
+ *
+ * The trainer was opened with `recovers_kinds`, and can only be closed afterwards. Errors: INVALID
+ * a model without kinds, or a divided pool; those of reading memories and of a commit.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_kinds_recover(
+    reef_trainer *trainer, bool dry_run, reef_kind_recovery **out, size_t *count, reef_error *err);
 
 /** What merging two kinds does, and what it costs: see reef_trainer_kind_merge. */
 typedef struct reef_kind_merging {

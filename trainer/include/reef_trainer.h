@@ -41,6 +41,8 @@ typedef struct reef_trainer_options {
     // Kinds whose memories are held at once; 0: as many as fit in memory_bytes, from REEF_OPEN_MIN
     // to 24. It changes no bit.
     uint32_t open_max;
+    // Open it although kinds are damaged, for reef_trainer_kinds_recover alone.
+    bool recovers_kinds;
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
     // That share the net's steps, each with a trainer on a pool of its own; NULL: this process
     // alone. All are given the same calls in the same order, and then hold the same bits as one

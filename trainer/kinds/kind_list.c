@@ -38,10 +38,13 @@ static reef_status add_generations(reef_kind_list *list, const listed *of, reef_
         status = reef_generation_read(of->txn, records, &info, err);
         if (status != REEF_OK || !reef_generation_begins_kind(&info)) continue;
         if (list->has_memories) status = reef_memory_learned_read(of->txn, records, &learned, err);
+        bool is_damaged = status == REEF_ERR_CORRUPT;
+        if (is_damaged) status = REEF_OK;
         bool open = is_open(of, g, &info);
         list->kinds[list->count++] =
             (reef_kind_facts){.kind = g,
                               .is_open = open,
+                              .is_damaged = is_damaged,
                               .began_at = info.opened_at,
                               .learned_bytes = learned,
                               .merged_into = REEF_KIND_NONE,

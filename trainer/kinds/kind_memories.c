@@ -25,9 +25,9 @@ static reef_kind_head *find_head(const reef_trainer *trainer, uint32_t kind) {
 
 // ---- in memory, and not -------------------------------------------------------------------------
 
-// False: it was only read to compare.
+// False: it was only read to compare. One that began anew may have learned nothing.
 static bool came_back(const reef_kind_head *head) {
-    return head->visit.learned > 0;
+    return head->visit.next > 0;
 }
 
 static bool is_loaded(const reef_kind_head *head) {
@@ -102,7 +102,7 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
         status = copy_sealed(m, sealed, err);
     else if (sealed->stored)
         status = read_head(m, trainer, reef_open_generation(trainer)->info.generation, kind, err);
-    if (status == REEF_OK && head->visit.learned > 0 &&
+    if (status == REEF_OK && came_back(head) &&
         (m->memory == NULL || reef_memory_learned_bytes(m->memory) != head->visit.learned ||
          memcmp(m->chain, head->visit.chain, sizeof(m->chain)) != 0))
         status = reef_fail(err, REEF_ERR_CORRUPT,
@@ -308,6 +308,32 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
     reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory_losses, 1.0,
                            count);
     return REEF_OK;
+}
+
+// ---- after damage -------------------------------------------------------------------------------
+
+reef_status reef_kinds_replace(reef_trainer *trainer,
+                               uint32_t kind,
+                               reef_generation_memory *memory,
+                               reef_error *err) {
+    reef_kind_head *head = find_head(trainer, kind);
+    reef_status status = REEF_OK;
+    if (head == NULL) status = add_head(trainer, kind, &head, err);
+    if (status != REEF_OK) return status;
+    reef_generation_memory_release(&head->visit.memory);
+    reef_generation_memory_move(&head->visit.memory, memory);
+    head->visit.memory.adopted = true; // written as tables, which stand by themselves
+    head->visit.memory.tail_bytes = 0;
+    note_learned(trainer, head);
+    return REEF_OK;
+}
+
+bool reef_kinds_is_known_as(const reef_trainer *trainer,
+                            uint32_t kind,
+                            const uint8_t chain[REEF_HASH_BYTES]) {
+    const reef_kind_head *head = find_head(trainer, kind);
+    return head == NULL || !came_back(head) || head->visit.merged ||
+           memcmp(head->visit.chain, chain, REEF_HASH_BYTES) == 0;
 }
 
 // ---- boundaries ---------------------------------------------------------------------------------
@@ -538,7 +564,7 @@ static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_erro
     json_int_t learned = json_integer_value(json_array_get(item, 1));
     json_int_t next = json_integer_value(json_array_get(item, 2));
     uint8_t chain[REEF_HASH_BYTES];
-    if (kind < 0 || (size_t)kind + 1 >= trainer->network.generation_count || learned < 1 ||
+    if (kind < 0 || (size_t)kind + 1 >= trainer->network.generation_count || learned < 0 ||
         next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
         !reef_hash_parse(json_string_value(json_array_get(item, 3)), chain))
         return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
@@ -564,6 +590,21 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     reef_kind_head *head = find_head(trainer, (uint32_t)kind);
     head->in_open_generation = false;
     head->stored = true;
+    return REEF_OK;
+}
+
+// Following from kind to kind must end: at one that was not merged, and within as many as there are.
+static reef_status check_mergings(const reef_trainer *trainer, reef_error *err) {
+    uint32_t count = (uint32_t)trainer->network.generation_count;
+    for (uint32_t kind = 0; kind < count; kind++) {
+        uint32_t at = kind, steps = 0;
+        while (steps < count && reef_kinds_is_merged(trainer, at, &at)) steps++;
+        if (steps == count)
+            return reef_fail(err, REEF_ERR_CORRUPT,
+                             "kind %" PRIu32 " was merged by way of more kinds than there are: see "
+                             "reef verify --repair-plan",
+                             kind);
+    }
     return REEF_OK;
 }
 
@@ -594,6 +635,7 @@ reef_status reef_kinds_load(reef_trainer *trainer,
         status = load_one(trainer, json_array_get(list, i), err);
     for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
         status = load_merged(trainer, json_array_get(merged, i), err);
+    if (status == REEF_OK) status = check_mergings(trainer, err);
     return status == REEF_OK && trainer->kind_head_count > 0
                ? find_in_open_generation(trainer, txn, err)
                : status;

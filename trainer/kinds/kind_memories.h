@@ -86,6 +86,16 @@ void reef_kinds_look_up(reef_trainer *trainer, reef_txn *txn);
 /** Where in the stream the kind learned last. */
 uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind);
 
+/** A damaged kind goes on with `memory`, which is taken. Not that of the open generation. */
+REEF_MUST_CHECK reef_status reef_kinds_replace(reef_trainer *trainer,
+                                               uint32_t kind,
+                                               reef_generation_memory *memory,
+                                               reef_error *err);
+/** Is `chain` that of the last commit, where the kind came back? */
+bool reef_kinds_is_known_as(const reef_trainer *trainer,
+                            uint32_t kind,
+                            const uint8_t chain[REEF_HASH_BYTES]);
+
 /** A boundary: the visits that the open generation holds are sealed with it. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_kinds_seal(reef_trainer *trainer,
                                             reef_generation *sealed,

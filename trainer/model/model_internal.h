@@ -2,6 +2,7 @@
 //
 //   open.c          the copy: how it is read from a pool, and taken over by a later one
 //   model_ops.c    what differs between language model, vector model and layer
+//   lost_kinds.c    kinds that are damaged
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   expert_uses.c   which experts a text uses, and where it uses one
 //   gate_margins.c  the gate of one generation along a text
@@ -52,6 +53,10 @@ struct reef_model {
     bool shares;
     // (generations) which ones an older copy owns, until this one replaces it; NULL: none
     bool *shared;
+    // Learn all tails while they are read: one did not lead to where it must, before.
+    bool careful;
+    reef_lost_kind *lost; // owned; (lost_count)
+    size_t lost_count;
     reef_commit commit;            // that it was read at
     reef_vector_network *vector;   // of vectors alone; `network` is then the configuration only
     reef_generation_record *infos; // (generations) of vectors alone, as the state has them
@@ -68,6 +73,14 @@ struct reef_model {
     reef_line_scorer *scorer; // NULL: not asked for yet
     bool scorer_is_lent;      // by the model that this one is a twin of; else owned
 };
+
+// lost_kinds.c
+
+/** Add to reef_model_lost_kinds. Errors: NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_model_note_lost(reef_model *model,
+                                                 const reef_lost_kind *lost,
+                                                 reef_error *err);
+void reef_model_forget_lost(reef_model *model);
 
 // model_ops.c
 

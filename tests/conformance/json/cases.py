@@ -168,6 +168,8 @@ CHANGING = [
     ("kind-list", ["kind", "list", "memory.pool", "--svg", "kinds.svg"]),
     ("kind-name", ["kind", "name", "memory.pool", "english", "--remove"]),
     ("kind-near", ["kind", "near", "kinds.pool", "--limit", "3"]),
+    ("kind-recover", ["kind", "recover", "kinds.pool", "--dry-run"]),
+    ("kind-recover", ["kind", "recover", "kinds.pool"]),
     ("kind-merge", ["kind", "merge", "kinds.pool", "0", "1", "--dry-run"]),
     ("kind-merge", ["kind", "merge", "kinds.pool", "0", "1"]),
     ("kind-list", ["kind", "list", "kinds.pool"]),

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "damaged_record.h"
+
 #define MEMORY "--context-memory", "4M", "--net-share", "1", "--rehearse", "0"
 
 static void expect_refused(const world *w, const char *words, ...) {
@@ -63,7 +65,7 @@ static void sizes_count_it_and_units_are_read(void **state) {
     json_decref(less);
     json_decref(more);
     program p;
-    reef(&p, "init", pool, "--context-memory", "64M", "--net-share", "0.5", "--dry-run", NULL);
+    reef(&p, "init", pool, "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "67.1 MB for each generation's context memory"));
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
     assert_non_null(strstr(p.out, "20 bytes for each byte of the stream"));
@@ -563,6 +565,49 @@ static void kinds_are_merged(void **state) {
     free(pool);
 }
 
+static void a_damaged_kind_is_told_and_recovered(void **state) {
+    const world *w = *state;
+    char *mixed, *pool = two_kinds(w, "damaged", &mixed);
+    const reef_key key = {.db = REEF_DB_MEMORY, .name = "index"};
+    program p;
+    record_damage(pool, &key);
+    reef(&p, "eval", pool, mixed, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.err, "kind 0 is damaged, and does not answer: memory (generation 0"));
+    assert_non_null(strstr(p.err, "--repair-plan"));
+    program_release(&p);
+    reef(&p, "score", pool, mixed, "--json", NULL);
+    json_t *document = json_loads(p.out, 0, NULL);
+    const json_t *lost = json_object_get(document, "lost_kinds");
+    assert_int_equal(json_array_size(lost), 1);
+    assert_int_equal(integer(json_array_get(lost, 0), "kind"), 0);
+    assert_int_equal(integer(json_array_get(lost, 0), "whole_to"), 0);
+    json_decref(document);
+    program_release(&p);
+    reef(&p, "train", pool, mixed, NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.err, "kind 0 is damaged, and must not learn on"));
+    program_release(&p);
+    reef(&p, "verify", pool, "--repair-plan", NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.out, "what kind 0 had learned; other kinds do not need it"));
+    assert_non_null(strstr(p.out, "reef kind recover "));
+    program_release(&p);
+    reef(&p, "kind", "recover", pool, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "kind 0 begins anew: nothing that it learned is whole"));
+    program_release(&p);
+    reef(&p, "kind", "recover", pool, NULL);
+    assert_string_equal(p.out, "no kind is damaged\n");
+    program_release(&p);
+    json_decref(reef_json("train", pool, mixed, NULL));
+    reef(&p, "eval", pool, mixed, NULL);
+    assert_string_equal(p.err, "");
+    program_release(&p);
+    free(mixed);
+    free(pool);
+}
+
 // Until the daemon answers.
 static void wait_for_daemon(const char *pool, pid_t daemon) {
     for (bool runs = false; !runs; nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL)) {
@@ -648,6 +693,7 @@ int main(void) {
         cmocka_unit_test(names_that_cannot_be_are_refused),
         cmocka_unit_test(old_states_are_given_up),
         cmocka_unit_test(kinds_are_merged),
+        cmocka_unit_test(a_damaged_kind_is_told_and_recovered),
         cmocka_unit_test(kinds_are_merged_while_a_daemon_trains),
         cmocka_unit_test(kinds_are_of_memories),
     };

@@ -342,11 +342,15 @@ static void memory_is_read_as_people_write_it(void **state) {
                 {"1000000", 1000000},
                 {"3K", 3072},
                 {"64M", (uint64_t)64 << 20},
+                {"3k", 3072},
+                {"64m", (uint64_t)64 << 20},
+                {"2g", (uint64_t)2 << 30},
+                {"1t", (uint64_t)1 << 40},
                 {"2G", (uint64_t)2 << 30},
                 {"16777215T", (uint64_t)16777215 << 40}};
     static const char *const bad[] = {
-        "",     "0", "-1", " 1",  "+1", "2g",        "2GB",
-        "1.5G", "G", "x",  "1 G", "0K", "16777216T", "99999999999999999999"};
+        "",     "0", "-1", " 1",  "+1", "2gb",       "2GB",
+        "1.5G", "G", "x",  "1 G", "0K", "16777216t", "99999999999999999999"};
     reef_error err;
     uint64_t bytes;
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {

@@ -176,6 +176,15 @@ static void what_was_learned_stays_within_a_bound(void **state) {
     assert_int_equal(report.experts_after, 2 * 25);
     assert_true(report.bytes_after < report.bytes_before);
     assert_true(report.gate_detect > 0.9 && report.gate_leak <= 0.01);
+    // What gave way has no file of its own any more; what stands for it has.
+    reef_error err;
+    char path[TEMP_DIR_BYTES];
+    const reef_export_options force = {.force = true};
+    temp_dir_join(path, f->dir, "file");
+    assert_int_equal(reef_generation_export(f->store, 1, path, &force, NULL, &err),
+                     REEF_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "generation 1 was consolidated into a later one"));
+    ok(reef_generation_export(f->store, 3, path, &force, NULL, &err), &err);
     reef_consolidation_release(&report);
     assert_sound(f);
 }

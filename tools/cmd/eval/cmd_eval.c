@@ -1,6 +1,7 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
 #include "cli_format.h"
 #include "cli_kinds.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_table.h"
@@ -443,13 +444,12 @@ static reef_status eval_once(reef_cli_call *cli,
                          "--learned is about forgetting: it needs --matrix or --gates");
     char as_of[REEF_NAME_BYTES_MAX + 1];
     bool kinds = reef_cli_text(cli, "kinds") != NULL, ids = reef_cli_has_ids(&pool->config);
-    const reef_model_options options = reef_cli_model_options(cli);
     reef_model *model = NULL;
     reef_kind_list list = {0};
     file_score *scores = NULL;
     // Opened first, so that a state that does not exist is reported before other mistakes.
     reef_status status = reef_cli_as_of(cli, pool->store, as_of, err);
-    if (status == REEF_OK) status = reef_model_open(&model, pool->store, as_of, &options, err);
+    if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     if (status == REEF_OK) status = check_options(cli, pool, err);
     // Logits are written in a pass of their own, so that they can be compared with other programs.
     if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);

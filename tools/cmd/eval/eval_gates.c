@@ -3,6 +3,7 @@
 
 #include "chart_gates.h"
 #include "cli_format.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_table.h"
 #include "cli_vectors.h"
@@ -337,9 +338,8 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
     reef_gate_texts texts = {0};
     reef_gate_curve *curves = NULL;
     size_t count = 0;
-    const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     reef_status status = reef_cli_as_of(cli, pool->store, as_of, err);
-    if (status == REEF_OK) status = reef_model_open(&model, pool->store, as_of, &options, err);
+    if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     if (status != REEF_OK) return status;
     // Generation 0 has no gate: it always answers.
     size_t generations = reef_model_generation_count(model);

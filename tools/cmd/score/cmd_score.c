@@ -1,4 +1,5 @@
 // reef score: how surprising each line of a text is, and which lines stand out.
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_vectors.h"
@@ -131,7 +132,6 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_cli_file file = {0};
     reef_model *model = NULL;
-    const reef_model_options options = reef_cli_model_options(cli);
     float *bits = NULL;
     reef_score score = {0};
     const reef_line_scorer *scorer;
@@ -151,7 +151,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
-    if (status == REEF_OK) status = reef_model_open(&model, pool.store, as_of, &options, err);
+    if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool.store, as_of, err);
     if (status != REEF_OK) goto cleanup;
 
     // One value per byte: lines are cut afterwards, so that windows do not depend on them.

@@ -1,5 +1,6 @@
 // See outliers.h.
 #include "outliers.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "reef_clock.h"
 
@@ -15,10 +16,9 @@
 // ---- scores -------------------------------------------------------------------------------------
 
 static reef_status open_model(reef_follow_scorer *scorer, reef_error *err) {
-    const reef_model_options options = reef_cli_model_options(scorer->cli);
     double begin = reef_seconds();
     reef_status status =
-        reef_model_open(&scorer->model, scorer->store, scorer->as_of, &options, err);
+        reef_cli_model_open(&scorer->model, scorer->cli, scorer->store, scorer->as_of, err);
     scorer->opened = reef_seconds();
     scorer->took = scorer->opened - begin;
     return status;

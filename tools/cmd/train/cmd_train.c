@@ -9,6 +9,7 @@
 //
 // Measuring reads the last commit only, so it leaves no trace in the training.
 #include "cli_format.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_signals.h"
@@ -372,10 +373,7 @@ static reef_status open_model(const train *t,
                               const char *as_of,
                               reef_model **model,
                               reef_error *err) {
-    return reef_model_open(
-        model, t->pool.store, as_of,
-        &(reef_model_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
-        err);
+    return reef_cli_model_open(model, t->cli, t->pool.store, as_of, err);
 }
 
 static reef_status measure_state(train *t,

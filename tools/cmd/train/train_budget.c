@@ -2,6 +2,7 @@
 // and what a pool has spent follows from the steps that it counts itself: an interruption loses no
 // count.
 #include "train_budget.h"
+#include "cli_model.h"
 
 #include "cli_format.h"
 #include "cli_pool.h"
@@ -269,9 +270,7 @@ static reef_status measure_sets(const reef_cli_call *cli,
                                 json_t **out,
                                 reef_error *err) {
     reef_model *model = NULL;
-    reef_status status = reef_model_open(
-        &model, pool->store, "now",
-        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    reef_status status = reef_cli_model_open(&model, cli, pool->store, "now", err);
     // An empty object without domains.
     *out = json_object();
     for (size_t j = 0; status == REEF_OK && j < set->count; j++) {

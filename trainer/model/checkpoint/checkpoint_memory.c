@@ -116,6 +116,21 @@ reef_status reef_checkpoint_put_tables(reef_txn *txn,
     return status;
 }
 
+static reef_status delete_tables(reef_txn *txn,
+                                 const reef_key *prefix,
+                                 const reef_generation_memory *m,
+                                 reef_error *err) {
+    reef_memory_part parts[REEF_MEMORY_RECORDS_MAX];
+    reef_status status = REEF_OK;
+    reef_memory_parts(m->memory, parts);
+    for (size_t i = 0; i < reef_memory_part_count(); i++) {
+        reef_key key = key_of(prefix, parts[i].name, 0);
+        for (; status == REEF_OK && is_stored(txn, &key); key.block++)
+            status = reef_record_delete(txn, &key, err);
+    }
+    return status;
+}
+
 reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                        reef_generation *generation,
                                        reef_error *err) {
@@ -126,7 +141,10 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
     if (generation->open && m->tail_bytes == 0 && !m->adopted) return REEF_OK;
     if (generation->open && !reef_generation_memory_is_due(m))
         return reef_checkpoint_put_tail(txn, &prefix, m, err);
-    reef_status status = reef_checkpoint_put_tables(txn, &prefix, m, err);
+    reef_status status = REEF_OK;
+    // What is stored may be more, and damaged.
+    if (generation->open && m->adopted) status = delete_tables(txn, &prefix, m, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, &prefix, m, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
 }

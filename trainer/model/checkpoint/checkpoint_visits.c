@@ -24,6 +24,8 @@ static reef_key kinds_key(uint32_t holder) {
     return (reef_key){.db = REEF_DB_VISITS, .generation = holder, .name = REEF_VISIT_LIST};
 }
 
+static const uint8_t NONE[REEF_HASH_BYTES];
+
 // Zeros: it learned nothing before it was sealed.
 static reef_status sealed_chain(reef_txn *txn,
                                 uint32_t records,
@@ -45,7 +47,10 @@ static reef_status put_visit(reef_txn *txn, uint32_t holder, reef_visit *visit, 
     if (visit->merged) return reef_visit_drop(txn, holder, visit->kind, false, &gone, err);
     if (m->memory == NULL || !reef_generation_memory_is_due(m))
         return reef_checkpoint_put_tail(txn, &prefix, m, err);
-    reef_status status = reef_checkpoint_put_tables(txn, &prefix, m, err);
+    reef_status status = REEF_OK;
+    // What is stored may be more, and damaged.
+    if (m->adopted) status = reef_visit_drop(txn, holder, visit->kind, false, &gone, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, &prefix, m, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
 }
@@ -71,6 +76,12 @@ reef_status reef_checkpoint_put_visits(
                                         .next = visit->next};
         memcpy(entries[i].chain, visit->chain, REEF_HASH_BYTES);
         status = sealed_chain(txn, visit->kind, entries[i].sealed_chain, err);
+        // Of a kind that was recovered it may be damaged. Zeros say so: there would be none of it,
+        // and not a damaged one.
+        if (status == REEF_ERR_CORRUPT) {
+            memset(entries[i].sealed_chain, 0, REEF_HASH_BYTES);
+            status = REEF_OK;
+        }
         if (status == REEF_OK) status = put_visit(txn, holder, visit, err);
     }
     qsort(entries, count, sizeof(*entries), by_kind);
@@ -88,7 +99,22 @@ static reef_status malformed(uint32_t holder, reef_error *err) {
                      holder);
 }
 
-// Those of kinds that are there as they were: see reef_visit_entry.
+// Is the kind there as it was? See reef_visit_entry. Where that cannot be told, it is doubtful.
+static reef_status is_void(const reef_kind_heads *heads,
+                           reef_txn *txn,
+                           const reef_visit_entry *entry,
+                           bool *out,
+                           reef_error *err) {
+    uint8_t chain[REEF_HASH_BYTES];
+    reef_status status =
+        sealed_chain(txn, reef_as_of_records(heads->state, entry->kind), chain, err);
+    *out = status == REEF_OK && memcmp(chain, entry->sealed_chain, sizeof(chain)) != 0;
+    if (status != REEF_ERR_CORRUPT) return status;
+    // Written when it was damaged already: see reef_checkpoint_put_visits.
+    heads->doubtful[entry->kind] = memcmp(entry->sealed_chain, NONE, sizeof(NONE)) != 0;
+    return REEF_OK;
+}
+
 static reef_status read_list(const reef_kind_heads *heads,
                              reef_txn *txn,
                              uint32_t holder,
@@ -107,15 +133,26 @@ static reef_status read_list(const reef_kind_heads *heads,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", count);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         reef_visit_entry entry;
-        uint8_t chain[REEF_HASH_BYTES];
+        bool gone;
         memcpy(&entry, (const uint8_t *)view.data + i * sizeof(entry), sizeof(entry));
         // A holder is open after its kinds were sealed, so all of them have lower numbers.
         if (entry.kind >= holder || entry.merged > 1) return malformed(records, err);
-        status = sealed_chain(txn, reef_as_of_records(heads->state, entry.kind), chain, err);
-        if (status == REEF_OK && memcmp(chain, entry.sealed_chain, sizeof(chain)) == 0)
-            out->entries[out->count++] = entry;
+        status = is_void(heads, txn, &entry, &gone, err);
+        if (status == REEF_OK && !gone) out->entries[out->count++] = entry;
     }
     return status;
+}
+
+static reef_status find_list(const reef_kind_heads *heads,
+                             reef_txn *txn,
+                             uint32_t holder,
+                             reef_error *err) {
+    reef_visit_list *list = &heads->holders[holder];
+    reef_status status = read_list(heads, txn, holder, list, err);
+    if (status != REEF_ERR_CORRUPT) return status;
+    heads->unlisted[holder] = true;
+    list->count = 0;
+    return REEF_OK;
 }
 
 reef_status reef_kind_heads_read(reef_kind_heads *out,
@@ -123,13 +160,15 @@ reef_status reef_kind_heads_read(reef_kind_heads *out,
                                  const reef_as_of *state,
                                  reef_error *err) {
     size_t count = (size_t)state->last + 1;
-    *out = (reef_kind_heads){.state = state, .holders = calloc(count, sizeof(*out->holders))};
-    if (out->holders == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the kinds of %zu generations",
-                         count);
+    *out = (reef_kind_heads){.state = state,
+                             .holders = calloc(count, sizeof(*out->holders)),
+                             .doubtful = calloc(count, sizeof(*out->doubtful)),
+                             .unlisted = calloc(count, sizeof(*out->unlisted))};
     reef_status status = REEF_OK;
-    for (uint32_t g = 1; status == REEF_OK && g < count; g++)
-        status = read_list(out, txn, g, &out->holders[g], err);
+    if (out->holders == NULL || out->doubtful == NULL || out->unlisted == NULL)
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the kinds of %zu generations", count);
+    for (uint32_t g = 1; status == REEF_OK && g < count; g++) status = find_list(out, txn, g, err);
     if (status != REEF_OK) reef_kind_heads_release(out);
     return status;
 }
@@ -138,6 +177,8 @@ void reef_kind_heads_release(reef_kind_heads *heads) {
     for (size_t g = 0; heads->holders != NULL && g <= heads->state->last; g++)
         free(heads->holders[g].entries);
     free(heads->holders);
+    free(heads->doubtful);
+    free(heads->unlisted);
     *heads = (reef_kind_heads){0};
 }
 
@@ -147,12 +188,25 @@ static const reef_visit_entry *find_in(const reef_visit_list *list, uint32_t kin
     return NULL;
 }
 
-const reef_visit_entry *reef_kind_heads_find(const reef_kind_heads *heads, uint32_t kind) {
-    for (uint32_t g = heads->state->last; g > kind; g--) {
+// As of generation `last` of the state.
+static const reef_visit_entry *find_as_of(const reef_kind_heads *heads,
+                                          uint32_t last,
+                                          uint32_t kind) {
+    for (uint32_t g = last; g > kind; g--) {
         const reef_visit_entry *found = find_in(&heads->holders[g], kind);
         if (found != NULL) return found;
     }
     return NULL;
+}
+
+const reef_visit_entry *reef_kind_heads_find(const reef_kind_heads *heads, uint32_t kind) {
+    return find_as_of(heads, heads->state->last, kind);
+}
+
+bool reef_kind_heads_is_unlisted(const reef_kind_heads *heads, uint32_t kind) {
+    for (uint32_t g = heads->state->last; g > kind; g--)
+        if (heads->unlisted[g]) return true;
+    return false;
 }
 
 reef_key reef_visit_key(const reef_kind_heads *heads, uint32_t holder, uint32_t kind) {
@@ -174,23 +228,43 @@ bool reef_kind_heads_span(
     return is_whole;
 }
 
-reef_status reef_kind_heads_load(const reef_kind_heads *heads,
-                                 reef_txn *txn,
-                                 uint32_t kind,
-                                 reef_generation_memory *out,
-                                 size_t *older_bytes,
-                                 reef_error *err) {
-    const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
-    uint32_t last = heads->state->last, base;
+// Are the lists of holders first .. last whole?
+static reef_status check_lists(
+    const reef_kind_heads *heads, reef_txn *txn, uint32_t first, uint32_t last, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t g = last; status == REEF_OK && g >= first; g--) {
+        reef_visit_list again = {0};
+        // It fails, and says why.
+        if (heads->unlisted[g]) status = read_list(heads, txn, g, &again, err);
+        free(again.entries);
+    }
+    return status;
+}
+
+// The memory as of generation `last` of the state, as reef_kind_heads_load does it.
+static reef_status load_as_of(const reef_kind_heads *heads,
+                              reef_txn *txn,
+                              uint32_t last,
+                              uint32_t kind,
+                              reef_generation_memory *out,
+                              size_t *older_bytes,
+                              reef_error *err) {
+    const reef_visit_entry *newest = find_as_of(heads, last, kind);
+    uint8_t chain[REEF_HASH_BYTES];
+    uint32_t base;
     *older_bytes = 0;
     if (newest != NULL && newest->merged) return REEF_OK;
+    // It fails, and says why.
+    if (heads->doubtful[kind])
+        return sealed_chain(txn, reef_as_of_records(heads->state, kind), chain, err);
     if (!reef_kind_heads_span(heads, txn, last, kind, &base))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "no state as of generation %" PRIu32 ": what kind %" PRIu32
                          " had learned by then was given up when the pool was pruned; `reef "
                          "generations` says which states there are",
                          last, kind);
-    reef_status status;
+    reef_status status = check_lists(heads, txn, base > kind ? base : kind + 1, last, err);
+    if (status != REEF_OK) return status;
     if (base == kind) {
         status = reef_checkpoint_read_memory(txn, reef_as_of_records(heads->state, kind), out, err);
         base++;
@@ -212,6 +286,98 @@ reef_status reef_kind_heads_load(const reef_kind_heads *heads,
     out->chain_is_known = true;
     memcpy(out->known_chain, newest->chain, REEF_HASH_BYTES);
     return REEF_OK;
+}
+
+reef_status reef_kind_heads_load(const reef_kind_heads *heads,
+                                 reef_txn *txn,
+                                 uint32_t kind,
+                                 reef_generation_memory *out,
+                                 size_t *older_bytes,
+                                 reef_error *err) {
+    reef_error reason;
+    reef_status status =
+        load_as_of(heads, txn, heads->state->last, kind, out, older_bytes, &reason);
+    if (status == REEF_OK) return REEF_OK;
+    if (status != REEF_ERR_CORRUPT) return reef_fail(err, status, "%s", reason.message);
+    return reef_kind_fail_damaged(kind, reason.message, err);
+}
+
+reef_status reef_kind_fail_damaged(uint32_t kind, const char *what, reef_error *err) {
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "kind %" PRIu32 " is damaged; reef verify --repair-plan says what helps: "
+                     "%.150s",
+                     kind, what);
+}
+
+// ---- what is left of damaged ones ---------------------------------------------------------------
+
+static reef_status load_and_learn(const reef_kind_heads *heads,
+                                  reef_txn *txn,
+                                  uint32_t last,
+                                  uint32_t kind,
+                                  uint64_t bytes_max,
+                                  reef_generation_memory *out,
+                                  reef_error *err) {
+    size_t unused;
+    reef_status status = load_as_of(heads, txn, last, kind, out, &unused, err);
+    return status == REEF_OK ? reef_generation_memory_catch_up(out, bytes_max, err) : status;
+}
+
+// Without the tail, which an open generation has alone.
+static reef_status load_own_tables(const reef_kind_heads *heads,
+                                   reef_txn *txn,
+                                   uint32_t kind,
+                                   reef_generation_memory *out,
+                                   reef_error *err) {
+    const reef_key prefix = {.db = REEF_DB_MEMORY,
+                             .generation = reef_as_of_records(heads->state, kind)};
+    return reef_checkpoint_read_tables(txn, &prefix, out, err);
+}
+
+// States that were pruned away have lost it as well.
+static bool is_lost(reef_status status) {
+    return status == REEF_ERR_CORRUPT || status == REEF_ERR_NOT_FOUND;
+}
+
+static reef_status load_newest_whole(const reef_kind_heads *heads,
+                                     reef_txn *txn,
+                                     uint32_t kind,
+                                     uint64_t bytes_max,
+                                     reef_generation_memory *out,
+                                     reef_error *err) {
+    reef_status status = REEF_ERR_CORRUPT;
+    for (uint32_t last = heads->state->last + 1; is_lost(status) && last-- > kind;) {
+        if (last > kind && find_in(&heads->holders[last], kind) == NULL) continue;
+        status = load_and_learn(heads, txn, last, kind, bytes_max, out, err);
+        if (status != REEF_OK) reef_generation_memory_release(out);
+    }
+    if (is_lost(status) && !heads->doubtful[kind])
+        status = load_own_tables(heads, txn, kind, out, err);
+    if (status != REEF_OK) reef_generation_memory_release(out);
+    return is_lost(status) ? REEF_OK : status;
+}
+
+reef_status reef_kind_heads_load_whole(const reef_kind_heads *heads,
+                                       reef_txn *txn,
+                                       uint32_t kind,
+                                       uint64_t bytes_max,
+                                       bool learns,
+                                       reef_generation_memory *out,
+                                       reef_lost_kind *lost,
+                                       reef_error *err) {
+    reef_error reason;
+    size_t unused;
+    uint32_t last = heads->state->last;
+    *lost = (reef_lost_kind){.kind = kind};
+    reef_status status = learns ? load_and_learn(heads, txn, last, kind, bytes_max, out, &reason)
+                                : load_as_of(heads, txn, last, kind, out, &unused, &reason);
+    if (status == REEF_OK) return REEF_OK;
+    if (status != REEF_ERR_CORRUPT) return reef_fail(err, status, "%s", reason.message);
+    reef_generation_memory_release(out);
+    memcpy(lost->what, reason.message, sizeof(lost->what));
+    status = load_newest_whole(heads, txn, kind, bytes_max, out, err);
+    lost->whole_to = out->next;
+    return status;
 }
 
 // Tables as they are stored; what was learned since is only counted.

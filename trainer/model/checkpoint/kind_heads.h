@@ -8,6 +8,7 @@
 #define REEF_KIND_HEADS_H
 
 #include "as_of.h"
+#include "reef_model.h"
 #include "visit.h"
 
 /** One line of the record `kinds` of a holder, as it is stored. */
@@ -29,11 +30,15 @@ typedef struct reef_visit_list {
 typedef struct reef_kind_heads {
     const reef_as_of *state;  // not owned
     reef_visit_list *holders; // owned; of generations 0 .. state->last
+    // owned; (state->last + 1) each. Kinds whose own chain is damaged: their visits may be void, and
+    // no memory is read from them. Holders whose list is damaged: what older kinds learned with
+    // them is not known, and a memory is read from later tables alone.
+    bool *doubtful, *unlisted;
 } reef_kind_heads;
 
 /**
- * Who held what. Errors: CORRUPT a list is malformed. `state` must live as long; after an error
- * there is nothing to release.
+ * Who held what. `state` must live as long; after an error there is nothing to release. Errors:
+ * NO_MEMORY, IO.
  */
 REEF_MUST_CHECK reef_status reef_kind_heads_read(reef_kind_heads *out,
                                                  reef_txn *txn,
@@ -43,6 +48,9 @@ void reef_kind_heads_release(reef_kind_heads *heads); // accepts zeros
 
 /** The newest visit of a kind, or its end; NULL: it never came back. */
 const reef_visit_entry *reef_kind_heads_find(const reef_kind_heads *heads, uint32_t kind);
+
+/** Is what the kind learned with some holder not known, since that one's list is damaged? */
+bool reef_kind_heads_is_unlisted(const reef_kind_heads *heads, uint32_t kind);
 
 /** Key of the visits of a kind that a holder has: its records differ in name and block alone. */
 reef_key reef_visit_key(const reef_kind_heads *heads, uint32_t holder, uint32_t kind);
@@ -61,7 +69,7 @@ bool reef_kind_heads_span(
  *
  * older_bytes  written; of the tail, what others than the last generation hold
  *
- * Errors: CORRUPT names the record; NOT_FOUND the pool was pruned of it.
+ * Errors: CORRUPT names the kind and the record; NOT_FOUND the pool was pruned of it.
  */
 REEF_MUST_CHECK reef_status reef_kind_heads_load(const reef_kind_heads *heads,
                                                  reef_txn *txn,
@@ -69,5 +77,29 @@ REEF_MUST_CHECK reef_status reef_kind_heads_load(const reef_kind_heads *heads,
                                                  reef_generation_memory *out,
                                                  size_t *older_bytes,
                                                  reef_error *err);
+
+/** CORRUPT: the kind is damaged, which `what` says, and what can be done. */
+REEF_MUST_CHECK reef_status reef_kind_fail_damaged(uint32_t kind,
+                                                   const char *what,
+                                                   reef_error *err);
+
+/**
+ * The same for who can do with less: where the memory is damaged, as it was as of the newest
+ * generation before for which it is whole, with its tail learned; nothing where there is none.
+ *
+ * bytes_max  of the pool's memories
+ * learns     learn the tail in any case: what it does not lead to is found by that alone
+ * lost       written; what[0] is 0 where nothing was damaged
+ *
+ * Errors: NOT_FOUND as reef_kind_heads_load; NO_MEMORY; IO.
+ */
+REEF_MUST_CHECK reef_status reef_kind_heads_load_whole(const reef_kind_heads *heads,
+                                                       reef_txn *txn,
+                                                       uint32_t kind,
+                                                       uint64_t bytes_max,
+                                                       bool learns,
+                                                       reef_generation_memory *out,
+                                                       reef_lost_kind *lost,
+                                                       reef_error *err);
 
 #endif

@@ -6,13 +6,13 @@
 #include <string.h>
 
 reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err) {
-    static const char UNITS[] = "KMGT";
+    static const char UNITS[] = "KMGTkmgt";
     char *end = NULL;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
     const char *unit = *end != '\0' ? strchr(UNITS, *end) : NULL;
-    // A unit's position in the string is its power of 1024, minus one.
-    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - UNITS + 1) : 0;
+    // A unit's position among the four is its power of 1024, minus one.
+    unsigned shift = unit != NULL ? 10 * (unsigned)((unit - UNITS) % 4 + 1) : 0;
     // strtoull takes signs and leading blanks; a number starts with a digit.
     bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
                 end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;

@@ -95,6 +95,7 @@ static bool take_known(reef_model *model,
                        uint32_t g) {
     reef_network *known = model->residency.in_place ? NULL : model->known;
     if (!expected->sealed || !is_known(known, expected, g)) return false;
+    if (reef_kind_heads_is_unlisted(heads, g)) return false;
     if (!is_at_head(known->generations[g], reef_kind_heads_find(heads, g))) return false;
     if (g > 0 && !is_known(known, base, 0)) return false;
     model->network.generations[g] = known->generations[g];
@@ -105,32 +106,49 @@ static bool take_known(reef_model *model,
     return true;
 }
 
-// One generation, which must still be what it was when the state was chosen.
+// The memory that a kind answers by: where it came back not the one that was sealed with it. A
+// damaged one is as of the newest generation for which it is whole.
+static reef_status load_memory(reef_model *model,
+                               reef_txn *txn,
+                               const reef_kind_heads *heads,
+                               uint32_t g,
+                               reef_generation_memory *out,
+                               reef_error *err) {
+    reef_lost_kind lost;
+    uint64_t bytes_max = model->network.config.context_memory;
+    if (bytes_max == 0) return REEF_OK;
+    reef_status status =
+        reef_kind_heads_load_whole(heads, txn, g, bytes_max, model->careful, out, &lost, err);
+    if (status != REEF_OK) return status;
+    if (is_merged(heads, g)) out->chain_is_known = true;
+    if (lost.what[0] == '\0') return REEF_OK;
+    // A later copy of the model does not take what is left for the whole: see is_at_head.
+    if (out->memory == NULL) out->chain_is_known = true;
+    return reef_model_note_lost(model, &lost, err);
+}
+
+// One generation, which must still be what it was when the state was chosen. `head`: its memory,
+// where its kind came back.
 static reef_status load_generation(reef_model *model,
                                    reef_txn *txn,
-                                   const reef_as_of *chosen,
+                                   const reef_kind_heads *heads,
                                    const reef_generation_record *expected,
                                    reef_generation_memory *head,
-                                   bool merged,
                                    uint32_t g,
                                    reef_error *err) {
     reef_generation **generation = &model->network.generations[g];
     const reef_checkpoint_source source = {.number = g,
-                                           .records = reef_as_of_records(chosen, g),
-                                           .in_place = model->residency.in_place};
+                                           .records = reef_as_of_records(heads->state, g),
+                                           .in_place = model->residency.in_place,
+                                           .memory_later = true};
     reef_status status =
         reef_checkpoint_load(generation, txn, &model->network.config, &source, NULL, err);
     if (status != REEF_OK) return status;
-    // A kind that came back answers by its newest memory, not by the one that was sealed with it. A
-    // merged kind has none any more.
-    if (head->chain_is_known) {
-        reef_generation_memory_release(&(*generation)->memory);
+    if (reef_kind_heads_find(heads, g) != NULL)
         reef_generation_memory_move(&(*generation)->memory, head);
-    }
-    if (merged) {
-        reef_generation_memory_release(&(*generation)->memory);
-        (*generation)->memory = (reef_generation_memory){.chain_is_known = true};
-    }
+    else if (!reef_generation_is_empty(&(*generation)->info))
+        status = load_memory(model, txn, heads, g, &(*generation)->memory, err);
+    if (status != REEF_OK) return status;
     if (memcmp((*generation)->info.root, expected->root, sizeof(expected->root)) == 0)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_BUSY,
@@ -173,10 +191,9 @@ static reef_status load_heads(reef_generation_memory *out,
                               const reef_kind_heads *heads,
                               reef_error *err) {
     reef_status status = REEF_OK;
-    size_t unused;
     for (uint32_t g = 0; status == REEF_OK && g < heads->state->last; g++)
         if (model->network.generations[g] == NULL && reef_kind_heads_find(heads, g) != NULL)
-            status = reef_kind_heads_load(heads, txn, g, &out[g], &unused, err);
+            status = load_memory(model, txn, heads, g, &out[g], err);
     return status;
 }
 
@@ -198,13 +215,11 @@ static reef_status load_all(reef_model *model,
     for (uint32_t g = last + 1; status == REEF_OK && g-- > 0;)
         (void)take_known(model, heads, &expected[0], &expected[g], g);
     if (status == REEF_OK && network->generations[last] == NULL)
-        status =
-            load_generation(model, txn, chosen, &expected[last], &memories[last], false, last, err);
+        status = load_generation(model, txn, heads, &expected[last], &memories[last], last, err);
     if (status == REEF_OK) status = load_heads(memories, model, txn, heads, err);
     for (uint32_t g = last; status == REEF_OK && g-- > 0;)
         if (network->generations[g] == NULL)
-            status = load_generation(model, txn, chosen, &expected[g], &memories[g],
-                                     is_merged(heads, g), g, err);
+            status = load_generation(model, txn, heads, &expected[g], &memories[g], g, err);
     return status;
 }
 
@@ -266,12 +281,6 @@ static reef_status prepare_language(reef_model *model, reef_error *err) {
     // Several windows per pass keep all threads busy; their number changes no bit.
     size_t windows = pass_windows(config), G = model->network.generation_count;
     reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
-    if (status != REEF_OK) return status;
-    // Not in the transaction that read it: it may take a second.
-    for (size_t g = 0; status == REEF_OK && g < G; g++)
-        if (model->shared == NULL || !model->shared[g]) // else another thread may read it
-            status = reef_generation_memory_catch_up(&model->network.generations[g]->memory,
-                                                     config->context_memory, err);
     if (status != REEF_OK) return status;
     model->acts.prefetch = model->residency.prefetch;
     model->stride = windows * config->context;

@@ -50,9 +50,35 @@ static reef_status load_network(reef_model *model, const char *as_of, reef_error
         reef_network_release(&model->network);
         free(model->infos);
         model->infos = NULL;
+        reef_model_forget_lost(model);
         status = load_once(model, as_of, err);
     }
     return status;
+}
+
+// Not in the transaction that read them: it may take a second.
+static reef_status learn_tails(reef_model *model, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t g = 0; status == REEF_OK && g < model->network.generation_count; g++) {
+        reef_generation_memory *memory = &model->network.generations[g]->memory;
+        if (model->shared != NULL && model->shared[g]) continue; // another thread may read it
+        status = reef_generation_memory_catch_up(memory, model->network.config.context_memory, err);
+        // A kind of which nothing was left begins anew: what is empty has nothing to say.
+        if (status == REEF_OK && memory->memory != NULL &&
+            reef_memory_learned_bytes(memory->memory) == 0)
+            reef_generation_memory_release(memory);
+    }
+    return status;
+}
+
+// Where a tail is not what it is said to be, kind by kind what is whole.
+static reef_status load(reef_model *model, const char *as_of, reef_error *err) {
+    reef_status status = load_network(model, as_of, err);
+    if (status == REEF_OK) status = learn_tails(model, err);
+    if (status != REEF_ERR_CORRUPT) return status;
+    model->careful = true;
+    status = load_network(model, as_of, err);
+    return status == REEF_OK ? learn_tails(model, err) : status;
 }
 
 static reef_status open_model(reef_model **out,
@@ -73,7 +99,7 @@ static reef_status open_model(reef_model **out,
     // Borrowed while loading; what is taken from it is moved, not copied.
     model->known = known;
     model->shares = shares && known != NULL;
-    reef_status status = load_network(model, as_of, err);
+    reef_status status = load(model, as_of, err);
     model->known = NULL;
     if (status == REEF_OK) status = reef_thread_pool_new(&model->workers, options->threads, err);
     if (status == REEF_OK) status = model->kind->prepare(model, err);
@@ -123,6 +149,8 @@ reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_er
     twin->scorer = of->scorer;
     twin->scorer_is_lent = of->scorer != NULL;
     reef_status status = reef_network_reserve(&twin->network, count, err);
+    for (size_t i = 0; status == REEF_OK && i < of->lost_count; i++)
+        status = reef_model_note_lost(twin, &of->lost[i], err);
     if (status == REEF_OK && (twin->shared = malloc(count * sizeof(*twin->shared))) == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     if (status == REEF_OK) {
@@ -176,6 +204,7 @@ void reef_model_close(reef_model *model) {
     if (model == NULL) return;
     reef_vector_network_free(model->vector);
     free(model->infos);
+    reef_model_forget_lost(model);
     reef_layer_free(model->layer);
     reef_recall_release(&model->recall);
     if (!model->scorer_is_lent) reef_line_scorer_free(model->scorer);

@@ -120,7 +120,8 @@ static reef_status read_kind(exporting *e,
     const reef_generation_record *info = &e->origin.info;
     const uint32_t kind = reef_generation_kind(info);
     const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
-    e->memory_is_sealed = e->options.as_sealed || (newest == NULL && info->continues == 0);
+    e->memory_is_sealed = e->options.as_sealed || (newest == NULL && info->continues == 0 &&
+                                                   !reef_kind_heads_is_unlisted(heads, kind));
     if (!e->memory_is_sealed && newest != NULL && newest->merged) return fail_merged(e, kind, err);
     if (!e->memory_is_sealed) {
         reef_status status = reef_kind_heads_load(heads, txn, kind, &e->memory, &unused, &reason);
@@ -129,7 +130,9 @@ static reef_status read_kind(exporting *e,
                    ? REEF_OK
                    : reef_fail(err, status, "%.180s (without it: --as-sealed)", reason.message);
     }
-    reef_status status = reef_checkpoint_read_memory(txn, info->generation, &e->memory, err);
+    reef_status status = reef_checkpoint_read_memory(txn, info->generation, &e->memory, &reason);
+    if (status == REEF_ERR_CORRUPT) return reef_kind_fail_damaged(kind, reason.message, err);
+    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
     uint64_t sealed = e->memory.memory != NULL ? reef_memory_learned_bytes(e->memory.memory) : 0;
     if (newest != NULL && newest->learned > sealed) e->left_out_bytes = newest->learned - sealed;
     return status;

@@ -25,7 +25,8 @@ typedef struct reef_model_options {
 } reef_model_options;
 
 /**
- * What people write for memory_bytes: a whole number above 0, of bytes or with K, M, G or T (1024).
+ * What people write for amounts of bytes: a whole number above 0, or with K, M, G or T (1024), in
+ * either case.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
                                                        uint64_t *bytes,
@@ -90,6 +91,19 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_open_twin(reef_model **out,
  * Errors: NO_MEMORY. Threads: as of a question to the model.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_warm(reef_model *model, reef_error *err);
+/** A kind of which a record is damaged: what it learned is lost in part, or all of it. */
+typedef struct reef_lost_kind {
+    uint32_t kind;
+    uint64_t whole_to; // it answers as it was at this position in the stream; 0: not at all
+    char what[256];    // the damage
+} reef_lost_kind;
+
+/**
+ * Kinds that do not answer as the state has them, since their records are damaged; all others do,
+ * to the bit. Valid as long as the model. NULL: there are none.
+ */
+REEF_API const reef_lost_kind *reef_model_lost_kinds(const reef_model *model, size_t *count);
+
 /** Would a copy beside this one share its sealed generations? Not where rows are in place. */
 REEF_API bool reef_model_is_shared(const reef_model *model);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL

@@ -1,0 +1,79 @@
+// reef kind recover: a pool with damaged kinds goes on with what is whole of them.
+#include "cli_format.h"
+#include "cli_kinds.h"
+#include "cli_recovery.h"
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+const reef_cli_manual reef_kind_recover_manual = {
+    .about =
+        "Where a record of a kind is damaged, the pool can be read, and says so, but not trained\n"
+        "on. This lets the kind go on as it was before what is damaged; one of which nothing is\n"
+        "whole begins anew, with its number and its name. All other kinds stay as they are, to\n"
+        "the bit, and so do earlier states. What is damaged stays in the file, for states as of\n"
+        "then. reef verify --repair-plan says first whether a snapshot has more.\n"
+        "\n"
+        "All damaged kinds are recovered at once. No daemon may run on the pool.",
+    .options = NULL,
+    .example = "reef kind recover kinds.pool --dry-run\n"
+               "reef kind recover kinds.pool",
+};
+
+static void print_kind(const reef_cli_call *cli,
+                       const reef_kind_list *list,
+                       const reef_kind_recovery *kind) {
+    char words[CLI_WORD_BYTES];
+    const char *name = reef_kind_list_name(list, kind->lost.kind);
+    const char *verb = cli->dry_run ? "would " : "", *s = cli->dry_run ? "" : "s";
+    printf("kind %" PRIu32 "%s%s%s ", kind->lost.kind, name[0] != '\0' ? " (" : "", name,
+           name[0] != '\0' ? ")" : "");
+    if (kind->lost.whole_to > 0) {
+        printf("%sgo%s on as it was at byte %s of the stream", verb, cli->dry_run ? "" : "es",
+               reef_cli_count(kind->lost.whole_to, words));
+        printf(", with the %s that it had learned by then\n", reef_cli_bytes(kind->learned, words));
+    } else {
+        printf("%sbegin%s anew: nothing that it learned is whole\n", verb, s);
+    }
+    printf("  %s\n", kind->lost.what);
+}
+
+static json_t *kind_json(const reef_kind_list *list, const reef_kind_recovery *kind) {
+    const char *name = reef_kind_list_name(list, kind->lost.kind);
+    return json_pack("{s:I, s:o, s:I, s:I, s:s}", "kind", (json_int_t)kind->lost.kind, "name",
+                     name[0] != '\0' ? json_string(name) : json_null(), "whole_to",
+                     (json_int_t)kind->lost.whole_to, "learned_bytes", (json_int_t)kind->learned,
+                     "what", kind->lost.what);
+}
+
+static reef_status reply(reef_cli_call *cli,
+                         const reef_kind_list *list,
+                         const reef_kind_recovery *kinds,
+                         size_t count,
+                         reef_error *err) {
+    if (cli->json) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < count; i++) json_array_append_new(array, kind_json(list, &kinds[i]));
+        return reef_cli_reply(
+            cli, json_pack("{s:b, s:o}", "done", !cli->dry_run && count > 0, "kinds", array), err);
+    }
+    for (size_t i = 0; i < count; i++) print_kind(cli, list, &kinds[i]);
+    if (count == 0) printf("no kind is damaged\n");
+    return REEF_OK;
+}
+
+reef_status reef_cmd_kind_recover(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
+    reef_kind_list list = {0};
+    reef_kind_recovery *kinds = NULL;
+    size_t count = 0;
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
+    reef_cli_pool_close(&pool);
+    if (status == REEF_OK) status = reef_cli_recover(cli, cli->dry_run, &kinds, &count, err);
+    if (status == REEF_OK) status = reply(cli, &list, kinds, count, err);
+    free(kinds);
+    reef_kind_list_release(&list);
+    return status;
+}
