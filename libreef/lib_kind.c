@@ -1,4 +1,4 @@
-// Kinds of text: what each has learned and when, what it is called, and which of them answer a text.
+// Kinds of text: what each has learned and when, its name, and which of them answer a text.
 #include "lib.h"
 
 #include <inttypes.h>

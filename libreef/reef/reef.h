@@ -269,8 +269,8 @@ typedef struct reef_kind_info {
     double first_loss;   /* bits per byte of its first visit, before they were learned; NaN: not */
     double last_loss;    /* known. And of its last visit */
     int64_t merged_into; /* the kind that it was merged into; -1: it was not */
-    /* When it began, ms since 1970, by the clock of the machine; 0: not known, as of kinds that were
-     * imported */
+    /* When it began, ms since 1970, by the machine's clock; 0: not known, such as for an
+     * imported kind */
     uint64_t began_ms;
 } reef_kind_info;
 /**
@@ -293,7 +293,7 @@ typedef struct reef_visit_info {
 } reef_visit_info;
 /**
  * Visit number `index` from 0 on of a kind, the oldest first, of the state that reef_pool_read_kind
- * is of. A visit that goes on behind that state is cut there, at its mean loss, and so is a sum.
+ * is of. A visit that continues past that state is cut there, at its mean loss; so are sums.
  *
  * Errors: NOT_FOUND after the last, no such kind. Pools without context memories know no visits.
  */

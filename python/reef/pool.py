@@ -381,7 +381,7 @@ class Pool:
 
     def near_kinds(self, count=10):
         """The kinds that are most alike: a list of at most ``count`` ``NearKinds``, the nearest two first."""
-        room = max(0, count)  # the call says that less is no number
+        room = max(0, count)  # a negative count is refused by the call below
         kinds, others, distances = np.zeros(room, np.uint32), np.zeros(room, np.uint32), np.zeros(room)
         found = ctypes.c_size_t()
         self._call(_c.lib.reef_pool_near_kinds, count, kinds.ctypes.data, others.ctypes.data, distances.ctypes.data,

@@ -10,8 +10,8 @@ typedef struct dating {
     const reef_lineage *lineage;
 } dating;
 
-// The pool was made, or the next generation was opened. A number alone says nothing: an import gives
-// the open generation another one, and a restore undoes what came after it.
+// The pool was made, or the next generation was opened. A number alone says nothing: an import
+// gives the open generation another one, and a restore undoes what came after it.
 static void date(const dating *d, const char *event, uint64_t at, json_int_t g, uint64_t unix_ms) {
     if (strcmp(event, "init") != 0 && strcmp(event, "open") != 0) return;
     for (size_t i = 0; i < d->list->count; i++) {

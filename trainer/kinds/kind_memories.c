@@ -593,7 +593,7 @@ static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_e
     return REEF_OK;
 }
 
-// Following from kind to kind must end: at one that was not merged, and within as many as there are.
+// Following from kind to kind must end at one that was not merged, within as many as there are.
 static reef_status check_mergings(const reef_trainer *trainer, reef_error *err) {
     uint32_t count = (uint32_t)trainer->network.generation_count;
     for (uint32_t kind = 0; kind < count; kind++) {

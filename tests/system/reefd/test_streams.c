@@ -48,8 +48,8 @@ static char *source_of(const sandbox *box, size_t rank, char out[256]) {
     return out;
 }
 
-// With steps of four windows, so that ranks have work; long ones, as ranks exchange messages at every
-// step.
+// With steps of four windows, so that ranks have work; long ones, as ranks exchange messages at
+// every step.
 static void make_pool(const sandbox *box) {
     reef_config config = tiny_config();
     config.layers = 1;

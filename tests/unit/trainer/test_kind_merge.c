@@ -216,7 +216,7 @@ static void prune_and_consolidate_after_it(void **state) {
     assert_sound(f);
 }
 
-// What a merged kind knows is in the other one's file; its own generation is there as it was sealed.
+// What a merged kind knows is in the other one's file; its own generation is as it was sealed.
 static void a_merged_kind_is_exported_as_it_was_sealed_alone(void **state) {
     lifelong *f = *state;
     reef_error err;

@@ -30,8 +30,8 @@ typedef struct reef_visit_list {
 typedef struct reef_kind_heads {
     const reef_as_of *state;  // not owned
     reef_visit_list *holders; // owned; of generations 0 .. state->last
-    // owned; (state->last + 1) each. Kinds whose own chain is damaged: their visits may be void, and
-    // no memory is read from them. Holders whose list is damaged: what older kinds learned with
+    // owned; (state->last + 1) each. Kinds whose own chain is damaged: their visits may be void,
+    // and no memory is read from them. Holders whose list is damaged: what older kinds learned with
     // them is not known, and a memory is read from later tables alone.
     bool *doubtful, *unlisted;
 } reef_kind_heads;
