@@ -13,8 +13,20 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define OPTION_AS_OF                                                                               \
+    {                                                                                              \
+        "as-of", "STATE",                                                                          \
+            "a generation, a snapshot, a moment such as yesterday, or now (default: now)"          \
+    }
+
 static const reef_cli_option LIST_OPTIONS[] = {
+    OPTION_AS_OF,
     {"svg", "FILE", "also draw which kind learned what of the stream"},
+    {0},
+};
+
+static const reef_cli_option SHOW_OPTIONS[] = {
+    OPTION_AS_OF,
     {0},
 };
 
@@ -30,17 +42,21 @@ const reef_cli_manual reef_kind_list_manual = {
         "all; first and last are the bits per byte of its first and its last visit, before they\n"
         "were learned. Below it is drawn which kind learned what of the stream.\n"
         "\n"
-        "The last 4,096 visits are known one by one; of those before them, each kind has a sum.",
+        "The last 4,096 visits are known one by one; of those before them, each kind has a sum.\n"
+        "As of an earlier state, kinds are as they were then. A snapshot has the names of its\n"
+        "time; as of a generation they are those of now.",
     .options = LIST_OPTIONS,
     .example = "reef kind list reef.pool\n"
+               "reef kind list reef.pool --as-of yesterday\n"
                "reef kind list reef.pool --svg kinds.svg",
 };
 
 const reef_cli_manual reef_kind_show_manual = {
     .about = "One kind, by its name or its number, with its visits: where in the stream each was,\n"
              "what was learned, and what that cost in bits per byte before it was learned.",
-    .options = NULL,
-    .example = "reef kind show reef.pool 0",
+    .options = SHOW_OPTIONS,
+    .example = "reef kind show reef.pool 0\n"
+               "reef kind show reef.pool english --as-of yesterday",
 };
 
 const reef_cli_manual reef_kind_name_manual = {
@@ -160,13 +176,15 @@ void reef_kinds_print(const reef_kind_list *list) {
 
 reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
+    char as_of[REEF_NAME_BYTES_MAX + 1];
     reef_cli_pool pool;
     reef_kind_list list = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read_as_of(cli, &pool, as_of, &list, err);
     if (status == REEF_OK && path != NULL) status = draw_stream(&list, path, err);
     if (status == REEF_OK && cli->json) {
-        status = reef_cli_reply(cli, json_pack("{s:o}", "kinds", reef_kind_list_json(&list)), err);
+        status = reef_cli_reply(
+            cli, json_pack("{s:s, s:o}", "as_of", as_of, "kinds", reef_kind_list_json(&list)), err);
     } else if (status == REEF_OK) {
         reef_kinds_print(&list);
         if (path != NULL) printf("\nwrote %s\n", path);
@@ -225,8 +243,10 @@ static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) 
     print_visits(list, kind->kind);
 }
 
-// The kind that the command names, and all that there are; the list is the caller's, even then.
+// The kind that the command names, and all that there are, in the state that --as-of names; the list
+// is the caller's, even after an error.
 static reef_status find_kind(reef_cli_call *cli,
+                             char as_of[REEF_NAME_BYTES_MAX + 1],
                              reef_kind_list *list,
                              const reef_kind_facts **out,
                              reef_error *err) {
@@ -234,7 +254,7 @@ static reef_status find_kind(reef_cli_call *cli,
     reef_cli_pool pool;
     *list = (reef_kind_list){0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, list, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read_as_of(cli, &pool, as_of, list, err);
     if (status == REEF_OK) status = reef_kind_find(list, cli->operands[0], &kind, err);
     if (status == REEF_OK) *out = reef_kind_list_find(list, kind);
     reef_cli_pool_close(&pool);
@@ -242,11 +262,13 @@ static reef_status find_kind(reef_cli_call *cli,
 }
 
 reef_status reef_cmd_kind_show(reef_cli_call *cli, reef_error *err) {
+    char as_of[REEF_NAME_BYTES_MAX + 1];
     const reef_kind_facts *kind;
     reef_kind_list list;
-    reef_status status = find_kind(cli, &list, &kind, err);
+    reef_status status = find_kind(cli, as_of, &list, &kind, err);
     if (status == REEF_OK && cli->json) {
         json_t *document = reef_kind_json(kind);
+        json_object_set_new(document, "as_of", json_string(as_of));
         json_object_set_new(document, "visit_list", reef_kind_visits_json(&list, kind->kind));
         status = reef_cli_reply(cli, document, err);
     } else if (status == REEF_OK) {
@@ -302,6 +324,7 @@ static reef_status reply_name(reef_cli_call *cli,
 reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
     bool removes = reef_cli_text(cli, "remove") != NULL;
     const char *name = cli->operand_count > 1 ? cli->operands[1] : "";
+    char as_of[REEF_NAME_BYTES_MAX + 1]; // now
     const reef_kind_facts *kind;
     reef_kind_list list;
     json_t *result = NULL;
@@ -310,7 +333,7 @@ reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
     // Found here, since the daemon's message would speak of members.
     reef_status status = removes ? REEF_OK : reef_kind_name_check(name, err);
     if (status != REEF_OK) return status;
-    status = find_kind(cli, &list, &kind, err);
+    status = find_kind(cli, as_of, &list, &kind, err);
     if (status == REEF_OK) {
         json_t *request = json_pack("{s:s, s:I, s:s, s:b}", "command", "kind_name", "kind",
                                     (json_int_t)kind->kind, "name", name, "dry_run", cli->dry_run);

@@ -12,8 +12,11 @@ const reef_cli_manual reef_kind_recover_manual = {
         "Where a record of a kind is damaged, the pool can be read, and says so, but not trained\n"
         "on. This lets the kind go on as it was before what is damaged; one of which nothing is\n"
         "whole begins anew, with its number and its name. All other kinds stay as they are, to\n"
-        "the bit, and so do earlier states. What is damaged stays in the file, for states as of\n"
-        "then. reef verify --repair-plan says first whether a snapshot has more.\n"
+        "the bit, and so do earlier states. reef verify --repair-plan says first whether a\n"
+        "snapshot has more.\n"
+        "\n"
+        "What is damaged stays in the file, and reef verify goes on naming it. A damaged visit\n"
+        "goes when reef prune gives up the states of its time; a memory as it was sealed stays.\n"
         "\n"
         "All damaged kinds are recovered at once. No daemon may run on the pool.",
     .options = NULL,

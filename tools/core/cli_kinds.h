@@ -10,4 +10,11 @@ REEF_MUST_CHECK reef_status reef_cli_kinds_read(reef_cli_pool *pool,
                                                 reef_kind_list *out,
                                                 reef_error *err);
 
+/** Those of the state that --as-of names (reef_cli_as_of), whose name is copied to `name`. */
+REEF_MUST_CHECK reef_status reef_cli_kinds_read_as_of(const reef_cli_call *cli,
+                                                      reef_cli_pool *pool,
+                                                      char name[REEF_NAME_BYTES_MAX + 1],
+                                                      reef_kind_list *out,
+                                                      reef_error *err);
+
 #endif

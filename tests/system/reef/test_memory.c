@@ -368,6 +368,7 @@ static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
 static void kinds_are_listed_and_named(void **state) {
     const world *w = *state;
     char *mixed, *pool = two_kinds(w, "kinds", &mixed), *svg = path_in(w->directory, "list.svg");
+    json_decref(reef_json("snapshot", "create", pool, "unnamed", NULL));
     json_decref(reef_json("kind", "name", pool, "1", "digits", NULL));
     json_t *list = reef_json("kind", "list", pool, "--svg", svg, NULL);
     const json_t *kinds = json_object_get(list, "kinds"), *digits = json_array_get(kinds, 1);
@@ -383,6 +384,10 @@ static void kinds_are_listed_and_named(void **state) {
                      integer(shown, "visited_bytes"));
     json_decref(shown);
     json_decref(list);
+    json_t *first = reef_json("kind", "list", pool, "--as-of", "0", NULL);
+    assert_int_equal(json_array_size(json_object_get(first, "kinds")), 1);
+    assert_string_equal(json_string_value(json_object_get(first, "as_of")), "0");
+    json_decref(first);
     static const struct {
         const char *const words[5];
         const char *said;
@@ -391,6 +396,9 @@ static void kinds_are_listed_and_named(void **state) {
         {{"kind", "list"}, "█"},
         {{"kind", "show", "0"}, "bits per byte"},
         {{"kind", "show", "0"}, "visits      1\n"},
+        {{"kind", "list", "--as-of", "0"}, "0  -"},
+        {{"kind", "show", "digits", "--as-of", "now"}, "kind 1, digits, learning"},
+        {{"kind", "show", "1", "--as-of", "unnamed"}, "kind 1, learning"},
         {{"status"}, "1, digits, of 2, is being learned"},
         {{"top", "--once"}, "1, digits, of 2"},
         {{"generations"}, "digits"},
@@ -446,6 +454,13 @@ static void names_that_cannot_be_are_refused(void **state) {
         program_release(&p);
     }
     program p;
+    reef(&p, "kind", "show", pool, "digits", "--as-of", "unnamed", NULL);
+    assert_int_equal(p.code, 66);
+    assert_non_null(strstr(p.err, "no kind is called digits"));
+    program_release(&p);
+    reef(&p, "kind", "list", pool, "--as-of", "nowhere", NULL);
+    assert_int_equal(p.code, 66);
+    program_release(&p);
     reef(&p, "kind", "list", w->pool, "--svg", "x.svg", NULL);
     assert_int_equal(p.code, 66);
     assert_non_null(strstr(p.err, "there is nothing to draw"));

@@ -234,6 +234,29 @@ static void the_damaged_memory_of_the_open_generation(void **state) {
     assert_sound(f); // what was damaged has been written over
 }
 
+// What is damaged of an older state stays in the file until that state is given up.
+static void a_damaged_visit_goes_with_the_states_of_its_time(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_kind_recovery found = {0};
+    reef_pruning pruned;
+    reef_check_report report;
+    make_visits(f);
+    const reef_key key = visit(1, 0, "tail");
+    damage(f, &key);
+    assert_int_equal(recover(f, false, &found), 1);
+    train_on(f, 0);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    commit(f);
+    const answers now = ask(f, "now");
+    ok(reef_store_check(f->store, lifelong_on_damage, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 1);
+    ok(reef_trainer_prune(f->trainer, 1, false, &pruned, &err), &err);
+    assert_sound(f);
+    const answers after = ask(f, "now");
+    assert_same(&after, &now);
+}
+
 // ---- files --------------------------------------------------------------------------------------
 
 static reef_status export_kind(const lifelong *f, uint32_t kind, bool as_sealed, reef_error *err) {
@@ -323,6 +346,7 @@ int main(void) {
         TEST(a_damaged_mark_of_a_kind_that_came_back),
         TEST(a_damaged_list_of_visits),
         TEST(the_damaged_memory_of_the_open_generation),
+        TEST(a_damaged_visit_goes_with_the_states_of_its_time),
         TEST(other_kinds_are_exported_beside_a_damaged_one),
         TEST(a_chain_of_mergings_ends),
         TEST(where_a_list_is_damaged_no_older_kind_is_exported_as_it_was),
