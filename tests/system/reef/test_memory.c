@@ -599,6 +599,12 @@ static void a_damaged_kind_is_told_and_recovered(void **state) {
     assert_int_equal(integer(json_array_get(lost, 0), "whole_to"), 0);
     json_decref(document);
     program_release(&p);
+    const char *follow[] = {REEF_BINARY, "score", pool, "--follow", "-", "--json", NULL};
+    program_run(&p, follow, "aaaa bbbb\n");
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.err, "kind 0 is damaged, and does not answer"));
+    assert_non_null(strstr(p.out, "\"lost_kinds\""));
+    program_release(&p);
     reef(&p, "train", pool, mixed, NULL);
     assert_int_equal(p.code, 65);
     assert_non_null(strstr(p.err, "kind 0 is damaged, and must not learn on"));

@@ -1,6 +1,8 @@
 // A daemon on a pool with context memories: what it says of them, and frozen questions.
 #include "http_run.h"
 
+#include "damaged_record.h"
+#include "reef_kinds.h"
 #include "reef_trainer.h"
 
 static int setup_memory(void **state) {
@@ -157,12 +159,58 @@ static void kinds_are_named_while_it_trains(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// What kind 0 had learned when it was sealed is damaged; it begins anew.
+static void damage_and_recover(const char *pool) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_kind_recovery *found = NULL;
+    size_t count = 0;
+    record_damage(pool, &(reef_key){.db = REEF_DB_MEMORY, .generation = 0, .name = "index"});
+    reef_status status = reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err);
+    if (status == REEF_OK)
+        status = reef_trainer_open(
+            &trainer, store, &(reef_trainer_options){.threads = 1, .recovers_kinds = true}, &err);
+    if (status == REEF_OK)
+        status = reef_trainer_kinds_recover(trainer, false, &found, &count, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+    assert_int_equal(count, 1);
+    free(found);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+}
+
+static void an_answer_without_a_damaged_kind_says_so(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 50) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    assert_trains_on_and_stops(run);
+    damage_and_recover(run->box.pool);
+    run_start(run, "0");
+    json_t *then = json_of(post(run, "/v1/score?as_of=0", "", "a line of text\n"), 200);
+    const json_t *lost = json_object_get(then, "lost_kinds"), *kind = json_array_get(lost, 0);
+    assert_int_equal(json_array_size(lost), 1);
+    assert_int_equal(count_of(kind, "kind"), 0);
+    assert_int_equal(count_of(kind, "whole_to"), 0);
+    assert_non_null(strstr(json_string_value(json_object_get(kind, "what")), "name index"));
+    json_t *now = json_of(post(run, "/v1/score", "", "a line of text\n"), 200);
+    assert_null(json_object_get(now, "lost_kinds"));
+    json_decref(then);
+    json_decref(now);
+    // The damage is in the file for good, so the pool is not checked here.
+    kill(run->pid, SIGTERM);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(status_and_metrics_tell_what_the_memory_holds, setup_memory,
                                         teardown),
         cmocka_unit_test_setup_teardown(frozen_is_said_by_each_request, setup_memory, teardown),
         cmocka_unit_test_setup_teardown(kinds_are_named_while_it_trains, setup_memory, teardown),
+        cmocka_unit_test_setup_teardown(an_answer_without_a_damaged_kind_says_so, setup_memory,
+                                        teardown),
     };
     return cmocka_run_group_tests_name("daemon memory", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 // as of every state; names, near kinds, and states that are given up.
 #include <reef/reef.h>
 
+#include "damage_kind.h"
 #include "lib_pool.h"
 
 #include <math.h>
@@ -358,6 +359,31 @@ static void old_states_are_given_up(void **state) {
     reef_pool_close(pool);
 }
 
+// ---- damage -------------------------------------------------------------------------------------
+
+static reef_status try_to_open(const char *path, int write, const char *as_of, reef_error *err) {
+    reef_pool *pool = NULL;
+    const reef_pool_options options = {.size = sizeof(options), .write = write, .as_of = as_of};
+    reef_status status = reef_pool_open(&pool, path, &options, err);
+    reef_pool_close(pool);
+    return status;
+}
+
+static void a_pool_with_a_damaged_kind_is_not_opened(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    reef_pool_close(make_pool(path));
+    must(try_to_open(path, 0, "0", &err), &err);
+    damage_kind(path, 0);
+    for (int write = 0; write < 2; write++) {
+        assert_int_equal(try_to_open(path, write, NULL, &err), REEF_ERR_CORRUPT);
+        assert_non_null(strstr(err.message, "kind 0 is damaged"));
+        assert_non_null(strstr(err.message, "reef verify --repair-plan"));
+        assert_non_null(strstr(err.message, "memory (generation 0, name index"));
+    }
+    assert_int_equal(try_to_open(path, 0, "0", &err), REEF_ERR_CORRUPT);
+}
+
 // ---- pools of other kinds -----------------------------------------------------------------------
 
 static void without_memories_there_are_no_visits(void **state) {
@@ -397,6 +423,7 @@ int main(void) {
         TEST(of_each_visit_the_loss_is_known),
         TEST(a_state_keeps_the_kinds_of_its_time),
         TEST(a_name_is_one_kinds),
+        TEST(a_pool_with_a_damaged_kind_is_not_opened),
         TEST(the_kind_that_knows_a_text_answers_it),
         TEST(gates_let_one_kind_answer),
         TEST(near_kinds_are_found_and_merged),
