@@ -1,6 +1,7 @@
 """Tables of docs/RESULTS.md that one program measures as a whole, not in cells: what is run, kept and shown.
 
-Each has what is asked, files whose content belongs to that, and pictures that the program leaves in its folder.
+Each has what is asked, files whose content belongs to that, and pictures: what the program leaves in its folder, and
+what that is called in docs/img. A program that is run with several files gives a document of each.
 
 docs/results/NAME.json has the program's JSON document with what made it: a hash of what was asked, the version of reef,
 the machine and the date. The table is made of that file alone.
@@ -18,8 +19,9 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tools" / "bench"
-sys.path += [str(BENCH / "front"), str(BENCH / "logs")]
+sys.path += [str(BENCH / "front"), str(BENCH / "kinds"), str(BENCH / "logs")]
 import front_table  # noqa: E402
+import kinds_tables  # noqa: E402
 import log_tables  # noqa: E402
 
 LOGS = {
@@ -35,10 +37,10 @@ class Sizes:
 
     asked = "tools/bench/front/run --data DIR/text"
     settings = (BENCH / "front" / "points.ini",)
-    pictures = ("front.svg",)
+    pictures = {"front.svg": "front.svg"}
 
-    def command(self, data, reef, out):
-        return [BENCH / "front" / "run", "--data", data / "text", "--reef", reef, "--out", out, "--json"]
+    def commands(self, data, reef, out):
+        yield "sizes", [BENCH / "front" / "run", "--data", data / "text", "--reef", reef, "--out", out, "--json"]
 
     def lines(self, document):
         return front_table.table(document).splitlines()
@@ -49,11 +51,11 @@ class Logs:
 
     asked = "tools/bench/logs/run DIR/logs-labelled/*"
     settings = ()
-    pictures = ()
+    pictures = {}
 
-    def command(self, data, reef, out):
+    def commands(self, data, reef, out):
         folders = [data / "logs-labelled" / name for name in LOGS]
-        return [BENCH / "logs" / "run", *folders, "--reef", reef, "--json"]
+        yield "logs", [BENCH / "logs" / "run", *folders, "--reef", reef, "--json"]
 
     def lines(self, document):
         logs = [log | {"log": LOGS[log["log"]]} for log in document["logs"]]
@@ -61,7 +63,53 @@ class Logs:
         return [line for lines in of_all for line in (*lines, "")][:-1]
 
 
-PROGRAMS = {"sizes": Sizes(), "logs": Logs()}
+def wrapped(text):
+    return textwrap.wrap(text, 116, break_on_hyphens=False)
+
+
+class Kinds:
+    """Streams of kinds of text: files of tools/bench/kinds by their names."""
+
+    pictures = {}
+
+    def __init__(self, *names):
+        self.names = names
+        file = names[0] if len(names) == 1 else "FILE"
+        self.asked = f"tools/bench/kinds/run tools/bench/kinds/{file}.ini --data DIR"
+        self.settings = [BENCH / "kinds" / f"{name}.ini" for name in names]
+
+    def commands(self, data, reef, out):
+        for name, file in zip(self.names, self.settings):
+            yield name, [BENCH / "kinds" / "run", file, "--data", data, "--out", out / name, "--reef", reef, "--json"]
+
+    def lines(self, document):
+        rows, said = kinds_tables.stream_lines(document)
+        return [*rows, "", *wrapped(said)]
+
+
+class Pieces(Kinds):
+    """Held-out pieces of what six kinds learned."""
+
+    def lines(self, document):
+        return kinds_tables.piece_lines(document["six"]["pieces"])
+
+
+class Many(Kinds):
+    """Many kinds in one stream."""
+
+    pictures = {"many/folder.svg": "many-kinds.svg"}
+
+    def lines(self, document):
+        return kinds_tables.many_lines(document["folder"]["counts"])
+
+
+PROGRAMS = {
+    "sizes": Sizes(),
+    "logs": Logs(),
+    "kinds": Kinds("turns", "visits", "drift", "lines"),
+    "pieces": Pieces("pieces"),
+    "many": Many("many"),
+}
 
 
 def settings_key(name):
@@ -74,8 +122,11 @@ def settings_key(name):
 def measure(name, data, reef, out):
     """The record of a run. The program's progress goes to standard error."""
     environment = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
-    command = PROGRAMS[name].command(pathlib.Path(data).resolve(), reef, out)
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment, check=True)
+    documents = {}
+    for part, command in PROGRAMS[name].commands(pathlib.Path(data).resolve(), reef, out):
+        argv = [str(word) for word in command]
+        done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+        documents[part] = json.loads(done.stdout)
     version = json.loads(subprocess.run([reef, "version", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout)
     return {
         "command": f"tools/results --only {name} --data DIR",
@@ -83,7 +134,7 @@ def measure(name, data, reef, out):
         "program": version["version"],
         "machine": f"{platform.machine()} with {os.cpu_count()} cores, {version['kernels']} kernels",
         "date": datetime.date.today().isoformat(),
-        "document": json.loads(done.stdout),
+        "document": documents if len(documents) > 1 else documents.popitem()[1],
     }
 
 
@@ -105,4 +156,4 @@ def block(name, record, version):
     text = f"{command} runs `{PROGRAMS[name].asked}`. Measured on {record['machine']}, {record['date']}."
     if wrong:
         text += f" Measured with {wrong}."
-    return [*textwrap.wrap(text, 116, break_on_hyphens=False), "", *PROGRAMS[name].lines(record["document"])]
+    return [*wrapped(text), "", *PROGRAMS[name].lines(record["document"])]
