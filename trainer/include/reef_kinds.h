@@ -25,10 +25,10 @@ typedef struct reef_kind_visit {
     uint32_t count;    // visits that it stands for: more than 1 where only their sum is kept
     uint64_t from, to; // positions in the stream
     uint64_t learned;  // bytes
-    double bits;       // sum of what they cost before they were learned
+    double bits;       // sum of what they cost before they were learned; NaN: not known
 } reef_kind_visit;
 
-/** Bits per byte of a visit; NaN where it has learned nothing. */
+/** Bits per byte of a visit; NaN where it has learned nothing, or that is not known. */
 static inline double reef_kind_visit_loss(const reef_kind_visit *visit) {
     return visit->learned > 0 ? visit->bits / (double)visit->learned : (double)NAN;
 }
@@ -44,8 +44,8 @@ typedef struct reef_kind_facts {
     uint64_t began_ms;      // when that was, since 1970, by reef_kind_list_date; 0: not known
     uint64_t learned_bytes; // by its memory, in all; 0 without context memories
     uint64_t learned_at;    // position behind the last of them
-    // From the history, which pools do not have of what was learned before there was one, nor
-    // after `reef snapshot restore` into another directory.
+    // From the history. Pools have none of what was learned before there was one, nor after `reef
+    // snapshot restore` into another directory; of that a kind that never came back has one visit.
     uint64_t visit_count;
     uint64_t visited_bytes;
     double first_loss, last_loss; // of the first visit and of the last; NaN: not known

@@ -166,9 +166,61 @@ static void count_visit(reef_kind_facts *kind, const reef_kind_visit *visit) {
     kind->visited_bytes += visit->learned;
 }
 
+static uint64_t history_begins(const reef_kind_visit *visits, size_t count) {
+    uint64_t begin = UINT64_MAX;
+    for (size_t i = 0; i < count; i++)
+        if (visits[i].from < begin) begin = visits[i].from;
+    return begin;
+}
+
+// Before pools had a history, and where kinds do not learn on, each generation is a kind that never
+// came back: one visit, of which it is not known what it cost. Who has learned more has come back.
+static bool is_old_visit(const reef_kind_facts *kind,
+                         const reef_generation_record *info,
+                         uint64_t history,
+                         reef_kind_visit *out) {
+    uint64_t to = info->sealed ? info->sealed_at : kind->learned_at;
+    *out = (reef_kind_visit){.kind = kind->kind,
+                             .count = 1,
+                             .from = info->opened_at,
+                             .to = to,
+                             .learned = kind->learned_bytes,
+                             .bits = (double)NAN};
+    // A memory learns the byte before its first one, too.
+    return kind->visit_count == 0 && kind->learned_bytes > 0 && to > info->opened_at &&
+           to <= history && kind->learned_bytes <= to - info->opened_at + 1;
+}
+
+static reef_status add_old_visits(reef_kind_list *list,
+                                  const listed *of,
+                                  uint64_t history,
+                                  reef_error *err) {
+    size_t sums = 0, old = 0;
+    reef_status status = REEF_OK;
+    reef_kind_visit *all = calloc(list->visit_count + list->count + 1, sizeof(*all));
+    if (all == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits", list->visit_count);
+    while (sums < list->visit_count && list->visits[sums].count > 1) sums++;
+    if (sums > 0) memcpy(all, list->visits, sums * sizeof(*all));
+    for (size_t i = 0; status == REEF_OK && i < list->count; i++) {
+        reef_generation_record info;
+        uint32_t records = reef_as_of_records(&of->as_of, list->kinds[i].kind);
+        status = reef_generation_read(of->txn, records, &info, err);
+        if (status == REEF_OK && is_old_visit(&list->kinds[i], &info, history, &all[sums + old]))
+            count_visit(&list->kinds[i], &all[sums + old++]);
+    }
+    size_t single = list->visit_count - sums;
+    if (single > 0) memcpy(all + sums + old, list->visits + sums, single * sizeof(*all));
+    free(list->visits);
+    list->visits = all;
+    list->visit_count += old;
+    return status;
+}
+
 static reef_status read_visits(reef_kind_list *list, const listed *of, reef_error *err) {
     size_t count = 0;
     reef_status status = reef_visit_log_read(of->txn, &list->visits, &count, err);
+    uint64_t history = status == REEF_OK ? history_begins(list->visits, count) : 0;
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         reef_kind_visit visit = list->visits[i];
         if (!of->is_now && !reef_visit_cut(&visit, of->stream_bytes)) continue;
@@ -182,7 +234,7 @@ static reef_status read_visits(reef_kind_list *list, const listed *of, reef_erro
         list->visits[list->visit_count++] = visit;
         count_visit(kind, &visit);
     }
-    return status;
+    return status == REEF_OK ? add_old_visits(list, of, history, err) : status;
 }
 
 // ---- all ----------------------------------------------------------------------------------------

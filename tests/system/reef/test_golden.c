@@ -214,12 +214,25 @@ static golden learn_on(const format *f) {
 static void a_pool_of_version_2_computes_what_it_computed(void **state) {
     (void)state;
     golden g = expect_all(&SECOND);
+    // Its generations are kinds of one visit, of which nobody wrote down what it cost.
+    json_t *kind = reef_json("kind", "show", g.pool, "0", NULL);
+    const json_t *visits = json_object_get(kind, "visit_list"), *visit = json_array_get(visits, 0);
+    assert_int_equal(integer(kind, "visits"), 1);
+    assert_int_equal(json_array_size(visits), 1);
+    assert_int_equal(integer(visit, "from"), 0);
+    assert_int_equal(integer(visit, "to"), integer(kind, "learned_at"));
+    assert_int_equal(integer(visit, "learned_bytes"), integer(kind, "learned_bytes"));
+    assert_true(json_is_null(json_object_get(visit, "bits_per_byte")));
+    json_decref(kind);
     remove_golden(&g);
 }
 
 static void a_pool_of_version_2_learns_on_and_expands_its_archives(void **state) {
     (void)state;
     golden g = learn_on(&SECOND);
+    json_t *kind = reef_json("kind", "show", g.pool, "1", NULL);
+    assert_int_equal(integer(kind, "visits"), 1);
+    json_decref(kind);
     remove_golden(&g);
 }
 

@@ -169,6 +169,8 @@ static reef_status summary(watch *w, reef_error *err) {
                       (json_int_t)w->outliers, "commits_read", (json_int_t)w->scorer.renewed);
         if (w->by_alarm)
             json_object_set_new(object, "alarms", reef_alarm_json(&w->alarm, w->outliers));
+        if (json_array_size(w->cli->lost_kinds) > 0)
+            json_object_set(object, "lost_kinds", w->cli->lost_kinds);
         return put_json(w->cli, object, err);
     }
     char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
