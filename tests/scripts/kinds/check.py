@@ -1,6 +1,6 @@
 """check.py make DIRECTORY: texts of kinds.
 
-check.py results OUT, same OUT FILE, model OUT FILE: what tools/bench/kinds/run wrote.
+check.py results OUT, same OUT FILE, model OUT FILE: what tools/bench/kinds/run wrote. tables OUT SOURCE: tables of that.
 """
 
 import importlib.util
@@ -80,4 +80,36 @@ def model(out, again):
         assert before[key] == after[key], key
 
 
-{"make": make, "results": check, "same": same, "model": model}[sys.argv[1]](*map(pathlib.Path, sys.argv[2:]))
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def tables(out, source):
+    sys.path.insert(0, str(source / "tools" / "bench" / "kinds"))
+    import kinds_tables
+
+    found = json.loads((out / "results.json").read_text())
+    streams = {name: found[name] for name in ("turns", "visits", "drift", "lines")}
+    (heading, _, *rows), said = kinds_tables.stream_lines({"all": streams})
+    turns, visits, drift, lines = map(cells, rows)
+    assert {len(cells(heading))} == {len(turns), len(visits), len(drift), len(lines)}
+    assert turns[:5] == ["`all.ini`, turns", "0.1", "3 of 3", "0", "2"], turns
+    more = [bits - found["turns"]["alone"][kind] for kind, bits in found["turns"]["held"].items()]
+    assert turns[5:8] == [f"{sum(more) / 2:.4f}", f"{max(more):.4f}", ""], turns
+    assert visits[7] == f"{found['visits']['harm']:.4f}" and drift[2] == "" and drift[4] == "1", (visits, drift)
+    model = found["lines"]["one_model"]["held"]["lines"]
+    assert lines[5] == lines[6] == f"{found['lines']['held']['lines'] - model:.4f}", lines
+    assert "Its parts as of then changed by 0 at most." in said and said.count("in one model") == 2, said
+    _, _, first, second = map(cells, kinds_tables.piece_lines(found["pieces"]["pieces"]))
+    of = found["pieces"]["pieces"]["60"]["pieces"]
+    assert first[0] == "60" and first[7] == "0.11" and second[0] == "500", (first, second)
+    assert first[3] == f"{of['bits_per_byte'] - of['own_bits_per_byte']:.3f}", first
+    assert first[6] == f"{of['alone_bits_per_byte'] - of['alone_own_bits_per_byte']:.3f}", first
+    heading, _, _, last = map(cells, kinds_tables.many_lines(found["many"]["counts"]))
+    three, last = found["many"]["counts"]["3"], dict(zip(heading, last))
+    assert last["kinds"] == "3" and last["changes found"] == f"{three['found']} of 2", last
+    assert last["held out"] == f"{three['means']['bits_per_byte']:.4f}", last
+    assert last["forgotten, most"] == f"{max(three['means']['forgetting_max'], 0.0):.3f}", last
+
+
+{"make": make, "results": check, "same": same, "model": model, "tables": tables}[sys.argv[1]](*map(pathlib.Path, sys.argv[2:]))

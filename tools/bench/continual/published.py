@@ -207,10 +207,12 @@ def block(table, config, records, version):
     command = f"`tools/results --only {table} --data DIR`"
     if not have:
         return [f"No cell of this table has been run with this program: {command}."]
-    text = (f"{command} runs `{table_config(config)}` and writes this table. Means over seeds ± the sample standard "
-            f"deviation. \"With a floor\" is the mean where {float(FLOOR):.0%} of every prediction is even over all bytes. ")
-    lines = paragraph(text + " ".join(made_lines(have)))[1:]
     groups = figures.summarise(have)
+    text = (f"{command} runs `{table_config(config)}` and writes this table. Means over seeds ± the sample standard "
+            "deviation. ")
+    if any(group["measure"] == "bits_per_byte" for group in groups):
+        text += f"\"With a floor\" is the mean where {float(FLOOR):.0%} of every prediction is even over all bytes. "
+    lines = paragraph(text + " ".join(made_lines(have)))[1:]
     for stream in dict.fromkeys(group["stream"] for group in groups):
         lines += stream_lines([g for g in groups if g["stream"] == stream])
     return lines + gaps(table, wanted)
