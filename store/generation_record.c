@@ -59,6 +59,18 @@ reef_status reef_generation_store(reef_txn *txn,
     return reef_record_store(txn, &key, REEF_BYTES, bytes, sizeof(bytes), err);
 }
 
+// A kind begins with a generation that continues none, so that a chain is one step. A first one that
+// cannot be read is told where it is needed.
+static bool continues_a_later_part(reef_txn *txn, const reef_generation_record *generation) {
+    if (generation->continues == 0) return false;
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation->continues - 1};
+    uint8_t bytes[GENERATION_BYTES];
+    reef_generation_record first;
+    if (reef_record_read(txn, &key, bytes, sizeof(bytes), NULL) != REEF_OK) return false;
+    generation_decode(bytes, key.generation, &first);
+    return first.continues > 0;
+}
+
 reef_status reef_generation_read(reef_txn *txn,
                                  uint32_t generation,
                                  reef_generation_record *out,
@@ -77,6 +89,11 @@ reef_status reef_generation_read(reef_txn *txn,
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",
                          generation, out->side, (unsigned)out->dtype);
+    if (continues_a_later_part(txn, out))
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "generation %" PRIu32 " continues generation %" PRIu32
+                         ", which continues another",
+                         generation, out->continues - 1);
     return REEF_OK;
 }
 
@@ -138,6 +155,11 @@ reef_status reef_generation_put(reef_txn *txn,
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": its parent is %" PRIu32, number,
                          generation->parent);
+    if (generation->continues > number || continues_a_later_part(txn, generation))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot write generation %" PRIu32 ": generation %" PRIu32
+                         ", which it continues, begins no kind",
+                         number, generation->continues - 1);
     // A root is the result of sealing: nobody else may write one.
     if (generation->sealed || memcmp(generation->root, no_root, REEF_HASH_BYTES) != 0)
         return reef_fail(err, REEF_ERR_INVALID,

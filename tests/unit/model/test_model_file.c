@@ -585,6 +585,8 @@ static void generations_that_cannot_be_are_refused(void **state) {
         {1, "dtype", "\"bf16\"", "but this configuration makes it"},
         {1, "parent", "1", "lacks generations"},
         {2, "parent", "7", "lacks generations"},
+        {1, "continues", "1", "lacks generations"},
+        {1, "continues", "-1", "lacks generations"},
         {1, "root", "\"00\"", "lacks generations"},
         {1, "root", "\"00000000000000000000000000000000\"", "has another root than it says"},
         {2, "root", "\"00000000000000000000000000000000\"", "lacks generations"}, // it is open
@@ -595,6 +597,22 @@ static void generations_that_cannot_be_are_refused(void **state) {
         change_generation(t, lies[i].generation, lies[i].name, lies[i].value, data, bytes);
         assert_refused(t, t->other, REEF_ERR_CORRUPT, lies[i].words);
     }
+    free(data);
+}
+
+// A generation may continue one that begins a kind, and none that continues another.
+static void a_chain_of_two_steps_is_refused(void **state) {
+    two *t = *state;
+    size_t bytes, changed_bytes;
+    borrow(t);
+    char *data = whole_file_read(t->file, &bytes);
+    change_generation(t, 1, "continues", "0", data, bytes);
+    char *changed = whole_file_read(t->other, &changed_bytes);
+    whole_file_write(t->file, changed, changed_bytes);
+    change_generation(t, 2, "continues", "1", changed, changed_bytes);
+    assert_refused(t, t->other, REEF_ERR_CORRUPT, "lacks generations");
+    whole_file_write(t->file, data, bytes);
+    free(changed);
     free(data);
 }
 
@@ -881,6 +899,7 @@ int main(void) {
         TEST(tensors_that_do_not_fit_are_named),
         TEST(metadata_that_lies_is_refused),
         TEST(generations_that_cannot_be_are_refused),
+        TEST(a_chain_of_two_steps_is_refused),
         TEST(cut_files_are_refused),
         TEST(values_that_cannot_be_are_refused),
         TEST(memories_that_cannot_be_are_refused),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "pool.h"
+#include "store_internal.h"
 
 #define BLOCKS 5
 #define BLOCK_BYTES 5000
@@ -106,6 +107,31 @@ static void generations_come_back_as_they_were_put(void **state) {
     assert_int_equal(back.opened_step, 11);
     assert_true(back.first_id == generation.first_id && back.opened_at == generation.opened_at);
     assert_false(back.sealed);
+    reef_txn_abort(txn);
+}
+
+static void a_chain_of_kinds_is_one_step(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_generation_record back;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    seal(txn, 0);
+    must_fail(
+        reef_generation_put(txn, &(reef_generation_record){.generation = 1, .continues = 2}, &err),
+        REEF_ERR_INVALID, &err, "generation 1, which it continues, begins no kind");
+    must(reef_generation_put(txn, &(reef_generation_record){.generation = 1, .continues = 1}, &err),
+         &err);
+    seal(txn, 1);
+    const reef_generation_record deeper = {.generation = 2, .continues = 2};
+    must_fail(reef_generation_put(txn, &deeper, &err), REEF_ERR_INVALID, &err,
+              "generation 1, which it continues, begins no kind");
+    // As if it had been written all the same.
+    must(reef_generation_store(txn, &deeper, &err), &err);
+    must_fail(reef_generation_read(txn, 2, &back, &err), REEF_ERR_CORRUPT, &err,
+              "generation 2 continues generation 1, which continues another");
+    must(reef_generation_read(txn, 1, &back, &err), &err);
+    assert_int_equal(back.continues, 1);
     reef_txn_abort(txn);
 }
 
@@ -763,6 +789,7 @@ static void only_the_open_generation_can_be_cleared(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         POOL_TEST(generations_come_back_as_they_were_put),
+        POOL_TEST(a_chain_of_kinds_is_one_step),
         POOL_TEST(only_the_last_generation_may_be_open),
         POOL_TEST(sealed_records_refuse_writes),
         POOL_TEST(sealing_drops_the_moments_of_that_generation_only),

@@ -315,6 +315,12 @@ static bool continues_parse(const json_t *one, uint32_t g, uint32_t *out) {
     return value == NULL || (json_is_integer(value) && kind >= 0 && kind < (json_int_t)g);
 }
 
+// What it continues must itself begin a kind: one step and no chain.
+static bool continues_a_later_part(const reef_file_generation *all,
+                                   const reef_generation_record *one) {
+    return one->continues > 0 && all[one->continues - 1].info.continues > 0;
+}
+
 // Numbers are 0, 1, 2, ... in the file. Only the last may be open.
 static bool generation_parse(
     reef_file_generation *out, const json_t *one, uint32_t g, uint32_t count, uint64_t first_id) {
@@ -371,7 +377,8 @@ static reef_status generations_parse(reef_model_origin *origin,
     if (right) origin->generations = calloc(count, sizeof(*origin->generations));
     for (uint32_t g = 0; right && origin->generations != NULL && g < count; g++) {
         reef_file_generation *one = &origin->generations[g];
-        right = generation_parse(one, json_array_get(list, g), g, (uint32_t)count, first_id);
+        right = generation_parse(one, json_array_get(list, g), g, (uint32_t)count, first_id) &&
+                !continues_a_later_part(origin->generations, &one->info);
         // Ids are assigned again, since gaps of empty generations are closed.
         first_id += (uint64_t)one->info.side * one->info.side;
     }
