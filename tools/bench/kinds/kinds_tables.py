@@ -22,7 +22,7 @@ def more(part, prefix=""):
 def stream_row(config, name, one):
     beside = one.get("alone") or one["one_model"]["held"]
     above = [bits - beside[kind] for kind, bits in one["held"].items()]
-    changes = f"{one['found']} of {one['changes']}" if "changes" in one else ""
+    changes = f"{one['found']:,} of {one['changes']:,}" if "changes" in one else ""
     harm = f"{one['harm']:.4f}" if "harm" in one else ""
     return [f"`{config}.ini`, {name}", f"{one['bytes'] / 1e6:.1f}", changes, one["elsewhere"], one["kinds"],
             f"{sum(above) / len(above):.4f}", f"{max(above):.4f}", harm, f"{one['disk_per_byte']:.1f}"]
