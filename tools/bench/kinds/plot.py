@@ -42,7 +42,8 @@ def write_svg(path, first, results):
         axes.set_xticks(places, results)
         axes.set_xlabel(first)
         axes.set_ylabel(label)
-        axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(0, low), high + 0.04 * (high - min(0, low)))  # room for the highest one's shape
         if len(lines) > 1:
             axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
