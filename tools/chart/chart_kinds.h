@@ -11,6 +11,7 @@
 typedef struct reef_kinds_text {
     const char *name;
     const uint32_t *answered; // (count) whose each byte is, or each of so many equal parts
+    const float *weights;     // (count) how likely that kind was before the byte; NULL: not known
     size_t count;
     uint64_t bytes;              // of the text
     const reef_kind_list *kinds; // their names; not owned

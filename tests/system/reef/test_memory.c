@@ -304,6 +304,8 @@ static void kinds_are_drawn_where_they_answered(void **state) {
     const json_t *runs = json_object_get(kinds, "runs"), *most = json_object_get(kinds, "most");
     const json_t *last = json_array_get(runs, json_array_size(runs) - 1);
     assert_int_equal(integer(json_array_get(runs, 0), "from"), 0);
+    double weight = json_real_value(json_object_get(last, "weight"));
+    assert_true(weight > 0.5 && weight <= 1.0);
     assert_int_equal(integer(last, "kind"), 1);
     assert_in_range(integer(last, "from"), 2000, 2300);
     assert_int_equal(integer(json_array_get(most, 0), "kind"), 0);

@@ -68,7 +68,8 @@ const reef_cli_manual reef_eval_manual = {
         "\n"
         "Which memory answers is a matter of gates, or with boundaries contexts of how well each\n"
         "predicted so far; then the last column has the shares of bytes that each answered, and\n"
-        "--kinds draws where.\n"
+        "--kinds draws where. With --json it says how likely they were in the mean; libreef and\n"
+        "Python have all candidates of each byte (answers).\n"
         "\n"
         "A model that is sure of the wrong byte can lose 20 bits with it. "
         "--floor S shows what is left of\n"
@@ -99,7 +100,8 @@ const reef_cli_manual reef_eval_manual = {
 typedef struct file_score {
     reef_score score;
     double *fire_share;
-    uint32_t *answered;          // with --kinds
+    uint32_t *answered; // with --kinds, and how likely these were
+    float *weights;
     const reef_kind_list *kinds; // their names, with --kinds
     uint64_t words;
     double floored;            // with --floor: bits per byte or token; else not a number
@@ -228,6 +230,7 @@ static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *sco
     return (reef_kinds_text){
         .name = file->path,
         .answered = score->answered,
+        .weights = score->weights,
         .count = file->count,
         .bytes = file->count,
         .kinds = score->kinds,
@@ -411,7 +414,9 @@ static reef_status score_files(const reef_cli_call *cli,
         if (list != NULL) {
             score->kinds = list;
             score->answered = reef_cli_alloc(files[i].count, sizeof(uint32_t));
-            score->score.answers = (reef_answers){.width = 1, .kinds = score->answered};
+            score->weights = reef_cli_alloc(files[i].count, sizeof(float));
+            score->score.answers =
+                (reef_answers){.width = 1, .kinds = score->answered, .weights = score->weights};
         }
         // Words are counted in the text; the model sees bytes.
         if (!ids) score->words = reef_eval_word_count(files[i].bytes, files[i].count);
@@ -430,6 +435,7 @@ static void release_scores(file_score *scores, size_t count) {
     for (size_t i = 0; scores != NULL && i < count; i++) {
         free(scores[i].fire_share);
         free(scores[i].answered);
+        free(scores[i].weights);
     }
     free(scores);
 }

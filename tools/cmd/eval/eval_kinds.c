@@ -25,10 +25,14 @@ json_t *reef_eval_kinds_json(const reef_kinds_text *text) {
     for (size_t i = 0; i < count; i++)
         json_array_append_new(kinds, json_pack("{s:I, s:I}", "kind", (json_int_t)rows[i].kind,
                                                "bytes", (json_int_t)rows[i].parts));
-    for (size_t i = 0; i < text->count; i++)
-        if (i == 0 || text->answered[i] != text->answered[i - 1])
-            json_array_append_new(runs, json_pack("{s:I, s:I}", "from", (json_int_t)i, "kind",
-                                                  (json_int_t)text->answered[i]));
+    for (size_t from = 0, end; from < text->count; from = end) {
+        double weight = 0.0;
+        for (end = from; end < text->count && text->answered[end] == text->answered[from]; end++)
+            weight += (double)text->weights[end];
+        json_array_append_new(runs, json_pack("{s:I, s:I, s:f}", "from", (json_int_t)from, "kind",
+                                              (json_int_t)text->answered[from], "weight",
+                                              weight / (double)(end - from)));
+    }
     return json_pack("{s:o, s:o}", "most", kinds, "runs", runs);
 }
 
