@@ -174,7 +174,7 @@ def boundary():
         p.text(left, y + 42, f"{first} {second}", 13, kind="muted")
     p.text(20, 478, "Otherwise:", 14, bold=True)
     p.text(left, 478, "too few in a row: all are trained as if nothing had happened (the oddity above);", 14)
-    p.text(left, 500, "older generations predict them: a domain came back, and the batches are skipped.", 14)
+    p.text(left, 500, "an older kind knows them: it came back, and its memory learns the batches.", 14)
     return p
 
 
