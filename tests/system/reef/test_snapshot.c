@@ -523,6 +523,36 @@ static void a_moment_is_a_state_and_people_hear_which(void **state) {
         (const char *const[]){"eval", w->pool, w->english, "--as-of", "9999w ago", NULL});
 }
 
+// The state of snapshots that were made on days gone by.
+static void a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it(void **state) {
+    world *w = *state;
+    own_pool own = {path_in(w->directory, "calendar"), NULL};
+    reef_error err;
+    reef_store *store = NULL;
+    make_pool(own.pool);
+    assert_int_equal(reef_store_open(&store, own.pool, &(reef_store_options){.write = true}, &err),
+                     REEF_OK);
+    snapshot_at(store, "noon", 1, 12);
+    snapshot_at(store, "night", 1, 23);
+    snapshot_at(store, "later", 3, 0);
+    reef_store_close(store);
+    static const char *const STATES[][2] = {
+        {"2020-05-01 12:00", "noon"},  {"2020-05-01 18:30", "noon"},  {"2020-05-01 22:59", "noon"},
+        {"2020-05-01 23:00", "night"}, {"2020-05-01", "night"},       {"2020-05-02 12:00", "night"},
+        {"2020-05-03 00:00", "later"}, {"2020-05-04 06:00", "later"},
+    };
+    for (size_t i = 0; i < sizeof(STATES) / sizeof(STATES[0]); i++) {
+        char *found = text_of(
+            reef_json("eval", own.pool, w->english, "--as-of", STATES[i][0], NULL), "as_of");
+        if (strcmp(found, STATES[i][1]) != 0) fail_msg("%s was '%s'", STATES[i][0], found);
+        free(found);
+    }
+    expect_failure(
+        66, "the oldest is 'noon', of 2020-05-01 12:00:00",
+        (const char *[]){"eval", own.pool, w->english, "--as-of", "2020-05-01 11:59", NULL});
+    pool_free(&own);
+}
+
 static void the_pool_may_come_first_or_from_the_environment(void **state) {
     world *w = *state;
     setenv("REEF_POOL", w->pool, 1);
@@ -545,6 +575,7 @@ int main(void) {
         cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
         cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),
         cmocka_unit_test(a_moment_is_a_state_and_people_hear_which),
+        cmocka_unit_test(a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it),
         cmocka_unit_test(the_pool_may_come_first_or_from_the_environment),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

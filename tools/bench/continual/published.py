@@ -107,14 +107,40 @@ def paragraph(text):
     return ["", *lines_of(text.split())]
 
 
+def made_on(one):
+    cells = "one cell" if one["jobs"] == 1 else f"{one['jobs']} cells"
+    threads = "one thread" if one["threads"] == 1 else f"{one['threads']} threads"
+    return f"{one['machine']}, {cells} at a time on {threads}, {one['date']}"
+
+
+def row_names(some, records):
+    """Which rows these records are: methods, with the first text of another order, and seeds where not all are these."""
+
+    def seeds(records, order, method):
+        return [one["seed"] for one in records if (one["order"], one["method"]) == (order, method)]
+
+    alike = {}  # methods: the orders in which they are those
+    for order in dict.fromkeys(one["order"] for one in some):
+        names = []
+        for method in dict.fromkeys(one["method"] for one in some if one["order"] == order):
+            own = seeds(some, order, method)
+            part = "" if own == seeds(records, order, method) else f" (seed {in_sentence([*map(str, own)])})"
+            names.append(method + part)
+        alike.setdefault(", ".join(names), []).append(order)
+    first = {one["order"]: one["domains"][0] for one in records}
+    found = [names if orders == [0] else f"{names}, all from {in_sentence([first[order] for order in orders])}"
+             for names, orders in sorted(alike.items(), key=lambda pair: pair[1] != [0])]
+    return "; ".join(found)
+
+
 def made_lines(records):
-    """By which program, where and when."""
-    found = []
+    """Where and when; of several machines and days, which rows."""
+    machines = {}
     for one in records:
-        cells = "one cell" if one["jobs"] == 1 else f"{one['jobs']} cells"
-        threads = "one thread" if one["threads"] == 1 else f"{one['threads']} threads"
-        found.append(f"{one['machine']}, {cells} at a time on {threads}, {one['date']}")
-    return [f"Measured on {machine}." for machine in dict.fromkeys(found)]
+        machines.setdefault(made_on(one), []).append(one)
+    if len(machines) == 1:
+        return [f"Measured on {machine}." for machine in machines]
+    return [f"Measured on {machine}: {row_names(some, records)}." for machine, some in machines.items()]
 
 
 def gaps(table, wanted):
@@ -183,6 +209,17 @@ def order_rows(groups):
     return tables.table(["method", "order", "mean", "forgotten since best, mean of texts", "most of one text", "runs"], rows) if rows else []
 
 
+def boundary_rows(groups):
+    """What pools found of the boundaries that they were not told, and where they found one that is none."""
+    rows = []
+    for g in groups:
+        hit, false = (g["figures"][key] for key in ("boundaries_hit", "boundaries_false"))
+        if g["base"] == "generations" and hit["mean"] is not None:
+            rows.append([g["method"], g["domains"][0], g["true_boundaries"], f"{hit['mean']:.3g}", f"{false['mean']:.3g}",
+                         g["runs"]])
+    return tables.table(["method", "first text", "boundaries", "found", "invented", "runs"], rows) if rows else []
+
+
 def stream_lines(groups):
     first = [g for g in groups if g["order"] == 0]
     unit = "accuracy" if groups[0]["measure"] == "accuracy" else "bits per byte"
@@ -193,6 +230,8 @@ def stream_lines(groups):
         lines += ["", "Chosen from grids, on other held-out texts and with another seed:", "", *choices]
     if rows := order_rows(groups):
         lines += ["", "Other orders:", "", *rows]
+    if rows := boundary_rows(groups):
+        lines += ["", "Boundaries that no pool was told, means over seeds:", "", *rows]
     return lines
 
 

@@ -42,12 +42,16 @@ def best_baseline(log, figure):
 def alarm_rows(logs):
     rows = []
     for log in logs:
-        one, (name, best) = log["methods"][ALARMS], best_baseline(log, "best_f1")
+        one = log["methods"][ALARMS]
         a_day = "" if one["alarms_a_day"] is None else f"{one['alarms_a_day']:,.0f}"
-        own, other = with_best([one["best_f1"], best], 3)
-        rows.append([log["log"], own, f"{one['f1']:.3f}", f"{other} ({name})", f"{one['alarms']:,}", one["hits"], a_day])
-    return table(["log", "best F1", "F1 at the preset", "best F1 of a baseline", "alarms", "of them labelled", "alarms a day"],
-                 rows)
+        beside = []
+        for figure in ("best_f1", "f1"):
+            name, best = best_baseline(log, figure)
+            own, other = with_best([one[figure], best], 3)
+            beside += [own, f"{other} ({name})"]
+        rows.append([log["log"], *beside, f"{one['alarms']:,}", one["hits"], a_day])
+    return table(["log", "best F1", "of a baseline", "F1 at the preset", "best of a baseline at the preset", "alarms",
+                  "of them labelled", "alarms a day"], rows)
 
 
 def verdict(logs):
