@@ -117,9 +117,8 @@ function(reef_test_ranks name source)
     target_include_directories(${name} PRIVATE ${REEF_TESTS_DIR}/support ${REEF_TESTS_DIR}/reference)
     target_link_libraries(${name} PRIVATE reef_options reef::inside ${ARG_LIBS} reef::mpi PkgConfig::CMOCKA m)
     foreach(ranks IN LISTS ARG_RANKS)
-        # Who waits for a message lets other tests run: by default two ranks on two cores would spin.
         add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root
-            --bind-to none --mca mpi_yield_when_idle 1 -n ${ranks} $<TARGET_FILE:${name}>)
+            --bind-to none -n ${ranks} $<TARGET_FILE:${name}>)
         # Leaks of MPI itself, and the order of its locks, are none of ours. Begins early: as many processors as ranks
         # are never free before the end.
         set_tests_properties(${name}_${ranks} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600 COST 930

@@ -47,7 +47,7 @@ const reef_cli_manual reef_kind_list_manual = {
         "time; as of a generation they are those of now.",
     .options = LIST_OPTIONS,
     .example = "reef kind list reef.pool\n"
-               "reef kind list reef.pool --as-of yesterday\n"
+               "reef kind list reef.pool --as-of 0\n"
                "reef kind list reef.pool --svg kinds.svg",
 };
 
@@ -56,7 +56,7 @@ const reef_cli_manual reef_kind_show_manual = {
              "what was learned, and what that cost in bits per byte before it was learned.",
     .options = SHOW_OPTIONS,
     .example = "reef kind show reef.pool 0\n"
-               "reef kind show reef.pool english --as-of yesterday",
+               "reef kind show reef.pool 0 --as-of 0",
 };
 
 const reef_cli_manual reef_kind_name_manual = {
