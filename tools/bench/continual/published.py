@@ -220,10 +220,12 @@ def boundary_rows(groups):
     return tables.table(["method", "first text", "boundaries", "found", "invented", "runs"], rows) if rows else []
 
 
-def stream_lines(groups):
+def stream_lines(groups, named):
+    """Of one stream, whose name is said where a table has several."""
     first = [g for g in groups if g["order"] == 0]
     unit = "accuracy" if groups[0]["measure"] == "accuracy" else "bits per byte"
-    lines = ["", f"{' → '.join(groups[0]['domains'])}; {unit} at the end:", ""]
+    name = f"`{groups[0]['stream']}`: " if named else ""
+    lines = ["", f"{name}{' → '.join(groups[0]['domains'])}; {unit} at the end:", ""]
     lines += tables.comparison_table(first or groups)
     lines += verdict(first)
     if choices := tables.choice_lines(first):
@@ -252,8 +254,9 @@ def block(table, config, records, version):
     if any(group["measure"] == "bits_per_byte" for group in groups):
         text += f"\"With a floor\" is the mean where {float(FLOOR):.0%} of every prediction is even over all bytes. "
     lines = paragraph(text + " ".join(made_lines(have)))[1:]
-    for stream in dict.fromkeys(group["stream"] for group in groups):
-        lines += stream_lines([g for g in groups if g["stream"] == stream])
+    streams = dict.fromkeys(group["stream"] for group in groups)
+    for stream in streams:
+        lines += stream_lines([g for g in groups if g["stream"] == stream], len(streams) > 1)
     return lines + gaps(table, wanted)
 
 
