@@ -21,6 +21,7 @@ import sizes
 import streams
 import tuning
 from methods import COMPRESSORS
+from values import Problem
 
 VERSION = 3  # of the files in OUT/cells
 FLOOR = "0.01"  # share of each prediction that is even over all bytes, in the column that bounds what a byte can cost
@@ -181,7 +182,10 @@ class Bench:
             command += ["--eval", f"{name}={held}"]
         if transients:
             command += ["--eval-at", transients]
-        return self.reef(*command)
+        document = self.reef(*command)
+        if not document["finished"]:  # somebody else stopped it: what it measured is of less text
+            raise Problem(f"reef train was stopped after {document['stream_bytes']:,} bytes of the stream")
+        return document
 
     def evaluate(self, pool, plan, held):
         """What the pool is at the end, beside its losses: generations, and what a floor leaves of the losses."""
