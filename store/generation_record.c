@@ -59,8 +59,8 @@ reef_status reef_generation_store(reef_txn *txn,
     return reef_record_store(txn, &key, REEF_BYTES, bytes, sizeof(bytes), err);
 }
 
-// A kind begins with a generation that continues none, so that a chain is one step. A first one that
-// cannot be read is told where it is needed.
+// A kind begins with a generation that continues none, so a chain has one step. If that record
+// cannot be read, whoever needs it reports the error.
 static bool continues_a_later_part(reef_txn *txn, const reef_generation_record *generation) {
     if (generation->continues == 0) return false;
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation->continues - 1};

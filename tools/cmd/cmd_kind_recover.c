@@ -15,8 +15,8 @@ const reef_cli_manual reef_kind_recover_manual = {
         "the bit, and so do earlier states. reef verify --repair-plan says first whether a\n"
         "snapshot has more.\n"
         "\n"
-        "What is damaged stays in the file, and reef verify goes on naming it. A damaged visit\n"
-        "goes when reef prune gives up the states of its time; a memory as it was sealed stays.\n"
+        "What is damaged stays in the file, and reef verify keeps reporting it. reef prune\n"
+        "removes a damaged visit with the states of its time; a sealed memory stays.\n"
         "\n"
         "All damaged kinds are recovered at once. No daemon may run on the pool.",
     .options = NULL,
