@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 
 import matplotlib
 
@@ -57,6 +58,14 @@ def size(value):
 def table(heading, rows):
     lines = ["| " + " | ".join(heading) + " |", "| " + " | ".join("---" for _ in heading) + " |"]
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+
+
+def wrapped(line):
+    """Prose and items in the documents' width; tables and pictures stay one line."""
+    if line.startswith(("|", "!")):
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def machine(document):
@@ -253,6 +262,7 @@ def plot_scale(path, document):
             )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.margins(y=0.12)  # room for what is written below the lowest point
     axes.set_xlabel("experts")
     axes.set_ylabel("microseconds per token")
     sides = sorted({p["side"] for p in document["points"]})
@@ -297,7 +307,7 @@ def replace(text, name, lines):
     pattern = re.compile(rf"(<!-- measured: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not pattern.search(text):
         sys.exit(f"no '<!-- measured: {name} -->' in the Markdown file")
-    body = "\n".join(lines)
+    body = "\n".join(wrapped(line) for line in lines)
     return pattern.sub(lambda found: f"{found[1]}\n{body}\n\n{found[2]}", text)
 
 
