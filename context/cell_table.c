@@ -9,24 +9,6 @@
 
 static_assert(sizeof(reef_cell_line) == REEF_LINE_BYTES, "a line of cells is a cache line");
 
-int reef_cell_find(const reef_cell_line *line, uint16_t check) {
-    uint32_t found = 0;
-#if defined(__SSE2__)
-    // All twelve at once; the last four lie in the first half of the second vector.
-    const __m128i wanted = _mm_set1_epi16((int16_t)check), none = _mm_setzero_si128();
-    const __m128i *at = (const __m128i *)(const void *)line;
-    __m128i low = _mm_cmpeq_epi16(_mm_load_si128(at), wanted);
-    __m128i high = _mm_cmpeq_epi16(_mm_load_si128(at + 1), wanted);
-    __m128i empty = _mm_cmpeq_epi8(_mm_load_si128(at + 3), none);
-    found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) &
-            ~(uint32_t)_mm_movemask_epi8(empty) & ((1u << REEF_CELLS_A_LINE) - 1);
-#else
-    for (uint32_t i = 0; i < REEF_CELLS_A_LINE; i++)
-        found |= (uint32_t)(line->check[i] == check && line->history[i] != 0) << i;
-#endif
-    return found == 0 ? -1 : __builtin_ctz(found);
-}
-
 #define TREES_WORTH 256
 
 int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories) {

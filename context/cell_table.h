@@ -23,6 +23,9 @@
 #include "lines.h"
 
 #include <stdbool.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #define REEF_CELLS_A_LINE 12
 #define REEF_CELL_TREES 255
@@ -52,7 +55,23 @@ static inline uint16_t reef_cell_check(uint32_t hash) {
 }
 
 /** Number of the cell with that check in the line; -1: none. */
-int reef_cell_find(const reef_cell_line *line, uint16_t check);
+static inline int reef_cell_find(const reef_cell_line *line, uint16_t check) {
+    uint32_t found = 0;
+#if defined(__SSE2__)
+    // All twelve at once; the last four lie in the first half of the second vector.
+    const __m128i wanted = _mm_set1_epi16((int16_t)check), none = _mm_setzero_si128();
+    const __m128i *at = (const __m128i *)(const void *)line;
+    __m128i low = _mm_cmpeq_epi16(_mm_load_si128(at), wanted);
+    __m128i high = _mm_cmpeq_epi16(_mm_load_si128(at + 1), wanted);
+    __m128i empty = _mm_cmpeq_epi8(_mm_load_si128(at + 3), none);
+    found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) &
+            ~(uint32_t)_mm_movemask_epi8(empty) & ((1u << REEF_CELLS_A_LINE) - 1);
+#else
+    for (uint32_t i = 0; i < REEF_CELLS_A_LINE; i++)
+        found |= (uint32_t)(line->check[i] == check && line->history[i] != 0) << i;
+#endif
+    return found == 0 ? -1 : __builtin_ctz(found);
+}
 
 /** An empty cell for `check`, in place of the one that has seen least; of equals, in turns. */
 int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories);

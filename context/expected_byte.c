@@ -104,66 +104,98 @@ static reef_chance *match_chance(const reef_predictor *p, size_t k, int byte) {
     return &p->state->expected.matches[k][p->expected[k] == byte][p->match_states[k]];
 }
 
-typedef struct ballot {
-    int count;
-    uint8_t bytes[REEF_CONTEXTS_ALL + REEF_MATCHES];
-    int32_t votes[REEF_CONTEXTS_ALL + REEF_MATCHES];
-} ballot;
+// What a context or a match says of a byte.
+typedef struct opinion {
+    reef_chance chance;
+    uint16_t state; // of a context
+    int16_t odds;
+    uint8_t byte;
+} opinion;
 
-static inline void vote(ballot *b, uint8_t byte, int32_t votes) {
-    if (votes <= 0) return;
-    int k = 0;
-    while (k < b->count && b->bytes[k] != byte) k++;
-    if (k == b->count) {
-        b->bytes[b->count++] = byte;
-        b->votes[k] = 0;
+typedef struct opinions {
+    size_t count; // those of known contexts, in their order, and then those of matches
+    opinion all[REEF_CONTEXTS_ALL + REEF_MATCHES];
+} opinions;
+
+static inline void weigh(const reef_predictor *p, opinion *o, reef_chance chance) {
+    o->chance = chance;
+    o->odds = p->logistic->stretch[chance >> 20];
+}
+
+static void ask(const reef_predictor *p, opinions *asked) {
+    opinion *o = asked->all;
+    for (size_t k = 0; k < p->known_count; k++, o++) {
+        uint32_t state = 0, i = p->known[k];
+        o->byte = favourite_of(p, i, &state);
+        o->state = (uint16_t)state;
+        weigh(p, o, p->expected_chances[i][state]);
     }
-    b->votes[k] += votes;
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        if (p->expected[k] < 0) continue;
+        o->byte = (uint8_t)p->expected[k];
+        weigh(p, o++, *match_chance(p, k, p->expected[k]));
+    }
+    asked->count = (size_t)(o - asked->all);
+}
+
+// Do all name the same byte, and does one of them believe in it? That is so mostly, and cheap to
+// find out.
+static bool agree(const opinions *asked) {
+    uint32_t other = 0;
+    bool sure = false;
+    for (size_t k = 0; k < asked->count; k++) {
+        other |= asked->all[k].byte ^ asked->all[0].byte;
+        sure |= asked->all[k].odds > 0;
+    }
+    return other == 0 && sure;
 }
 
 // The byte with most votes, of equals the one with the shortest context; -1: none.
-static int elect_byte(const reef_predictor *p) {
-    ballot b = {.count = 0};
-    for (size_t k = 0; k < p->known_count; k++) {
-        uint32_t state = 0, i = p->known[k];
-        uint8_t byte = favourite_of(p, i, &state);
-        vote(&b, byte, p->logistic->stretch[p->expected_chances[i][state] >> 20]);
-    }
-    for (size_t k = 0; k < REEF_MATCHES; k++)
-        if (p->expected[k] >= 0)
-            vote(&b, (uint8_t)p->expected[k],
-                 p->logistic->stretch[*match_chance(p, k, p->expected[k]) >> 20]);
+static int elect_byte(const opinions *asked) {
+    if (agree(asked)) return asked->all[0].byte;
+    int32_t votes[256]; // of the bytes that are named
+    for (size_t k = 0; k < asked->count; k++) votes[asked->all[k].byte] = 0;
+    for (size_t k = 0; k < asked->count; k++)
+        votes[asked->all[k].byte] += asked->all[k].odds > 0 ? asked->all[k].odds : 0;
     int elected = -1;
     int32_t most = 0;
-    for (int k = 0; k < b.count; k++)
-        if (b.votes[k] > most) most = b.votes[k], elected = b.bytes[k];
+    for (size_t k = 0; k < asked->count; k++) {
+        const opinion *o = &asked->all[k];
+        if (o->odds > 0 && votes[o->byte] > most) most = votes[o->byte], elected = o->byte;
+    }
     return elected;
 }
 
 // ---- does it come -------------------------------------------------------------------------------
 
-static void put_inputs(reef_predictor *p, size_t i, reef_chance chance) {
+static void put_inputs(reef_predictor *p, size_t i, const opinion *o) {
     int16_t *in = p->expected_byte.in;
-    in[i] = p->logistic->stretch[chance >> 20];
-    in[reef_distance_of(i)] = reef_distance(reef_chance_p(chance));
+    in[i] = o->odds;
+    in[reef_distance_of(i)] = reef_distance(reef_chance_p(o->chance));
 }
 
-// Inputs of the question, and how many of the orders expect the byte.
-static uint32_t gather_inputs(reef_predictor *p, uint8_t byte) {
+// Inputs of the question, and how many of the orders expect the byte. Whoever named another byte is
+// asked again.
+static uint32_t gather_inputs(reef_predictor *p, uint8_t byte, opinions *asked) {
     reef_expected_byte *e = &p->expected_byte;
+    opinion *o = asked->all;
     uint32_t orders = 0;
-    memset(e->in, 0, sizeof(e->in));
-    for (size_t k = 0; k < p->known_count; k++) {
+    memset(e->in, 0, reef_predictor_input_bytes(p));
+    for (size_t k = 0; k < p->known_count; k++, o++) {
         size_t i = p->known[k];
-        uint32_t state = state_of(p, i, byte);
-        reef_chance chance = p->expected_chances[i][state];
-        e->states[i] = (uint16_t)state;
-        put_inputs(p, reef_input_of(i), chance);
-        if (i < REEF_ORDERS) orders += chance >> 31;
+        if (o->byte != byte) {
+            o->state = (uint16_t)state_of(p, i, byte);
+            weigh(p, o, p->expected_chances[i][o->state]);
+        }
+        e->states[i] = o->state;
+        put_inputs(p, reef_input_of(i), o);
+        if (i < REEF_ORDERS) orders += o->chance >> 31;
     }
-    for (size_t k = 0; k < REEF_MATCHES; k++)
-        if (p->expected[k] >= 0)
-            put_inputs(p, REEF_PREDICTION_MATCH + k, *match_chance(p, k, byte));
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        if (p->expected[k] < 0) continue;
+        if (o->byte != byte) weigh(p, o, *match_chance(p, k, byte));
+        put_inputs(p, REEF_PREDICTION_MATCH + k, o++);
+    }
     e->in[REEF_PREDICTION_BIAS] = REEF_BIAS;
     return orders;
 }
@@ -196,7 +228,9 @@ void reef_expected_find(reef_predictor *p) {
     reef_expected_byte *e = &p->expected_byte;
     reef_expected_state *state = &p->state->expected;
     e->trusted = false;
-    e->byte = elect_byte(p);
+    opinions asked;
+    ask(p, &asked);
+    e->byte = elect_byte(&asked);
     if (e->byte < 0) return;
     uint8_t byte = (uint8_t)e->byte;
     uint32_t last = p->position.bytes & 0xFF, last_two = p->position.bytes & 0xFFFF;
@@ -211,7 +245,7 @@ void reef_expected_find(reef_predictor *p) {
     }
     e->divergence = state->divergence[hashes[0] & (REEF_DIVERGENCES - 1)];
     __builtin_prefetch(e->divergence);
-    choose_weights(p, byte, gather_inputs(p, byte));
+    choose_weights(p, byte, gather_inputs(p, byte, &asked));
     reef_predictor_dot(p, REEF_EXPECTED_SETS, e->odds, e->in, &e->weights);
     e->last_odds = reef_mix_last(REEF_EXPECTED_SETS, e->odds, e->last_weights);
     uint32_t right = 2 * reef_squash(p->logistic, e->last_odds);

@@ -44,22 +44,23 @@ static void add_net_parts(const reef_predictor *p, double *parts) {
                             part_of(p->net_in, weights, REEF_PREDICTION_NET_CHANCE);
 }
 
-void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p) {
+void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p, uint32_t bits) {
     double parts[REEF_INPUT_NAMES];
     // The bits of a trusted byte have the inputs of the question whether it comes.
     const reef_expected_byte *expected = &p->expected_byte;
-    bool bits = !expected->trusted || p->net_tokens > 0;
-    const int16_t *in = bits ? p->in : expected->in;
-    const reef_weight_rows *weights = bits ? &p->weights : &expected->weights;
-    const size_t set = bits ? (size_t)REEF_SET_ORDERS : (size_t)REEF_EXPECTED_SET_ORDERS;
+    bool trees_speak = !expected->trusted || p->net_tokens > 0;
+    const int16_t *in = trees_speak ? p->in : expected->in;
+    const reef_weight_rows *weights = trees_speak ? &p->weights : &expected->weights;
+    const size_t set = trees_speak ? (size_t)REEF_SET_ORDERS : (size_t)REEF_EXPECTED_SET_ORDERS;
     find_parts(p, in, weights, set, parts);
     double sum = part_of(in, weights->rows[set], REEF_PREDICTION_BIAS);
     if (p->net_tokens > 0) add_net_parts(p, parts);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
-    for (size_t i = 0; sum > 0.0 && i < REEF_INPUT_NAMES; i++) counts->shares[i] += parts[i] / sum;
+    double each = sum > 0.0 ? bits / sum : 0.0;
+    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) counts->shares[i] += parts[i] * each;
     // Once trees are open, whenever that was, both nibbles have theirs.
     uint32_t trees = p->open ? 2 * p->tree_count : 0;
-    if (p->bit == 7) counts->lines += p->contexts + REEF_MATCHES + trees;
+    if (p->bit + bits == 8) counts->lines += p->contexts + REEF_MATCHES + trees;
     if (p->bit > 0) return;
     counts->bytes++;
     for (size_t i = 0; i < p->contexts; i++)

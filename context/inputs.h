@@ -28,8 +28,11 @@ static inline bool reef_inputs_sampled(const reef_predictor *p) {
     return p->text.end % REEF_INPUTS_EVERY == 0;
 }
 
-/** Count a bit of such a byte, between its predict and its update. */
-void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p);
+/**
+ * Count the inputs of a bit of such a byte, between its predict and its update. bits: 1, or 8 where
+ * the first bit stands for all of a byte that is trusted: they have the same inputs.
+ */
+void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p, uint32_t bits);
 
 /** shares, hits  (REEF_INPUT_NAMES) written; see reef_memory_session_inputs */
 void reef_inputs_read(const reef_input_counts *counts, double *shares, double *hits);

@@ -21,9 +21,10 @@ reef_status reef_lines_init(reef_lines *lines, size_t count, reef_error *err) {
 reef_status reef_lines_init_view(reef_lines *view, const reef_lines *base, reef_error *err) {
     assert(base->own != NULL);
     *view = (reef_lines){.count = base->count, .base = base->own};
-    view->copies = calloc(base->count, sizeof(*view->copies));
+    view->copied = calloc(base->count / 64 + 1, sizeof(*view->copied));
+    view->copies = malloc(base->count * sizeof(*view->copies));
     view->written = malloc(base->count * sizeof(*view->written));
-    if (view->copies != NULL && view->written != NULL) return REEF_OK;
+    if (view->copied != NULL && view->copies != NULL && view->written != NULL) return REEF_OK;
     reef_lines_release(view);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's view of %zu lines",
                      base->count);
@@ -31,6 +32,7 @@ reef_status reef_lines_init_view(reef_lines *view, const reef_lines *base, reef_
 
 void reef_lines_release(reef_lines *lines) {
     reef_huge_page_free(lines->own, lines->count, REEF_LINE_BYTES);
+    free(lines->copied);
     free(lines->copies);
     free(lines->written);
     for (size_t i = 0; i < lines->chunk_count; i++) free(lines->chunks[i]);
@@ -40,7 +42,7 @@ void reef_lines_release(reef_lines *lines) {
 
 void reef_lines_reset(reef_lines *view) {
     // Only what was written is cleared: a short text over a large table costs little.
-    for (size_t i = 0; i < view->written_count; i++) view->copies[view->written[i]] = NULL;
+    for (size_t i = 0; i < view->written_count; i++) view->copied[view->written[i] / 64] = 0;
     view->written_count = 0;
     view->chunk = view->carved = 0;
 }
@@ -73,6 +75,7 @@ uint8_t *reef_lines_copy(reef_lines *view, size_t at) {
     uint8_t *copy = view->chunks[view->chunk] + view->carved++ * REEF_LINE_BYTES;
     memcpy(copy, view->base + at * REEF_LINE_BYTES, REEF_LINE_BYTES);
     view->copies[at] = copy;
+    view->copied[at / 64] |= (uint64_t)1 << (at % 64);
     view->written[view->written_count++] = (uint32_t)at;
     return copy;
 }

@@ -6,12 +6,14 @@
 //
 //   table   own    | line 0 | line 1 | ...
 //   view    base   -> lines of the table
-//           copies | NULL | copy of line 1 | NULL | ...
+//           copied | 0 | 1 | 0 | ...   in bits: few enough to stay in the cache
+//           copies | ? | copy of line 1 | ? | ...
 #ifndef REEF_LINES_H
 #define REEF_LINES_H
 
 #include "reef_error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +24,8 @@ typedef struct reef_lines {
     size_t count;        // a power of two
     uint8_t *own;        // (count * 64) of a table; NULL in a view
     const uint8_t *base; // of a view: the lines below
-    uint8_t **copies;    // of a view: (count) NULL where nothing was written
+    uint64_t *copied;    // of a view: a bit for each line, is there a copy?
+    uint8_t **copies;    // of a view: (count) set where there is one
     uint32_t *written;   // of a view: (count) numbers of copied lines, `written_count` used
     size_t written_count;
     uint8_t **chunks; // of a view: memory that copies are carved from, kept for the next text
@@ -45,18 +48,20 @@ REEF_MUST_CHECK reef_status reef_lines_reserve(reef_lines *lines, size_t count, 
 /** A view's copy of a line, of memory that was reserved. */
 uint8_t *reef_lines_copy(reef_lines *view, size_t at);
 
+static inline bool reef_lines_is_copied(const reef_lines *view, size_t at) {
+    return (view->copied[at / 64] >> (at % 64) & 1) != 0;
+}
+
 /** Line `at`, to be read and written. */
 static inline uint8_t *reef_lines_at(reef_lines *lines, size_t at) {
     if (lines->own != NULL) return lines->own + at * REEF_LINE_BYTES;
-    uint8_t *copy = lines->copies[at];
-    return copy != NULL ? copy : reef_lines_copy(lines, at);
+    return reef_lines_is_copied(lines, at) ? lines->copies[at] : reef_lines_copy(lines, at);
 }
 
 /** Line `at`, to be read. */
 static inline const uint8_t *reef_lines_peek(const reef_lines *lines, size_t at) {
     if (lines->own != NULL) return lines->own + at * REEF_LINE_BYTES;
-    const uint8_t *copy = lines->copies[at];
-    return copy != NULL ? copy : lines->base + at * REEF_LINE_BYTES;
+    return reef_lines_is_copied(lines, at) ? lines->copies[at] : lines->base + at * REEF_LINE_BYTES;
 }
 
 #endif

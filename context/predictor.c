@@ -140,7 +140,7 @@ static bool needs_trees(const reef_predictor *p) {
 
 static void open_byte(reef_predictor *p) {
     // A context that knows nothing has nothing to say in any bit of the byte.
-    memset(p->in, 0, sizeof(p->in));
+    memset(p->in, 0, reef_predictor_input_bytes(p));
     p->open = true;
     reef_trees_open(p);
 }
@@ -484,7 +484,7 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
 
 // A bit that contradicts ends the trust: now the byte is one like others.
 static void catch_up(reef_predictor *p) {
-    memset(p->in, 0, sizeof(p->in));
+    memset(p->in, 0, reef_predictor_input_bytes(p));
     p->open = true;
     reef_trees_catch_up(p);
 }
@@ -508,9 +508,13 @@ void reef_predictor_update(reef_predictor *p, int bit) {
     end_byte(p);
 }
 
-bool reef_predictor_read_expected(reef_predictor *p, uint8_t byte, double *chance) {
+bool reef_predictor_read_expected(reef_predictor *p,
+                                  uint8_t byte,
+                                  reef_input_counts *inputs,
+                                  double *chance) {
     if (!p->begun) begin_byte(p);
     if (needs_trees(p) || p->bit > 0 || p->expected_byte.byte != byte) return false;
+    if (inputs != NULL) reef_inputs_count(inputs, p, 8);
     *chance = reef_expected_read(p);
     p->bits = 256u | byte;
     end_byte(p);
@@ -527,12 +531,12 @@ reef_status reef_predictor_code(reef_predictor *p,
     reef_status status = reef_predictor_reserve(p, err);
     if (status != REEF_OK) return status;
     double chance = 1.0;
-    bool read = inputs == NULL && reef_predictor_read_expected(p, byte, &chance);
+    bool read = reef_predictor_read_expected(p, byte, inputs, &chance);
     for (int i = 7; i >= 0 && !read; i--) {
         int bit = byte >> i & 1;
         if (net != NULL) p->net_odds = reef_odds_clip(net->odds[7 - i]);
         uint32_t one = reef_predictor_predict(p);
-        if (inputs != NULL) reef_inputs_count(inputs, p);
+        if (inputs != NULL) reef_inputs_count(inputs, p, 1);
         chance *= (bit ? one : 65536 - one) / 65536.0;
         reef_predictor_update(p, bit);
     }

@@ -312,6 +312,11 @@ REEF_MUST_CHECK reef_status reef_predictor_reserve(reef_predictor *p, reef_error
 /** Bytes that pass by: what follows knows where it is, and no table learns. Between two bytes. */
 void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count);
 
+/** Bytes of those inputs of a layer that are in use. */
+static inline size_t reef_predictor_input_bytes(const reef_predictor *p) {
+    return (p->wide != NULL ? REEF_INPUTS_ALL : REEF_INPUTS) * sizeof(int16_t);
+}
+
 /** odds (sets) written: what sets of weights say of inputs (REEF_INPUTS_ALL). */
 static inline void reef_predictor_dot(const reef_predictor *p,
                                       size_t sets,
@@ -342,17 +347,21 @@ uint32_t reef_predictor_predict(reef_predictor *p);
 /** The bit that came, after reef_predictor_predict. */
 void reef_predictor_update(reef_predictor *p, int bit);
 
+struct reef_input_counts;
+
 /**
  * Read a byte at once, where it is the trusted one and nothing else is asked: what it comes to is
  * the same as bit by bit. Call it before the first predict of the byte, with room reserved.
  *
+ * inputs  NULL, or they are counted
  * chance  written: the product of the probabilities of its bits
  *
  * Returns false where the byte has to be read bit by bit.
  */
-bool reef_predictor_read_expected(reef_predictor *p, uint8_t byte, double *chance);
-
-struct reef_input_counts;
+bool reef_predictor_read_expected(reef_predictor *p,
+                                  uint8_t byte,
+                                  struct reef_input_counts *inputs,
+                                  double *chance);
 
 /**
  * All bits of a byte. net: what one says, or NULL. inputs: NULL, or they are counted. bits: NULL,

@@ -160,7 +160,7 @@ static reef_status predict(reef_memory_session *session, uint32_t *one, reef_err
         if (status != REEF_OK) return status;
     }
     *one = reef_predictor_predict(p);
-    if (reef_inputs_sampled(p)) reef_inputs_count(&session->inputs, p);
+    if (reef_inputs_sampled(p)) reef_inputs_count(&session->inputs, p, 1);
     return REEF_OK;
 }
 
@@ -190,7 +190,8 @@ reef_status reef_memory_session_read(reef_memory_session *session,
         p->net_tokens = net != NULL ? net[i].tokens : 0;
         reef_status status = p->begun ? REEF_OK : prepare_byte(session, err);
         if (status != REEF_OK) return status;
-        bool read = !reef_inputs_sampled(p) && reef_predictor_read_expected(p, bytes[i], &chance);
+        reef_input_counts *inputs = reef_inputs_sampled(p) ? &session->inputs : NULL;
+        bool read = reef_predictor_read_expected(p, bytes[i], inputs, &chance);
         for (int b = 7; b >= 0 && !read; b--) {
             uint32_t one = 0;
             int bit = bytes[i] >> b & 1;

@@ -685,6 +685,30 @@ static void shares_sum_to_one_and_hits_are_parts_of_the_bytes(void **state) {
     }
 }
 
+static void bytes_read_at_once_count_as_their_bits_do(void **state) {
+    world *w = *state;
+    enum { INPUTS_MAX = 64 };
+    double shares[INPUTS_MAX], hits[INPUTS_MAX], by_bits[INPUTS_MAX], hits_by_bits[INPUTS_MAX];
+    reef_error err;
+    size_t count = reef_memory_input_count();
+    for (int frozen = 0; frozen < 2; frozen++) {
+        reef_memory_session *session = open_session(w->memory, frozen);
+        read_text(session, w->read, READ, NULL);
+        reef_memory_session_inputs(session, shares, hits);
+        reef_memory_session_reset(session);
+        for (size_t i = 0; i < READ; i++)
+            for (int bit = 7; bit >= 0; bit--) {
+                uint32_t one = 0;
+                must(reef_memory_session_predict(session, &one, &err), &err);
+                reef_memory_session_update(session, w->read[i] >> bit & 1);
+            }
+        reef_memory_session_inputs(session, by_bits, hits_by_bits);
+        assert_memory_equal(hits, hits_by_bits, count * sizeof(*hits));
+        for (size_t i = 0; i < count; i++) assert_true(fabs(shares[i] - by_bits[i]) < 1e-9);
+        reef_memory_session_close(session);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cutting_the_stream_into_calls_changes_no_bit),
@@ -709,6 +733,7 @@ int main(void) {
         cmocka_unit_test(statistics_count_what_was_learned),
         cmocka_unit_test(inputs_have_names_of_their_own),
         cmocka_unit_test(shares_sum_to_one_and_hits_are_parts_of_the_bytes),
+        cmocka_unit_test(bytes_read_at_once_count_as_their_bits_do),
     };
     // They choose their bounds.
     const struct CMUnitTest own[] = {
