@@ -2,11 +2,13 @@
 
 check.py data DIRECTORY        make texts of two kinds
 check.py results OUT           what the quick form wrote
-check.py images                what images.ini asks of its methods
+check.py images                what images.ini and digits.ini ask of their methods
+check.py digits FOLDER         the four files of tools/bench/continual/digits
 check.py grid OUT REEF POOL    what grids, models for each text and compressors came to
 """
 
 import csv
+import gzip
 import json
 import math
 import pathlib
@@ -171,11 +173,25 @@ def check_grid(out, reef, pool):
 
 def check_images():
     """Joint with the solver of generations has their experts and one generation; Adam's see all of a vector."""
-    config = Config(BENCH / "images.ini", None, look=False)
-    for stream in config.streams:
-        adam, ridge, own = (config.options(stream, name, 1, {}) for name in ("joint", "joint-ridge", "generations"))
-        assert ridge == own | {"boundaries": "given"}, ridge
-        assert adam["strategy"] == "joint" and adam["inputs"] == "784" and adam.get("draw_from") == "0", adam
+    for file, inputs in (("images.ini", "784"), ("digits.ini", "64")):
+        config = Config(BENCH / file, None, look=False)
+        for stream in config.streams:
+            adam, ridge, own = (config.options(stream, name, 1, {}) for name in ("joint", "joint-ridge", "generations"))
+            assert ridge == own | {"boundaries": "given"}, ridge
+            assert adam["strategy"] == "joint" and adam["inputs"] == inputs and adam.get("draw_from") == "0", adam
+
+
+def check_digits(directory):
+    """IDX as the format says it is: 2-byte magic, type, dimensions, sizes; and pixels beside their labels."""
+    for name, count in (("train", 60), ("t10k", 20)):
+        images = gzip.open(directory / f"{name}-images-idx3-ubyte.gz").read()
+        labels = gzip.open(directory / f"{name}-labels-idx1-ubyte.gz").read()
+        assert images[:16] == b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (count, 8, 8)), images[:16]
+        assert labels[:8] == b"\0\0\x08\x01" + count.to_bytes(4, "big"), labels[:8]
+        for place, label in enumerate(labels[8:]):
+            image = images[16 + 64 * place : 80 + 64 * place]
+            assert image[6 * label] == 255 and max(image[:6 * label], default=0) < 64, (place, label, image)
+        assert sorted(labels[8:]) == sorted(list(range(10)) * (count // 10))
 
 
 if __name__ == "__main__":
@@ -184,6 +200,8 @@ if __name__ == "__main__":
         make_data(directory)
     elif action == "images":
         check_images()
+    elif action == "digits":
+        check_digits(directory)
     elif action == "results":
         check_results(directory)
     else:
