@@ -2,7 +2,7 @@
 
 check.py data DIRECTORY        make texts of two kinds
 check.py results OUT           what the quick form wrote
-check.py images                what images.ini and digits.ini ask of their methods
+check.py images                what images.ini and digits.ini ask of their methods, and the ends of grids
 check.py digits FOLDER         the four files of tools/bench/continual/digits
 check.py grid OUT REEF POOL    what grids, models for each text and compressors came to
 """
@@ -22,6 +22,7 @@ import xml.etree.ElementTree
 BENCH = pathlib.Path(__file__).resolve().parents[3] / "tools" / "bench" / "continual"
 sys.path.insert(0, str(BENCH))
 import sizes  # noqa: E402
+import tuning  # noqa: E402
 from config import Config  # noqa: E402
 
 TEXT_BYTES, HELD_BYTES = 60000, 8000
@@ -181,6 +182,15 @@ def check_images():
             assert adam["strategy"] == "joint" and adam["inputs"] == inputs and adam.get("draw_from") == "0", adam
 
 
+def check_ends():
+    """A number at an end of three values or more is marked; words and pairs have no ends."""
+    grid = {"rate": ["0.004", "0.001", "0.002"], "decay": ["400", "1600"], "mix": ["window", "record", "line"]}
+    marks = [tuning.at_an_end(grid, "rate", rate) for rate in grid["rate"]]
+    assert marks == [" (the most of its grid)", " (the least of its grid)", ""], marks
+    for key, value in (("decay", "400"), ("mix", "window"), ("side", "8")):
+        assert tuning.at_an_end(grid, key, value) == "", key
+
+
 def check_digits(directory):
     """IDX as the format says it is: 2-byte magic, type, dimensions, sizes; and pixels beside their labels."""
     for name, count in (("train", 60), ("t10k", 20)):
@@ -200,6 +210,7 @@ if __name__ == "__main__":
         make_data(directory)
     elif action == "images":
         check_images()
+        check_ends()
     elif action == "digits":
         check_digits(directory)
     elif action == "results":

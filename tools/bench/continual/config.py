@@ -313,6 +313,11 @@ class Config:
         name = self.methods[method].tuned_as or method
         return name if self.methods[name].grid and not self.quick else None
 
+    def grid_of(self, method):
+        """The grid that a method's values are chosen from: {} where there is none."""
+        chooser = self.chosen_for(method)
+        return self.methods[chooser].grid if chooser else {}
+
     def settings(self, method, choice):
         """size and mix, as the file or a choice from the grid has them."""
         own = {key: value for key, value in choice.items() if key in CHOICES}

@@ -220,7 +220,7 @@ def boundary_rows(groups):
     return tables.table(["method", "first text", "boundaries", "found", "invented", "runs"], rows) if rows else []
 
 
-def stream_lines(groups, named):
+def stream_lines(config, groups, named):
     """Of one stream, whose name is said where a table has several."""
     first = [g for g in groups if g["order"] == 0]
     unit = "accuracy" if groups[0]["measure"] == "accuracy" else "bits per byte"
@@ -228,7 +228,7 @@ def stream_lines(groups, named):
     lines = ["", f"{name}{' → '.join(groups[0]['domains'])}; {unit} at the end:", ""]
     lines += tables.comparison_table(first or groups)
     lines += verdict(first)
-    if choices := tables.choice_lines(first):
+    if choices := tables.choice_lines(first, config.grid_of):
         lines += ["", "Chosen from grids, on other held-out texts and with another seed:", "", *choices]
     if rows := order_rows(groups):
         lines += ["", "Other orders:", "", *rows]
@@ -256,7 +256,7 @@ def block(table, config, records, version):
     lines = paragraph(text + " ".join(made_lines(have)))[1:]
     streams = dict.fromkeys(group["stream"] for group in groups)
     for stream in streams:
-        lines += stream_lines([g for g in groups if g["stream"] == stream], len(streams) > 1)
+        lines += stream_lines(config, [g for g in groups if g["stream"] == stream], len(streams) > 1)
     return lines + gaps(table, wanted)
 
 

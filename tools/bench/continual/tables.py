@@ -1,5 +1,6 @@
 """Tables of a comparison in Markdown: results.md, and what docs/RESULTS.md shows of it."""
 
+import tuning
 from figures import ALONE_BITS, FIGURES
 
 # Beside the losses at the end: key of a run's figures, heading, digits.
@@ -64,10 +65,13 @@ def comparison_table(groups):
     return table(["method", *names, "mean"] + [heading for _, heading, _ in shown] + ["runs"], rows)
 
 
-def choice_lines(groups):
+def choice_lines(groups, grid_of=lambda method: {}):
     """What was chosen from grids, a line for each method."""
     return [
-        f"- {g['method']}: " + ", ".join(f"{key} {value}" for key, value in g["choice"].items())
+        f"- {g['method']}: "
+        + ", ".join(
+            f"{key} {value}{tuning.at_an_end(grid_of(g['method']), key, value)}" for key, value in g["choice"].items()
+        )
         for g in groups
         if g["choice"]
     ]

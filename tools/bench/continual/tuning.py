@@ -33,3 +33,14 @@ def best(method, documents):
 
 def words(choice):
     return ", ".join(f"{key} {value}" for key, value in choice.items())
+
+
+def at_an_end(grid, key, value):
+    """Words where a number is the first or the last of three or more: beyond it the loss may be less still."""
+    try:
+        numbers = sorted(float(other) for other in grid.get(key, ()))
+    except ValueError:
+        return ""
+    if len(numbers) < 3 or numbers[0] < float(value) < numbers[-1]:
+        return ""
+    return f" (the {'least' if float(value) == numbers[0] else 'most'} of its grid)"
