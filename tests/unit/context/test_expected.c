@@ -1,6 +1,7 @@
 // The expected byte: when it is trusted, what its bits say, and what a contradiction costs.
 #include "context_memory.h"
 #include "draw.h"
+#include "expected_byte.h"
 #include "memory_internal.h"
 
 #include <math.h>
@@ -148,9 +149,48 @@ static void a_net_changes_nothing_of_what_trusted_bytes_teach(void **state) {
     reef_memory_free(with_net);
 }
 
+// Elects a byte where of the contexts only these two believe in theirs, equally.
+static int elected_by(reef_predictor *p, size_t one, size_t other) {
+    static reef_chance believes[REEF_EXPECTED_STATES], doubts[REEF_EXPECTED_STATES];
+    for (size_t s = 0; s < REEF_EXPECTED_STATES; s++)
+        believes[s] = reef_chance_of(50000), doubts[s] = reef_chance_of(1000);
+    for (size_t k = 0; k < p->known_count; k++)
+        p->expected_chances[p->known[k]] = k == one || k == other ? believes : doubts;
+    for (size_t k = 0; k < REEF_MATCHES; k++) p->expected[k] = -1;
+    reef_expected_find(p);
+    return p->expected_byte.byte;
+}
+
+static void of_equal_votes_the_shorter_context_wins(void **state) {
+    (void)state;
+    static uint8_t text[TEXT];
+    reef_memory *memory = memory_of(23, text);
+    reef_error err;
+    size_t ties = 0;
+    for (size_t before = BLOCK; before < BLOCK + 20; before++) {
+        reef_memory_session *session = open_session(memory, false);
+        reef_predictor *p = (reef_predictor *)(void *)session;
+        uint32_t one = 0;
+        must(reef_memory_session_read(session, text, before, NULL, NULL, &err), &err);
+        must(reef_memory_session_predict(session, &one, &err), &err);
+        for (size_t k = 0; k < p->known_count; k++)
+            for (size_t longer = k + 1; longer < p->known_count; longer++) {
+                int byte = elected_by(p, k, k);
+                if (byte == elected_by(p, longer, longer)) continue;
+                assert_int_equal(elected_by(p, k, longer), byte);
+                ties++;
+            }
+        reef_memory_session_close(session);
+    }
+    print_message("%zu ties\n", ties);
+    assert_true(ties > 20);
+    reef_memory_free(memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_repeats_is_trusted_and_costs_little),
+        cmocka_unit_test(of_equal_votes_the_shorter_context_wins),
         cmocka_unit_test(its_bits_make_the_probability_of_the_byte),
         cmocka_unit_test(every_other_byte_costs_what_was_said_of_it),
         cmocka_unit_test(a_net_changes_nothing_of_what_trusted_bytes_teach),
