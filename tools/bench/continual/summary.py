@@ -10,6 +10,7 @@ ROWS = {
     "ppmd": "archive by PPMd",
     "generations": "Reef, a net alone",
     "joint": "one net, trained on the shuffled stream",
+    "joint-pool": "one as large as all generations, on the shuffled stream",
     "replay-all": "one net; all old data kept and repeated",
     "finetune": "one net, fine-tuned",
 }
