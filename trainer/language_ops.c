@@ -4,6 +4,7 @@
 #include "boundary_commands.h"
 #include "generations.h"
 #include "kind_memories.h"
+#include "memory_lane.h"
 #include "memory_step.h"
 #include "recognition.h"
 #include "strategy.h"
@@ -40,7 +41,7 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     trainer->memory_losses = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_losses));
     if (trainer->memory_bits == NULL || trainer->memory_losses == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
-    return REEF_OK;
+    return reef_memory_lane_new(&trainer->lane, config, err);
 }
 
 static reef_status start_language_gating(reef_trainer *trainer, reef_error *err) {
@@ -81,6 +82,7 @@ static void release_language(reef_trainer *trainer) {
     free(trainer->reading);
     free(trainer->memory_bits);
     free(trainer->memory_losses);
+    reef_memory_lane_free(trainer->lane);
 }
 
 // Deferred batches wait among the pending bytes. What was decided about them is not part of a

@@ -13,11 +13,11 @@
 
 #include "reef_kernels.h"
 #include "reef_priority.h"
+#include "reef_thread.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -132,23 +132,12 @@ void reef_thread_pool_give_way(reef_thread_pool *workers, int niceness) {
     atomic_store_explicit(&workers->niceness, niceness, memory_order_relaxed);
 }
 
-// Threads start with signals blocked: they belong to the program's own threads. Except signals that
-// a thread raises itself when it reads rows in place from a failing disk: blocked, they would end
-// the process whatever handler it has.
 static int start_threads(reef_thread_pool *workers) {
-    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
-    sigset_t all, before;
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) sigdelset(&all, own[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-
     int error = 0;
     while (error == 0 && workers->thread_started + 1 < workers->thread_count) {
-        error =
-            pthread_create(&workers->threads[workers->thread_started], NULL, run_worker, workers);
+        error = reef_thread_start(&workers->threads[workers->thread_started], run_worker, workers);
         if (error == 0) workers->thread_started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 

@@ -55,14 +55,15 @@ static reef_point decode_point(const uint8_t at[POINT_BYTES], uint32_t level) {
     return point;
 }
 
-reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err) {
+reef_status reef_series_add_at(
+    reef_trainer *trainer, uint64_t step, uint64_t stream_bytes, double bits, reef_error *err) {
     points to = {trainer->points, trainer->point_count, trainer->point_capacity};
     // The arrays move into a small struct and back, because the same code appends to the points
     // that are read from a pool.
     reef_status status = add_point(&to,
                                    &(reef_point){
-                                       .step = trainer->step,
-                                       .stream_bytes = trainer->stream_bytes,
+                                       .step = step,
+                                       .stream_bytes = stream_bytes,
                                        .bits_per_byte = (float)bits,
                                        .generation = reef_open_generation(trainer)->info.generation,
                                    },
@@ -71,6 +72,10 @@ reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err)
     trainer->point_count = to.count;
     trainer->point_capacity = to.room;
     return status;
+}
+
+reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err) {
+    return reef_series_add_at(trainer, trainer->step, trainer->stream_bytes, bits, err);
 }
 
 // ---- records ------------------------------------------------------------------------------------

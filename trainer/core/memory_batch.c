@@ -14,13 +14,13 @@ void reef_memory_refresh_stats(const reef_memory *memory, reef_memory_stats *see
     if (other || learned - seen->learned_bytes >= every) reef_memory_read_stats(memory, seen);
 }
 
-reef_status reef_memory_learn_batch(const reef_trainer *trainer,
+reef_status reef_memory_learn_batch(const reef_config *config,
                                     reef_generation_memory *memory,
                                     const uint8_t *bytes,
                                     uint64_t begin,
-                                    bool net,
+                                    const reef_net_prediction *predictions,
+                                    float *bits,
                                     reef_error *err) {
-    const reef_config *config = &trainer->network.config;
     uint64_t bytes_max = config->context_memory;
     reef_status status = REEF_OK;
     // A batch is learned by its targets, which the net spoke about. Its first byte is one of them
@@ -28,7 +28,6 @@ reef_status reef_memory_learn_batch(const reef_trainer *trainer,
     if (memory->memory == NULL || memory->next != begin + 1)
         status = reef_generation_memory_learn(memory, bytes_max, begin, bytes, 1, NULL, NULL, err);
     if (status != REEF_OK) return status;
-    return reef_generation_memory_learn(
-        memory, bytes_max, begin + 1, bytes + 1, reef_batch_bytes(config),
-        net ? trainer->acts.predictions : NULL, trainer->memory_bits, err);
+    return reef_generation_memory_learn(memory, bytes_max, begin + 1, bytes + 1,
+                                        reef_batch_bytes(config), predictions, bits, err);
 }

@@ -7,18 +7,20 @@
 
 /**
  * Learn the batch at `bytes` (one more than a batch), which stands at `begin` in the stream. The
- * first of them is learned only where it has not been yet. What each byte surprised is in
- * `trainer->memory_bits`.
+ * first of them is learned only where it has not been yet.
  *
- * net  the forward pass of the batch has just been run, and nothing trained on it yet
+ * predictions  (batch * context) what the net said of each target before it learned the batch, or
+ *              NULL: nothing
+ * bits         (batch * context) written: what each target surprised
  *
  * Errors: NO_MEMORY; the memory is then only good for release.
  */
-REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_trainer *trainer,
+REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_config *config,
                                                     reef_generation_memory *memory,
                                                     const uint8_t *bytes,
                                                     uint64_t begin,
-                                                    bool net,
+                                                    const reef_net_prediction *predictions,
+                                                    float *bits,
                                                     reef_error *err);
 
 /**

@@ -291,8 +291,8 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory *m = &head->visit.memory;
-    status =
-        reef_memory_learn_batch(trainer, m, trainer->pending, trainer->stream_bytes, false, err);
+    status = reef_memory_learn_batch(&trainer->network.config, m, trainer->pending,
+                                     trainer->stream_bytes, NULL, trainer->memory_bits, err);
     if (status != REEF_OK) {
         reef_trainer_break(trainer, status);
         return status;

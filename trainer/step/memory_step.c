@@ -2,7 +2,6 @@
 #include "memory_step.h"
 #include "kind_memories.h"
 #include "memory_batch.h"
-#include "prequential.h"
 
 static double mean_bits(const reef_trainer *trainer) {
     size_t count = reef_batch_tokens(&trainer->network.config);
@@ -17,29 +16,11 @@ reef_status reef_memory_step_learn(const reef_trainer *trainer,
                                    bool net,
                                    double *bits,
                                    reef_error *err) {
-    reef_status status = reef_memory_learn_batch(trainer, &reef_open_generation(trainer)->memory,
-                                                 bytes, begin, net, err);
+    reef_status status = reef_memory_learn_batch(
+        &trainer->network.config, &reef_open_generation(trainer)->memory, bytes, begin,
+        net ? trainer->acts.predictions : NULL, trainer->memory_bits, err);
     if (status == REEF_OK) *bits = mean_bits(trainer);
     return status;
-}
-
-static void *learn_aside(void *context) {
-    reef_memory_step *step = context;
-    const reef_trainer *trainer = step->trainer;
-    step->status = reef_memory_learn_batch(trainer, step->memory, trainer->pending,
-                                           trainer->stream_bytes, step->net, &step->error);
-    return NULL;
-}
-
-void reef_memory_step_begin(reef_memory_step *step,
-                            reef_trainer *trainer,
-                            reef_generation_memory *memory,
-                            bool net) {
-    *step = (reef_memory_step){.trainer = trainer, .memory = memory, .net = net};
-    step->runs = trainer->network.config.context_memory > 0;
-    // Without a thread, or with nothing to do beside it, it is learned in reef_memory_step_end.
-    step->threaded = step->runs && net && reef_thread_pool_count(trainer->workers) > 1 &&
-                     pthread_create(&step->thread, NULL, learn_aside, step) == 0;
 }
 
 void reef_memory_step_refresh_stats(reef_trainer *trainer) {
@@ -74,27 +55,6 @@ void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status 
         return;
     memory = reef_kinds_seen(trainer, out->kind, &seen);
     describe(&out->kind_memory, memory, &seen, bytes_max);
-}
-
-reef_status reef_memory_step_end(reef_memory_step *step, double *bits, reef_error *err) {
-    reef_trainer *trainer = step->trainer;
-    size_t count = reef_batch_tokens(&trainer->network.config);
-    if (!step->runs) return REEF_OK;
-    if (step->threaded)
-        (void)pthread_join(step->thread, NULL);
-    else
-        (void)learn_aside(step);
-    if (step->status != REEF_OK) {
-        reef_trainer_break(trainer, step->status);
-        return reef_fail(err, step->status, "%s", step->error.message);
-    }
-    for (size_t i = 0; i < count; i++) trainer->memory_losses[i] = (double)trainer->memory_bits[i];
-    *bits = trainer->last_helped = mean_bits(trainer);
-    reef_drift_push(&trainer->helped_drift, *bits);
-    reef_memory_step_refresh_stats(trainer);
-    reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory_losses, 1.0,
-                           count);
-    return REEF_OK;
 }
 
 reef_status reef_memory_step_probe(const reef_trainer *trainer,

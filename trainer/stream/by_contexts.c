@@ -25,10 +25,16 @@ static reef_status learn_as_kind(reef_trainer *trainer,
                    : status;
     }
     ++*steps;
-    if (net && reef_start_is_due(trainer))
-        status = reef_start_generation(trainer, trainer->pending, reef_batch_bytes(config), err);
-    if (status == REEF_OK && net)
+    if (net && reef_start_is_due(trainer)) {
+        status = reef_pending_settle(trainer, REEF_OK, err);
+        if (status == REEF_OK)
+            status =
+                reef_start_generation(trainer, trainer->pending, reef_batch_bytes(config), err);
+    }
+    if (status == REEF_OK && net) {
+        reef_pending_begin_net(trainer);
         status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
+    }
     if (status != REEF_OK) return status;
     if (net) {
         reef_step_count_losses(trainer, trainer->stream_bytes, false);
@@ -42,7 +48,7 @@ static reef_status learn_batches(
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < count; i++)
         status = learn_as_kind(trainer, kind, steps, err);
-    return status;
+    return reef_pending_settle(trainer, status, err);
 }
 
 // Older kinds have learned all that came since the open generation was opened: it is still new.
@@ -105,5 +111,5 @@ reef_status reef_by_contexts_end(reef_trainer *trainer, size_t *steps, reef_erro
     while (status == REEF_OK && reef_pending_usable_bytes(trainer) >=
                                     reef_batch_bytes(config) + reef_token_bytes(config))
         status = learn_as_kind(trainer, trainer->current_kind, steps, err);
-    return status;
+    return reef_pending_settle(trainer, status, err);
 }

@@ -5,7 +5,9 @@
 #include "gate_refit.h"
 #include "kind_memories.h"
 #include "loss_history.h"
+#include "memory_lane.h"
 #include "memory_step.h"
+#include "prequential.h"
 #include "step.h"
 
 #include <math.h>
@@ -38,16 +40,17 @@ static reef_status drop_batch(reef_trainer *trainer, reef_error *err) {
     return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
 }
 
-// A batch of the kind cost `bits` a byte.
+// A batch of the kind, which ended there, cost `bits` a byte.
 static reef_status add_to_history(reef_trainer *trainer,
                                   uint32_t kind,
+                                  uint64_t step,
+                                  uint64_t end,
                                   double bits,
                                   reef_error *err) {
     size_t bytes = reef_batch_bytes(&trainer->network.config);
-    reef_status status = reef_series_add(trainer, bits, err);
+    reef_status status = reef_series_add_at(trainer, step, end, bits, err);
     if (status != REEF_OK || !reef_kinds_learn(trainer)) return status;
-    return reef_visit_log_add(&trainer->visit_log, kind, trainer->stream_bytes, bytes,
-                              bits * (double)bytes, err);
+    return reef_visit_log_add(&trainer->visit_log, kind, end, bytes, bits * (double)bytes, err);
 }
 
 // The context memory has learned a batch, at a loss of `bits`. Is that beyond the range of what it
@@ -64,29 +67,79 @@ static void watch_memory(reef_trainer *trainer, double bits) {
     reef_drift_push(drift, bits);
 }
 
+// A batch was learned by the open generation, at a loss of `bits`.
+static reef_status count_batch(
+    reef_trainer *trainer, uint64_t step, uint64_t begin, double bits, reef_error *err) {
+    watch_memory(trainer, bits);
+    return add_to_history(trainer, reef_kinds_open_kind(trainer), step,
+                          begin + reef_batch_bytes(&trainer->network.config), bits, err);
+}
+
+// ---- in the memory's lane -----------------------------------------------------------------------
+
+static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, reef_error *err) {
+    size_t count = reef_batch_tokens(&trainer->network.config);
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += trainer->memory_losses[i] = (double)job->bits[i];
+    trainer->last_helped = sum / (double)count;
+    reef_drift_push(&trainer->helped_drift, trainer->last_helped);
+    reef_prequential_count(trainer, job->begin + 1, 1, trainer->memory_losses, 1.0, count);
+    reef_kinds_open_learned(trainer);
+    return count_batch(trainer, job->step, job->begin, trainer->last_helped, err);
+}
+
+reef_status reef_pending_settle(reef_trainer *trainer, reef_status before, reef_error *err) {
+    reef_memory_lane *lane = trainer->lane;
+    reef_error found;
+    if (lane == NULL || reef_memory_lane_is_empty(lane)) return before;
+    reef_status status = reef_memory_lane_wait(lane, &found);
+    // The net has learned what the memory has not.
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+    for (size_t i = 0; status == REEF_OK && i < reef_memory_lane_count(lane); i++)
+        status = count_job(trainer, reef_memory_lane_job(lane, i), &found);
+    reef_memory_lane_clear(lane);
+    reef_memory_step_refresh_stats(trainer);
+    if (before != REEF_OK || status == REEF_OK) return before;
+    return reef_fail(err, status, "%s", found.message);
+}
+
+// The memory learns the first pending batch, with what the net has just said of it.
+static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err) {
+    reef_memory_lane *lane = trainer->lane;
+    reef_status status = REEF_OK;
+    if (reef_memory_lane_is_full(lane)) status = reef_pending_settle(trainer, REEF_OK, err);
+    if (status == REEF_OK && reef_memory_lane_is_empty(lane))
+        status = reef_kinds_open_learner(trainer, &trainer->lane_memory, err);
+    if (status != REEF_OK) return status;
+    reef_memory_lane_add(lane, trainer->lane_memory, trainer->stream_bytes, trainer->step,
+                         trainer->pending, net ? trainer->acts.predictions : NULL);
+    // Beside the net's own work: without any, the batch is learned when all are waited for.
+    if (net) reef_memory_lane_start(lane, reef_thread_pool_count(trainer->workers));
+    return REEF_OK;
+}
+
+void reef_pending_begin_net(reef_trainer *trainer) {
+    if (trainer->lane == NULL || reef_memory_lane_is_empty(trainer->lane)) return;
+    reef_memory_lane_start(trainer->lane, reef_thread_pool_count(trainer->workers));
+}
+
+// ---- who learns it ------------------------------------------------------------------------------
+
 // Learn the first pending batch, by the memory and, where its forward pass has just been run, by
 // the net.
 static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, reef_error *err) {
-    reef_memory_step step;
-    reef_generation_memory *memory;
-    double reported = bits;
-    reef_status status = reef_kinds_open_learner(trainer, &memory, err);
+    const bool has_lane = trainer->lane != NULL;
+    reef_status status = has_lane ? add_to_lane(trainer, net, err) : REEF_OK;
     if (status != REEF_OK) return status;
-    reef_memory_step_begin(&step, trainer, memory, net);
     if (net) reef_step_backward(trainer);
-    status = reef_memory_step_end(&step, &reported, err);
-    if (status != REEF_OK) return status;
-    reef_kinds_open_learned(trainer);
-    watch_memory(trainer, reported);
     // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
     // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
     reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
     if (net) reef_drift_push(&trainer->drift, bits);
-    status = drop_batch(trainer, err);
-    if (status == REEF_OK)
-        status = add_to_history(trainer, reef_kinds_open_kind(trainer), reported, err);
+    if (!has_lane) status = count_batch(trainer, trainer->step, trainer->stream_bytes, bits, err);
+    if (status == REEF_OK) status = drop_batch(trainer, err);
     trainer->step++;
     // Rates, recycling and gates count what the net has learned.
     if (!net && reef_has_net(trainer)) return status;
@@ -128,5 +181,7 @@ reef_status reef_pending_give(
     // The domain that came back may last: the net tests the next batch too.
     trainer->memory_was_anomalous = trainer->network.config.net_share < 1.0f;
     reef_status status = drop_batch(trainer, err);
-    return status == REEF_OK ? add_to_history(trainer, kind, bits, err) : status;
+    return status == REEF_OK
+               ? add_to_history(trainer, kind, trainer->step, trainer->stream_bytes, bits, err)
+               : status;
 }

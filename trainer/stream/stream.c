@@ -74,10 +74,11 @@ static reef_status train_deferred(reef_trainer *trainer,
             status = reef_pending_memorise(trainer, err);
             continue;
         }
+        reef_pending_begin_net(trainer);
         status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
         if (status == REEF_OK) status = reef_pending_train(trainer, bits, err);
     }
-    return status;
+    return reef_pending_settle(trainer, status, err);
 }
 
 static reef_status release_deferred(reef_trainer *trainer, size_t *steps, reef_error *err) {
@@ -296,6 +297,7 @@ static bool is_left_to_older(const reef_trainer *trainer) {
 static reef_status train_and_grow(reef_trainer *trainer, bool net, double bits, reef_error *err) {
     reef_status status =
         net ? reef_pending_train(trainer, bits, err) : reef_pending_memorise(trainer, err);
+    status = reef_pending_settle(trainer, status, err);
     if (status != REEF_OK) return status;
     const char *reason = reef_policy_due(trainer);
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);

@@ -413,6 +413,35 @@ static void contexts_tell_kinds_apart_and_know_them_again(void **state) {
     }
 }
 
+// The history of the loss, in one number.
+typedef struct history {
+    uint64_t points;
+    double bits;
+    bool in_order;
+} history;
+
+static reef_status add_point(void *context, const reef_point *point, reef_error *err) {
+    history *sum = context;
+    (void)err;
+    // One for each batch, in their order. A kind that came back has made its step already.
+    sum->in_order &= point->step == sum->points || point->step == sum->points + 1;
+    sum->points++;
+    sum->in_order &= point->stream_bytes == sum->points * LIFELONG_BATCH;
+    sum->bits = 0.5 * sum->bits + (double)point->bits_per_byte;
+    return REEF_OK;
+}
+
+static history history_of(const lifelong *f) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    history out = {.in_order = true};
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_series_scan(txn, add_point, &out, &err), &err);
+    reef_txn_abort(txn);
+    assert_true(out.in_order);
+    return out;
+}
+
 static void nor_do_they_where_contexts_decide(void **state) {
     static const char *const SHARES[] = {"0", "0.3"};
     static const struct {
@@ -423,6 +452,7 @@ static void nor_do_they_where_contexts_decide(void **state) {
     by_contexts(f);
     for (size_t s = 0; s < 2; s++) {
         reef_commit first = {0};
+        history past = {0};
         double bits[4];
         choose(&f->config, "net_share", SHARES[s]);
         for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
@@ -431,8 +461,15 @@ static void nor_do_they_where_contexts_decide(void **state) {
             // Nine turns: each kind has come back.
             reef_commit end =
                 run_turns(f, name, 9, 6000, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
-            if (i == 0) first = end;
+            if (i == 0) {
+                first = end;
+                past = history_of(f);
+            }
             assert_memory_equal(end.root, first.root, sizeof(first.root));
+            history found = history_of(f);
+            assert_int_equal(found.points, f->trainer->step);
+            assert_int_equal(found.points, past.points);
+            assert_true(found.bits == past.bits);
             double now[4];
             bits_of_kinds(f, "now", 4, now);
             if (i == 0) memcpy(bits, now, sizeof(now));

@@ -10,10 +10,10 @@
 #define _DEFAULT_SOURCE // madvise
 
 #include "row_prefetch.h"
+#include "reef_thread.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,11 +172,7 @@ reef_status reef_row_prefetch_new(reef_row_prefetch **out,
     pthread_cond_init(&prefetch->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
 
-    sigset_t all, before; // signals belong to the program's own threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&prefetch->thread, NULL, prefetch_main, prefetch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = reef_thread_start(&prefetch->thread, prefetch_main, prefetch);
     if (error == 0) {
         *out = prefetch;
         return REEF_OK;
