@@ -1,4 +1,4 @@
-// Batches that a context memory learns, in their order, while the net goes on with the next ones.
+// Batches that a context memory learns, in their order, while the net continues with the next ones.
 //
 //   trainer's thread   forward 1 | backward 1           | forward 3 | backward 3        | wait
 //   thread of the lane         0 | 1 (what the net said)  2         | 3
