@@ -128,9 +128,8 @@ struct reef_trainer {
     // (batch * context) of the batch that a context memory learned last: what each byte surprised
     float *memory_bits;
     double *memory_losses;
-    struct reef_memory_lane *lane;       // owned; NULL: there are no context memories
-    reef_generation_memory *lane_memory; // not owned; that learns what is in the lane
-    reef_memory_stats memory_stats;      // of the open generation's, as of the last refresh
+    struct reef_memory_lane *lane;  // owned; NULL: there are no context memories
+    reef_memory_stats memory_stats; // of the open generation's, as of the last refresh
 
     // since the last commit
     reef_point *points;

@@ -13,8 +13,8 @@
 #define JOBS_MAX 8
 
 struct reef_memory_lane {
-    const reef_config *config; // not owned
-    reef_generation_memory *memory;
+    const reef_config *config;      // not owned
+    reef_generation_memory *memory; // not owned
     reef_memory_job jobs[JOBS_MAX];
     pthread_t thread;
     bool has_thread; // from the first start on, until the lane is freed
@@ -93,14 +93,18 @@ const reef_memory_job *reef_memory_lane_job(const reef_memory_lane *lane, size_t
     return &lane->jobs[i];
 }
 
+void reef_memory_lane_open(reef_memory_lane *lane, reef_generation_memory *memory) {
+    assert(reef_memory_lane_is_empty(lane));
+    lane->memory = memory;
+}
+
 void reef_memory_lane_add(reef_memory_lane *lane,
-                          reef_generation_memory *memory,
                           uint64_t begin,
                           uint64_t step,
                           const uint8_t *bytes,
                           const reef_net_prediction *predictions) {
     reef_memory_job *job = &lane->jobs[lane->count];
-    assert(lane->count < JOBS_MAX && (lane->count == 0 || lane->memory == memory));
+    assert(!reef_memory_lane_is_full(lane));
     job->begin = begin;
     job->step = step;
     job->has_net = predictions != NULL;
@@ -108,8 +112,6 @@ void reef_memory_lane_add(reef_memory_lane *lane,
     if (job->has_net)
         memcpy(job->predictions, predictions,
                reef_batch_tokens(lane->config) * sizeof(*job->predictions));
-    // While there are batches the thread reads it.
-    if (lane->count == 0) lane->memory = memory;
     pthread_mutex_lock(&lane->mutex);
     lane->count++;
     pthread_cond_broadcast(&lane->changed);

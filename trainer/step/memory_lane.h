@@ -35,15 +35,16 @@ void reef_memory_lane_free(reef_memory_lane *lane);
 bool reef_memory_lane_is_empty(const reef_memory_lane *lane);
 bool reef_memory_lane_is_full(const reef_memory_lane *lane);
 
+/** The next batches are for that memory, which stays where it is until the lane is cleared. */
+void reef_memory_lane_open(reef_memory_lane *lane, reef_generation_memory *memory);
+
 /**
- * Add a batch, which is copied. `memory` learns it, and stays as it is until the lane is empty;
- * it is the same for all batches that are in the lane together.
+ * Add a batch, which is copied.
  *
  * bytes        (a batch and one more)
  * predictions  (batch * context), or NULL: the net did not read the batch
  */
 void reef_memory_lane_add(reef_memory_lane *lane,
-                          reef_generation_memory *memory,
                           uint64_t begin,
                           uint64_t step,
                           const uint8_t *bytes,

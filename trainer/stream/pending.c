@@ -108,11 +108,14 @@ static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err)
     reef_memory_lane *lane = trainer->lane;
     reef_status status = REEF_OK;
     if (reef_memory_lane_is_full(lane)) status = reef_pending_settle(trainer, REEF_OK, err);
-    if (status == REEF_OK && reef_memory_lane_is_empty(lane))
-        status = reef_kinds_open_learner(trainer, &trainer->lane_memory, err);
+    if (status == REEF_OK && reef_memory_lane_is_empty(lane)) {
+        reef_generation_memory *memory = NULL;
+        status = reef_kinds_open_learner(trainer, &memory, err);
+        if (status == REEF_OK) reef_memory_lane_open(lane, memory);
+    }
     if (status != REEF_OK) return status;
-    reef_memory_lane_add(lane, trainer->lane_memory, trainer->stream_bytes, trainer->step,
-                         trainer->pending, net ? trainer->acts.predictions : NULL);
+    reef_memory_lane_add(lane, trainer->stream_bytes, trainer->step, trainer->pending,
+                         net ? trainer->acts.predictions : NULL);
     // Beside the net's own work: without any, the batch is learned when all are waited for.
     if (net) reef_memory_lane_start(lane, reef_thread_pool_count(trainer->workers));
     return REEF_OK;
