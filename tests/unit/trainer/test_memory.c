@@ -124,6 +124,15 @@ static void nor_where_there_is_no_net(void **state) {
     leave_no_trace(f, "0");
 }
 
+// Of the bytes that a memory learned, the part that a net had predicted for it.
+static double heard_of_net(const reef_memory *memory) {
+    double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
+    size_t net = 0;
+    reef_memory_inputs(memory, shares, hits);
+    while (strcmp(reef_memory_input_name(net), "net") != 0) net++;
+    return hits[net];
+}
+
 static void the_net_learns_its_share_and_the_memory_all(void **state) {
     lifelong *f = *state;
     remember_only(f);
@@ -135,6 +144,8 @@ static void the_net_learns_its_share_and_the_memory_all(void **state) {
     assert_in_range(f->trainer->generation_step, first + (batches - first) / 4 - 1,
                     first + (batches - first) / 4 + 1);
     assert_int_equal(reef_memory_learned_bytes(memory_of(f)->memory), batches * LIFELONG_BATCH + 1);
+    double share = (double)f->trainer->generation_step / (double)batches;
+    assert_true(fabs(heard_of_net(memory_of(f)->memory) - share) < 0.02);
 }
 
 static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state) {
