@@ -193,6 +193,26 @@ static void marks_stand_below_what_was_surprising(void **state) {
     assert_printed("  \n", "", BITS, 80, false);
 }
 
+static void of_a_long_line_the_surprising_rows_are_shown(void **state) {
+    (void)state;
+    static const float BITS[32] = {[1] = 6, [6] = 6, [19] = 6};
+    // Two rows without a surprise are shown, and five are not.
+    assert_printed("  ab\n   ^\n  cd\n  ef\n  gh\n  ^\n  ... 10 bytes without a surprise ...\n"
+                   "  st\n   ^\n  ... 6 bytes without a surprise ...\n",
+                   "abcdefghijklmnopqrstuvwxyz", BITS, 2, false);
+    static const float NONE[32];
+    assert_printed("  ab\n  ... 8 bytes without a surprise ...\n", "abcdefghij", NONE, 2, false);
+    // Eight rows of a surprise each.
+    float all[30];
+    for (size_t i = 0; i < 30; i++) all[i] = 6;
+    char wanted[128] = "";
+    for (char c = 'a'; c < 'a' + 8; c++) sprintf(wanted + strlen(wanted), "  %c\n  ^\n", c);
+    strcat(wanted, "  ... and 18 bytes more\n");
+    assert_printed(wanted, "abcdefghijklmnopqrstuvwxyz", all, 1, false);
+    wanted[8 * strlen("  a\n  ^\n")] = '\0';
+    assert_printed(wanted, "abcdefgh", all, 1, false);
+}
+
 // ---- nearest lines ------------------------------------------------------------------------------
 
 static void assert_near(double a, double b) {
@@ -257,6 +277,7 @@ int main(void) {
         cmocka_unit_test(a_broken_pattern_says_why),
         cmocka_unit_test(surprising_bytes_join_over_short_gaps),
         cmocka_unit_test(marks_stand_below_what_was_surprising),
+        cmocka_unit_test(of_a_long_line_the_surprising_rows_are_shown),
         cmocka_unit_test(the_nearest_line_shares_most),
         cmocka_unit_test(likeness_weighs_rare_sequences_more),
         cmocka_unit_test(without_learned_lines_there_is_none),

@@ -28,7 +28,8 @@ size_t reef_surprise_spans(const float *bits, size_t count, reef_surprise_span *
 
 /**
  * Print a line, and below it ^ at what is surprising, in rows of so many columns; with colours it
- * is red as well. Bytes that no terminal shows are \xNN, as of reef_cli_printable.
+ * is red as well. Bytes that no terminal shows are \xNN, as of reef_cli_printable. Of a long line
+ * the stretches without a surprise, and what follows after many surprising rows, are counted.
  */
 void reef_surprise_print(const uint8_t *line,
                          const float *bits,
