@@ -143,13 +143,13 @@ def made_lines(records):
     return [f"Measured on {machine}: {row_names(some, records)}." for machine, some in machines.items()]
 
 
-def gaps(table, wanted):
-    """What a table does not have as it should."""
+def gaps(wanted, of_stream):
+    """What a stream does not have as it should."""
     said = []
     for wrong in dict.fromkeys(wrong for _, _, wrong in wanted if wrong):
         names = [name.split(".", 1)[1] for name, _, each in wanted if each == wrong]
-        text = "Not run with this program:" if wrong == "not run" else f"Measured with {wrong}:"
-        said += paragraph(f"{text} {', '.join(names)}.")
+        text = "Not run with this program" if wrong == "not run" else f"Measured with {wrong}"
+        said += paragraph(f"{text}{of_stream}: {', '.join(names)}.")
     return said
 
 
@@ -217,7 +217,8 @@ def boundary_rows(groups):
         if g["base"] == "generations" and hit["mean"] is not None:
             rows.append([g["method"], g["domains"][0], g["true_boundaries"], f"{hit['mean']:.3g}", f"{false['mean']:.3g}",
                          g["runs"]])
-    return tables.table(["method", "first text", "boundaries", "found", "invented", "runs"], rows) if rows else []
+    first = "first task" if groups[0]["measure"] == "accuracy" else "first text"
+    return tables.table(["method", first, "boundaries", "found", "invented", "runs"], rows) if rows else []
 
 
 def stream_lines(config, groups, named):
@@ -253,11 +254,16 @@ def block(table, config, records, version):
             "deviation. ")
     if any(group["measure"] == "bits_per_byte" for group in groups):
         text += f"\"With a floor\" is the mean where {float(FLOOR):.0%} of every prediction is even over all bytes. "
-    lines = paragraph(text + " ".join(made_lines(have)))[1:]
-    streams = dict.fromkeys(group["stream"] for group in groups)
+    streams = dict.fromkeys(name.split(".", 1)[0] for name, _, _ in wanted)
+    several = len(streams) > 1
+    lines = paragraph(text + ("" if several else " ".join(made_lines(have))))[1:]
     for stream in streams:
-        lines += stream_lines(config, [g for g in groups if g["stream"] == stream], len(streams) > 1)
-    return lines + gaps(table, wanted)
+        own = [one for one in wanted if one[0].split(".", 1)[0] == stream]
+        if found := [g for g in groups if g["stream"] == stream]:
+            lines += stream_lines(config, found, several)
+            lines += paragraph(" ".join(made_lines(shown(own)))) if several else []
+        lines += gaps(own, f" of `{stream}`" if several else "")
+    return lines
 
 
 def readme_block(config, records, version):
