@@ -161,6 +161,7 @@ def measure(config, sides, fire_shares):
         return {"parameters": None, "parameters_active": None, "flops": None}
     if config["net_share"] == 0:
         return {"parameters": 0, "parameters_active": 0, "flops": 0}
+    config = config | {"side": sides[0]}  # grown in place it is not the one it began with
     total, active = first_generation(config)
     flops = first_flops(config)
     for generation, side in enumerate(sides[1:], 1):
