@@ -121,6 +121,9 @@ def check_sizes(runs, documents, reef, pool):
     # One generation with the parameters of two, and few more.
     config = documents["isolated"]["isolated"]["words"]["init"]["config"] | {"boundaries": "drift"}
     assert 1 <= runs["joint-pool"]["parameters"] / sizes.pool_parameters(config, 2) < 1.1
+    # A grid that grew in place has what a model of its side has.
+    grown = config["side"] + 2
+    assert sizes.measure(config, [grown], []) == sizes.measure(config | {"side": grown}, [grown], [])
     for ffw in ("p", "d", "pd"):
         check_later(reef, options, ffw, f"{pool}.{ffw}", plan["train"][0])
 
