@@ -295,8 +295,6 @@ static void an_image_is_given_by_rows_and_columns(void **state) {
     assert_set(&config, "inputs", "784");
     assert_int_equal(config.image_columns, 0);
     char *plain = reef_config_format(&config);
-    assert_null(strstr(plain, "image_columns"));
-    assert_null(strstr(plain, "draw_from"));
     assert_set(&config, "inputs", "14x56");
     assert_int_equal(config.inputs, 784);
     assert_int_equal(config.image_columns, 56);
@@ -600,6 +598,8 @@ static void assert_edit_fails(const char *part, const char *replacement, const c
 static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **state) {
     (void)state;
     assert_edit_fails("\"d_model\": 128, ", "", "does not set d_model");
+    assert_edit_fails("\"expert\": \"gelu\", ", "", "does not set expert");
+    assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
     assert_edit_fails("\"d_model\"", "\"d_modell\"", "did you mean d_model?");
     assert_edit_fails("\"d_model\"", "\"d-model\"", "did you mean d_model?");
     assert_edit_fails("\"d_model\": 128", "\"d_model\": 128, \"d_model\": 64", "not JSON");
@@ -613,73 +613,6 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
     assert_edit_fails("\"d_key\": 64", "\"d_key\": 63", "d_key 63 is odd");
     assert_edit_fails("{", "", "not JSON");
     assert_edit_fails("{", "[{", "not JSON");
-}
-
-// Pools that are older than these fields do what their defaults say.
-static void text_from_before_a_choice_existed_means_its_default(void **state) {
-    (void)state;
-    static const char *const NEWER[] = {"\"expert\": \"gelu\", ",
-                                        "\"score\": \"softmax\", ",
-                                        "\"subkeys\": \"shared\", \"moe_experts\": 8, "
-                                        "\"moe_capacity\": 1.0, ",
-                                        ", \"seal_dtype\": \"f32\"",
-                                        "\"boundary_bytes\": 1048576, \"boundary_mark\": \"\", ",
-                                        "\"growth\": \"generation\", \"size_new\": \"fixed\", ",
-                                        "\"copy_experts\": 0, ",
-                                        ", \"strategy\": \"generations\""};
-    for (size_t i = 0; i < sizeof(NEWER) / sizeof(NEWER[0]); i++) {
-        reef_config config, standard;
-        reef_error err;
-        char *json = edited(NEWER[i], "");
-        reef_config_default(&standard);
-        memset(&config, 0xff, sizeof(config));
-        assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
-        assert_memory_equal(&config, &standard, sizeof(config));
-        free(json);
-    }
-    reef_config older;
-    reef_error err;
-    char *json = edited("\"adapt_ffw\": true, ", ""); // newer ones correct more
-    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
-    assert_false(older.adapt_ffw);
-    free(json);
-    json = edited("\"weigh_older\": true, ", "");
-    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
-    assert_false(older.weigh_older);
-    free(json);
-    json = edited("\"adapt_whole\": true, ", "");
-    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
-    assert_false(older.adapt_whole);
-    free(json);
-    json = edited("\"adapt_position\": true, ", "");
-    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
-    assert_false(older.adapt_position);
-    free(json);
-    json = edited(", \"average\": 0.01", ""); // nor did they keep averages
-    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
-    assert_true(older.average == 0.0f);
-    free(json);
-    json = edited("\"context_memory\": 0, \"net_share\": 1.0, ", ""); // nor memories
-    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
-    assert_int_equal(older.context_memory, 0);
-    assert_true(older.net_share == 1.0f);
-    free(json);
-    assert_edit_fails("\"model\": \"lm\", ", "", "does not set model");
-    assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
-}
-
-static void the_drift_switch_of_older_pools_means_where_boundaries_come_from(void **state) {
-    (void)state;
-    static const char *const WAS[] = {"\"drift\": true", "\"drift\": false"};
-    static const char *const IS[] = {"drift", "given"};
-    for (size_t i = 0; i < 2; i++) {
-        reef_config config;
-        reef_error err;
-        char *json = edited("\"boundaries\": \"drift\"", WAS[i]);
-        assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
-        assert_string_equal(reef_config_word(&config, "boundaries"), IS[i]);
-        free(json);
-    }
 }
 
 static void whole_numbers_may_be_written_without_a_point(void **state) {
@@ -778,8 +711,6 @@ int main(void) {
         cmocka_unit_test(text_gives_back_the_same_bits),
         cmocka_unit_test(text_is_readable),
         cmocka_unit_test(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
-        cmocka_unit_test(text_from_before_a_choice_existed_means_its_default),
-        cmocka_unit_test(the_drift_switch_of_older_pools_means_where_boundaries_come_from),
         cmocka_unit_test(whole_numbers_may_be_written_without_a_point),
         cmocka_unit_test(text_that_is_no_object_is_refused),
         cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,

@@ -1,5 +1,5 @@
-// Configurations of new and of older pools: the defaults of the table in config_table.c, and what
-// differs from them in a pool that is made, or was made before a field existed.
+// Configurations of new pools: the defaults of the table in config_table.c, and what differs from
+// them in a pool that is made.
 //
 // What always holds: a value that came through reef_config_set or reef_config_parse lies within its
 // field's bounds, and what parse returns has passed reef_config_check as a whole. What the fields
@@ -14,7 +14,7 @@ typedef struct choice {
 } choice;
 
 // What `reef init` and libreef choose for a model of bytes, where that is not the default of the
-// field: the net alone is what older pools, benchmarks and comparisons have. Beside a memory a
+// field: the net alone is what benchmarks and comparisons have. Beside a memory a
 // small net that learns much of the stream once is worth more than a large one that learns little
 // of it and rehearses (docs/LEARNING.md, "What the net adds to a memory").
 static const choice MADE[] = {
@@ -105,15 +105,4 @@ void reef_config_fit(reef_config *config) {
     }
     if (!(config->net_share > 0.0f)) leave_out_net(config);
     reef_config_fit_topk(config);
-}
-
-// What pools did before a LATER field existed, where that is not its default.
-static const choice EARLIER[] = {
-    {"adapt_ffw", "false"}, {"adapt_position", "false"}, {"adapt_whole", "false"},
-    {"average", "0"},       {"drift_share", "0"},        {"weigh_older", "false"},
-};
-
-void reef_config_default_of_older_pools(reef_config *config) {
-    reef_config_default(config);
-    choose(config, EARLIER, sizeof(EARLIER) / sizeof(EARLIER[0]));
 }

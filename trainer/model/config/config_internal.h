@@ -1,7 +1,7 @@
 // The inside of the configuration, shared by the files that make it up:
 //
 //   config_table.c  the table: every field, its default, its bounds and its help
-//   config.c        the defaults of new pools, and of those made before a field existed
+//   config.c        the defaults of new pools
 //   config_field.c  the value of one field, within its bounds
 //                   and a field by its name, or the one that was probably meant
 //   config_check.c  values that must fit together
@@ -26,18 +26,6 @@
 #define REEF_FIELD_IS_CHOICE_INTEGER false
 #define REEF_FIELD_IS_CHOICE_BOOLEAN false
 #define REEF_FIELD_IS_CHOICE_NUMBER false
-
-// config.c
-
-/** May a stored configuration lack the field, which is newer than the first pools? */
-bool reef_config_field_is_later(const reef_config_field *field);
-/** Is it an integer that the text of a configuration has only where it is not 0? */
-bool reef_config_field_is_quiet(const reef_config_field *field);
-/**
- * What pools do whose configuration sets nothing: the defaults, or what was done before a field
- * existed.
- */
-void reef_config_default_of_older_pools(reef_config *config);
 
 // config_field.c
 

@@ -36,9 +36,7 @@ char *reef_config_format(const reef_config *config) {
     const reef_config_field *fields = reef_config_fields(&count);
     json_t *object = json_object();
     for (size_t i = 0; i < count; i++)
-        if (!reef_config_field_is_quiet(&fields[i]) ||
-            reef_config_field_integer(config, &fields[i]) != 0)
-            reef_json_set(&object, fields[i].name, field_json(config, &fields[i]));
+        reef_json_set(&object, fields[i].name, field_json(config, &fields[i]));
     char *text = json_dumps(object, JSON_REAL_PRECISION(FLOAT_DIGITS_MAX)); // NULL of NULL
     json_decref(object);
     return text;
@@ -68,24 +66,11 @@ static reef_status field_parse(reef_config *config,
                      reef_config_field_is(field, REEF_FIELD_INTEGER) ? "an" : "a", field->type);
 }
 
-// The first pools said "drift": true or false for what is "boundaries": "drift" or "given" today.
-static reef_status translate_drift(json_t *object, reef_error *err) {
-    json_t *drift = json_object_get(object, "drift");
-    if (!json_is_boolean(drift)) return REEF_OK;
-    json_t *boundaries = json_string(json_is_true(drift) ? "drift" : "given");
-    if (json_object_set_new(object, "boundaries", boundaries) != 0)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
-    json_object_del(object, "drift");
-    return REEF_OK;
-}
-
 static reef_status object_parse(reef_config *config, json_t *object, reef_error *err) {
     const char *name;
     json_t *value;
     size_t count;
     const reef_config_field *fields = reef_config_fields(&count);
-    reef_status status = translate_drift(object, err);
-    if (status != REEF_OK) return status;
     json_object_foreach(object, name, value) {
         bool known = false;
         // An unknown member is a typo, or a setting of a newer version that this one would ignore:
@@ -95,13 +80,10 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
     }
     for (size_t i = 0; i < count; i++) {
         value = json_object_get(object, fields[i].name);
-        // Fields that were added later may be missing in an old pool's record.
-        if (value == NULL && reef_config_field_is_later(&fields[i]))
-            continue; // as older pools did, from reef_config_parse
         if (value == NULL)
             return reef_fail(err, REEF_ERR_INVALID, "the configuration does not set %s",
                              fields[i].name);
-        status = field_parse(config, &fields[i], value, err);
+        reef_status status = field_parse(config, &fields[i], value, err);
         if (status != REEF_OK) return status;
     }
     return reef_config_check(config, err);
@@ -113,9 +95,7 @@ reef_status reef_config_parse(reef_config *config,
                               reef_error *err) {
     json_error_t fault;
     reef_config parsed;
-    // Defaults of old pools, not of new ones: a record without a member was written when the old
-    // default applied.
-    reef_config_default_of_older_pools(&parsed);
+    reef_config_default(&parsed); // padding too: equal configurations are equal bytes
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
     // Running out of memory is not an error of the text.
     if (object == NULL && reef_json_no_memory(&fault))

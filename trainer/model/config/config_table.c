@@ -5,170 +5,159 @@
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
 // field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and
-// of help; a new field goes to the end of its group. LATER fields are newer than the first pools: a
-// stored configuration may lack them, and their default, or what EARLIER says instead, is what
-// those pools do. QUIET ones are written only where they are not their default, so that the records
-// of pools without them stay what they were.
+// of help; a new field goes to the end of its group.
 #define CONFIG_TABLE(X)                                                                            \
-    X(model, CHOICE, FIRST, "lm", 0, 0,                                                            \
+    X(model, CHOICE, "lm", 0, 0,                                                                   \
       "kind of model: lm, a language model over bytes or token ids; vector, classes of vectors; "  \
       "layer, one "                                                                                \
       "PEER layer by itself, for libreef")                                                         \
-    X(seed, INTEGER, FIRST, "1", 0, INTEGER_MAX, "everything random follows from it")              \
-    X(layers, INTEGER, FIRST, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                  \
-    X(d_model, INTEGER, FIRST, "128", 2, 4096, "width of a token")                                 \
-    X(attention_heads, INTEGER, FIRST, "4", 1, 256, "heads of each block's attention")             \
-    X(context, INTEGER, FIRST, "128", 2, 4096, "tokens in a window")                               \
-    X(previous_bytes, INTEGER, FIRST, "3", 0, 16,                                                  \
-      "tokens before it that a token embeds beside its own")                                       \
-    X(batch, INTEGER, FIRST, "4", 1, 1024, "windows of the stream in a training step")             \
-    X(rehearse, INTEGER, FIRST, "4", 0, 1024,                                                      \
-      "windows beside them, of the open generation's own past")                                    \
-    X(ffw, TEXT, FIRST, "p", 0, 0,                                                                 \
+    X(seed, INTEGER, "1", 0, INTEGER_MAX, "everything random follows from it")                     \
+    X(layers, INTEGER, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
+    X(d_model, INTEGER, "128", 2, 4096, "width of a token")                                        \
+    X(attention_heads, INTEGER, "4", 1, 256, "heads of each block's attention")                    \
+    X(context, INTEGER, "128", 2, 4096, "tokens in a window")                                      \
+    X(previous_bytes, INTEGER, "3", 0, 16, "tokens before it that a token embeds beside its own")  \
+    X(batch, INTEGER, "4", 1, 1024, "windows of the stream in a training step")                    \
+    X(rehearse, INTEGER, "4", 0, 1024, "windows beside them, of the open generation's own past")   \
+    X(ffw, TEXT, "p", 0, 0,                                                                        \
       "feed-forward of each block: p (PEER), k (product-key memory), m (mixture of experts), "     \
       "d (dense); one letter for all")                                                             \
-    X(d_ffw, INTEGER, FIRST, "512", 1, 65536,                                                      \
+    X(d_ffw, INTEGER, "512", 1, 65536,                                                             \
       "hidden width of dense feed-forward networks, and of each expert of a mixture")              \
-    X(heads, INTEGER, FIRST, "8", 1, 256, "retrieval heads of a layer of kind p or k")             \
-    X(topk, INTEGER, FIRST, "16", 1, 1024, "experts that a head retrieves for a token")            \
-    X(d_key, INTEGER, FIRST, "64", 2, 4096,                                                        \
+    X(heads, INTEGER, "8", 1, 256, "retrieval heads of a layer of kind p or k")                    \
+    X(topk, INTEGER, "16", 1, 1024, "experts that a head retrieves for a token")                   \
+    X(d_key, INTEGER, "64", 2, 4096,                                                               \
       "width of a head's query; each half meets one table of sub-keys")                            \
-    X(side, INTEGER, FIRST, "64", 1, 65536,                                                        \
+    X(side, INTEGER, "64", 1, 65536,                                                               \
       "sub-keys per side of the first generation; side * side experts")                            \
-    X(side_new, INTEGER, FIRST, "64", 1, 65536, "sub-keys per side of later generations")          \
-    X(adapters, INTEGER, FIRST, "96", 0, 4096,                                                     \
+    X(side_new, INTEGER, "64", 1, 65536, "sub-keys per side of later generations")                 \
+    X(adapters, INTEGER, "96", 0, 4096,                                                            \
       "rank of later generations' corrections of attention and dense feed-forwards")               \
-    X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
-    X(adapt_position, BOOLEAN, LATER, "true", 0, 1,                                                \
+    X(adapt_ffw, BOOLEAN, "true", 0, 1, "correct dense feed-forward networks as well")             \
+    X(adapt_position, BOOLEAN, "true", 0, 1,                                                       \
       "correct the embedding of positions as well as that of bytes")                               \
-    X(adapt_whole, BOOLEAN, LATER, "true", 0, 1,                                                   \
+    X(adapt_whole, BOOLEAN, "true", 0, 1,                                                          \
       "correct a matrix as a whole where low rank would save nothing")                             \
-    X(weigh_older, BOOLEAN, LATER, "true", 0, 1,                                                   \
+    X(weigh_older, BOOLEAN, "true", 0, 1,                                                          \
       "later generations weigh what older experts add, where they answer")                         \
-    X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
-    X(expert, CHOICE, LATER, "gelu", 0, 0,                                                         \
+    X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
+    X(expert, CHOICE, "gelu", 0, 0,                                                                \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
-    X(score, CHOICE, LATER, "softmax", 0, 0,                                                       \
+    X(score, CHOICE, "softmax", 0, 0,                                                              \
       "weight of an expert by its score: softmax, sigmoid or relu")                                \
-    X(subkeys, CHOICE, LATER, "shared", 0, 0,                                                      \
+    X(subkeys, CHOICE, "shared", 0, 0,                                                             \
       "tables of sub-keys: shared by all heads, or head (tables for each)")                        \
-    X(moe_experts, INTEGER, LATER, "8", 1, 1024, "experts of a mixture of experts")                \
-    X(moe_capacity, NUMBER, LATER, "1", 0.001, 1024,                                               \
+    X(moe_experts, INTEGER, "8", 1, 1024, "experts of a mixture of experts")                       \
+    X(moe_capacity, NUMBER, "1", 0.001, 1024,                                                      \
       "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
-    X(vocab, INTEGER, LATER, "256", 2, 65536,                                                      \
+    X(vocab, INTEGER, "256", 2, 65536,                                                             \
       "tokens that there are: 256 for bytes, else ids of two bytes each, little-endian")           \
-    X(learning_rate, NUMBER, FIRST, "0.002", 0, REEF_LEARNING_RATE_MAX,                            \
+    X(learning_rate, NUMBER, "0.002", 0, REEF_LEARNING_RATE_MAX,                                   \
       "Adam's rate for dense parameters after warm-up")                                            \
-    X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
-    X(warmup, INTEGER, FIRST, "80", 0, 1e9, "steps of each generation over which the rate rises")  \
-    X(decay, INTEGER, FIRST, "400", 1, 1e9,                                                        \
-      "steps; rate = learning_rate / sqrt(1 + steps / decay)")                                     \
-    X(beta1, NUMBER, FIRST, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")               \
-    X(beta2, NUMBER, FIRST, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")           \
-    X(epsilon, NUMBER, FIRST, "1e-08", 1e-16, 1,                                                   \
-      "Adam: added to the root of the squared gradient")                                           \
-    X(clip, NUMBER, FIRST, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")     \
-    X(bn_momentum, NUMBER, FIRST, "0.05", 0, 1,                                                    \
-      "share of a batch in the running query statistics")                                          \
-    X(average, NUMBER, LATER, "0.01", 0, 1,                                                        \
+    X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
+    X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \
+    X(decay, INTEGER, "400", 1, 1e9, "steps; rate = learning_rate / sqrt(1 + steps / decay)")      \
+    X(beta1, NUMBER, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")                      \
+    X(beta2, NUMBER, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")                  \
+    X(epsilon, NUMBER, "1e-08", 1e-16, 1, "Adam: added to the root of the squared gradient")       \
+    X(clip, NUMBER, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")            \
+    X(bn_momentum, NUMBER, "0.05", 0, 1, "share of a batch in the running query statistics")       \
+    X(average, NUMBER, "0.01", 0, 1,                                                               \
       "rate of the weights' running average, which is what is stored; 0: none; vector: none")      \
-    X(boundaries, CHOICE, LATER, "drift", 0, 0,                                                    \
+    X(boundaries, CHOICE, "drift", 0, 0,                                                           \
       "where a generation ends: drift, given, budget, capacity, or contexts (by its memories)")    \
-    X(boundary_bytes, INTEGER, LATER, "1048576", 1, INTEGER_MAX,                                   \
+    X(boundary_bytes, INTEGER, "1048576", 1, INTEGER_MAX,                                          \
       "budget: bytes from one boundary to the next, in whole batches")                             \
-    X(boundary_mark, TEXT, LATER, "", 0, 0,                                                        \
+    X(boundary_mark, TEXT, "", 0, 0,                                                               \
       "a line of the stream that is exactly this text is a boundary; empty for none")              \
-    X(capacity_uses, INTEGER, LATER, "10000", 1, INTEGER_MAX,                                      \
+    X(capacity_uses, INTEGER, "10000", 1, INTEGER_MAX,                                             \
       "capacity: uses after which an expert counts as full")                                       \
-    X(capacity_share, NUMBER, LATER, "0.9", 0.001, 1,                                              \
+    X(capacity_share, NUMBER, "0.9", 0.001, 1,                                                     \
       "capacity: share of full experts that makes a boundary")                                     \
-    X(growth, CHOICE, LATER, "generation", 0, 0,                                                   \
+    X(growth, CHOICE, "generation", 0, 0,                                                          \
       "what a boundary does: generation (seal, open the next) or in_place (enlarge)")              \
-    X(size_new, CHOICE, LATER, "fixed", 0, 0,                                                      \
+    X(size_new, CHOICE, "fixed", 0, 0,                                                             \
       "side of later generations: fixed (side_new) or auto (half to twice, by distance)")          \
-    X(experts_max, INTEGER, LATER, "0", 0, INTEGER_MAX,                                            \
+    X(experts_max, INTEGER, "0", 0, INTEGER_MAX,                                                   \
       "bound on experts in all generations and layers together; 0 for none")                       \
-    X(kinds_max, INTEGER, LATER, "0", 0, 65536,                                                    \
+    X(kinds_max, INTEGER, "0", 0, 65536,                                                           \
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
-    X(return_bytes, INTEGER, LATER, "0", 0, INTEGER_MAX,                                           \
+    X(return_bytes, INTEGER, "0", 0, INTEGER_MAX,                                                  \
       "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
-    X(recognition, INTEGER, LATER, "1", 1, 2,                                                      \
+    X(recognition, INTEGER, "1", 1, 2,                                                             \
       "contexts: how text of a known kind is known again: 1, as in pools made before; 2, also "    \
       "where it varies")                                                                           \
-    X(asking, INTEGER, LATER, "1", 1, 3,                                                           \
+    X(asking, INTEGER, "1", 1, 3,                                                                  \
       "contexts: which kinds are asked about a text: 1, more of them, as in pools made before; "   \
       "2, those that its bytes name clearly; 3, also from a larger part of what kinds learned")    \
-    X(subkeys_new, CHOICE, LATER, "random", 0, 0,                                                  \
+    X(subkeys_new, CHOICE, "random", 0, 0,                                                         \
       "first sub-keys of later generations: random, or queries of their own data")                 \
-    X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \
+    X(copy_experts, INTEGER, "0", 0, 4294967295.0,                                                 \
       "experts a layer whose w_down a new generation copies from those before it")                 \
-    X(branch_new, CHOICE, LATER, "never", 0, 0,                                                    \
+    X(branch_new, CHOICE, "never", 0, 0,                                                           \
       "a later generation begins as a copy of a sealed one: never, or trial (where that learns "   \
       "its "                                                                                       \
       "first data better)")                                                                        \
-    X(recycle_after, INTEGER, LATER, "0", 0, INTEGER_MAX,                                          \
+    X(recycle_after, INTEGER, "0", 0, INTEGER_MAX,                                                 \
       "bytes trained without a use after which an expert is initialised again; 0: never")          \
-    X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is anomalous")     \
-    X(drift_bits, NUMBER, FIRST, "0.35", 0, 64, "bits per byte above the median it needs as well") \
-    X(drift_window, INTEGER, FIRST, "128", 4, 65536, "batches of history")                         \
-    X(drift_confirm, INTEGER, FIRST, "40", 1, 4096, "anomalous batches that make a boundary")      \
-    X(drift_share, NUMBER, LATER, "0.125", 0, 1,                                                   \
+    X(drift_z, NUMBER, "6", 0, 1000, "robust z-score above which a batch is anomalous")            \
+    X(drift_bits, NUMBER, "0.35", 0, 64, "bits per byte above the median it needs as well")        \
+    X(drift_window, INTEGER, "128", 4, 65536, "batches of history")                                \
+    X(drift_confirm, INTEGER, "40", 1, 4096, "anomalous batches that make a boundary")             \
+    X(drift_share, NUMBER, "0.125", 0, 1,                                                          \
       "and at least this share of the batches that the generation has trained on")                 \
-    X(drift_hold, INTEGER, LATER, "512", 1, 65536, "anomalous batches that are always enough")     \
-    X(drift_warmup, INTEGER, FIRST, "96", 1, 1e9,                                                  \
-      "batches of a generation before drift is looked for")                                        \
-    X(leak_max, NUMBER, FIRST, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire") \
-    X(fire_max, INTEGER, FIRST, "1", 1, 65536,                                                     \
+    X(drift_hold, INTEGER, "512", 1, 65536, "anomalous batches that are always enough")            \
+    X(drift_warmup, INTEGER, "96", 1, 1e9, "batches of a generation before drift is looked for")   \
+    X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \
+    X(fire_max, INTEGER, "1", 1, 65536,                                                            \
       "generations after the first that may fire on one byte, the newest first")                   \
-    X(gate, CHOICE, LATER, "ngram", 0, 0,                                                          \
+    X(gate, CHOICE, "ngram", 0, 0,                                                                 \
       "what later generations fire on: ngram (bytes like their own), loss (as well, where "        \
       "n-grams are not enough, what older generations foresee badly), or off (all)")               \
-    X(gate_decay, NUMBER, FIRST, "0", 0, 0.99999,                                                  \
+    X(gate_decay, NUMBER, "0", 0, 0.99999,                                                         \
       "memory of a gate's mean over the stream; 0: as short as the data allows")                   \
-    X(gate_negatives, INTEGER, LATER, "0", 0, 64,                                                  \
+    X(gate_negatives, INTEGER, "0", 0, 64,                                                         \
       "times more that a gate is fitted on old windows like its own data")                         \
-    X(reservoir_bytes, INTEGER, FIRST, "1048576", 32, 4294967295.0,                                \
+    X(reservoir_bytes, INTEGER, "1048576", 32, 4294967295.0,                                       \
       "sample of the past that gates are fitted on")                                               \
-    X(reservoir_window, INTEGER, FIRST, "1024", 16, 1048576,                                       \
+    X(reservoir_window, INTEGER, "1024", 16, 1048576,                                              \
       "bytes in one sampled window; twice the context where that has as many")                     \
-    X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
-      "weight of silence on old bytes that leak; 0 for none")                                      \
-    X(context_memory, INTEGER, LATER, "0", 0, 536870912,                                           \
+    X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none") \
+    X(context_memory, INTEGER, "0", 0, 536870912,                                                  \
       "bytes that a generation's context memory may take, such as 64M, from 4M on; 0: it has "     \
       "none")                                                                                      \
-    X(net_share, NUMBER, LATER, "1", 0, 1,                                                         \
+    X(net_share, NUMBER, "1", 0, 1,                                                                \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
-    X(seal_dtype, CHOICE, LATER, "f32", 0, 0,                                                      \
+    X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
       "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")            \
-    X(strategy, CHOICE, LATER, "generations", 0, 0,                                                \
+    X(strategy, CHOICE, "generations", 0, 0,                                                       \
       "generations; or one for ever: finetune, replay, ewc, lwf, joint, sparse-memory, grid")      \
-    X(replay_share, NUMBER, LATER, "0.25", 0, 0.9,                                                 \
-      "replay: share of trained windows that are old data")                                        \
-    X(ewc_weight, NUMBER, LATER, "3000", 0, 1e9, "ewc: weight of the penalty on change")           \
-    X(lwf_weight, NUMBER, LATER, "4", 0, 1000,                                                     \
+    X(replay_share, NUMBER, "0.25", 0, 0.9, "replay: share of trained windows that are old data")  \
+    X(ewc_weight, NUMBER, "3000", 0, 1e9, "ewc: weight of the penalty on change")                  \
+    X(lwf_weight, NUMBER, "4", 0, 1000,                                                            \
       "lwf: weight of the distillation from the model of the last boundary")                       \
-    X(lwf_temperature, NUMBER, LATER, "2", 0.1, 100, "lwf: temperature of both softmaxes")         \
-    X(sparse_slots, INTEGER, LATER, "1024", 1, 1e9,                                                \
+    X(lwf_temperature, NUMBER, "2", 0.1, 100, "lwf: temperature of both softmaxes")                \
+    X(sparse_slots, INTEGER, "1024", 1, 1e9,                                                       \
       "sparse-memory: experts of a layer that one step changes")                                   \
-    X(cut_windows, BOOLEAN, LATER, "false", 0, 1,                                                  \
+    X(cut_windows, BOOLEAN, "false", 0, 1,                                                         \
       "joint: the stream is windows of context + 1 tokens each, cut from anywhere")                \
-    X(inputs, INTEGER, LATER, "0", 0, 32767,                                                       \
+    X(inputs, INTEGER, "0", 0, 32767,                                                              \
       "vector: width of a vector, or rows x columns of an image, such as 28x28; 0 for lm")         \
-    X(image_columns, INTEGER, QUIET, "0", 0, 32767,                                                \
+    X(image_columns, INTEGER, "0", 0, 32767,                                                       \
       "vector: pixels in a row of the image that a vector is, which inputs 28x28 sets as well; "   \
       "0: it is none")                                                                             \
-    X(draw_from, INTEGER, QUIET, "0", 0, REEF_VECTOR_DRAW_MAX,                                     \
+    X(draw_from, INTEGER, "0", 0, REEF_VECTOR_DRAW_MAX,                                            \
       "vector: first examples of a generation, 32 or more, that experts are drawn from, along "    \
       "what they have in common; 0: from none")                                                    \
-    X(memory, INTEGER, LATER, "500", 0, 1000000,                                                   \
+    X(memory, INTEGER, "500", 0, 1000000,                                                          \
       "vector: examples kept, with labels, as a sample of the past")                               \
-    X(ridge, NUMBER, LATER, "0.05", 1e-8, 1e6,                                                     \
+    X(ridge, NUMBER, "0.05", 1e-8, 1e6,                                                            \
       "vector: penalty on w_up, in squared norms of a hidden vector")                              \
-    X(vector_gate, CHOICE, LATER, "ridge", 0, 0,                                                   \
+    X(vector_gate, CHOICE, "ridge", 0, 0,                                                          \
       "vector: what tells generations apart: ridge, or off (the newest answers)")
 
 static const reef_config_field FIELDS[] = {
-#define CONFIG_FIELD(field, kind, since, standard, low, high, help)                                \
+#define CONFIG_FIELD(field, kind, standard, low, high, help)                                       \
     {#field,                                                                                       \
      REEF_FIELD_##kind,                                                                            \
      help,                                                                                         \
@@ -182,26 +171,7 @@ static const reef_config_field FIELDS[] = {
 #undef CONFIG_FIELD
 };
 
-// By field, beside FIELDS, which is public.
-static const enum since {
-    FIRST,
-    LATER,
-    QUIET
-} SINCE[] = {
-#define CONFIG_SINCE(field, kind, since, standard, low, high, help) since,
-    CONFIG_TABLE(CONFIG_SINCE)
-#undef CONFIG_SINCE
-};
-
 #define FIELD_COUNT (sizeof(FIELDS) / sizeof(FIELDS[0]))
-
-bool reef_config_field_is_later(const reef_config_field *field) {
-    return SINCE[field - FIELDS] != FIRST;
-}
-
-bool reef_config_field_is_quiet(const reef_config_field *field) {
-    return SINCE[field - FIELDS] == QUIET;
-}
 
 const reef_config_field *reef_config_fields(size_t *count) {
     *count = FIELD_COUNT;
