@@ -10,7 +10,6 @@
 // function, in the order of the table
 #define CLI_RUN_LIST(X)                                                                            \
     X(init)                                                                                        \
-    X(run)                                                                                         \
     X(train)                                                                                       \
     X(status)                                                                                      \
     X(top)                                                                                         \
@@ -55,7 +54,6 @@
     X(generations)                                                                                 \
     X(experts)                                                                                     \
     X(usage)                                                                                       \
-    X(compact)                                                                                     \
     X(timeline)                                                                                    \
     X(verify)                                                                                      \
     X(plot_loss)                                                                                   \
@@ -77,7 +75,6 @@
     X(bench_usage)                                                                                 \
     X(bench_context)                                                                               \
     X(bench_kinds)                                                                                 \
-    X(config_show)                                                                                 \
     X(config_check)                                                                                \
     X(completion)                                                                                  \
     X(version)                                                                                     \

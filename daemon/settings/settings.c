@@ -9,6 +9,7 @@
 #include "push.h"
 #include "reef_config_file.h"
 #include "reef_edit_distance.h"
+#include "reef_gone.h"
 #include "scrubber.h"
 
 #include <stdio.h>
@@ -41,6 +42,10 @@ static reef_status refuse_key(const reef_options *options,
                               const char *key,
                               unsigned line,
                               reef_error *err) {
+    reef_error gone;
+    if (reef_gone_report("reefd", key, &gone))
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s", options->config, line,
+                         gone.message);
     const char *guess = NULL;
     size_t nearest = strlen(key) / 2 + 1; // a name that shares less than half of the letters is not
                                           // suggested

@@ -2,6 +2,7 @@
 #include "settings_internal.h"
 
 #include "reef_edit_distance.h"
+#include "reef_gone.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,12 +40,8 @@ static int next_flag(const reef_option_flags *table, int argc, char **argv, bool
 }
 
 // The option whose name is nearest to the one typed, or NULL if none is near.
-static const char *guess_flag(const reef_option_flags *table, const char *given) {
-    char name[OPTION_NAME_BYTES_MAX];
+static const char *guess_flag(const reef_option_flags *table, const char *name) {
     const char *guess = NULL;
-    // Dashes and values are not part of the name.
-    snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
-    name[strcspn(name, "=")] = '\0';
     size_t nearest = strlen(name) / 2 + 1; // a name that shares less than half of the letters is
                                            // not suggested
     for (const struct option *flag = table->flags; flag->name != NULL; flag++) {
@@ -66,7 +63,12 @@ static reef_status fail_unknown(const reef_option_flags *table,
     if (optopt >= OPT_SETTING)
         return reef_fail(err, REEF_ERR_INVALID, "option '%s' takes no value; see reefd --help",
                          given);
-    const char *guess = guess_flag(table, given);
+    // Dashes and values are not part of the name.
+    char name[OPTION_NAME_BYTES_MAX];
+    snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
+    name[strcspn(name, "=")] = '\0';
+    if (reef_gone_report("reefd", name, err)) return REEF_ERR_INVALID;
+    const char *guess = guess_flag(table, name);
     if (guess != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?", given,
                          guess);

@@ -5,7 +5,6 @@
 #include "cli_pool.h"
 #include "cli_tokens.h"
 #include "commands.h"
-#include "config_template.h"
 #include "init_size.h"
 #include "reef_context.h"
 
@@ -23,7 +22,6 @@ static const reef_cli_option OPTIONS[] = {
      "examples, with their labels, that are kept as a sample of the past"},
     {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
     {"ranks", "R", "as the shards of so many ranks, POOL/rank-0 and so on, each with its rows"},
-    {"config-out", "FILE", "also write a configuration file for reefd, every setting explained"},
     {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
     {0},
 };
@@ -46,7 +44,7 @@ const reef_cli_manual reef_init_manual = {
              "its configuration where its tensors still fit.",
     .options = OPTIONS,
     .example = "reef init reef.pool\n"
-               "reef init reef.pool --size small --config-out reef.ini\n"
+               "reef init reef.pool --size small\n"
                "reef init reef.pool --memory 2G --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
                "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
@@ -179,33 +177,29 @@ static json_t *size_json(const making *m) {
 }
 
 static json_t *making_json(const reef_cli_call *cli, const making *m) {
-    const char *file = reef_cli_text(cli, "config-out");
-    return json_pack(
-        "{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
-        "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
-        measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes), "config",
-        config_json(&m->config), "size", size_json(m), "from",
-        m->from != NULL ? reef_model_file_json(&m->file, m->from) : json_null(), "config_file",
-        file != NULL && !cli->dry_run ? reef_cli_path(file) : json_null());
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
+                     "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
+                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
+                     "config", config_json(&m->config), "size", size_json(m), "from",
+                     m->from != NULL ? reef_model_file_json(&m->file, m->from) : json_null());
 }
 
 // Why these sizes, and what to expect of them.
-static void print_size(FILE *out, const making *m) {
+static void print_size(const making *m) {
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     const reef_init_size *size = &m->size;
     // Sizes given one by one have no name to explain.
     if (size->name == NULL) return;
     if (size->budget_bytes)
         // Half, because every later generation of the stream needs memory too.
-        fprintf(out, "  size        %s, the largest that leaves half of %s to later generations\n",
-                size->name, reef_cli_bytes(size->budget_bytes, words));
+        printf("  size        %s, the largest that leaves half of %s to later generations\n",
+               size->name, reef_cli_bytes(size->budget_bytes, words));
     else
-        fprintf(out, "  size        %s\n", size->name);
+        printf("  size        %s\n", size->name);
     // The first figure is for training with its optimiser state; a sealed generation has none.
-    fprintf(out, "  memory      about %s while it trains, ",
-            reef_cli_bytes(size->memory_bytes, words));
-    fprintf(out, "and %s more for each sealed generation\n",
-            reef_cli_bytes(size->generation_bytes, more));
+    printf("  memory      about %s while it trains, ", reef_cli_bytes(size->memory_bytes, words));
+    printf("and %s more for each sealed generation\n",
+           reef_cli_bytes(size->generation_bytes, more));
     // No probe with --no-probe, or where the model could not run a step.
     if (m->probe.seconds <= 0) return;
     double rate = (double)m->probe.bytes / m->probe.seconds;
@@ -213,28 +207,25 @@ static void print_size(FILE *out, const making *m) {
     bool vectors = reef_config_is_vector(&m->config);
     if (vectors) rate /= (double)reef_vector_record_bytes(&m->config);
     // Measured with other programs running, so the line says so.
-    fprintf(out,
-            "  speed       %s%s/s on this machine as busy as it is (%" PRIu64
-            " steps of training in %.1f s)\n",
-            vectors ? reef_cli_count((uint64_t)rate, words) : reef_cli_bytes((uint64_t)rate, words),
-            vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
+    printf("  speed       %s%s/s on this machine as busy as it is (%" PRIu64
+           " steps of training in %.1f s)\n",
+           vectors ? reef_cli_count((uint64_t)rate, words) : reef_cli_bytes((uint64_t)rate, words),
+           vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
     // A day is a size that people can compare with their logs.
     if (!vectors)
-        fprintf(out, "  a day       %s of %s\n", reef_cli_bytes((uint64_t)(rate * 86400), words),
-                reef_cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
+        printf("  a day       %s of %s\n", reef_cli_bytes((uint64_t)(rate * 86400), words),
+               reef_cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
 }
 
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
     if (cli->json) return reef_cli_reply(cli, making_json(cli, m), err);
     char words[CLI_WORD_BYTES];
-    // Without a configuration file the next step differs by model kind.
-    const char *file = reef_cli_text(cli, "config-out");
     bool vector = reef_config_is_vector(&m->config);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
     bool layer = reef_config_is_layer(&m->config);
     // One writer for each kind, chosen once.
     (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
-    print_size(stdout, m);
+    print_size(m);
     // The model file of --from, with its own sizes.
     if (m->from != NULL) reef_model_file_print(&m->file, m->from);
     // A plan has no parameters to count and nothing on disk.
@@ -242,9 +233,7 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
     printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
     printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
     // The next command is printed, since `reef init` is the first thing a new user runs.
-    if (file != NULL)
-        printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
-    else if (layer)
+    if (layer)
         printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
     else if (reef_cli_has_ids(&m->config))
         printf("next: reef train %s FILE (token ids of two bytes each, little-endian)\n",
@@ -255,39 +244,6 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
         printf("next: reefd --pool %s --source %s\n", cli->pool,
                vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
     return REEF_OK;
-}
-
-// The file for reefd describes the pool in its first lines.
-static reef_status write_config(const reef_cli_call *cli, const making *m, reef_error *err) {
-    const char *path = reef_cli_text(cli, "config-out");
-    // Only with --config-out.
-    if (path == NULL) return REEF_OK;
-    // The comment at its head is built in memory, because the library writes the file in one go.
-    char *about = NULL, words[CLI_WORD_BYTES];
-    size_t bytes = 0;
-    FILE *out = open_memstream(&about, &bytes);
-    if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
-    // Settings of the pool itself are not in this file: a reader should know why.
-    fprintf(out, "The pool has a %s model, %s experts%s:\n",
-            reef_config_is_vector(&m->config) ? "vector" : "language",
-            reef_cli_count(experts_made(m), words),
-            m->from != NULL ? "" : " in its first generation");
-    print_size(out, m);
-    // What a daemon's memory consists of besides the net.
-    if (m->config.context_memory > 0)
-        fprintf(out,
-                "Each generation has a context memory, which learns every byte and grows to at "
-                "most %s\n(context_memory); reef status and /metrics say how full it is.\n",
-                reef_cli_bytes(m->config.context_memory, words));
-    fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
-    reef_status status = REEF_OK;
-    // An open_memstream reports a lack of memory at the close.
-    if (fclose(out) != 0)
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
-    // Made with O_EXCL: a file that appeared meanwhile is not overwritten.
-    if (status == REEF_OK) status = reef_config_text_write(path, cli->pool, about, err);
-    free(about);
-    return status;
 }
 
 // What was made, read back from the pool.
@@ -333,26 +289,6 @@ static reef_status check_path(const char *path, reef_error *err) {
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }
 
-// Before anything is made: the file must be new as well, and be one that can be written.
-static reef_status check_file(const reef_cli_call *cli, const making *m, reef_error *err) {
-    // Before anything is made: a pool without its configuration file would be half a result.
-    const char *path = reef_cli_text(cli, "config-out");
-    // reefd cannot train these models from a source.
-    if (path != NULL && reef_cli_has_ids(&m->config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--config-out is a file for reefd, "
-                         "which reads no token ids: reef train does");
-    if (path != NULL && reef_config_is_layer(&m->config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--config-out is a file for reefd, which trains no layer by itself: a "
-                         "program that uses libreef does (docs/LIBRARY.md)");
-    // An existing file is never overwritten: it may hold an operator's settings.
-    if (path == NULL || access(path, F_OK) != 0)
-        return path != NULL ? reef_config_text_check(path, cli->pool, err) : REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID, "cannot write %.120s: it exists; choose another name",
-                     path);
-}
-
 static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
     if (m->size.name == NULL || reef_cli_text(cli, "no-probe") != NULL) return REEF_OK;
     if (isatty(STDERR_FILENO) == 1)
@@ -387,7 +323,6 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_init_configure(cli, &m.config, &m.size, err);
     if (status == REEF_OK) status = read_ranks(cli, &m, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
-    if (status == REEF_OK) status = check_file(cli, &m, err);
     // The probe trains some steps on generated text to measure the speed.
     if (status == REEF_OK) status = probe(cli, &m, err);
     if (status == REEF_OK) status = make_pool(cli, &m, err);
@@ -396,7 +331,6 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
         reef_error reason = {0};
         status = m.ranks > 1 ? measure_shards(cli, &m, &reason)
                              : count_parameters(cli, &m.parameters, &m.file_bytes, &reason);
-        if (status == REEF_OK) status = write_config(cli, &m, &reason);
         // The message must say that the pool was made: running the command again would fail.
         if (status != REEF_OK)
             status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,

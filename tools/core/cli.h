@@ -43,8 +43,7 @@ typedef enum reef_cli_traits {
     CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
     CLI_THREADS = 16,  // computes: --threads
     CLI_CONFIRMS = 32, // asks a person before it continues: --yes
-    CLI_RUNS = 64,     // becomes reefd: all of its options; its file may name the pool
-    CLI_MEMORY = 128,  // can leave sealed experts on the disk: --memory
+    CLI_MEMORY = 64,   // can leave sealed experts on the disk: --memory
     CLI_COMPUTES = CLI_THREADS | CLI_MEMORY, // runs the model of a pool
 } reef_cli_traits;
 
@@ -95,13 +94,13 @@ char *reef_cli_command_guess(const char *name);
 // ---- cli_options.c: the options of a command ----------------------------------------------------
 
 /**
- * The options of a command in the order of its help: its own, the configuration's or reefd's, the
- * common ones.
+ * The options of a command in the order of its help: its own, the configuration's, the common
+ * ones.
  */
 typedef struct reef_cli_options {
     reef_cli_option *options;
     size_t count;
-    char *names; // of configuration fields with dashes, or of opposites of switches
+    char *names; // of configuration fields, with dashes
 } reef_cli_options;
 
 void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *command);

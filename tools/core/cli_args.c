@@ -7,6 +7,7 @@
 
 #include "reef_clock.h"
 #include "reef_edit_distance.h"
+#include "reef_gone.h"
 #include "reef_moment.h"
 
 #include <assert.h>
@@ -23,12 +24,17 @@
 
 // ---- parsing ------------------------------------------------------------------------------------
 
-static reef_status unknown_option(const reef_cli_options *list,
+static reef_status unknown_option(const reef_cli_call *cli,
+                                  const reef_cli_options *list,
                                   const char *argument,
                                   reef_error *err) {
     // Without dashes and value, so that only the name is compared.
     char *name = reef_cli_format("%s", argument + strspn(argument, "-"));
     name[strcspn(name, "=")] = '\0';
+    if (reef_gone_report(cli->command->name, name, err)) {
+        free(name);
+        return REEF_ERR_INVALID;
+    }
     const char *guess = NULL;
     // A name that shares less than half of its letters does not help.
     size_t nearest = strlen(name) / 2 + 1;
@@ -49,12 +55,15 @@ static reef_status unknown_option(const reef_cli_options *list,
 
 // Which element of argv getopt complains about: a long option is the last one it looked at, a
 // letter may stand anywhere in a cluster such as -xy.
-static reef_status bad_option(const reef_cli_options *list, char **argv, reef_error *err) {
+static reef_status bad_option(const reef_cli_call *cli,
+                              const reef_cli_options *list,
+                              char **argv,
+                              reef_error *err) {
     if (optopt && optopt < 256) {
         char letter[3] = {'-', (char)optopt, '\0'};
-        return unknown_option(list, letter, err);
+        return unknown_option(cli, list, letter, err);
     }
-    return unknown_option(list, argv[optind - 1], err);
+    return unknown_option(cli, list, argv[optind - 1], err);
 }
 
 // Only letters of the list are found, so there is one.
@@ -102,7 +111,7 @@ static reef_status parse_options(reef_cli_call *cli,
             status = optopt >= 256
                          ? reef_fail(err, REEF_ERR_INVALID, "option '--%s' takes no value",
                                      list->options[optopt - 256].name)
-                         : bad_option(list, argv, err);
+                         : bad_option(cli, list, argv, err);
         } else {
             const char *name =
                 found < 256 ? name_of_letter(list, (char)found) : list->options[found - 256].name;
@@ -139,8 +148,6 @@ static reef_status find_pool(reef_cli_call *cli, reef_error *err) {
         cli->pool = environment;
         return REEF_OK;
     }
-    // `reef run` may take the pool from its configuration file.
-    if (cli->operand_count == 0 && cli->command->traits & CLI_RUNS) return REEF_OK;
     if (cli->operand_count == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,

@@ -2,6 +2,8 @@
 #include "cli_help.h"
 #include "cli.h"
 
+#include "reef_gone.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +160,11 @@ static char *guess_words(const char *first, const char *second) {
 }
 
 reef_status reef_cli_command_unknown(const char *first, const char *second, reef_error *err) {
+    char *whole =
+        reef_cli_format("%s%s%s", first, second != NULL ? " " : "", second != NULL ? second : "");
+    bool gone = reef_gone_report(whole, NULL, err);
+    free(whole);
+    if (gone) return REEF_ERR_INVALID;
     char *guess = guess_words(first, second), *typed = NULL;
     reef_status status = REEF_ERR_INVALID;
     // A group without its second word is not unknown, but incomplete.

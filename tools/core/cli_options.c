@@ -1,8 +1,6 @@
 // The options of a command: its own, and those that its row of the table of commands stands for.
 #include "cli.h"
 
-#include "reef_settings.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,31 +85,11 @@ static void list_add_config(reef_cli_options *list) {
     }
 }
 
-// Settings of reefd as options of `reef run`; a switch has an opposite too.
-static void list_add_daemon(reef_cli_options *list) {
-    size_t count, bytes = 0;
-    const reef_option_text *texts = reef_option_texts(&count);
-    for (size_t i = 0; i < count; i++) bytes += strlen(texts[i].name) + sizeof("no-");
-    char *name = list->names = reef_cli_alloc(bytes, 1);
-    for (size_t i = 0; i < count; i++) {
-        const reef_option_text *one = &texts[i];
-        // --check, --help and --version are not settings.
-        bool setting = one->sample != NULL || one->value != NULL;
-        // The pool is an argument of every command.
-        if (!setting || strcmp(one->name, "pool") == 0) continue;
-        list->options[list->count++] = (reef_cli_option){one->name, one->value, one->help};
-        if (one->value != NULL) continue;
-        list->options[list->count++] = (reef_cli_option){name, NULL, "the opposite of the above"};
-        name += sprintf(name, "no-%s", one->name) + 1;
-    }
-}
-
 void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *command) {
-    size_t field_count, daemon_count;
+    size_t field_count;
     reef_config_fields(&field_count);
-    reef_option_texts(&daemon_count);
     // An upper bound, so that adding needs no checks.
-    size_t most = options_count(command->manual->options) + field_count + 2 * daemon_count +
+    size_t most = options_count(command->manual->options) + field_count +
                   options_count(POOL_OPTIONS) + options_count(THREAD_OPTIONS) +
                   options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
                   options_count(DAEMON_OPTIONS) + options_count(CONFIRM_OPTIONS) +
@@ -120,7 +98,6 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     // The command's own options first: they are what a reader looks for.
     list_add(list, command->manual->options);
     if (command->traits & CLI_CONFIG) list_add_config(list);
-    if (command->traits & CLI_RUNS) list_add_daemon(list);
     if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
     if (command->traits & CLI_THREADS) list_add(list, THREAD_OPTIONS);
     if (command->traits & CLI_MEMORY) list_add(list, MEMORY_OPTIONS);

@@ -49,7 +49,7 @@ reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, re
 
 void reef_cli_route_log(const reef_cli_call *cli) {
     // `reef run` becomes the daemon and needs none.
-    if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
+    if (!cli->verbose) return;
     json_t *running = NULL;
     // Commands that never ask a daemon report that.
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;

@@ -15,8 +15,6 @@ READING = [
     ("init", ["init", "new.pool", "--model", "layer", "--dry-run"]),
     ("train", ["train", "reef.pool", "english.txt", "--eval", "a=held.txt", "--dry-run"]),
     ("train", ["train", "budget.pool", "english.txt", "--flops", "1e8", "--dry-run"]),
-    ("run", ["run", "reef.pool", "--source", "corpus.txt", "--dry-run"]),
-    ("run", ["run", "--config", "reef.ini", "--dry-run"]),
     ("status", ["status", "reef.pool"]),
     ("status", ["status", "iris.pool"]),
     ("status", ["status", "memory.pool"]),
@@ -95,7 +93,6 @@ READING = [
     ("usage", ["usage", "budget.pool", "--since", "3h"]),
     ("usage", ["usage", "reef.pool", "--since", "3h", "--layer", "0"]),
     ("usage", ["usage", "reef.pool", "--until", "2024-05-02"]),
-    ("compact", ["compact", "reef.pool", "--dry-run"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("timeline", ["timeline", "iris.pool"]),
     ("verify", ["verify", "reef.pool"]),
@@ -121,8 +118,6 @@ READING = [
     ("bench-context", ["bench", "context", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M"]),
     ("bench-context", ["bench", "context", "english.txt", "held.txt", "--rival", "./compressors", "--rounds", "2"]),
     ("bench-kinds", ["bench", "kinds", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M", "--piece", "60"]),
-    ("config-show", ["config", "show"]),
-    ("config-show", ["config", "show", "--config", "reef.ini", "--", "--source", "file:notes.txt", "--stay"]),
     ("config-check", ["config", "check", "reef.ini"]),
     ("completion", ["completion", "bash"]),
     ("version", ["version"]),
@@ -144,9 +139,7 @@ SCALAR = [
 
 # One after the other in one copy of the folder.
 CHANGING = [
-    ("init", ["init", "new.pool", "--size", "small", "--config-out", "new.ini", *TINY]),
-    ("config-show", ["config", "show", "--config", "new.ini"]),
-    ("config-check", ["config", "check", "new.ini"]),
+    ("init", ["init", "new.pool", "--size", "small", *TINY]),
     ("init", ["init", "new-vectors.pool", "--model", "vector", "--inputs", "4"]),
     ("train", ["train", "reef.pool", "notes.txt", "--eval", "a=held.txt", "--results", "run.json", "--cost-repeats", "1"]),
     ("train", ["train", "ids.pool", "held.u16", "--eval", "a=held.u16", "--cost-repeats", "1"]),
@@ -196,7 +189,6 @@ CHANGING = [
     ("eval", ["eval", "again.pool", "held.txt", "--logits", "logits.npy"]),
     ("usage", ["usage", "again.pool", "--npy", "usage.npy"]),
     ("import", ["import", "fresh.pool", "french.safetensors", "--leak-max", "0.5"]),
-    ("compact", ["compact", "reef.pool"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("status", ["status", "reef.pool"]),
     ("help-man", ["help", "--man", "."]),
@@ -247,8 +239,6 @@ NOT_RUN = {
 MISTAKES = [
     ("error", ["status", "missing.pool"], 66),
     ("error", ["evl"], 64),
-    ("error", ["run", "reef.pool", "--source", "corpus.txt", "--commit-steps", "often"], 64),
-    ("run-log", ["run", "missing.pool", "--source", "corpus.txt"], 66),
     ("error", ["commit", "reef.pool"], 66),
     ("error", ["init", "reef.pool"], 64),
     ("error", ["usage", "iris.pool"], 64),

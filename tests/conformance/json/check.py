@@ -75,19 +75,6 @@ class Answers:
         if process.returncode != 0 or '"summary"' not in lines[-1]:
             failures.append(f"score --follow ended with {process.returncode} and {lines[-1]}")
 
-    def run(self, cwd):
-        """The daemon in the foreground: a document a line, too."""
-        argv = [self.world.reef, "run", "fresh.pool", "--source", "corpus.txt", "--json"]
-        done = subprocess.run(argv, cwd=cwd, env=self.world.environment, capture_output=True, text=True)
-        lines = [json.loads(line, object_pairs_hook=no_twins, parse_constant=no_constant)
-                 for line in done.stdout.splitlines()]
-        for line in lines:
-            mismatch = self.fit("run-log", line)
-            if mismatch:
-                failures.append(f"run: {mismatch} in {line}")
-        if done.returncode != 0 or done.stderr or [lines[0]["event"], lines[-1]["event"]] != ["started", "ended"]:
-            failures.append(f"run ended with {done.returncode}: {done.stderr[:300]} {done.stdout[-300:]}")
-
     def ask_all(self, table, cwd, **environment):
         for name, words in table:
             self.ask(name, words, cwd, **environment)
@@ -234,7 +221,6 @@ def main():
             answers.follow(world.base)
             answers.follow(world.base, "--alarms", "5%", "--explain")
             answers.ask_all(cases.CHANGING, world.copy("changing"))
-            answers.run(world.copy("run"))
             beside = world.copy("daemon")
             daemon = Daemon(world, beside)
             answers.ask_all(cases.DAEMON, beside)

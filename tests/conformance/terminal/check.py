@@ -214,8 +214,7 @@ def check_stopped(reef, folder):
 
 def check_run(reef, reefd, folder, stream):
     """The daemon in the foreground: progress in one line, which ^C ends with a commit."""
-    run = Terminal([reef, "run", f"{folder}/pool", "--source", f"file:{stream}", "--stay", "--threads", "1"],
-                   PATH=os.path.dirname(reefd))
+    run = Terminal([reefd, "--pool", f"{folder}/pool", "--source", f"file:{stream}", "--stay", "--threads", "1"])
     run.until("no progress", lambda t: b"\r\x1b[Kreefd: " in t.shown)
     run.type("\x03")
     code = run.end()

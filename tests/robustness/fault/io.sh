@@ -84,7 +84,7 @@ io_daemon() { # writes to fail...
 
 io_run() {
     local name
-    for name in init snapshot import export restore in-place ${long:+seal remove compact}; do io_once "$name" eio; done
+    for name in init snapshot import export restore in-place ${long:+seal remove}; do io_once "$name" eio; done
     for name in snapshot export ${long:+init seal import restore in-place}; do io_once "$name" enospc; done
     if [ -n "$long" ]; then
         io_training $(seq 100)

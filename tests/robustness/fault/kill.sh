@@ -63,28 +63,6 @@ kill_training() { # operation
     done
 }
 
-# The bytes of usage by level, which say what was merged.
-levels() {
-    must "$reef" compact "$pool" --dry-run --json
-    tr -d ' \n' <"$work/out" | sed -E 's/.*"after":(\{.*\}\}).*/\1/'
-}
-
-kill_compaction() { # points
-    local point whole
-    operation compact
-    undisturbed
-    whole=$(levels)
-    fresh
-    [ "$(levels)" = "$whole" ] || fail "a dry run of a compaction says what does not happen"
-    must "${command[@]}" --dry-run --json
-    ! grep -q '"merged": 0' "$work/out" || fail "there is nothing to compact"
-    for point in "$@"; do
-        killed_at compact "$point"
-        recover "compact, $point"
-        [ "$(levels)" = "$whole" ] || fail "compact, $point: repeated it merges something else"
-    done
-}
-
 # Inside LMDB's commit: pages, their sync, the meta page.
 kill_inside() { # operation
     local n writes
@@ -107,10 +85,6 @@ kill_run() {
     for line in "${KILLS[@]}"; do
         read -r -d '' -a points <<<"$line" || true
         name=${points[0]}
-        if [ "$name" = compact ]; then
-            kill_compaction "${points[@]:1}"
-            continue
-        fi
         operation "$name"
         undisturbed
         for point in "${points[@]:1}"; do

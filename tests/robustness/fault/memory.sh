@@ -45,7 +45,7 @@ memory_once() { # operation
 
 memory_run() {
     local name
-    for name in ${only:-init train snapshot export status verify ${long:+seal import restore in-place compact}}; do
+    for name in ${only:-init train snapshot export status verify ${long:+seal import restore in-place}}; do
         memory_once "$name"
     done
 }

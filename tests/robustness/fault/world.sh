@@ -133,7 +133,9 @@ world_make() {
     cp -r "$base" "$work/aged"
     must "$reef" seal "$base" --threads 1
     must "$reef" export pool "$base" "$early" --no-verify
-    must "$reef" compact "$early" # so that trainings of it do not, and all of their commits are of one kind
+    head -c 8 "$code_text" >"$work/few"
+    # A daemon merges usage, so that trainings of it do not, and all of their commits are of one kind.
+    must "$reefd" --pool "$early" --source "file:$work/few" --threads 1 --quiet
     must "$reef" train "$base" "$english" "$code_text" --threads 1 --cost-repeats 0
     must "$reef" snapshot create "$base" kept --threads 1
     must "$reef" export pool "$base" "$work/compact" --no-verify # without free pages that a snapshot could take
@@ -159,7 +161,7 @@ operation() {
     seal) command=("$reef" seal "$pool" --threads 1) ;;
     snapshot) from=$work/compact command=("$reef" snapshot create "$pool" new --threads 1) ;;
     remove) command=("$reef" snapshot remove "$pool" kept --threads 1) ;;
-    compact) from=$work/aged command=("$reef" compact "$pool") ;;
+    compact) from=$work/aged command=("$reefd" --pool "$pool" --source "file:$code_text" --threads 1 --quiet) ;;
     import) from=$early command=("$reef" import "$pool" "$imported" --threads 1) ;;
     export) looked=$out command=("$reef" export pool "$pool" "$out" --no-verify) ;;
     shards) looked=$out command=("$here/divide" "$reef" "$pool" "$out") ;;

@@ -1,5 +1,4 @@
-// `reef config show`, `reef config check`, and the configuration that `reef init` writes and
-// chooses, as a user runs them.
+// `reef config check`, and the configuration that `reef init` chooses, as a user runs them.
 #include "tools_world.h"
 
 #include <dirent.h>
@@ -7,52 +6,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-// ---- origins ------------------------------------------------------------------------------------
-
-static const json_t *setting(const json_t *document, const char *name) {
-    size_t i;
-    json_t *one;
-    json_array_foreach(json_object_get(document, "settings"), i,
-                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) ==
-                                0) return one;
-    fail_msg("there is no setting %s", name);
-    return NULL;
-}
-
-static void expect_origin(const json_t *document, const char *name, const char *origin) {
-    const char *found = json_string_value(json_object_get(setting(document, name), "origin"));
-    assert_string_equal(found, origin);
-}
-
-static void every_value_says_where_it_comes_from(void **state) {
-    world *w = *state;
-    char *file = path_in(w->directory, "origins.ini");
-    write_file(file, "[reefd]\npool = p\ncommit-seconds = 4\ncommit-steps = 7\npatience = 3\n");
-    assert_int_equal(setenv("REEF_COMMIT_STEPS", "8", 1), 0);
-    assert_int_equal(setenv("REEF_PATIENCE", "2", 1), 0);
-    program p;
-    const char *argv[] = {REEF_BINARY, "config", "show",       "--json", "--config",
-                          file,        "--",     "--patience", "1",      NULL};
-    program_run(&p, argv, NULL);
-    assert_int_equal(unsetenv("REEF_COMMIT_STEPS"), 0);
-    assert_int_equal(unsetenv("REEF_PATIENCE"), 0);
-    assert_int_equal(p.code, 0);
-    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
-    program_release(&p);
-    char *line = reef_cli_format("%s:3", file);
-    expect_origin(document, "journal", "default");
-    expect_origin(document, "commit-seconds", line);
-    expect_origin(document, "commit-steps", "REEF_COMMIT_STEPS");
-    expect_origin(document, "patience", "--patience");
-    assert_true(number(setting(document, "commit-seconds"), "value") == 4);
-    assert_int_equal(integer(setting(document, "commit-steps"), "value"), 8);
-    assert_true(number(setting(document, "patience"), "value") == 1);
-    assert_true(json_is_true(json_object_get(setting(document, "commit-steps"), "live")));
-    json_decref(document);
-    free(line);
-    free(file);
-}
 
 // ---- mistakes -----------------------------------------------------------------------------------
 
@@ -95,100 +48,10 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     free(file);
 }
 
-// ---- what init writes ---------------------------------------------------------------------------
-
-// Take away the semicolons before settings.
-static void uncomment(const char *from, const char *to) {
-    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
-    assert_non_null(in);
-    assert_non_null(out);
-    char line[512];
-    while (fgets(line, sizeof(line), in) != NULL) fputs(line[0] == ';' ? line + 1 : line, out);
-    assert_int_equal(fclose(in), 0);
-    assert_int_equal(fclose(out), 0);
-}
-
-static json_int_t checked_settings(const char *file) {
-    json_t *document = reef_json("config", "check", file, NULL);
-    assert_int_equal(json_array_size(json_object_get(document, "mistakes")), 0);
-    json_int_t settings = integer(document, "settings");
-    json_decref(document);
-    return settings;
-}
-
-static void init_writes_a_configuration_that_reefd_takes(void **state) {
-    world *w = *state;
-    char *pool = path_in(w->directory, "with-file"), *file = path_in(w->directory, "new.ini"),
-         *all = path_in(w->directory, "all.ini"), *other = path_in(w->directory, "not-made");
-    json_decref(reef_json("init", pool, TINY_OPTIONS, "--config-out", file, NULL));
-    assert_int_equal(checked_settings(file), 2); // the pool, and stay
-    uncomment(file, all);
-    json_t *shown = reef_json("config", "show", "--config", all, NULL);
-    assert_int_equal(checked_settings(all), json_array_size(json_object_get(shown, "settings")));
-    json_decref(shown);
-    program p;
-    program_run(&p, (const char *const[]){REEFD_BINARY, "--config", file, "--check", NULL}, NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, pool));
-    program_release(&p);
-    // What is there stays as it is, and then no pool is made either.
-    reef(&p, "init", other, TINY_OPTIONS, "--config-out", file, NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "it exists"));
-    assert_int_not_equal(access(other, F_OK), 0);
-    program_release(&p);
-    assert_int_equal(checked_settings(file), 2);
-    free(pool);
-    free(file);
-    free(all);
-    free(other);
-}
-
-static void no_file(const char *file, const char *pool, const char *says, int code) {
-    for (int dry = 0; dry < 2; dry++) {
-        program p;
-        reef(&p, "init", pool, TINY_OPTIONS, "--config-out", file, dry ? "--dry-run" : NULL, NULL);
-        if (p.code != code || strstr(p.err, says) == NULL) fail_msg("exit %d: %s", p.code, p.err);
-        assert_int_not_equal(access(pool, F_OK), 0);
-        program_release(&p);
-    }
-}
-
-static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
-    world *w = *state;
-    char *pool = path_in(w->directory, "unmade"), *file = path_in(w->directory, "nowhere/new.ini"),
-         *good = path_in(w->directory, "good.ini"), *odd = path_in(w->directory, "un;made"),
-         *blank = path_in(w->directory, "unmade "), *inside = reef_cli_format("%s/reef.ini", pool);
-    char name[200] = {0};
-    memset(name, 'p', sizeof(name) - 1);
-    char *long_pool = path_in(w->directory, name),
-         *english = reef_cli_format("%s/new.ini", w->english);
-    no_file(file, pool, "cannot write", 66);
-    no_file(english, pool, "cannot write", 74);
-    no_file(good, odd, "does not fit into a configuration file", 64);
-    no_file(good, long_pool, "does not fit into a configuration file", 64);
-    no_file(good, blank, "does not fit into a configuration file", 64);
-    // The pool's own directory is there in time.
-    json_decref(reef_json("init", pool, TINY_OPTIONS, "--config-out", inside, NULL));
-    assert_int_equal(checked_settings(inside), 2);
-    free(pool);
-    free(file);
-    free(good);
-    free(odd);
-    free(blank);
-    free(inside);
-    free(long_pool);
-    free(english);
-}
-
 static void a_layer_is_reported_as_it_is_made(void **state) {
     world *w = *state;
-    char *pool = path_in(w->directory, "a-layer"), *file = path_in(w->directory, "layer.ini");
+    char *pool = path_in(w->directory, "a-layer");
     program p;
-    reef(&p, "init", pool, "--model", "layer", "--config-out", file, "--dry-run", NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "no layer by itself"));
-    program_release(&p);
     json_t *plan = reef_json("init", pool, "--model", "layer", "--d-model", "8", "--side", "5",
                              "--topk", "2", "--dry-run", NULL);
     assert_int_equal(integer(plan, "experts"), 25);
@@ -207,8 +70,9 @@ static void a_layer_is_reported_as_it_is_made(void **state) {
     json_decref(plan);
     json_decref(made);
     free(pool);
-    free(file);
 }
+
+// ---- what init chooses --------------------------------------------------------------------------
 
 static bool is_empty(const char *directory) {
     DIR *open = opendir(directory);
@@ -244,8 +108,6 @@ static void a_probe_that_is_interrupted_leaves_nothing(void **state) {
     free(temporary);
     free(pool);
 }
-
-// ---- what init chooses --------------------------------------------------------------------------
 
 static json_t *chosen(const world *w, const char *option, const char *value) {
     return reef_json("init", w->missing, "--dry-run", "--no-probe", option, value, NULL);
@@ -360,10 +222,7 @@ static void a_probe_trains_and_leaves_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_says_where_it_comes_from),
         cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
-        cmocka_unit_test(init_writes_a_configuration_that_reefd_takes),
-        cmocka_unit_test(a_file_that_cannot_be_written_makes_no_pool),
         cmocka_unit_test(a_layer_is_reported_as_it_is_made),
         cmocka_unit_test(a_probe_that_is_interrupted_leaves_nothing),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),

@@ -223,18 +223,6 @@ static void frozen_memories_do_not_adapt(void **state) {
     free(pool);
 }
 
-static void the_configuration_of_reefd_explains_it(void **state) {
-    const world *w = *state;
-    char *pool = path_in(w->directory, "explained"), *file = path_in(w->directory, "memory.ini");
-    json_decref(reef_json("init", pool, TINY_OPTIONS, MEMORY, "--config-out", file, NULL));
-    char command[512];
-    snprintf(command, sizeof(command), "grep -q 'Each generation has a context memory' %s", file);
-    assert_int_equal(system(command), 0);
-    json_decref(reef_json("config", "check", file, NULL));
-    free(pool);
-    free(file);
-}
-
 // ---- kinds --------------------------------------------------------------------------------------
 
 // Two kinds of text that have no context in common: words in letters, or in digits.
@@ -708,7 +696,6 @@ int main(void) {
         cmocka_unit_test(a_new_pool_of_bytes_has_one_unless_told_otherwise),
         cmocka_unit_test(status_and_generations_tell_what_it_holds),
         cmocka_unit_test(frozen_memories_do_not_adapt),
-        cmocka_unit_test(the_configuration_of_reefd_explains_it),
         cmocka_unit_test(a_pool_without_a_net_stores_next_to_none),
         cmocka_unit_test(kinds_are_drawn_where_they_answered),
         cmocka_unit_test(the_memory_of_a_kind_that_came_back_is_shown),

@@ -1,4 +1,4 @@
-// `reef usage` over ranges of time, `reef compact`, and a daemon that compacts by itself.
+// `reef usage` over ranges of time, and a daemon that compacts them by itself.
 #include "reef_clock.h"
 #include "reef_usage.h"
 #include "tools_world.h"
@@ -61,6 +61,19 @@ static void use_earlier(const char *pool, uint64_t hours, uint64_t count, uint64
     reef_store_close(store);
 }
 
+// Merges windows as far as it is due; returns in how many steps.
+static size_t compact(const char *pool) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_usage_compaction done = {.merged = 1};
+    size_t steps = 0;
+    must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
+    for (; done.merged > 0 || done.dropped > 0; steps++)
+        must(reef_store_compact(store, reef_unix_ms(), &done, NULL, &err), &err);
+    reef_store_close(store);
+    return steps - 1;
+}
+
 static int setup(void **state) {
     world_make(state);
     const world *w = *state;
@@ -115,7 +128,7 @@ static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state)
     json_int_t now = selections(pool, NULL, NULL);
     // As a pool has it that was trained when there were no windows: in the totals alone.
     use_earlier(pool, 401 * 24, 7, 1);
-    json_decref(reef_json("compact", pool, NULL));
+    assert_true(compact(pool) > 0);
     assert_int_equal(selections(pool, NULL, NULL), now + 7);
     assert_int_equal(selections(pool, "--since", "500d"), now);
     assert_int_equal(selections(pool, "--until", "3h"), 7);
@@ -181,65 +194,6 @@ static void times_are_read_as_people_type_them(void **state) {
     }
 }
 
-// ---- reef compact -------------------------------------------------------------------------------
-
-static json_int_t windows(const json_t *document, const char *when, const char *level) {
-    return integer(json_object_get(json_object_get(document, when), level), "windows");
-}
-
-static void compaction_changes_windows_and_nothing_else(void **state) {
-    world *w = *state;
-    char *pool = new_pool(w, "compacted");
-    use_earlier(pool, 30 * 24, 1000, 3);
-    use_earlier(pool, 5, 100, 2);
-    json_t *status = reef_json("status", pool, NULL);
-    json_t *usage = reef_json("usage", pool, NULL),
-           *late = reef_json("usage", pool, "--since", "8h", NULL);
-    json_t *rehearsed = reef_json("compact", pool, "--dry-run", NULL);
-    json_t *untouched = reef_json("usage", pool, "--since", "8h", NULL);
-    assert_int_equal(integer(only_layer(late), "windows"),
-                     integer(only_layer(untouched), "windows"));
-    json_t *done = reef_json("compact", pool, NULL);
-    json_t *rest = reef_json("compact", pool, NULL);
-    assert_true(integer(done, "steps") >= 2);
-    assert_int_equal(integer(done, "merged"),
-                     6); // five commits into two hours, one of them into a day
-    assert_int_equal(windows(done, "after", "days"), 1);
-    assert_int_equal(windows(done, "after", "hours"), 1);
-    assert_int_equal(windows(done, "before", "commits") - windows(done, "after", "commits"), 5);
-    assert_true(json_is_true(json_object_get(rehearsed, "dry_run")));
-    assert_true(json_equal(json_object_get(rehearsed, "after"), json_object_get(done, "after")));
-    assert_int_equal(integer(rest, "steps"), 0);
-
-    json_t *after = reef_json("usage", pool, NULL);
-    assert_true(json_equal(usage, after)); // totals
-    assert_int_equal(selections(pool, "--since", "8h"), integer(only_layer(late), "selections"));
-    json_t *status_after = reef_json("status", pool, NULL),
-           *sound = reef_json("verify", pool, NULL);
-    assert_true(json_is_true(json_object_get(sound, "sound")));
-    assert_string_equal(
-        json_string_value(json_object_get(json_object_get(status, "last_commit"), "root")),
-        json_string_value(json_object_get(json_object_get(status_after, "last_commit"), "root")));
-    json_t *documents[] = {status, usage, late,  rehearsed,    untouched,
-                           done,   rest,  after, status_after, sound};
-    for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) json_decref(documents[i]);
-    free(pool);
-}
-
-static void a_pool_that_is_written_refuses_compaction(void **state) {
-    world *w = *state;
-    reef_error err;
-    reef_store *store = NULL;
-    program p;
-    must(reef_store_open(&store, w->pool, &(reef_store_options){.write = true}, &err), &err);
-    reef(&p, "compact", w->pool, NULL);
-    assert_int_equal(p.code, 75);
-    assert_string_equal(p.out, "");
-    assert_non_null(strstr(p.err, "compacts usage by itself between commits"));
-    program_release(&p);
-    reef_store_close(store);
-}
-
 static void mistakes_say_what_was_wrong(void **state) {
     world *w = *state;
     const struct {
@@ -254,10 +208,6 @@ static void mistakes_say_what_was_wrong(void **state) {
         {{"usage", w->pool, "--layer", "2"}, 66, "the model has 0 to 1"},
         {{"usage", w->pool, "--layer", "x"}, 64, "--layer"},
         {{"usage", w->missing, "--since", "2h"}, 66, w->missing},
-        {{"compact", w->missing}, 66, w->missing},
-        {{"compact", w->pool, "--now"}, 64, "--now"},
-        {{"bench", "usage", "--days", "0"}, 64, "--days"},
-        {{"bench", "usage", "--experts", "10", "--used=11"}, 64, "--used"},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         const char *const *a = mistakes[i].arguments;
@@ -270,7 +220,7 @@ static void mistakes_say_what_was_wrong(void **state) {
     }
 }
 
-// ---- the daemon and the benchmark ---------------------------------------------------------------
+// ---- the daemon ---------------------------------------------------------------------------------
 
 // Train a pool on some text with reefd, which must end well; what it said is the caller's.
 static char *train_with_daemon(const world *w, const char *pool) {
@@ -298,15 +248,12 @@ static void a_daemon_compacts_by_itself(void **state) {
     char *said = train_with_daemon(w, pool);
     assert_null(strstr(said, "not compacted"));
     free(said);
-    json_t *rest = reef_json("compact", pool, NULL), *sound = reef_json("verify", pool, NULL);
-    assert_int_equal(integer(rest, "steps"), 0); // nothing was left to do
-    assert_int_equal(windows(rest, "after", "days"), 1);
-    assert_int_equal(windows(rest, "after", "hours"), 1);
+    assert_int_equal(compact(pool), 0); // nothing was left to do
+    json_t *sound = reef_json("verify", pool, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
     json_int_t after = selections(pool, NULL, NULL);
     assert_true(after > before);
     assert_int_equal(selections(pool, "--since", "40d"), after);
-    json_decref(rest);
     json_decref(sound);
     free(pool);
 }
@@ -317,7 +264,6 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_commit commit;
-    program p;
     char *pool = new_pool(w, "malformed");
     const reef_key key = {
         .db = REEF_DB_USAGE, .level = 1, .window = reef_unix_ms() - 5 * HOUR_MS, .generation = 1};
@@ -332,31 +278,7 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     assert_non_null(strstr(said, "usage over time was not compacted: usage (level 1"));
     assert_true(selections(pool, NULL, NULL) > before);
     free(said);
-    reef(&p, "compact", pool, NULL);
-    assert_int_equal(p.code, 65);
-    assert_non_null(strstr(p.err, "none of its window"));
-    program_release(&p);
     free(pool);
-}
-
-static void the_bench_finds_a_simulated_day_exact(void **state) {
-    (void)state;
-    program p;
-    reef(&p, "bench", "usage", "--days", "6", "--experts", "300", "--used", "40", "--interval",
-         "600", "--json", NULL);
-    if (p.code != 0) fail_msg("reef bench usage: exit %d: %s", p.code, p.err);
-    json_t *document = json_loads(p.out, 0, NULL);
-    assert_true(json_is_true(json_object_get(document, "totals_exact")));
-    assert_int_equal(integer(document, "commits"), 6 * 144);
-    assert_int_equal(integer(document, "days_checked"), 6);
-    assert_true(integer(document, "hours_checked") >= 48);
-    assert_true(integer(document, "commits_checked") >= 6);
-    assert_true(integer(document, "windows_days") >= 3);
-    double each = json_real_value(json_object_get(document, "usage_bytes_per_expert"));
-    assert_true(each >= 16 && each <= 40);
-    assert_true(json_real_value(json_object_get(document, "seconds")) > 0);
-    json_decref(document);
-    program_release(&p);
 }
 
 int main(void) {
@@ -364,12 +286,9 @@ int main(void) {
         cmocka_unit_test(a_range_counts_what_was_used_in_it),
         cmocka_unit_test(usage_of_before_the_windows_is_reported_and_kept_apart),
         cmocka_unit_test(times_are_read_as_people_type_them),
-        cmocka_unit_test(compaction_changes_windows_and_nothing_else),
-        cmocka_unit_test(a_pool_that_is_written_refuses_compaction),
         cmocka_unit_test(mistakes_say_what_was_wrong),
         cmocka_unit_test(a_daemon_compacts_by_itself),
         cmocka_unit_test(what_cannot_be_compacted_is_reported_and_stops_no_training),
-        cmocka_unit_test(the_bench_finds_a_simulated_day_exact),
     };
     return cmocka_run_group_tests(tests, setup, world_remove);
 }

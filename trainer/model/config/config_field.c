@@ -2,6 +2,7 @@
 // people write it.
 #include "config_internal.h"
 #include "reef_edit_distance.h"
+#include "reef_gone.h"
 #include "reef_model.h"
 
 #include <errno.h>
@@ -320,6 +321,7 @@ static const reef_config_field *find_field(const char *name) {
 }
 
 reef_status reef_config_name_unknown(const char *name, reef_error *err) {
+    if (reef_gone_report(NULL, name, err)) return REEF_ERR_INVALID;
     // A suggestion that shares less than half of the letters does not help. With half of the
     // letters wrong a suggestion is noise.
     size_t count, nearest = (strlen(name) + 1) / 2 + 1;

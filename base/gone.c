@@ -1,0 +1,53 @@
+// The table of what is gone; see reef_gone.h. One line a name, in the order of the alphabet.
+#include "reef_gone.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES_MAX 80
+
+static const reef_gone GONE[] = {
+    {"compact", "reefd merges windows of usage by itself"},
+    {"config show", "reefd --check prints every setting, and where its value comes from"},
+    {"init --config-out", "example.ini, which is installed, shows every setting of reefd"},
+    {"run", "reefd --pool POOL --source FILE"},
+};
+
+const reef_gone *reef_gone_all(size_t *count) {
+    *count = sizeof(GONE) / sizeof(GONE[0]);
+    return GONE;
+}
+
+static const reef_gone *find(const char *name) {
+    for (size_t i = 0; i < sizeof(GONE) / sizeof(GONE[0]); i++)
+        if (strcmp(GONE[i].name, name) == 0) return &GONE[i];
+    return NULL;
+}
+
+// A command as a whole, or all commands that begin with its first word.
+static const reef_gone *find_command(const char *command) {
+    char first[NAME_BYTES_MAX];
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(command, " "), command);
+    const reef_gone *gone = find(command);
+    return gone != NULL ? gone : find(first);
+}
+
+// An option of this command, or one that several had.
+static const reef_gone *find_option(const char *command, const char *option) {
+    char name[NAME_BYTES_MAX];
+    int before = snprintf(name, sizeof(name), "%s%s--%.32s", command != NULL ? command : "",
+                          command != NULL ? " " : "", option);
+    if (before < 0 || (size_t)before >= sizeof(name)) return NULL;
+    for (char *c = strstr(name, "--"); *c; c++)
+        if (*c == '_') *c = '-';
+    const reef_gone *gone = find(name);
+    return gone != NULL ? gone : find(strstr(name, "--"));
+}
+
+bool reef_gone_report(const char *command, const char *option, reef_error *err) {
+    const reef_gone *gone = option != NULL ? find_option(command, option) : find_command(command);
+    if (gone == NULL) return false;
+    (void)reef_fail(err, REEF_ERR_INVALID, "'%s' is gone: %s", gone->name,
+                    gone->now != NULL ? gone->now : "nothing does it now");
+    return true;
+}

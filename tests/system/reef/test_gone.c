@@ -1,0 +1,112 @@
+// What is gone: each name of the table is answered in one line that says what does it now, and none
+// is still there.
+#include "cli_format.h"
+#include "cli_help.h"
+#include "commands.h"
+#include "reef_gone.h"
+#include "reef_settings.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static bool command_has(const reef_cli_command *command, const char *option) {
+    reef_cli_options list;
+    reef_cli_options_init(&list, command);
+    bool has = false;
+    for (size_t i = 0; i < list.count; i++) has |= strcmp(list.options[i].name, option) == 0;
+    reef_cli_options_release(&list);
+    return has;
+}
+
+static bool reefd_has(const char *option) {
+    size_t count;
+    const reef_option_text *texts = reef_option_texts(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(texts[i].name, option) == 0) return true;
+    return false;
+}
+
+// `command` is empty where the option is gone everywhere.
+static bool is_there(const char *command, const char *option) {
+    size_t count;
+    const reef_cli_command *all = reef_cli_commands(&count);
+    if (strcmp(command, "reefd") == 0) return reefd_has(option);
+    for (size_t i = 0; i < count; i++)
+        if ((!*command || strcmp(all[i].name, command) == 0) && command_has(&all[i], option))
+            return true;
+    return !*command && (reefd_has(option) || reef_cli_config_field(option) != NULL);
+}
+
+// The arguments of `reef` that name it.
+static void expect_refusal(const char *command, const char *option, const reef_gone *gone) {
+    reef_error err = {0};
+    const char *now = gone->now != NULL ? gone->now : "nothing does it now";
+    if (option != NULL) {
+        bool of_reef = *command && strcmp(command, "reefd") != 0;
+        const reef_cli_command *row = reef_cli_command_find(of_reef ? command : "status");
+        char *typed = reef_cli_format("--%s=1", option), *argv[] = {"", typed};
+        reef_cli_call cli = {0};
+        bool help;
+        if (row == NULL) fail_msg("%s: its command is gone too, which is enough", gone->name);
+        if (strcmp(command, "reefd") == 0)
+            assert_true(reef_gone_report("reefd", option, &err));
+        else
+            assert_int_equal(reef_cli_parse(&cli, row, 2, argv, &help, &err), REEF_ERR_INVALID);
+        reef_cli_release(&cli);
+        free(typed);
+    } else {
+        char *second = strchr(command, ' '), *first = reef_cli_format("%s", command);
+        first[strcspn(first, " ")] = '\0';
+        assert_int_equal(reef_cli_command_unknown(first, second != NULL ? second + 1 : NULL, &err),
+                         REEF_ERR_INVALID);
+        free(first);
+    }
+    if (strstr(err.message, now) == NULL || strstr(err.message, gone->name) == NULL)
+        fail_msg("%s: answered with: %s", gone->name, err.message);
+}
+
+static void what_is_gone_is_answered_and_not_there(void **state) {
+    (void)state;
+    size_t count;
+    const reef_gone *all = reef_gone_all(&count);
+    reef_cmd_install();
+    for (size_t i = 0; i < count; i++) {
+        char *command = reef_cli_format("%s", all[i].name), *option = strstr(command, "--");
+        if (i > 0 && strcmp(all[i - 1].name, all[i].name) >= 0)
+            fail_msg("%s stands before %s", all[i - 1].name, all[i].name);
+        if (option != NULL) {
+            option[option > command ? -1 : 0] = '\0'; // the blank before it
+            option += 2;
+            if (is_there(command, option)) fail_msg("%s is still there", all[i].name);
+        } else if (reef_cli_command_find(command) != NULL || reef_cli_group_has(command)) {
+            fail_msg("%s is still there", all[i].name);
+        }
+        expect_refusal(command, option, &all[i]);
+        free(command);
+    }
+}
+
+// As they are typed: '_' for '-' in files and in Python, a group by its first word.
+static void names_are_found_as_they_are_typed(void **state) {
+    (void)state;
+    reef_error err;
+    assert_true(reef_gone_report("compact", NULL, &err));
+    assert_string_equal(err.message, "'compact' is gone: reefd merges windows of usage by itself");
+    assert_true(reef_gone_report("compact everything", NULL, NULL));
+    assert_false(reef_gone_report("compactly", NULL, NULL));
+    assert_false(reef_gone_report("status", NULL, NULL));
+    assert_false(reef_gone_report(NULL, "d_model", NULL));
+    assert_false(reef_gone_report("reefd", "", NULL));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_gone_is_answered_and_not_there),
+        cmocka_unit_test(names_are_found_as_they_are_typed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
