@@ -23,44 +23,15 @@ typedef struct coarse_scratch {
     float *scores_left[2]; // (tile_rows, COARSE_ROOM) of these rows, nearly exact, then exact
 } coarse_scratch;
 
-/**
- * In which order BLAS sums the products of a score, by the place that it has in a tile: one after
- * the other, or the even ones and the odd ones apart. Lives as long as the process.
- */
-typedef struct coarse_order {
-    const uint8_t *pattern;   // (count) of the tile's queries
-    const uint32_t *pairwise; // (patterns, words) bits of the sub-keys with the second order
-    size_t words;             // of a pattern
-} coarse_order;
-
 /** Keys of a table with those that fill its last block. */
 size_t reef_coarse_padded(size_t side);
 
 /** May this shape have a first pass with these kernels (NULL: there are none)? */
 bool reef_coarse_fits(const reef_coarse_kernels *kernels, const reef_router_shape *shape);
 
-/**
- * The order of BLAS in tiles of `count` queries, at most 256. The products themselves are asked,
- * once for each size, with numbers whose sums depend on the order. NULL where they have others, and
- * without memory.
- *
- * queries  (count, half) scratch
- * tile     (count + half, tile_stride) scratch, tile_stride at least side
- *
- * Threads: any number may ask at once.
- */
-const coarse_order *reef_coarse_order(const reef_coarse_kernels *kernels,
-                                      size_t count,
-                                      size_t side,
-                                      size_t half,
-                                      float *queries,
-                                      size_t tile_stride,
-                                      float *tile);
-
 /** The queries of a tile. */
 typedef struct coarse_tile {
     const reef_coarse_kernels *kernels;
-    const coarse_order *order;
     const coarse_table *tables[2]; // a, b
     size_t topk;
     const pair_stairs *stairs; // of topk
@@ -83,5 +54,17 @@ size_t reef_coarse_list(const coarse_tile *tile,
                         size_t n,
                         float *best,     // (reef_pairs_kept) written
                         uint16_t *rows); // (reef_pairs_kept) written
+
+/**
+ * Exact scores of all `side` sub-keys of a table for one query: what the lists above have of them.
+ * Of the table only keys, side, half and stride are read.
+ *
+ * query   (half)
+ * scores  (side) written
+ */
+void reef_coarse_score_all(const reef_coarse_kernels *kernels,
+                           const coarse_table *table,
+                           const float *query,
+                           float *scores);
 
 #endif

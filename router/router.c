@@ -205,10 +205,23 @@ typedef struct tile {
     size_t table;
 } tile;
 
-// Scores of a tile's queries against one table; `half` is where in a query its half begins.
+// Scores of a tile's queries against one table; `half` is where in a query its half begins. A shape
+// that may have a first pass is always scored in the order of its kernel, so that a choice does not
+// depend on whether it had one.
 static void score(const router_pass *pass, const tile *of, size_t half, float *scores) {
     const size_t d_key = pass->shape->d_key;
     const float *sub_keys = half == 0 ? pass->params->sub_keys_a : pass->params->sub_keys_b;
+    if (pass->tape->coarse != NULL) {
+        const coarse_table table = {.side = pass->shape->side,
+                                    .half = d_key / 2,
+                                    .keys = sub_keys + of->table * (d_key / 2),
+                                    .stride = reef_router_key_row(pass->shape)};
+        for (size_t n = 0; n < of->count; n++)
+            reef_coarse_score_all(reef_kernels_coarse(), &table,
+                                  pass->tape->query + (of->first + n * of->step) * d_key + half,
+                                  scores + n * pass->tape->tile_stride);
+        return;
+    }
     // Strides skip the other half of each query, and heads with other tables: nothing is copied.
     reef_gemm(false, true, of->count, pass->shape->side, d_key / 2, 1,
               pass->tape->query + of->first * d_key + half, of->step * d_key,
@@ -289,7 +302,6 @@ static bool choose_tile_coarsely(const router_pass *pass, tape_slot *slot, const
     pair_lists *lists = &slot->lists;
     const coarse_tile all = {
         .kernels = pass->coarse,
-        .order = pass->tape->coarse_order,
         .tables = {table, table + reef_router_tables(pass->shape)},
         .topk = pass->shape->topk,
         .stairs = &lists->stairs,
@@ -333,9 +345,8 @@ static void choose_all(router_pass *pass, tape_slot *slot, size_t piece) {
             size_t count = queries - at < tile_rows ? queries - at : tile_rows;
             // With a table of its own per head, queries of one head lie `tables` apart.
             tile of = {first + table + at * tables, tables, count, table};
-            // A shorter tile is another product, whose order was not asked for.
-            if (coarse && count == tile_rows) coarse = choose_tile_coarsely(pass, slot, &of);
-            if (coarse && count == tile_rows) continue;
+            if (coarse) coarse = choose_tile_coarsely(pass, slot, &of);
+            if (coarse) continue;
             if (!choose_tile(pass, slot, &of)) break; // another head may have a lower bad row
         }
     }
@@ -353,7 +364,7 @@ static void round_table(void *context, size_t number) {
 
 // Is the first pass worth its tables? Their keys are rounded once for all queries.
 static const reef_coarse_kernels *first_pass(const router_pass *pass) {
-    if (pass->tape->coarse_order == NULL || pass->tape->score_all) return NULL;
+    if (pass->tape->coarse == NULL || pass->tape->score_all) return NULL;
     size_t rows = 0;
     for (size_t piece = 0; piece < pass->piece_count; piece++)
         if (is_active(pass, piece)) rows += rows_of(pass, piece);

@@ -138,7 +138,7 @@ tape_slot reef_tape_slot_at(const reef_router_tape *tape,
     tape_slot slot;
     float *start = tape->scratch + number * tape->slot_floats;
     carve_slot(&slot, (unsigned char *)start, shape, tape->tile_rows, tape->tile_stride,
-               tape->coarse_order != NULL);
+               tape->coarse != NULL);
     slot.lists.stairs = *tape->stairs;
     return slot;
 }
@@ -205,13 +205,6 @@ static size_t lay_out_tape(reef_router_tape *tape,
     return at;
 }
 
-// Asked once a size, in memory that nothing is in yet.
-static const coarse_order *coarse_order_of(const reef_router_tape *tape,
-                                           const reef_router_shape *shape) {
-    return reef_coarse_order(reef_kernels_coarse(), tape->tile_rows, shape->side, shape->d_key / 2,
-                             tape->query, tape->tile_stride, tape->scratch);
-}
-
 reef_status reef_router_tape_init(reef_router_tape *tape,
                                   const reef_router_shape *shape,
                                   size_t rows_max,
@@ -240,9 +233,7 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
     laid_out.slot_count = router_tape_least(rows_max / piece_rows, SLOTS_MAX);
     // Measured with a NULL base first: one allocation holds everything.
     tape_slot measured;
-    // A tile at least as high as keys are long has the memory that BLAS is asked in.
-    const bool coarse =
-        reef_coarse_fits(reef_kernels_coarse(), shape) && laid_out.tile_rows >= shape->d_key / 2;
+    const bool coarse = reef_coarse_fits(reef_kernels_coarse(), shape);
     laid_out.slot_floats =
         carve_slot(&measured, NULL, shape, laid_out.tile_rows, laid_out.tile_stride, coarse) /
         sizeof(float);
@@ -254,7 +245,6 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
                          "no memory: %zu bytes for a router tape of %zu rows", bytes, rows_max);
     // The same walk again, this time with addresses.
     lay_out_tape(&laid_out, block, shape, backward, coarse);
-    if (coarse) laid_out.coarse_order = coarse_order_of(&laid_out, shape);
     *tape = laid_out;
     return REEF_OK;
 }

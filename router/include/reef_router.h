@@ -122,14 +122,13 @@ typedef struct reef_router_tape {
     size_t tile_stride;      // floats from one query's scores to the next one's; at least S
     size_t slot_count;       // sets in `scratch`
     size_t slot_floats;      // floats of one of them
-    struct coarse_table *coarse;             // (2, tables) sub-keys in bytes
-    const struct pair_stairs *stairs;        // of K, see product_key.h
-    const struct coarse_order *coarse_order; // NULL: no first pass, all sub-keys are scored
+    struct coarse_table *coarse;      // (2, tables) sub-keys in bytes; NULL: no first pass
+    const struct pair_stairs *stairs; // of K, see product_key.h
     // The caller's to set: a forward chooses experts for pieces choose_first to choose_end - 1
     // alone, because others choose for the rest, and a backward adds to their d_x alone; both 0:
     // all.
     size_t choose_first, choose_end;
-    bool score_all; // the caller's to set: all are, as if there were none; the choice is the same
+    bool score_all; // the caller's to set: no first pass; the choice is the same
 } reef_router_tape;
 
 /**

@@ -20,7 +20,7 @@
 //   reach    sub-keys at most twice the bound below that: about 50, or 35 of whole bytes
 //   near     nearly exact scores of these, products of words
 //   keep     those that may take part in one of the best pairs: about 12
-//   exact    scores of these in floats, summed in the order of BLAS
+//   exact    scores of these in floats, their products summed one after the other
 //   sort     the K best of these, best first
 #ifndef REEF_COARSE_H
 #define REEF_COARSE_H
@@ -32,7 +32,7 @@
 enum {
     COARSE_KEYS = 32,       // of a block, whose scores are computed together
     COARSE_QUERIES = 4,     // that share the loads of a block
-    COARSE_GROUP_MAX = 16,  // see reef_coarse_kernels
+    COARSE_GROUP_MAX = 8,   // see reef_coarse_kernels
     COARSE_HALF_STEP = 8,   // values of a key: a multiple of this
     COARSE_HALF_MAX = 128,  // and at most these
     COARSE_CHUNK = 16,      // values whose products are summed in 16 bits
@@ -88,10 +88,9 @@ typedef struct coarse_query {
 /** What is scored exactly for one query. */
 typedef struct coarse_exact {
     const float *query;
-    const uint32_t *pairwise; // (side) bits
-    size_t count;             // of rows
-    uint16_t *rows;           // (COARSE_ROOM)
-    float *scores;            // (COARSE_ROOM) written
+    size_t count;   // of rows
+    uint16_t *rows; // (COARSE_ROOM)
+    float *scores;  // (COARSE_ROOM) written
 } coarse_exact;
 
 /** The kernels: one set for each instruction set that has them. */
@@ -134,8 +133,7 @@ typedef struct reef_coarse_kernels {
     size_t (*keep)(size_t count, const float *scores, float least, uint16_t *rows);
     /**
      * Exact scores of what is left of one or two queries, which then do not wait for each other's
-     * sums: of fused products in the order of the values; where `pairwise` has a row's bit, of the
-     * even ones and of the odd ones apart.
+     * sums: of fused products in the order of the values.
      */
     void (*exact)(const coarse_table *table, size_t count, const coarse_exact *of);
     /** The `kept` best of at most COARSE_SORT_MAX, best first, the first in order among equals. */
@@ -147,28 +145,12 @@ typedef struct reef_coarse_kernels {
                  uint16_t *best_rows);
 } reef_coarse_kernels;
 
-void reef_coarse_scores_avxvnni(const coarse_table *table,
-                                size_t count,
-                                const uint32_t *groups,
-                                int16_t *scores,
-                                size_t stride);
-void reef_coarse_scores_avx512vnni(const coarse_table *table,
-                                   size_t count,
-                                   const uint32_t *groups,
-                                   int16_t *scores,
-                                   size_t stride);
-
 // The set that has AVX-512 and its VNNI and VBMI2 for all that is done for each query.
 void reef_coarse_scores_avx512(const coarse_table *table,
                                size_t count,
                                const uint32_t *groups,
                                int16_t *scores,
                                size_t stride);
-void reef_coarse_scores_amx(const coarse_table *table,
-                            size_t count,
-                            const uint32_t *groups,
-                            int16_t *scores,
-                            size_t stride);
 coarse_query reef_coarse_query_avx512(const coarse_table *table,
                                       const float *query,
                                       uint32_t *groups,

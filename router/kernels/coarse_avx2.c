@@ -378,44 +378,21 @@ typedef struct exact_group {
 
 enum { EXACT_GROUPS = 2 };
 
-// Sums of one group or two, a constant, as `pairwise`: each product of a group waits for the one
-// before it.
+// Sums of one group or two, a constant: each product of a group waits for the one before it.
 static inline __attribute__((always_inline)) void exact_groups(size_t groups,
-                                                               bool pairwise,
                                                                size_t half,
                                                                const exact_group *of) {
-    __m256 sums[EXACT_GROUPS][2];
-    for (size_t g = 0; g < groups; g++) sums[g][0] = sums[g][1] = _mm256_setzero_ps();
+    __m256 sums[EXACT_GROUPS];
+    for (size_t g = 0; g < groups; g++) sums[g] = _mm256_setzero_ps();
     for (size_t d = 0; d < half; d += LANES)
         for (size_t g = 0; g < groups; g++) {
             __m256 values[LANES];
             transpose(of[g].keys, d, values);
-            for (size_t e = 0; e < LANES; e++) {
-                __m256 *sum = &sums[g][pairwise ? e % 2 : 0];
-                *sum = _mm256_fmadd_ps(_mm256_broadcast_ss(of[g].query + d + e), values[e], *sum);
-            }
+            for (size_t e = 0; e < LANES; e++)
+                sums[g] =
+                    _mm256_fmadd_ps(_mm256_broadcast_ss(of[g].query + d + e), values[e], sums[g]);
         }
-    // Also where the second sum is zero: BLAS adds its sums to zeros, which makes -0 a 0.
-    for (size_t g = 0; g < groups; g++)
-        _mm256_storeu_ps(of[g].scores, _mm256_add_ps(sums[g][0], sums[g][1]));
-}
-
-// The few rows of the other order once more.
-static void exact_pairwise(const coarse_table *table, const coarse_exact *of) {
-    uint16_t places[LANES];
-    float sums[LANES];
-    exact_group group = {.query = of->query, .scores = sums};
-    size_t found = 0;
-    for (size_t n = 0; n < of->count; n++) {
-        places[found] = (uint16_t)n;
-        group.keys[found] = table->keys + of->rows[n] * table->stride;
-        found += of->pairwise[of->rows[n] / 32] >> of->rows[n] % 32 & 1;
-        if (found < LANES && (found == 0 || n + 1 < of->count)) continue;
-        for (size_t i = found; i < LANES; i++) group.keys[i] = table->keys; // any
-        exact_groups(1, true, table->half, &group);
-        for (size_t i = 0; i < found; i++) of->scores[places[i]] = sums[i];
-        found = 0;
-    }
+    for (size_t g = 0; g < groups; g++) _mm256_storeu_ps(of[g].scores, sums[g]);
 }
 
 static void pad_rows(size_t count, uint16_t *rows, size_t to) {
@@ -436,12 +413,11 @@ static void score_exact(const coarse_table *table, size_t count, const coarse_ex
                 group->keys[k] = table->keys + of->rows[n + k] * table->stride;
             if (++waiting < EXACT_GROUPS && (i + 1 < count || n + LANES < of->count)) continue;
             // Constants, so that each call is inlined with its loops unrolled.
-            if (waiting == 2) exact_groups(2, false, table->half, groups);
-            if (waiting == 1) exact_groups(1, false, table->half, groups);
+            if (waiting == 2) exact_groups(2, table->half, groups);
+            if (waiting == 1) exact_groups(1, table->half, groups);
             waiting = 0;
         }
     }
-    for (size_t i = 0; i < count; i++) exact_pairwise(table, &all[i]);
 }
 
 // ---- nearly exact scores ------------------------------------------------------------------------
@@ -571,24 +547,30 @@ static void sort_best(size_t count,
     memcpy(best_rows, order, kept * sizeof(*best_rows));
 }
 
-#define COARSE_SET(number, function)                                                               \
-    {                                                                                              \
-        .together = (number), .group = 8, .table = fill_table, .query = round_query,               \
-        .scores = (function), .least = find_least, .reach = find_reached, .near = score_near,      \
-        .keep = keep_reached, .exact = score_exact, .sort = sort_best,                             \
-    }
+const reef_coarse_kernels reef_coarse_avx2 = {
+    .together = 2,
+    .group = COARSE_GROUP_MAX,
+    .table = fill_table,
+    .query = round_query,
+    .scores = score_blocks,
+    .least = find_least,
+    .reach = find_reached,
+    .near = score_near,
+    .keep = keep_reached,
+    .exact = score_exact,
+    .sort = sort_best,
+};
 
-// A tile of AMX has sixteen queries.
-#define COARSE_SET_AVX512(number, function)                                                        \
-    {                                                                                              \
-        .together = 4, .group = (number), .table = fill_table, .query = reef_coarse_query_avx512,  \
-        .scores = (function), .least = reef_coarse_least_avx512,                                   \
-        .reach = reef_coarse_reach_avx512, .near = reef_coarse_near_avx512,                        \
-        .keep = reef_coarse_keep_avx512, .exact = score_exact, .sort = reef_coarse_sort_avx512,    \
-    }
-
-const reef_coarse_kernels reef_coarse_avx2 = COARSE_SET(2, score_blocks);
-const reef_coarse_kernels reef_coarse_avxvnni = COARSE_SET(4, reef_coarse_scores_avxvnni);
-const reef_coarse_kernels reef_coarse_avx512vnni = COARSE_SET(4, reef_coarse_scores_avx512vnni);
-const reef_coarse_kernels reef_coarse_avx512 = COARSE_SET_AVX512(8, reef_coarse_scores_avx512);
-const reef_coarse_kernels reef_coarse_amx = COARSE_SET_AVX512(16, reef_coarse_scores_amx);
+const reef_coarse_kernels reef_coarse_avx512 = {
+    .together = 4,
+    .group = COARSE_GROUP_MAX,
+    .table = fill_table,
+    .query = reef_coarse_query_avx512,
+    .scores = reef_coarse_scores_avx512,
+    .least = reef_coarse_least_avx512,
+    .reach = reef_coarse_reach_avx512,
+    .near = reef_coarse_near_avx512,
+    .keep = reef_coarse_keep_avx512,
+    .exact = score_exact,
+    .sort = reef_coarse_sort_avx512,
+};

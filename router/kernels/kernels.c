@@ -9,12 +9,8 @@
 
 #include <assert.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #define REEF_I8_MAX 127.0f
 
@@ -22,10 +18,6 @@
 static _Atomic(const reef_kernel_table *) chosen;
 
 #if defined(__x86_64__)
-// Intel's manual, volume 2, CPUID.
-#define AVXVNNI_BIT (1u << 4)          // of EAX, leaf 7.1
-#define AMX_BITS (1u << 24 | 1u << 25) // of EDX, leaf 7: tiles, and their products of bytes
-
 static bool cpu_runs_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
@@ -36,37 +28,9 @@ static bool cpu_runs_avx512(void) {
            __builtin_cpu_supports("avx512vl");
 }
 
-bool reef_cpu_runs_avx512vnni(void) {
-    return cpu_runs_avx512() && __builtin_cpu_supports("avx512vnni");
-}
-
-bool reef_cpu_runs_avx512vbmi2(void) {
-    return reef_cpu_runs_avx512vnni() && __builtin_cpu_supports("avx512vbmi2");
-}
-
-bool reef_cpu_runs_avxvnni(void) {
-    // Asked of the CPU: clang 14's __builtin_cpu_supports does not know the name.
-    unsigned int a, b, c, d;
-    bool known = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;
-    return known && (a & AVXVNNI_BIT) != 0 && cpu_runs_avx2();
-}
-
-static bool cpu_has_amx(void) {
-    unsigned int a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & AMX_BITS) == AMX_BITS;
-}
-
-// Asked once: on a virtual machine CPUID takes a microsecond or more.
-static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
-static bool runs_amx;
-
-static void ask_amx(void) {
-    runs_amx = cpu_has_amx() && reef_cpu_runs_avx512vbmi2() && reef_coarse_amx_permitted();
-}
-
-bool reef_cpu_runs_amx(void) {
-    (void)pthread_once(&amx_once, ask_amx);
-    return runs_amx;
+bool reef_cpu_runs_coarse_avx512(void) {
+    return cpu_runs_avx512() && __builtin_cpu_supports("avx512vnni") &&
+           __builtin_cpu_supports("avx512vbmi2");
 }
 #endif
 
@@ -101,11 +65,8 @@ const reef_kernel_table *reef_kernels(void) {
 const reef_coarse_kernels *reef_kernels_coarse(void) {
 #if defined(__x86_64__)
     const reef_kernel_table *table = reef_kernels();
-    // Dot products of bytes are an extension of their own; scores differ, what is chosen does not.
-    if (table == &reef_kernels_avx512 && reef_cpu_runs_amx()) return &reef_coarse_amx;
-    if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vbmi2()) return &reef_coarse_avx512;
-    if (table == &reef_kernels_avx512 && reef_cpu_runs_avx512vnni()) return &reef_coarse_avx512vnni;
-    if (table == &reef_kernels_avx2 && reef_cpu_runs_avxvnni()) return &reef_coarse_avxvnni;
+    // Coarse scores differ, what is chosen does not.
+    if (table == &reef_kernels_avx512 && reef_cpu_runs_coarse_avx512()) return &reef_coarse_avx512;
     if (table != &reef_kernels_scalar) return &reef_coarse_avx2;
 #endif
     return NULL;

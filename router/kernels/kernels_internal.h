@@ -94,26 +94,15 @@ const reef_kernel_table *reef_kernels(void);
 const reef_coarse_kernels *reef_kernels_coarse(void);
 
 #if defined(__x86_64__)
-/** Whether this CPU has dot products of bytes, in its wide or its narrow registers. */
-bool reef_cpu_runs_avx512vnni(void);
-bool reef_cpu_runs_avx512vbmi2(void); // and compresses words (VBMI2), as almost all of these do
-bool reef_cpu_runs_avxvnni(void);
-
-/** Whether it multiplies tiles of bytes, and the system lets this process: asked for once. */
-bool reef_cpu_runs_amx(void);
-
-/** Ask the system for that; coarse_amx.c says what it means. */
-bool reef_coarse_amx_permitted(void);
+/** Whether this CPU has AVX-512 with dot products of bytes (VNNI) and compression of words (VBMI2). */
+bool reef_cpu_runs_coarse_avx512(void);
 #endif
 
 // NOLINTBEGIN(readability-identifier-naming): tables that one is chosen of, no constants.
 extern const reef_kernel_table reef_kernels_scalar;
 #if defined(__x86_64__)
 extern const reef_coarse_kernels reef_coarse_avx2;
-extern const reef_coarse_kernels reef_coarse_avxvnni;
-extern const reef_coarse_kernels reef_coarse_avx512vnni;
 extern const reef_coarse_kernels reef_coarse_avx512;
-extern const reef_coarse_kernels reef_coarse_amx;
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
 #endif

@@ -3,7 +3,6 @@
 #include "coarse_list.h"
 
 #include "draw.h"
-#include "emulated_dot4.h"
 #include "kernels_internal.h"
 #include "product_key.h"
 
@@ -33,8 +32,7 @@ typedef struct fixture {
     uint16_t rows[COARSE_ROOM];
     float near[COARSE_ROOM], exact[COARSE_ROOM], best[COARSE_ROOM];
     uint16_t best_rows[COARSE_ROOM];
-    uint32_t pairwise[SIDE_LARGEST / 32 + 1];
-    float tile[(QUERIES + HALF_LARGEST) * SIDE_LARGEST];
+    float tile[QUERIES * SIDE_LARGEST];
 } fixture;
 
 static int set_up(void **state) {
@@ -93,43 +91,35 @@ static void set_queries(fixture *f, look how, size_t half, uint64_t *seed) {
     for (size_t i = 0; how == LOOK_TINY && i < QUERIES * half; i++) f->queries[i] *= 1e4f;
 }
 
-static float exact_score(const fixture *f, const float *query, size_t row, bool pairwise) {
-    float sums[2] = {0, 0};
-    for (size_t d = 0; d < f->table.half; d++) {
-        float *sum = &sums[pairwise ? d % 2 : 0];
-        *sum = fmaf(query[d], f->keys[row * f->table.half + d], *sum);
-    }
-    return sums[0] + sums[1];
+static float exact_score(const fixture *f, const float *query, size_t row) {
+    float sum = 0;
+    for (size_t d = 0; d < f->table.half; d++)
+        sum = fmaf(query[d], f->keys[row * f->table.half + d], sum);
+    return sum;
 }
 
 // ---- the kernels --------------------------------------------------------------------------------
 
 static void assert_exact(const fixture *f, const coarse_exact *of) {
     for (size_t n = 0; n < of->count; n++) {
-        bool pairwise = of->pairwise[of->rows[n] / 32] >> of->rows[n] % 32 & 1;
-        float expected = exact_score(f, of->query, of->rows[n], pairwise);
+        float expected = exact_score(f, of->query, of->rows[n]);
         assert_memory_equal(&of->scores[n], &expected, sizeof(expected));
     }
 }
 
-static void exact_scores_are_sums_in_either_order(void **state) {
+static void exact_scores_are_sums_in_the_order_of_values(void **state) {
     fixture *f = *state;
     uint64_t seed = 1;
     for (size_t half = COARSE_HALF_STEP; half <= HALF_LARGEST; half += COARSE_HALF_STEP) {
         set_keys(f, LOOK_UNIFORM, 300, half, &seed);
         set_queries(f, LOOK_UNIFORM, half, &seed);
         for (size_t count = 1; count <= 40; count++) {
-            const int every = draw_int(&seed, 1, 9); // how few have the second order
-            memset(f->pairwise, 0, sizeof(f->pairwise));
-            for (size_t n = 0; n < 300; n++)
-                if (draw_int(&seed, 1, every) == 1) f->pairwise[n / 32] |= 1u << n % 32;
             for (size_t n = 0; n < count; n++) f->rows[n] = (uint16_t)draw_int(&seed, 0, 299);
             // Beside it another query, of other rows.
             const size_t others = (size_t)draw_int(&seed, 1, 40);
             for (size_t n = 0; n < others; n++) f->best_rows[n] = (uint16_t)draw_int(&seed, 0, 299);
-            const coarse_exact of[2] = {
-                {f->queries, f->pairwise, count, f->rows, f->exact},
-                {f->queries + half, f->pairwise, others, f->best_rows, f->best}};
+            const coarse_exact of[2] = {{f->queries, count, f->rows, f->exact},
+                                        {f->queries + half, others, f->best_rows, f->best}};
             kernels()->exact(&f->table, 1 + count % 2, of);
             for (size_t i = 0; i < 1 + count % 2; i++) assert_exact(f, &of[i]);
         }
@@ -185,21 +175,17 @@ static void coarse_scores_are_those_of_the_bytes(void **state) {
         }
 }
 
-// Whatever is further apart than twice the bound is in the same order by exact score, whichever of
-// its orders that has.
+// Whatever is further apart than twice the bound is in the same order by exact score.
 static void assert_order_holds(fixture *f, const float *query, const coarse_query *rounded) {
-    float exact[2][SIDE_LARGEST], peaks[COARSE_PEAKS];
+    float exact[SIDE_LARGEST], peaks[COARSE_PEAKS];
     const size_t side = f->table.side;
-    for (size_t i = 0; i < side; i++)
-        for (int order = 0; order < 2; order++) exact[order][i] = exact_score(f, query, i, order);
+    for (size_t i = 0; i < side; i++) exact[i] = exact_score(f, query, i);
     for (size_t i = 0; i < side; i++) f->rows[i] = (uint16_t)i;
     kernels()->near(&f->table, rounded, f->query_words, side, f->rows, f->near, peaks);
     for (size_t i = 0; i < side; i++)
         for (size_t j = 0; j < side; j++) {
-            if (f->scores[i] < f->scores[j] - 2 * rounded->bound)
-                assert_true(fmaxf(exact[0][i], exact[1][i]) < fminf(exact[0][j], exact[1][j]));
-            if (f->near[i] < f->near[j] - 2 * rounded->margin)
-                assert_true(fmaxf(exact[0][i], exact[1][i]) < fminf(exact[0][j], exact[1][j]));
+            if (f->scores[i] < f->scores[j] - 2 * rounded->bound) assert_true(exact[i] < exact[j]);
+            if (f->near[i] < f->near[j] - 2 * rounded->margin) assert_true(exact[i] < exact[j]);
         }
 }
 
@@ -317,54 +303,43 @@ static void what_is_of_no_use_is_refused(void **state) {
     assert_false(f->table.usable);
 }
 
-// Scores of BLAS against the kernel's, with the order that was found.
-static void check_order(fixture *f, size_t side, size_t half, size_t *found) {
-    uint64_t seed = side + half;
-    const coarse_order *order =
-        reef_coarse_order(kernels(), QUERIES, side, half, f->queries, side, f->tile);
-    assert_ptr_equal(order,
-                     reef_coarse_order(kernels(), QUERIES, side, half, f->queries, side, f->tile));
-    if (order == NULL) return; // another order, all scores are left to BLAS
-    ++*found;
-    set_keys(f, LOOK_UNIFORM, side, half, &seed);
-    set_queries(f, LOOK_UNIFORM, half, &seed);
-    reef_gemm(false, true, QUERIES, side, half, 1, f->queries, half, f->keys, half, 0, f->tile,
-              side);
-    for (size_t n = 0; n < QUERIES; n++)
-        for (size_t row = 0; row < side; row++) {
-            const uint32_t *pairwise = order->pairwise + order->pattern[n] * order->words;
-            float expected =
-                exact_score(f, f->queries + n * half, row, pairwise[row / 32] >> row % 32 & 1);
-            assert_memory_equal(&f->tile[n * side + row], &expected, sizeof(expected));
+// Of tables whose sides fill no chunk and no vector, and the same to rounding as BLAS has them.
+static void all_scores_are_those_of_the_lists(void **state) {
+    fixture *f = *state;
+    const size_t sides[] = {1, 127, 401, 688}, half = 24;
+    uint64_t seed = 8;
+    for (size_t s = 0; s < sizeof(sides) / sizeof(*sides); s++) {
+        const size_t side = sides[s];
+        set_keys(f, LOOK_UNIFORM, side, half, &seed);
+        set_queries(f, LOOK_UNIFORM, half, &seed);
+        reef_gemm(false, true, QUERIES, side, half, 1, f->queries, half, f->keys, half, 0, f->tile,
+                  side);
+        for (size_t n = 0; n < QUERIES; n++) {
+            float scores[SIDE_LARGEST + 1];
+            scores[side] = -7;
+            reef_coarse_score_all(kernels(), &f->table, f->queries + n * half, scores);
+            assert_true(scores[side] == -7); // not one more is written
+            for (size_t row = 0; row < side; row++) {
+                float expected = exact_score(f, f->queries + n * half, row);
+                assert_memory_equal(&scores[row], &expected, sizeof(expected));
+                assert_true(fabsf(expected - f->tile[n * side + row]) < 1e-5f);
+            }
         }
-}
-
-// All sizes with one set of kernels; the others find the same orders, so a few sizes try them.
-static void the_order_of_blas_is_found(void **state) {
-    const size_t sides[] = {256, 401, 688, 272, 512}, halves[] = {16, 128, 8, 32, 64};
-    const size_t side_count = chosen == &reef_coarse_avx2 ? 5 : 3;
-    const size_t half_count = chosen == &reef_coarse_avx2 ? 5 : 2;
-    size_t found = 0;
-    for (size_t s = 0; s < side_count; s++)
-        for (size_t h = 0; h < half_count; h++) check_order(*state, sides[s], halves[h], &found);
-    print_message("sizes whose order is known: %zu of %zu\n", found, side_count * half_count);
+    }
 }
 
 static int run_with(const char *name, const reef_coarse_kernels *set) {
     chosen = set;
-    print_message("kernels: %s, BLAS: %s\n", name, reef_gemm_name());
-    // numerics/run, which names kernels, comes for the order of each BLAS alone.
-    const struct CMUnitTest order[] = {cmocka_unit_test(the_order_of_blas_is_found)};
-    if (getenv("REEF_ISA") != NULL) return cmocka_run_group_tests(order, set_up, tear_down);
+    print_message("kernels: %s\n", name);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_scores_are_sums_in_either_order),
+        cmocka_unit_test(exact_scores_are_sums_in_the_order_of_values),
         cmocka_unit_test(coarse_scores_are_those_of_the_bytes),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(all_that_may_be_among_the_best_is_left),
         cmocka_unit_test(peaks_are_scores_of_different_rows_in_order),
         cmocka_unit_test(sorting_keeps_the_first_of_equals_first),
         cmocka_unit_test(what_is_of_no_use_is_refused),
-        cmocka_unit_test(the_order_of_blas_is_found),
+        cmocka_unit_test(all_scores_are_those_of_the_lists),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
@@ -373,16 +348,8 @@ int main(void) {
     int failed = 0;
 #if defined(__x86_64__)
     if (reef_kernels_choose("avx2", NULL) != REEF_OK) return 0;
-    reef_coarse_kernels emulated = reef_coarse_avx2;
-    emulated.together = 4;
-    emulated.scores = emulated_dot4_scores;
     failed += run_with("avx2", &reef_coarse_avx2);
-    if (getenv("REEF_ISA") != NULL) return failed; // as above: one set of kernels is enough
-    failed += run_with("dot products of bytes, emulated", &emulated);
-    if (reef_cpu_runs_avxvnni()) failed += run_with("avxvnni", &reef_coarse_avxvnni);
-    if (reef_cpu_runs_avx512vnni()) failed += run_with("avx512vnni", &reef_coarse_avx512vnni);
-    if (reef_cpu_runs_avx512vbmi2()) failed += run_with("avx512", &reef_coarse_avx512);
-    if (reef_cpu_runs_amx()) failed += run_with("amx", &reef_coarse_amx);
+    if (reef_cpu_runs_coarse_avx512()) failed += run_with("avx512", &reef_coarse_avx512);
 #endif
     return failed;
 }

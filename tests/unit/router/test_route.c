@@ -336,8 +336,8 @@ static void check_first_pass(
     float *gate = malloc(gates * sizeof(*gate));
     uint16_t *index = malloc(2 * gates * sizeof(*index));
     assert_true(indices != NULL && gate != NULL && index != NULL);
-    *made += r.tape.coarse_order != NULL;
-    for (int mode = 0; mode < 2; mode++) { // BLAS alone comes first
+    *made += r.tape.coarse != NULL;
+    for (int mode = 0; mode < 2; mode++) { // all scores come first
         r.tape.score_all = true;
         forward(&r, REEF_ROUTER_TRAIN, NULL);
         memcpy(indices, r.tape.indices, gates * sizeof(*indices));
@@ -376,7 +376,7 @@ static void the_first_pass_leaves_every_bit(void **state) {
                                                  .score = all_scores[how % SCORE_COUNT]};
                 check_first_pass(shape, how, 256, workers, &made);
             }
-    print_message("sizes with a first pass: %zu of 54\n", made);
+    assert_true(made == 54 || strcmp(reef_kernels_name(), "scalar") == 0);
     reef_thread_pool_free(workers);
 }
 

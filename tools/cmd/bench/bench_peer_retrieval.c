@@ -106,7 +106,7 @@ reef_status reef_peer_retrieval_measure(const reef_peer_plan *plan,
     status =
         reef_bench_limits_new(&limits, &plan->shape, plan->tokens, plan->piece_tokens, NULL, err);
     if (status != REEF_OK) goto cleanup;
-    out->first_pass = reef_layer_bench_tape(layer)->coarse_order != NULL;
+    out->first_pass = reef_layer_bench_tape(layer)->coarse != NULL;
     status = measure_rounds(layer, limits, plan->repeat, workers, out, err);
     if (status == REEF_OK) status = compare_ways(plan, layer, workers, &out->same, err);
 

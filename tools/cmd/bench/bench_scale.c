@@ -208,7 +208,7 @@ static reef_status measure_group(const reef_scale_plan *plan,
         // Huge pages are counted for the whole process, so the figure is the same for all of the
         // group.
         points[i].huge_bytes = huge_bytes;
-        points[i].first_pass = reef_layer_bench_tape(subjects[i].layer)->coarse_order != NULL;
+        points[i].first_pass = reef_layer_bench_tape(subjects[i].layer)->coarse != NULL;
         take_medians(plan, &subjects[i], &points[i]);
         if (searches)
             measure_searches(plan, &points[i], &subjects[i].shape, subjects[i].layer, workers, out);

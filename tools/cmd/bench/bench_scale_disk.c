@@ -122,7 +122,7 @@ static reef_status measure_cold_and_warm(const reef_scale_plan *plan,
     point->peak_bytes = peak_bytes();
     point->drops = reef_layer_pool_drops(p->pool);
     point->measured = true;
-    point->first_pass = reef_layer_bench_tape(p->layer)->coarse_order != NULL;
+    point->first_pass = reef_layer_bench_tape(p->layer)->coarse != NULL;
     return REEF_OK;
 }
 
