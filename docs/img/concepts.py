@@ -138,23 +138,23 @@ def generations():
 
 def boundary():
     p = Picture(900, 520, "What happens at a boundary")
-    p.text(20, 28, "Loss of each batch, before it is trained on", 16, bold=True)
-    heights = [34, 30, 38, 31, 35, 33, 78, 36, 32, 30, 96, 104, 92, 110, 99, 101]
+    p.text(20, 28, "How many contexts of each piece its kind's memory has met, before it learns the piece", 16, bold=True)
+    heights = [88, 92, 84, 90, 87, 91, 42, 86, 90, 93, 30, 24, 33, 21, 28, 26]
     left, width, ground = 150, 44, 160
     for i, height in enumerate(heights):
         kind = "amber" if i >= 10 else "blue"
         p.box(left + i * width, ground - height, width - 6, height, kind)
-    p.line((left - 6, 127), (left + 16 * width, 127), kind="line dashed")
-    p.text(left - 12, 132, "usual", 13, "end", "muted")
-    p.line((left - 6, 100), (left + 16 * width, 100), kind="limit")
-    p.text(left - 12, 104, "anomalous above", 13, "end", "alert")
-    p.text(left + 6.5 * width - 3, 76, "an oddity", 13, "middle", "muted")
-    p.text(left + 13 * width, 44, "the stream has changed", 13, "middle", "muted")
+    p.line((left - 6, ground - 89), (left + 16 * width, ground - 89), kind="line dashed")
+    p.text(left - 12, ground - 84, "usual", 13, "end", "muted")
+    p.line((left - 6, ground - 60), (left + 16 * width, ground - 60), kind="limit")
+    p.text(left - 12, ground - 55, "strange below", 13, "end", "alert")
+    p.text(left + 6.5 * width - 3, 56, "an odd passage", 13, "middle", "muted")
+    p.text(left + 13 * width, 56, "the stream has changed", 13, "middle", "muted")
 
-    steps = [("Deferred", "anomalous batches wait, untrained;", "the model stays where it was"),
-             ("Decided", "enough in a row are anomalous:", "back to where the change began"),
-             ("Sealed", "generation 0 never changes again;", "it never saw a deferred batch"),
-             ("Opened", "generation 1 learns the deferred ones", "first, then the rest")]
+    steps = [("Deferred", "strange pieces wait, not learned;", "the model stays where it was"),
+             ("Decided", "no kind knows them for some kilobytes:", "a new kind begins"),
+             ("Sealed", "generation 0 never changes again;", "it never saw a deferred piece"),
+             ("Opened", "generation 1 learns the first deferred piece,", "then the others are tested again")]
     for r, (name, first, second) in enumerate(steps):
         y = 196 + r * 64
         p.text(20, y + 20, f"{r + 1}. {name}", 15, bold=True)
@@ -173,8 +173,8 @@ def boundary():
             p.parts.append(f'<rect class="frame" x="{left - 4}" y="{y - 4}" width="{10 * width + 2}" height="32" rx="6"/>')
         p.text(left, y + 42, f"{first} {second}", 13, kind="muted")
     p.text(20, 478, "Otherwise:", 14, bold=True)
-    p.text(left, 478, "too few in a row: all are trained as if nothing had happened (the oddity above);", 14)
-    p.text(left, 500, "an older kind knows them: it came back, and its memory learns the batches.", 14)
+    p.text(left, 478, "too few in a row: all are learned as if nothing had happened (the odd passage above);", 14)
+    p.text(left, 500, "an older kind knows them: it came back, and its memory learns them.", 14)
     return p
 
 
