@@ -9,8 +9,15 @@
 static const reef_gone GONE[] = {
     {"compact", "reefd merges windows of usage by itself"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},
+    {"experts --as-of", NULL},
+    {"experts --id", NULL},
+    {"experts --places", NULL},
+    {"experts --since", "reef usage --since"},
+    {"experts --text", NULL},
+    {"experts --until", "reef usage --until"},
     {"init --config-out", "example.ini, which is installed, shows every setting of reefd"},
     {"run", "reefd --pool POOL --source FILE"},
+    {"usage --npy", "reef usage --json, and counts of all experts in libreef"},
 };
 
 const reef_gone *reef_gone_all(size_t *count) {

@@ -291,7 +291,7 @@ reef_status reef_pool_freeze(reef_pool *pool,
     const reef_freeze freeze = {.layer = options == NULL ? -1 : own.layer,
                                 .first = own.first,
                                 .last = last,
-                                .usage_quantile = own.usage_above,
+                                .usage_above = own.usage_above,
                                 .thaw = own.thaw != 0};
     status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;

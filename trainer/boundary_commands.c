@@ -89,6 +89,8 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
     const reef_config *config = &trainer->network.config;
     reef_status refused = reef_kind_allows(trainer->ops->no_growth, err);
     if (refused != REEF_OK) return refused;
+    if (!reef_has_net(trainer))
+        return reef_fail(err, REEF_ERR_INVALID, "the pool has no net, and so no experts");
     // Growing means more sub-keys and more experts behind them. A model of dense or mixture layers
     // has neither.
     if (reef_config_retrieving_layers(config) == 0)

@@ -12,10 +12,10 @@ static int ascending_counts(const void *a, const void *b) {
 }
 
 // The count that a share `quantile` of the layer's experts do not exceed.
-static reef_status usage_quantile(const reef_expert_table *table,
-                                  double quantile,
-                                  uint64_t *out,
-                                  reef_error *err) {
+static reef_status count_of_quantile(const reef_expert_table *table,
+                                     double quantile,
+                                     uint64_t *out,
+                                     reef_error *err) {
     uint64_t *counts = malloc(table->expert_count * sizeof(*counts));
     if (counts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to sort %zu experts",
@@ -34,15 +34,15 @@ static reef_status freeze_layer(reef_expert_table *table,
                                 reef_error *err) {
     uint64_t above = 0;
     // 0.0 freezes by number alone; the counts are not even sorted.
-    if (freeze->usage_quantile > 0.0) {
-        reef_status status = usage_quantile(table, freeze->usage_quantile, &above, err);
+    if (freeze->usage_above > 0.0) {
+        reef_status status = count_of_quantile(table, freeze->usage_above, &above, err);
         if (status != REEF_OK) return status;
     }
     uint8_t flag = !freeze->thaw;
     for (uint64_t i = freeze->first; i <= freeze->last && i < table->expert_count; i++) {
         // Experts that are used more than the quantile stay as they are: freezing by usage keeps
         // the rare ones.
-        if (freeze->usage_quantile > 0.0 && table->usage[i].count <= above) continue;
+        if (freeze->usage_above > 0.0 && table->usage[i].count <= above) continue;
         // Only changes are counted, so that repeating a command reports 0.
         *changed += table->flags[i] != flag;
         if (!freeze->dry_run) table->flags[i] = flag;
@@ -57,8 +57,10 @@ static reef_status check_freeze(const reef_trainer *trainer,
     const reef_generation *open = reef_open_generation(trainer);
     uint64_t count = (uint64_t)open->info.side * open->info.side;
     // -1 stands for every layer.
+    if (!reef_has_net(trainer))
+        return reef_fail(err, REEF_ERR_INVALID, "the pool has no net, and so no experts");
     if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
-        return reef_fail(err, REEF_ERR_INVALID, "layer %d is outside the model's 0 to %u",
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no layer %d: the model has 0 to %u",
                          freeze->layer, config->layers - 1);
     if (freeze->layer >= 0 && !reef_layer_retrieves(config, (uint32_t)freeze->layer))
         return reef_fail(
@@ -79,9 +81,9 @@ static reef_status check_freeze(const reef_trainer *trainer,
                          "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
                          freeze->last, count - 1);
     // Written so that NaN is refused as well.
-    if (!(freeze->usage_quantile >= 0.0 && freeze->usage_quantile < 1.0))
-        return reef_fail(err, REEF_ERR_INVALID, "usage quantile %g is not in 0 to 1",
-                         freeze->usage_quantile);
+    if (!(freeze->usage_above >= 0.0 && freeze->usage_above < 1.0))
+        return reef_fail(err, REEF_ERR_INVALID, "usage_above %g is not in 0 to 1",
+                         freeze->usage_above);
     return REEF_OK;
 }
 
@@ -99,7 +101,8 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
             continue;
         status = freeze_layer(&open->expert_tables[l], freeze, changed, err);
     }
-    if (status != REEF_OK || freeze->dry_run) return status;
+    // What changes nothing is no event.
+    if (status != REEF_OK || freeze->dry_run || *changed == 0) return status;
     // Freezing changes what the next step may train, so it is committed at once; a restart must
     // find the same experts frozen.
     status = reef_state_event(trainer, err, freeze->thaw ? "thaw" : "freeze", "\"experts\": %llu",

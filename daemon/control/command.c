@@ -84,22 +84,22 @@ static reef_status read_freeze(reef_request *request, json_t *object, reef_error
     double quantile = 0;
     int thaw = 0, dry_run = 0;
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?I, s?I, s?I, s?F, s?b, s?b}", "command",
-                       &command, "layer", &layer, "first", &first, "last", &last, "usage_quantile",
+                       &command, "layer", &layer, "first", &first, "last", &last, "usage_above",
                        &quantile, "thaw", &thaw, "dry_run", &dry_run))
         return fail_arguments(&why, object, err);
     if (layer < -1 || layer >= REEF_LAYER_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no layer %" JSON_INTEGER_FORMAT, layer);
     if (first < 0 || last < first)
         return reef_fail(err, REEF_ERR_INVALID,
                          "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is not a range",
                          first, last);
     // Negated, so that NaN is refused too.
     if (!(quantile >= 0 && quantile < 1))
-        return reef_fail(err, REEF_ERR_INVALID, "usage_quantile %g is not in [0, 1)", quantile);
+        return reef_fail(err, REEF_ERR_INVALID, "usage_above %g is not in [0, 1)", quantile);
     request->freeze = (reef_freeze){.layer = (int32_t)layer,
                                     .first = (uint64_t)first,
                                     .last = (uint64_t)last,
-                                    .usage_quantile = quantile,
+                                    .usage_above = quantile,
                                     .thaw = thaw != 0,
                                     .dry_run = dry_run != 0};
     return REEF_OK;

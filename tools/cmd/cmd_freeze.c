@@ -39,7 +39,7 @@ static reef_status freeze(reef_trainer *trainer,
         .first = (uint64_t)json_integer_value(json_object_get(arguments, "first")),
         .last = (uint64_t)json_integer_value(json_object_get(arguments, "last")),
         // Zero where the option was not given: every expert of the range.
-        .usage_quantile = json_number_value(json_object_get(arguments, "usage_quantile")),
+        .usage_above = json_number_value(json_object_get(arguments, "usage_above")),
         // One function for both commands: they differ in the bit that is written.
         .thaw = strcmp(json_string_value(json_object_get(arguments, "command")), "thaw") == 0,
         .dry_run = json_is_true(json_object_get(arguments, "dry_run")),
@@ -73,14 +73,22 @@ static reef_status build_request(const reef_cli_call *cli,
     // Layer -1 stands for all layers with experts.
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
                          reef_cli_text(cli, "layer") != NULL ? (json_int_t)layer : (json_int_t)-1,
-                         "first", (json_int_t)first, "last", (json_int_t)last, "usage_quantile",
+                         "first", (json_int_t)first, "last", (json_int_t)last, "usage_above",
                          quantile, "dry_run", cli->dry_run);
     return REEF_OK;
+}
+
+static bool is_all(const reef_cli_call *cli) {
+    for (const reef_cli_option *one = FREEZE_OPTIONS; one->name != NULL; one++)
+        if (reef_cli_text(cli, one->name) != NULL) return false;
+    return true;
 }
 
 static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *request = NULL, *result = NULL;
     reef_status status = build_request(cli, command, &request, err);
+    if (status == REEF_OK && command[0] == 'f' && !cli->dry_run && is_all(cli))
+        status = reef_cli_confirm(cli, "All experts of the open generation stop learning", err);
     // Through the daemon where one runs, else in this process.
     if (status == REEF_OK) status = reef_cli_change(cli, request, freeze, &result, err);
     if (status != REEF_OK) return status;

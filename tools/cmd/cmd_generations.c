@@ -38,11 +38,15 @@ static void add_row(reef_cli_table *table,
                     bool kept,
                     const char *name) {
     char words[CLI_WORD_BYTES];
+    bool net = reef_cli_has_net(&pool->config);
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
-    // The side tells more than the count alone: the router's cost grows with it.
-    reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
-    reef_cli_table_cell(table, "%s", reef_cli_count(reef_cli_generation_experts(pool, g), words));
-    reef_cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
+    if (net) {
+        // The side tells more than the count alone: the router's cost grows with it.
+        reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
+        reef_cli_table_cell(table, "%s",
+                            reef_cli_count(reef_cli_generation_experts(pool, g), words));
+        reef_cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
+    }
     // Emptied by consolidation: its number stays, so that old records still have a meaning.
     if (reef_generation_is_empty(g))
         reef_cli_table_cell(table, "in %" PRIu32, reef_cli_generation_merged_into(pool, g));
@@ -58,8 +62,10 @@ static void add_row(reef_cli_table *table,
         g->sealed ? reef_cli_count(reef_cli_stream_units(config, g->sealed_at), words) : "");
     // Vector generations keep no usage; their table has no such columns.
     if (reef_config_is_vector(config)) return;
-    reef_cli_table_cell(table, "%.1f", usage->used_percent);
-    reef_cli_table_cell(table, "%.3f", usage->unevenness);
+    if (net) {
+        reef_cli_table_cell(table, "%.1f", usage->used_percent);
+        reef_cli_table_cell(table, "%.3f", usage->unevenness);
+    }
     if (config->context_memory == 0) return;
     uint64_t slots = memory->cells + memory->trees, used = memory->cells_used + memory->trees_used;
     bool learned = memory->learned_bytes > 0;
@@ -146,14 +152,19 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     // The unit stands in the heading and not in each cell.
     char *opened = reef_cli_format("opened at %s", unit),
          *sealed = reef_cli_format("sealed at %s", unit);
+    const char *const alone[] = {"generation", "state",  opened,     sealed,
+                                 "learned",    "memory", "filled %", "kind"};
     const char *const heading[] = {"generation", "side",     "experts", "rows",       "state",
                                    opened,       sealed,     "used %",  "unevenness", "learned",
                                    "memory",     "filled %", "kind"};
     // Usage, which vectors do not have, and then memories, which few pools have.
-    *table = reef_cli_table_new(vectors                            ? ">>><<>>"
-                                : pool->config.context_memory == 0 ? ">>><<>>>>"
-                                                                   : ">>><<>>>>>>><",
-                                heading);
+    if (!reef_cli_has_net(&pool->config))
+        *table = reef_cli_table_new("><>>>>><", alone);
+    else
+        *table = reef_cli_table_new(vectors                            ? ">>><<>>"
+                                    : pool->config.context_memory == 0 ? ">>><<>>>>"
+                                                                       : ">>><<>>>>>>><",
+                                    heading);
     // The table has copied its heading.
     free(opened);
     free(sealed);

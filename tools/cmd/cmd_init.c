@@ -114,7 +114,7 @@ static void print_net(const making *m) {
 
 static void print_text_model(const making *m) {
     const reef_config *config = &m->config;
-    bool has_net = config->context_memory == 0 || config->net_share > 0.0f;
+    bool has_net = reef_cli_has_net(config);
     if (has_net)
         print_net(m);
     else

@@ -5,7 +5,6 @@
 #include "cli_table.h"
 #include "cli_vectors.h"
 #include "commands.h"
-#include "npy_file.h"
 #include "reef_usage.h"
 #include "reef_usage_json.h"
 
@@ -23,7 +22,6 @@ static const reef_cli_option OPTIONS[] = {
     {"since", "TIME",
      "only what was used from then on: 2024-05-01, 2024-05-01T12:00, or 3h or 2d ago"},
     {"until", "TIME", "only what was used before then"},
-    {"npy", "FILE.npy", "also write how often each expert was chosen: (layers, experts) integers"},
     {0},
 };
 
@@ -42,12 +40,9 @@ const reef_cli_manual reef_usage_manual = {
         "the answer says from which commit to which\n"
         "they reach. What is older is known in total only, "
         "and counts when --since is not given. Times\n"
-        "are local.\n"
-        "\n"
-        "--npy writes the counts since ever, a row for each of the layers that are shown.",
+        "are local.",
     .options = OPTIONS,
     .example = "reef usage reef.pool --generation 0\n"
-               "reef usage reef.pool --generation 0 --npy usage.npy\n"
                "reef usage reef.pool --since 3h --layer 0\n"
                "reef usage reef.pool --since 2024-05-01 --until 2024-05-02T12:00 --json",
 };
@@ -184,15 +179,8 @@ static reef_status choose_layers(const reef_cli_call *cli,
     if (reef_cli_text(cli, "layer") == NULL) return REEF_OK;
     reef_status status = reef_cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
     if (status != REEF_OK) return status;
-    if (layer >= pool->config.layers)
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
-                         pool->config.layers - 1);
-    // A dense layer has no retrieval to count.
-    if (!reef_cli_layer_is_peer(&pool->config, (uint32_t)layer))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
-                         layer, reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)layer)));
+    status = reef_cli_layer_check(&pool->config, layer, err);
+    if (status != REEF_OK) return status;
     asked->first = (uint32_t)layer;
     asked->end = asked->first + 1;
     return REEF_OK;
@@ -252,56 +240,6 @@ static reef_status print_usage(reef_cli_call *cli,
     return status;
 }
 
-// Writes one row of counts.
-static reef_status write_layer(reef_cli_pool *pool,
-                               const request *asked,
-                               uint32_t layer,
-                               reef_npy_file *npy,
-                               reef_error *err) {
-    reef_txn *txn = NULL;
-    // One number per expert, dead ones included: the index is the id.
-    size_t count = (size_t)asked->generation->side * asked->generation->side;
-    reef_usage *usage = reef_cli_alloc(count, sizeof(*usage));
-    int64_t *counts = reef_cli_alloc(count, sizeof(*counts));
-    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK)
-        status = reef_usage_read(txn, asked->generation->generation, layer, count, usage, err);
-    reef_txn_abort(txn);
-    // NumPy has no unsigned type that every reader takes, so counts are signed.
-    for (size_t n = 0; n < count; n++) counts[n] = (int64_t)usage[n].count;
-    if (status == REEF_OK) status = reef_npy_write(npy, counts, count * sizeof(*counts), err);
-    free(counts);
-    free(usage);
-    return status;
-}
-
-static reef_status write_counts(const reef_cli_call *cli,
-                                reef_cli_pool *pool,
-                                const request *asked,
-                                reef_error *err) {
-    const char *path = reef_cli_text(cli, "npy");
-    // Rows are layers that have experts, columns are experts.
-    uint64_t shape[] = {0, (uint64_t)asked->generation->side * asked->generation->side};
-    reef_npy_file npy = {0};
-    if (path == NULL) return REEF_OK;
-    // Times are stored sparsely; the array is of the totals.
-    if (asked->ranged)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--npy writes counts since ever: leave --since and --until out");
-    // Counted first: the header of the format has the shape.
-    for (uint32_t l = asked->first; l < asked->end; l++)
-        shape[0] += reef_cli_layer_is_peer(&pool->config, l);
-    // A new file: an existing array is never overwritten.
-    reef_status status = reef_npy_create(&npy, path, false, "<i8", 2, shape, err);
-    for (uint32_t l = asked->first; status == REEF_OK && l < asked->end; l++)
-        if (reef_cli_layer_is_peer(&pool->config, l))
-            status = write_layer(pool, asked, l, &npy, err);
-    if (status == REEF_OK) status = reef_npy_finish(&npy, err);
-    // Removes the incomplete file after a failure, and does nothing after success.
-    reef_npy_abandon(&npy);
-    return status;
-}
-
 reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     request asked = {0};
@@ -312,12 +250,11 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
                                      "there every expert sees every input, "
                                      "and reef eval shows which generation answers",
                                      err);
+    if (status == REEF_OK) status = reef_cli_pool_has_net(&pool, err);
     if (status == REEF_OK) status = choose_generation(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK)
         status = reef_cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);
-    // Before anything is printed, so that a failure to write comes alone.
-    if (status == REEF_OK) status = write_counts(cli, &pool, &asked, err);
     if (status == REEF_OK) status = print_usage(cli, &pool, &asked, err);
     reef_cli_pool_close(&pool);
     return status;

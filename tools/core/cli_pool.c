@@ -133,6 +133,28 @@ void reef_cli_pool_close(reef_cli_pool *pool) {
     *pool = (reef_cli_pool){0};
 }
 
+bool reef_cli_has_net(const reef_config *config) {
+    return config->context_memory == 0 || config->net_share > 0.0f;
+}
+
+reef_status reef_cli_pool_has_net(const reef_cli_pool *pool, reef_error *err) {
+    if (reef_cli_has_net(&pool->config)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "this pool has no net, and so no experts: its context memories learn all of "
+                     "the stream (net_share 0)");
+}
+
+reef_status reef_cli_layer_check(const reef_config *config, uint64_t layer, reef_error *err) {
+    if (layer >= config->layers)
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
+                         config->layers - 1);
+    if (reef_cli_layer_is_peer(config, (uint32_t)layer)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved", layer,
+                     reef_ffw_text(reef_layer_ffw(config, (uint32_t)layer)));
+}
+
 bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer) {
     if (reef_config_is_vector(config)) return layer == 0; // its only one
     return reef_layer_retrieves(config, layer);

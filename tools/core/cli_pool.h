@@ -42,6 +42,14 @@ REEF_MUST_CHECK reef_status reef_cli_states_kept(const reef_cli_pool *pool,
                                                  bool **kept,
                                                  reef_error *err);
 
+/** Whether experts learn in the pool, or its context memories alone. */
+bool reef_cli_has_net(const reef_config *config);
+/** INVALID for a pool without a net, in one line: its memories learn everything. */
+REEF_MUST_CHECK reef_status reef_cli_pool_has_net(const reef_cli_pool *pool, reef_error *err);
+/** NOT_FOUND no such layer; INVALID it retrieves no experts. */
+REEF_MUST_CHECK reef_status reef_cli_layer_check(const reef_config *config,
+                                                 uint64_t layer,
+                                                 reef_error *err);
 /** Whether boundaries count tasks of one generation, instead of sealing it. */
 bool reef_cli_keeps_one_generation(const reef_cli_pool *pool);
 /** INVALID for a layer by itself, which no command trains. */

@@ -306,17 +306,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
 #define REEF_FREEZE_TO_END INT64_MAX
 
 typedef struct reef_freeze {
-    int32_t layer;         // PEER layer, -1 for all
-    uint64_t first, last;  // local ids, inclusive
-    double usage_quantile; // in (0, 1): only experts whose count lies above it; 0: all of the range
+    int32_t layer;        // PEER layer, -1 for all
+    uint64_t first, last; // local ids, inclusive
+    double usage_above;   // quantile in (0, 1): only experts whose count lies above it; 0: all
     bool thaw;
     bool dry_run;
 } reef_freeze;
 /**
- * Freeze or thaw experts of the open generation; *changed counts flags that changed. Commits.
+ * Freeze or thaw experts of the open generation; *changed counts flags that changed. Commits if
+ * there are any.
  *
- * Errors: INVALID a model without experts that learn one by one, no such layer, a range that is
- * empty or outside the layer, a quantile outside 0 to 1.
+ * Errors: NOT_FOUND no such layer; INVALID a pool without a net, a model without experts that learn
+ * one by one, a range that is empty or outside the layer, a quantile outside 0 to 1.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_freeze(reef_trainer *trainer,
                                                          const reef_freeze *freeze,

@@ -4,7 +4,7 @@
 //   model_ops.c    what differs between language model, vector model and layer
 //   lost_kinds.c    kinds that are damaged
 //   evaluate.c      one pass over a piece of a text; loss and logits
-//   expert_uses.c   which experts a text uses, and where it uses one
+//   expert_uses.c   which experts a text uses
 //   gate_margins.c  the gate of one generation along a text
 //   recall.c        what context memories add to it
 //   kept_text.c     the text that context memories keep, and its words

@@ -799,6 +799,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"grow", w->pool}, 64, "--side"},
         {{"grow", w->pool, "--side", "2"}, 64, "--side"},
         {{"freeze", w->pool, "--layer", "1"}, 64, "layer"},
+        {{"freeze", w->pool, "--layer", "2"}, 66, "there is no layer 2"},
         {{"freeze", w->pool, "--first", "5", "--last", "4"}, 64, "--last"},
         {{"freeze", w->pool, "--usage-above", "2"}, 64, "--usage-above"},
         {{"generate", w->pool, "--prompt", ""}, 64, "empty"},

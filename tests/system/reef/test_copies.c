@@ -430,34 +430,6 @@ static void logits_are_those_that_the_loss_is_made_of(void **state) {
     free(path);
 }
 
-static void usage_is_an_array_of_counts(void **state) {
-    const copies *c = *state;
-    size_t bytes;
-    char *path = path_in(c->directory, "usage.npy");
-    json_t *usage = reef_json("usage", c->pool, "--generation", "0", "--npy", path, NULL);
-    const json_t *layer = json_array_get(json_object_get(usage, "layers"), 0);
-    char header[96];
-    size_t experts = (size_t)integer(layer, "experts"),
-           layers = json_array_size(json_object_get(usage, "layers"));
-    snprintf(header, sizeof(header),
-             "{'descr': '<i8', 'fortran_order': False, 'shape': (%zu, %zu,), }", layers, experts);
-    char *data = read_npy(path, header, &bytes);
-    assert_int_equal(bytes, layers * experts * sizeof(int64_t));
-    int64_t sum = 0;
-    for (size_t n = 0; n < experts; n++) {
-        int64_t count;
-        memcpy(&count, data + n * sizeof(count), sizeof(count));
-        sum += count;
-    }
-    assert_true(sum > 0 && sum == integer(layer, "selections"));
-    says(64, "leave --since and --until out", "usage", c->pool, "--since", "1h", "--npy", path,
-         NULL);
-    says(64, "it exists", "usage", c->pool, "--npy", path, NULL);
-    json_decref(usage);
-    free(data);
-    free(path);
-}
-
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void) {
@@ -472,7 +444,6 @@ int main(void) {
         TEST(a_model_becomes_a_new_pool),
         TEST(mistakes_with_models_are_named),
         TEST(logits_are_those_that_the_loss_is_made_of),
-        TEST(usage_is_an_array_of_counts),
         TEST(beside_a_daemon_it_exports_and_does_not_import),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

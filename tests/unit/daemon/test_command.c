@@ -65,19 +65,19 @@ static void freeze_takes_everything_unless_a_range_is_given(void **state) {
     assert_int_equal(freeze->layer, -1);
     assert_int_equal(freeze->first, 0);
     assert_true(freeze->last > UINT32_MAX);
-    assert_true(freeze->usage_quantile == 0.0);
+    assert_true(freeze->usage_above == 0.0);
     assert_false(freeze->thaw || freeze->dry_run);
     assert_int_equal(parse(&command,
                            "{\"command\": \"freeze\", \"layer\": 1, \"first\": 2, \"last\": 3, "
-                           "\"usage_quantile\": 0.5, \"thaw\": true, \"dry_run\": true}",
+                           "\"usage_above\": 0.5, \"thaw\": true, \"dry_run\": true}",
                            &err),
                      REEF_OK);
     assert_int_equal(freeze->layer, 1);
     assert_int_equal(freeze->first, 2);
     assert_int_equal(freeze->last, 3);
-    assert_true(freeze->usage_quantile == 0.5);
+    assert_true(freeze->usage_above == 0.5);
     assert_true(freeze->thaw && freeze->dry_run);
-    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_quantile\": 0}", &err),
+    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_above\": 0}", &err),
                      REEF_OK);
     assert_true(freeze->thaw);
     assert_false(freeze->dry_run);
@@ -127,8 +127,8 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"freeze\", \"layer\": 99}",
         "{\"command\": \"freeze\", \"first\": -1}",
         "{\"command\": \"freeze\", \"first\": 5, \"last\": 4}",
-        "{\"command\": \"freeze\", \"usage_quantile\": 1}",
-        "{\"command\": \"freeze\", \"usage_quantile\": -0.1}",
+        "{\"command\": \"freeze\", \"usage_above\": 1}",
+        "{\"command\": \"freeze\", \"usage_above\": -0.1}",
         "{\"command\": \"snapshot\"}",
         "{\"command\": \"snapshot\", \"name\": 7}",
         "{\"command\": \"snapshot_remove\"}",

@@ -248,31 +248,6 @@ static void losses_are_those_of_the_logits(void **state) {
     reef_model_close(model);
 }
 
-// One pass has fewer windows where a vocabulary is large; the last id counts like any other.
-static void on_use(void *context, size_t at, double score, double activation) {
-    bool *seen = context;
-    assert_true(at % 2 == 0 && at / 2 < PROBE);
-    assert_true(score > 0.0 && isfinite(activation));
-    seen[at / 2] = true;
-}
-
-static void every_token_uses_experts(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    bool seen[PROBE] = {false};
-    make_pool(f, 2);
-    reef_model *model = model_of(f, "now");
-    uint8_t *ids = ids_of(0, PROBE, 5);
-    for (uint32_t n = 0; n < f->config.side * f->config.side; n++)
-        ok(reef_model_expert_uses(model, 0, 0, n, ids, 2 * (size_t)PROBE, on_use, seen, &err),
-           &err);
-    for (size_t t = 0; t < PROBE; t++) assert_true(seen[t]);
-    assert_refused(reef_model_expert_uses(model, 0, 0, 0, ids, 3, on_use, seen, &err), &err,
-                   "token");
-    free(ids);
-    reef_model_close(model);
-}
-
 static void the_largest_vocabulary_is_scored(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -617,7 +592,6 @@ int main(void) {
         TEST(samples_of_ids_are_counted_in_tokens),
         TEST(gates_of_ids_fire_on_their_own),
         TEST(losses_are_those_of_the_logits),
-        TEST(every_token_uses_experts),
         TEST(the_largest_vocabulary_is_scored),
         cmocka_unit_test(cuts_within_tokens_and_restarts_leave_no_trace),
         TEST(a_bad_id_is_named_and_nothing_is_lost),

@@ -411,29 +411,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_expert_stats_read(reef_txn *txn,
                                                             reef_expert_stats *out,
                                                             reef_error *err);
 
-/**
- * The token that begins with byte `at` of a text chose an expert, with `score` (of all heads
- * together); its neuron had `activation`.
- */
-typedef void (*reef_expert_visit)(void *context, size_t at, double score, double activation);
-
-/**
- * Where a text, read as one stream with gates updated along it, uses one expert: what it adds to
- * the token of byte `at` is score * activation * w_up. Visited in order.
- *
- * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model,
- * or what reef_tokens_check says.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_expert_uses(reef_model *model,
-                                                            uint32_t generation,
-                                                            uint32_t layer,
-                                                            uint32_t expert,
-                                                            const uint8_t *bytes,
-                                                            size_t count,
-                                                            reef_expert_visit visit,
-                                                            void *context,
-                                                            reef_error *err);
-
 /** Labels that the state of a vector model knows; 0 in a language model. */
 REEF_API size_t reef_model_class_count(const reef_model *model);
 /** labels  (class count) written: in the order of the columns of reef_model_predict's scores. */

@@ -85,9 +85,6 @@ typedef struct reef_activations {
     // The caller's, once for all: those that the rows of experts are divided over, which then make
     // every pass at once; NULL: this process has all rows. See row_exchange.h.
     reef_ranks *row_ranks;
-    // Called after the experts of generation g in layer l, while their tape is there, or NULL.
-    void (*on_experts)(void *context, size_t g, uint32_t l);
-    void *on_experts_context;
     double seconds_router, seconds_experts, seconds_update;
 } reef_activations;
 

@@ -426,9 +426,6 @@ static reef_status experts_forward(reef_forward *f,
                                      retain ? experts_retain_window : experts_window, f);
         acts->seconds_router += routed - start;
         acts->seconds_experts += reef_seconds() - routed;
-        // Reports on the use of experts read the tape now (expert_uses.c): the next layer of an
-        // evaluation overwrites it.
-        if (acts->on_experts != NULL) acts->on_experts(acts->on_experts_context, g, f->l);
     }
     return REEF_OK;
 }
