@@ -15,7 +15,6 @@
 #include "reef_settings.h"
 #include "reef_source.h"
 #include "reef_trainer.h"
-#include "remote.h"
 #include "resume_check.h"
 #include "routes.h"
 #include "service.h"
@@ -144,7 +143,6 @@ static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
     reef_training_reply(daemon->training);
     if (daemon->queries != NULL) reef_routes_reply(&daemon->routes);
-    reef_remote_settle(daemon->crew, daemon->sources, daemon->source_count);
     reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
@@ -263,12 +261,7 @@ static reef_status open_store(reef_daemon *daemon,
 }
 
 static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *err) {
-    // Sources of other ranks are sources of this one from here on.
-    reef_status status =
-        reef_crew_streams_each(daemon->crew)
-            ? reef_remote_gather(daemon->crew, daemon->sources, &daemon->source_count, err)
-            : REEF_OK;
-    if (status == REEF_OK) status = check_sources(daemon, err);
+    reef_status status = check_sources(daemon, err);
     if (status == REEF_OK) status = open_trainer(daemon, shard, err);
     bool apart = reef_crew_is_apart(daemon->crew);
     if (daemon->crew != NULL && !apart) status = reef_crew_agree(daemon->crew, status, err);
@@ -382,7 +375,6 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
 
     // Only now are all parts there that the others point to.
     daemon->control.training = daemon->training;
-    reef_remote_on_wanted(daemon->crew, reef_training_poke, daemon->training);
     daemon->pusher.training = daemon->training;
     daemon->pusher.loop = &daemon->loop;
     daemon->pusher.inputs = daemon->sources;
@@ -499,19 +491,6 @@ static void release_daemon(reef_daemon *daemon) {
     reef_pusher_release(&daemon->pusher);
 }
 
-// A rank above 0 says which sources it has, and reads them when rank 0 asks.
-static reef_status begin_reading(reef_daemon *daemon, reef_error *err) {
-    reef_status status =
-        reef_remote_gather(daemon->crew, daemon->sources, &daemon->source_count, err);
-    for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
-        status = reef_remote_check(&daemon->sources[i], err);
-    if (status == REEF_OK) status = check_sources(daemon, err);
-    if (status == REEF_OK)
-        status = reef_remote_reader_begin(daemon->crew, daemon->sources, daemon->source_count,
-                                          daemon->store, &daemon->report, err);
-    return status;
-}
-
 // A rank above 0 has nobody to talk to but rank 0, which decides when to stop, and reports what any
 // of them failed with.
 static reef_status follow(reef_daemon *daemon) {
@@ -520,20 +499,15 @@ static reef_status follow(reef_daemon *daemon) {
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGINT, SIG_IGN);
     reef_status status = reef_program_choose_kernels(&err);
-    bool reads = reef_crew_streams_each(daemon->crew);
-    if (status == REEF_OK && reads) status = open_sources(daemon, &err);
     if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
     status = open_store(daemon, status, &shard, &err);
     if (status == REEF_OK) {
-        if (reads) status = begin_reading(daemon, &err);
-        if (status == REEF_OK) status = open_trainer(daemon, shard, &err);
+        status = open_trainer(daemon, shard, &err);
         status = reef_crew_agree(daemon->crew, status, &err);
     }
     if (status == REEF_OK) reef_crew_follow(daemon->crew, daemon->trainer);
-    reef_remote_reader_end(daemon->crew);
     reef_trainer_close(daemon->trainer);
     reef_store_close(daemon->store);
-    for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
     return status;
 }
 
@@ -583,7 +557,6 @@ static reef_status run_rank(reef_daemon *daemon) {
     }
     if (daemon->crew != NULL) daemon->options.pool = reef_crew_pool(daemon->crew);
     status = reef_crew_follows(daemon->crew) ? follow(daemon) : run_daemon(daemon);
-    reef_remote_release(daemon->crew);
     reef_crew_end(daemon->crew);
     return status;
 }

@@ -62,7 +62,6 @@ typedef struct reef_options {
     uint64_t journal_bytes; // of each source that is pushed into
     uint64_t scrub_rate;    // bytes of sealed records a second that are read again; 0: none
     uint64_t turn_bytes;    // that a source gives at a time, where several take turns
-    const char *streams;    // of ranks: "first" or NULL, or "each"
     uint64_t join_every;    // bytes after which ranks that learn apart join; 0: they share one
     bool new_shards;        // equal pools become the shards of a new training
     bool stay, json_log, quiet;

@@ -62,7 +62,6 @@ reef_status reef_crew_begin(reef_crew **out,
     crew->report = report;
     crew->new_shards = options->new_shards;
     crew->join_every = options->join_every;
-    crew->streams_each = options->streams != NULL && strcmp(options->streams, "each") == 0;
     crew->deadline_seconds = options->rank_deadline_seconds;
     if (crew->deadline_seconds == 0) crew->deadline_seconds = NEVER_SECONDS;
     reef_status status = reef_mpi_begin(&crew->mpi, crew->deadline_seconds, on_end, crew, err);
@@ -132,10 +131,6 @@ size_t reef_crew_rank(const reef_crew *crew) {
 
 reef_ranks *reef_crew_ranks(const reef_crew *crew) {
     return crew == NULL ? NULL : crew->ranks;
-}
-
-bool reef_crew_streams_each(const reef_crew *crew) {
-    return crew != NULL && crew->streams_each;
 }
 
 double reef_crew_patience(const reef_crew *crew) {
@@ -221,10 +216,6 @@ static reef_status carry_out(reef_crew *crew,
         return REEF_OK;
     case REEF_CREW_COMPACT:
         return reef_trainer_compact(trainer, &compaction, err);
-    case REEF_CREW_SEEK:
-    case REEF_CREW_GIVE:
-        if (crew->give != NULL) crew->give(crew, order, crew->payload);
-        return REEF_OK;
     case REEF_CREW_STILL_HERE:
     case REEF_CREW_END:
         break;

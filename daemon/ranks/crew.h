@@ -83,8 +83,6 @@ typedef enum reef_crew_kind {
     REEF_CREW_SNAPSHOT_REMOVE, // the payload: names
     REEF_CREW_POOL_MAX,
     REEF_CREW_COMPACT,
-    REEF_CREW_SEEK, // the payload: where source `other` of rank `number` continues
-    REEF_CREW_GIVE, // rank `number` gives what it has of source `other`, at most `payload_max`
     REEF_CREW_END
 } reef_crew_kind;
 
@@ -94,7 +92,7 @@ typedef struct reef_crew_order {
     bool dry_run;
     uint32_t number, other; // side, generation, kinds, how many
     uint64_t pool_max;
-    uint64_t payload_bytes, payload_max;
+    uint64_t payload_bytes;
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];
@@ -109,9 +107,6 @@ double reef_crew_patience(const reef_crew *crew);
 
 /** Of ranks above 0: do what rank 0 says, until it says that this was all. */
 void reef_crew_follow(reef_crew *crew, reef_trainer *trainer);
-
-/** Does each rank's stream take turns in one training? See remote.h. */
-bool reef_crew_streams_each(const reef_crew *crew);
 
 // ---- figures ------------------------------------------------------------------------------------
 

@@ -25,13 +25,6 @@ struct reef_crew {
     unsigned char *payload; // of the last order that was heard
     size_t payload_capacity;
     bool met, ended;
-    bool streams_each;
-    struct reef_remote *remotes; // rank 0: sources of other ranks; owned by remote.c
-    size_t remote_count;
-    void (*poke)(void *context); // rank 0: bytes of another rank are wanted
-    void *poke_context;
-    struct reef_remote_reader *reader; // other ranks: what gives them, on orders SEEK and GIVE
-    void (*give)(struct reef_crew *crew, const reef_crew_order *order, const void *payload);
     // The trainer's thread counts these, and copies all ranks' to `shown` under the lock.
     double computing_seconds, cpu_seconds, figured_at;
     uint64_t first_step, figured_sent_bytes;
@@ -55,7 +48,6 @@ typedef struct reef_crew_card {
     uint32_t is_shard;   // else `shard` is zero; never with new_shards
     reef_shard shard;
     uint64_t join_every; // what this rank was asked for; 0: to share one training
-    uint32_t streams_each;
     uint32_t has_joined; // else `join` is zero; never with new_shards
     uint32_t base_is_open;
     uint8_t base_root[REEF_HASH_BYTES]; // of generation 0, which all have in common

@@ -29,10 +29,6 @@ static reef_status judge_program(const reef_crew_card *card,
                          "rank %zu: it was started with join-every %" PRIu64
                          ", rank 0 with %" PRIu64 " bytes (0: without)",
                          rank, card->join_every, first->join_every);
-    if (card->streams_each != first->streams_each)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: it was started %s --streams each, and rank 0 was not so", rank,
-                         card->streams_each ? "with" : "without");
     // Ranks that learn apart send what they know, not how to round.
     if (card->join_every > 0) return REEF_OK;
     if (strncmp(card->kernels, first->kernels, sizeof(card->kernels)) != 0)
@@ -206,8 +202,7 @@ static void fill_card(const reef_crew *crew,
     reef_error found = {.status = REEF_OK};
     *card = (reef_crew_card){.card_bytes = sizeof(*card),
                              .new_shards = crew->new_shards,
-                             .join_every = crew->join_every,
-                             .streams_each = crew->streams_each};
+                             .join_every = crew->join_every};
     snprintf(card->version, sizeof(card->version), "%s", REEF_VERSION_TEXT);
     snprintf(card->kernels, sizeof(card->kernels), "%s %s", reef_kernels_name(), reef_gemm_name());
     if (status != REEF_OK)

@@ -171,14 +171,6 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
     if (options->turn_bytes == 0 || options->turn_bytes > TURN_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "--turn is %llu bytes; choose 1 to 64K",
                          (unsigned long long)options->turn_bytes);
-    bool each = options->streams != NULL && strcmp(options->streams, "each") == 0;
-    if (options->streams != NULL && !each && strcmp(options->streams, "first") != 0)
-        return reef_fail(err, REEF_ERR_INVALID, "--streams %.40s: choose first or each",
-                         options->streams);
-    if (each && options->join_every > 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--streams each shares one training, and --join-every learns apart: "
-                         "choose one of them");
     if (options->http_token != NULL && options->http == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--http-token without --http: say where to listen; see reefd --help");

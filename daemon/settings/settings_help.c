@@ -95,14 +95,10 @@ static const reef_option_text TEXTS[] = {
      "under mpirun: the ranks have copies of one pool, and begin a new training of their own",
      "no"},
     {"turn", "SIZE",
-     "what a live source or a rank gives before the next one has its turn, to the end of a line, "
+     "what a live source gives before the next one has its turn, to the end of a line, "
      "up "
      "to 64K (default 4K)",
      "4K"},
-    {"streams", "WHOSE",
-     "under mpirun: first, and rank 0 alone reads sources (the default); or each, and every rank "
-     "reads its own, which take turns in one training",
-     "first"},
     {"join-every", "SIZE",
      "under mpirun: each rank learns from sources of its own, and they exchange what they know "
      "after so many bytes, such as 64M (default 0: they share one training)",

@@ -30,7 +30,6 @@ const setting reef_settings[] = {
     {"rank-deadline", SETTING_SECONDS, AT(rank_deadline_seconds), false, 0, 0},
     {"new-shards", SETTING_SWITCH, AT(new_shards), false, 0, 0},
     {"turn", SETTING_RATE, AT(turn_bytes), false, 0, 0},
-    {"streams", SETTING_TEXT, AT(streams), false, 0, 0},
     {"join-every", SETTING_RATE, AT(join_every), false, 0, 0},
     {"commit-retries", SETTING_COUNT, AT(commit_retries), true, 0, COMMIT_RETRIES_MAX},
     {"scrub-rate", SETTING_RATE, AT(scrub_rate), true, 0, 0},

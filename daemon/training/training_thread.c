@@ -8,7 +8,6 @@
 #include "crew.h"
 #include "joins.h"
 #include "reef_niceness.h"
-#include "remote.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -263,9 +262,7 @@ static void wait_for_change(reef_training *training, uint64_t deadline) {
         if (deadline > now + patience) deadline = now + patience;
     }
     if (training->options.crew != NULL) {
-        double seconds = fmin(reef_crew_patience(training->options.crew),
-                              reef_remote_patience(training->options.crew));
-        uint64_t patience = (uint64_t)(seconds * NS_PER_SECOND);
+        uint64_t patience = (uint64_t)(reef_crew_patience(training->options.crew) * NS_PER_SECOND);
         if (deadline > now + patience) deadline = now + patience;
     }
     if (deadline == UINT64_MAX)
@@ -280,13 +277,11 @@ static void say_still_here(reef_training *training) {
     uv_mutex_unlock(&training->lock);
     reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_STILL_HERE}, NULL,
                    0);
-    reef_remote_serve(training->options.crew, training->options.wake);
     uv_mutex_lock(&training->lock);
 }
 
 static work next_work(reef_training *training) {
     work next;
-    reef_remote_serve(training->options.crew, training->options.wake);
     uv_mutex_lock(&training->lock);
     while (!find_work(training, &next)) {
         reef_training_set_state(training,

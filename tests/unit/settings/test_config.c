@@ -97,7 +97,6 @@ static void every_setting_can_stand_in_the_file(void **state) {
                     "rank-deadline = 20\n"
                     "new-shards = yes\n"
                     "join-every = 64M\n"
-                    "streams = first\n"
                     "turn = 8K\n"
                     "json-log = on\n"
                     "quiet = false\n"
