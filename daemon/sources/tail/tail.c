@@ -81,16 +81,12 @@ void reef_tail_close(reef_tail *tail) {
     free(tail);
 }
 
-// Skip the bytes that the pool has accepted since the checkpoint: first the ranges of its read
-// pass, then further in the last file.
-static void skip_accepted(reef_tail *tail, uint64_t bytes) {
-    reef_tail_file *last = NULL;
+// Skip the bytes that the pool has accepted since the checkpoint: ranges of its read pass.
+// False when the pass has fewer.
+static bool skip_accepted(reef_tail *tail, uint64_t bytes) {
     for (size_t i = 0; i < tail->count; i++) {
         reef_tail_file *entry = &tail->files[i];
         uint64_t range = entry->pass_end - entry->offset;
-        // Files that the read pass returned nothing of are not part of the accepted bytes.
-        if (!range && !entry->add_newline) continue;
-        last = entry;
         uint64_t count = bytes < range ? bytes : range;
         entry->offset += count;
         bytes -= count;
@@ -100,9 +96,7 @@ static void skip_accepted(reef_tail *tail, uint64_t bytes) {
             bytes--;
         }
     }
-    // The rest was accepted from the last file, after the pass of the checkpoint: bytes that
-    // continue the same file need no checkpoint of their own.
-    if (last != NULL) last->offset += bytes;
+    return bytes == 0;
 }
 
 reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, reef_error *err) {
@@ -116,21 +110,15 @@ reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, ree
                          "another name",
                          offset->cursor, tail->folder);
     reef_status status = reef_tail_checkpoint_load(tail, offset->checkpoint, err);
-    if (status == REEF_OK) skip_accepted(tail, offset->cursor - offset->begin);
+    if (status == REEF_OK && !skip_accepted(tail, offset->cursor - offset->begin))
+        status = reef_fail(err, REEF_ERR_CORRUPT,
+                           "the stored checkpoint of '%.150s' ends before byte %" PRIu64
+                           ", up to which it was read",
+                           tail->folder, offset->cursor);
     return status;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
-
-// No checkpoint is needed for bytes that continue the same file: their offset follows from the
-// bytes before.
-static bool continues_last_file(const reef_tail *tail, const reef_tail_file *entry) {
-    bool only = true;
-    for (size_t i = 0; i < tail->count; i++)
-        only &= &tail->files[i] == entry || !reef_tail_file_has_range(&tail->files[i]);
-    return tail->checkpoint_current && only && entry->file_id.device == tail->last_device &&
-           entry->file_id.inode == tail->last_inode;
-}
 
 // False when the file has changed since the pass began; the caller then scans again.
 static bool read_file(
@@ -154,12 +142,13 @@ static bool read_file(
     ssize_t got = reef_tail_file_read(entry, buffer, wanted, entry->offset);
     if (got < 0) reef_tail_report_failed(tail, entry, errno);
     if (got != (ssize_t)wanted) return false;
-    // The prefix is checked after the bytes were read. If it still matches, they belong to this
-    // file and not to a replacement.
-    int code = entry->is_gzip ? 0 : reef_tail_file_check_prefix(entry);
+    // Checked after the bytes were read: if its first and last bytes still match, they belong to
+    // this file and not to a replacement.
+    int code = entry->is_gzip ? 0 : reef_tail_file_check(entry);
     if (code && code != ENODATA) reef_tail_report_failed(tail, entry, code);
     if (code) return false;
     entry->offset += wanted;
+    reef_tail_file_note_read(entry);
     entry->newline_added = false;
     *count = wanted;
     return true;
@@ -173,28 +162,19 @@ static reef_status read_next(reef_tail *tail,
                              size_t *count,
                              char **checkpoint,
                              reef_error *err) {
-    // The first bytes of a read pass need a checkpoint, unless they continue the file that was read
-    // last.
-    bool due = first && !continues_last_file(tail, entry);
-    char *text = due ? reef_tail_checkpoint(tail) : NULL;
-    if (due && text == NULL)
+    // The first bytes of a read pass need a checkpoint; it tells where the bytes of the pass lie,
+    // and what its files end with, so that another file is not taken for one of them.
+    char *text = first ? reef_tail_checkpoint(tail) : NULL;
+    if (first && text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the checkpoint of '%s'",
                          tail->folder);
     if (!read_file(tail, entry, buffer, room, count)) {
         free(text);
         // The plan is void: it was made for a file that has changed since.
         reef_tail_drop_read_pass(tail);
-        tail->checkpoint_current = false;
         return REEF_OK;
     }
     *checkpoint = text;
-    if (due) tail->checkpoint_current = true;
-    // The last file of the pass: continues_last_file compares the next one with it.
-    for (size_t i = 0; due && i < tail->count; i++)
-        if (reef_tail_file_has_range(&tail->files[i]) || &tail->files[i] == entry) {
-            tail->last_device = tail->files[i].file_id.device;
-            tail->last_inode = tail->files[i].file_id.inode;
-        }
     return REEF_OK;
 }
 

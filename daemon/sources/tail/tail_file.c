@@ -122,14 +122,19 @@ int reef_tail_file_measure(reef_tail_file *file) {
     return complete ? 0 : ENODATA;
 }
 
-int reef_tail_file_hash(reef_tail_file *file, uint32_t count, uint64_t *hash) {
-    uint8_t prefix[REEF_PREFIX_BYTES_MAX];
+int reef_tail_file_hash(reef_tail_file *file, uint64_t from, uint32_t count, uint64_t *hash) {
+    uint8_t bytes[REEF_PREFIX_BYTES_MAX];
     errno = 0;
-    ssize_t got = reef_tail_file_read(file, prefix, count, 0);
+    ssize_t got = reef_tail_file_read(file, bytes, count, from);
     if (got < 0) return file->is_gzip ? zip_error(file) : errno;
     if (got != (ssize_t)count) return ENODATA;
-    *hash = XXH3_64bits(prefix, count);
+    *hash = XXH3_64bits(bytes, count);
     return 0;
+}
+
+static int hash_before(reef_tail_file *file, uint64_t end, uint64_t *hash) {
+    uint32_t count = end < REEF_PREFIX_BYTES_MAX ? (uint32_t)end : REEF_PREFIX_BYTES_MAX;
+    return reef_tail_file_hash(file, end - count, count, hash);
 }
 
 // Both hashes come from one read. Between two reads the file could be truncated, and the longer
@@ -147,8 +152,39 @@ bool reef_tail_file_extend_prefix(reef_tail_file *file, uint32_t count) {
 int reef_tail_file_check_prefix(reef_tail_file *file) {
     uint64_t hash = 0;
     if (!file->prefix_bytes) return 0;
-    int code = reef_tail_file_hash(file, file->prefix_bytes, &hash);
+    int code = reef_tail_file_hash(file, 0, file->prefix_bytes, &hash);
     return !code && hash != file->prefix_hash ? ENODATA : code;
+}
+
+int reef_tail_file_check_before(reef_tail_file *file, uint64_t end, uint64_t hash) {
+    uint64_t found = 0;
+    if (!end) return 0;
+    int code = hash_before(file, end, &found);
+    return !code && found != hash ? ENODATA : code;
+}
+
+int reef_tail_file_check(reef_tail_file *file) {
+    int code = reef_tail_file_check_prefix(file);
+    return code ? code : reef_tail_file_check_before(file, file->seen_end, file->seen_hash);
+}
+
+int reef_tail_file_note_seen(reef_tail_file *file, uint64_t end) {
+    uint64_t hash = 0;
+    if (end <= file->seen_end) return 0;
+    int code = hash_before(file, end, &hash);
+    // The older bytes after the newer: if they are as they were, no other file came in between. A
+    // packed file is not written in place, and going back in it costs as much as all of it.
+    if (!code && !file->is_gzip) code = reef_tail_file_check(file);
+    if (code) return code;
+    file->seen_end = end;
+    file->seen_hash = hash;
+    return 0;
+}
+
+void reef_tail_file_note_read(reef_tail_file *file) {
+    // A packed file is never cut, and going back in it costs as much as all of it.
+    if (!file->is_gzip && hash_before(file, file->offset, &file->read_hash) == 0)
+        file->read_end = file->offset;
 }
 
 static int64_t after_last_newline(const uint8_t *block, size_t count) {

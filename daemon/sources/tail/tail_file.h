@@ -1,8 +1,9 @@
 // One file of a followed source: its identity, how far it was read, and its bytes.
 //
-// A file is known by its device and inode, and by the hash of its first bytes (its prefix). Both
-// are needed. The number of a deleted file's inode is given to a new file; and a copy, also a
-// gzip-compressed one, has another inode and the same bytes.
+// A file is known by its device and inode, by the hash of its first bytes (its prefix), and by that
+// of the last bytes that were seen in it. All are needed. The number of a deleted file's inode is
+// given to a new file; many files begin with the same banner; and a copy, also a gzip-compressed
+// one, has another inode and the same bytes.
 #ifndef REEF_TAIL_FILE_H
 #define REEF_TAIL_FILE_H
 
@@ -14,7 +15,7 @@
 #include <sys/types.h>
 #include <zlib.h>
 
-#define REEF_PREFIX_BYTES_MAX 1024
+#define REEF_PREFIX_BYTES_MAX 1024 // and as many before the last byte that was seen
 // A longer line is delivered in pieces, without waiting for its newline.
 #define REEF_LINE_BYTES_MAX ((size_t)1 << 20)
 #define REEF_UNPACK_BYTES_MAX ((uint64_t)1 << 40) // of one gzip file, decompressed
@@ -38,6 +39,10 @@ typedef struct reef_tail_file {
     bool opened_once;     // this process has opened and checked it
     uint32_t prefix_bytes;
     uint64_t prefix_hash;        // XXH3 of the first `prefix_bytes`
+    uint64_t seen_end;           // of the bytes that were planned or returned: at least `offset`
+    uint64_t seen_hash;          // XXH3 of those before it, up to REEF_PREFIX_BYTES_MAX
+    uint64_t read_end;           // of the bytes that this process returned last
+    uint64_t read_hash;          // as seen_hash
     uint64_t missing_since_ms;   // 0 while it is listed
     uint64_t unchanged_since_ms; // when its size or name last changed, it was found or went missing
     int fd;                      // or -1
@@ -60,12 +65,26 @@ ssize_t reef_tail_file_read(reef_tail_file *file, uint8_t *buffer, size_t room, 
  * broken or too large, or the errno of a read.
  */
 int reef_tail_file_measure(reef_tail_file *file);
-/** XXH3 of the first `count` bytes. 0, ENODATA when it has fewer, or the errno of a read. */
-int reef_tail_file_hash(reef_tail_file *file, uint32_t count, uint64_t *hash);
+/**
+ * XXH3 of the `count` bytes from `from` on, REEF_PREFIX_BYTES_MAX at most. 0, ENODATA when it has
+ * fewer, or the errno of a read.
+ */
+int reef_tail_file_hash(reef_tail_file *file, uint64_t from, uint32_t count, uint64_t *hash);
 /** Hash `count` bytes from now on. False when the file does not begin with the present prefix. */
 bool reef_tail_file_extend_prefix(reef_tail_file *file, uint32_t count);
 /** 0 when it still begins with its prefix, ENODATA when not, or the errno of a read. */
 int reef_tail_file_check_prefix(reef_tail_file *file);
+/** 0 when the bytes before `end` have this hash, ENODATA when not, or the errno of a read. */
+int reef_tail_file_check_before(reef_tail_file *file, uint64_t end, uint64_t hash);
+/** Is it still the file that was read, by its first bytes and by the last that were seen? As above. */
+int reef_tail_file_check(reef_tail_file *file);
+/**
+ * Its bytes up to `end` were seen. 0, ENODATA when it is not the same file any more, or the errno
+ * of a read.
+ */
+int reef_tail_file_note_seen(reef_tail_file *file, uint64_t end);
+/** Its bytes up to `offset` were returned. */
+void reef_tail_file_note_read(reef_tail_file *file);
 /**
  * One past the last newline in [from, to), or `from` if there is none; -1 if it cannot be read.
  */

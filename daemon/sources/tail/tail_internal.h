@@ -54,10 +54,8 @@ struct reef_tail {
     DIR *dir;              // of the last scan
     reef_tail_file *files; // (count) the table, in reading order; follow: the active one last
     size_t count, capacity;
-    bool active;                      // follow: the last file is the active one
-    bool checkpoint_current;          // a checkpoint of the present table was returned
-    bool first_pass;                  // no read pass with bytes has begun in this process
-    uint64_t last_device, last_inode; // of the last file of the pass whose checkpoint was returned
+    bool active;     // follow: the last file is the active one
+    bool first_pass; // no read pass with bytes has begun in this process
     reef_tail_candidate *candidates;
     size_t candidate_count, candidate_capacity;
     bool reported_waiting, reported_denied, reported_full;
@@ -92,7 +90,7 @@ bool reef_tail_settled(const reef_tail *tail,
 bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *entry);
 void reef_tail_remove(reef_tail *tail, size_t at);
 /** Hash more of the first bytes of a file that has grown to `size` bytes. */
-void reef_tail_extend_prefix(reef_tail *tail, reef_tail_file *entry, uint64_t size);
+void reef_tail_extend_prefix(reef_tail_file *entry, uint64_t size);
 /**
  * Close the file if REEF_TAIL_OPEN_MAX others are open and it can be opened again. `open` counts
  * the open files of this loop.

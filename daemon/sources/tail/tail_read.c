@@ -88,7 +88,12 @@ static void plan_file_read(reef_tail *tail, size_t at) {
     bool all = finished || entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
     if (entry->size > entry->offset) entry->pass_end = all ? entry->size : (uint64_t)end;
     entry->add_newline = finished && lacks_newline(entry);
-    if (entry->add_newline) tail->checkpoint_current = false;
+    int code = reef_tail_file_note_seen(entry, entry->pass_end);
+    if (!code) return;
+    // Another file by now, which the next scan sees, or its disk fails.
+    if (code != ENODATA) reef_tail_report_failed(tail, entry, code);
+    entry->pass_end = entry->offset;
+    entry->add_newline = false;
 }
 
 bool reef_tail_file_has_range(const reef_tail_file *entry) {
@@ -101,7 +106,6 @@ static void mark_drained(reef_tail *tail, size_t at) {
     if (tail->is_directory || entry->drained || !entry->listed) return;
     if (!is_finished(tail, at) || !reef_tail_is_read(entry)) return;
     entry->drained = true;
-    tail->checkpoint_current = false;
 }
 
 // An idle file is drained or, in a folder, had nothing new for OPEN_IDLE_MS.
@@ -156,7 +160,7 @@ static void plan_read_pass(reef_tail *tail) {
         // The size of a gzip file is not known until it was decompressed once.
         bool unmeasured = entry->is_gzip && entry->listed && !entry->opened_once && !entry->drained;
         plan_file_read(tail, i);
-        reef_tail_extend_prefix(tail, entry, entry->size);
+        reef_tail_extend_prefix(entry, entry->size);
         if (!unmeasured) mark_drained(tail, i);
         reef_tail_limit_open(entry, &open);
         // Without a prefix, a replacement of the file would go unnoticed.

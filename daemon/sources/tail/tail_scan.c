@@ -44,7 +44,7 @@ static int open_unknown(reef_tail *tail, reef_tail_file *found, const reef_file_
 
 static bool begins_like(const reef_tail_file *entry, reef_tail_file *found) {
     uint64_t hash = 0;
-    return entry->prefix_bytes && reef_tail_file_hash(found, entry->prefix_bytes, &hash) == 0 &&
+    return entry->prefix_bytes && reef_tail_file_hash(found, 0, entry->prefix_bytes, &hash) == 0 &&
            hash == entry->prefix_hash;
 }
 
@@ -57,7 +57,6 @@ static void mark_lost(reef_tail *tail, reef_tail_file *entry) {
     entry->file_id.device = entry->file_id.inode = 0;
     entry->listed = false;
     entry->missing_since_ms = tail->now_ms;
-    tail->checkpoint_current = false;
 }
 
 // Reading continues with whatever decompresses.
@@ -67,8 +66,11 @@ static void report_broken(reef_tail *tail, const reef_tail_file *entry) {
                      entry->file_id.name, tail->folder);
 }
 
-static bool is_truncated(const reef_tail_file *entry) {
-    return !entry->is_gzip && entry->file_id.size < entry->offset;
+// Is the inode's file still the one that was read? 0, ENODATA when not, or the errno of a read.
+static int check_content(reef_tail_file *entry, bool same_mtime) {
+    // A packed file is written once. One that was read to its end is not unpacked at each start.
+    bool as_before = entry->is_gzip && entry->drained && same_mtime;
+    return as_before ? reef_tail_file_check_prefix(entry) : reef_tail_file_check(entry);
 }
 
 // Compare an entry with what its inode holds now.
@@ -76,8 +78,8 @@ static reef_tail_scan_state check_known(reef_tail *tail,
                                         reef_tail_file *entry,
                                         const reef_file_id *file_id) {
     // Size or mtime differ from the last scan, or it has never been opened.
-    bool changed = !entry->opened_once || entry->file_id.size != file_id->size ||
-                   entry->file_id.mtime_ns != file_id->mtime_ns;
+    bool same_mtime = entry->file_id.mtime_ns == file_id->mtime_ns;
+    bool changed = !entry->opened_once || entry->file_id.size != file_id->size || !same_mtime;
     if (!entry->opened_once || entry->file_id.size != file_id->size ||
         strcmp(entry->file_id.name, file_id->name) != 0)
         entry->unchanged_since_ms = tail->now_ms;
@@ -88,9 +90,9 @@ static reef_tail_scan_state check_known(reef_tail *tail,
     int code = reef_tail_file_open(entry, dirfd(tail->dir));
     // Renamed or replaced since the listing: the whole listing is stale.
     if (code == ENOENT || code == ESTALE) return REEF_TAIL_SCAN_AGAIN;
-    // Shorter than what was read, or with another prefix: the bytes that were read are not in this
-    // file any more.
-    if (!code) code = is_truncated(entry) ? ENODATA : reef_tail_file_check_prefix(entry);
+    // Its first bytes are others, or those where reading ended, or it is shorter: the bytes that
+    // were read are not in this file any more.
+    if (!code) code = check_content(entry, same_mtime);
     bool lost = code == ENODATA;
     if (!code && entry->is_gzip && !entry->opened_once && !entry->drained)
         code = reef_tail_file_measure(entry);
@@ -107,7 +109,7 @@ static reef_tail_scan_state check_known(reef_tail *tail,
         if (!entry->is_gzip && file_id->size > entry->offset) entry->drained = false;
         entry->opened_once = true;
         if (!entry->is_gzip)
-            reef_tail_extend_prefix(tail, entry, file_id->size); // copies are recognised by it
+            reef_tail_extend_prefix(entry, file_id->size); // copies are recognised by it
     }
     return REEF_TAIL_SCAN_DONE;
 }
@@ -135,6 +137,16 @@ static reef_tail_scan_state scan_known(reef_tail *tail, reef_listing *list) {
 
 // `found` has the entry's bytes too: continue in it.
 static void move_into(reef_tail *tail, reef_tail_file *entry, const reef_tail_file *found) {
+    if (found->size < entry->seen_end) {
+        reef_tail_report(tail, "source_loss",
+                         "'%.100s' of '%.100s' was truncated, and its copy '%.100s' ends before "
+                         "its last %" PRIu64 " bytes: they are lost",
+                         entry->file_id.name, tail->folder, found->file_id.name,
+                         entry->size - found->size);
+        entry->seen_end = entry->read_end;
+        entry->seen_hash = entry->read_hash;
+        reef_tail_drop_read_pass(tail);
+    }
     // The old descriptor may be of a deleted file; the new one has the same bytes under a name.
     reef_tail_file_close(entry);
     entry->file_id = found->file_id;
@@ -145,8 +157,6 @@ static void move_into(reef_tail *tail, reef_tail_file *entry, const reef_tail_fi
     entry->listed = entry->opened_once = true;
     entry->missing_since_ms = 0;
     entry->unchanged_since_ms = tail->now_ms;
-    // The next read needs a checkpoint that names the new file.
-    tail->checkpoint_current = false;
 }
 
 // By its name, may an unknown file be a copy of a missing or lost entry? Small files of a folder
@@ -157,9 +167,11 @@ static bool may_be_copy(const reef_tail *tail,
                         size_t at) {
     const char *name = list->items[at].name;
     // After a restart there is no descriptor, and a file system may have another device number.
-    // Then a file of the same name continues the entry if a prefix of full length matches.
-    bool same_after_restart =
-        entry->fd < 0 && !is_lost(entry) && entry->prefix_bytes == REEF_PREFIX_BYTES_MAX;
+    // Then a file of the same name continues the entry if a prefix of full length matches. Another
+    // inode of the same device is another file.
+    bool same_after_restart = entry->fd < 0 && !is_lost(entry) &&
+                              entry->file_id.device != list->items[at].device &&
+                              entry->prefix_bytes == REEF_PREFIX_BYTES_MAX;
     if (list->known[at]) return false;
     if (at == list->active) return same_after_restart;
     if (!tail->is_directory) return true;
@@ -169,13 +181,19 @@ static bool may_be_copy(const reef_tail *tail,
            (is_lost(entry) || reef_name_is_gzip(name));
 }
 
-// 0 when prefix and size say that it has the bytes, ENODATA when not, or the errno of a read.
-static int check_prefix_and_size(const reef_tail_file *entry, reef_tail_file *found) {
+// 0 when the file has the entry's bytes: the first, the last that were seen, and as many. Of a file
+// that was cut, those that were returned: more may have come between the copy and the cut. ENODATA
+// when not, or the errno of a read.
+static int check_copy(const reef_tail_file *entry, reef_tail_file *found) {
     if (!begins_like(entry, found)) return ENODATA;
     int code = found->is_gzip ? reef_tail_file_measure(found) : 0;
     if (code) return code;
-    bool has = found->size >= entry->offset && (entry->fd < 0 || found->size >= entry->size);
-    return has ? 0 : ENODATA;
+    if (is_lost(entry) && found->size < entry->seen_end)
+        return found->size >= entry->offset && entry->offset && entry->read_end == entry->offset
+                   ? reef_tail_file_check_before(found, entry->read_end, entry->read_hash)
+                   : ENODATA;
+    bool has = found->size >= entry->seen_end && (entry->fd < 0 || found->size >= entry->size);
+    return has ? reef_tail_file_check_before(found, entry->seen_end, entry->seen_hash) : ENODATA;
 }
 
 // Transient errors depend neither on the file nor on its permissions.
@@ -192,7 +210,7 @@ static bool continue_in_copy(reef_tail *tail, reef_tail_file *entry, reef_listin
             reef_tail_file found;
             int code = open_unknown(tail, &found, &list->items[i]);
             if (!code) {
-                code = check_prefix_and_size(entry, &found);
+                code = check_copy(entry, &found);
                 if (is_transient(code)) reef_tail_report_denied(tail, found.file_id.name, code);
             }
             if (!code) {
@@ -211,7 +229,10 @@ static bool continue_in_copy(reef_tail *tail, reef_tail_file *entry, reef_listin
 static void report_loss(reef_tail *tail, const reef_tail_file *entry) {
     uint64_t unread = reef_tail_unread_of(entry);
     bool truncated = is_lost(entry);
-    if (entry->drained || (tail->is_directory && !truncated && !unread)) return;
+    // A file of a folder that this process has seen read to its end may go without a word. Nobody
+    // knows what was added to one that went, or was replaced, before this process looked.
+    bool was_read = tail->is_directory && !truncated && !unread && entry->opened_once;
+    if (entry->drained || was_read) return;
     reef_tail_report(tail, "source_loss",
                      "'%.100s' of '%.100s' was %s after %" PRIu64 " of its bytes were read, and no "
                      "copy was found: %" PRIu64
@@ -291,8 +312,15 @@ static file_verdict compare_files(reef_tail *tail, reef_tail_file *entry, reef_t
     uint64_t from = found->size - count;
     // A smaller file cannot contain a larger one, and another prefix is another file.
     if (found->size > entry->size || !begins_like(entry, found)) return NEW;
-    if (entry->fd < 0 && reef_tail_file_open(entry, dirfd(tail->dir)))
-        return entry->drained ? COPY : NEW;
+    int code = reef_tail_file_open(entry, dirfd(tail->dir));
+    // Moved since the listing: the next scan finds it.
+    if (!is_lost(entry) && (code == ENOENT || code == ESTALE)) return LATER;
+    // Without the entry's file only all of its bytes can be recognised.
+    if (code)
+        return found->size == entry->seen_end &&
+                       !reef_tail_file_check_before(found, entry->seen_end, entry->seen_hash)
+                   ? COPY
+                   : NEW;
     // The last bytes are compared as well: logs often begin alike.
     ssize_t got_found = reef_tail_file_read(found, a, count, from);
     ssize_t got_entry = reef_tail_file_read(entry, b, count, from);
@@ -363,7 +391,7 @@ static reef_tail_scan_state add_active(reef_tail *tail, reef_listing *list) {
     // The next scan may open it.
     if (open_unknown(tail, &found, &list->items[at])) return REEF_TAIL_SCAN_DONE;
     list->known[at] = true;
-    reef_tail_extend_prefix(tail, &found, found.size);
+    reef_tail_extend_prefix(&found, found.size);
     if (reef_tail_insert(tail, tail->count, &found)) return REEF_TAIL_SCAN_DONE;
     reef_tail_file_close(&found);
     return REEF_TAIL_SCAN_NO_MEMORY;
@@ -410,7 +438,7 @@ static reef_tail_scan_state scan_new(reef_tail *tail, reef_listing *list) {
         // A copy counts as read: its bytes were read from its original.
         if (verdict == COPY) {
             found->offset = found->pass_end = found->size;
-            found->drained = true;
+            found->drained = reef_tail_file_note_seen(found, found->size) == 0;
         }
         if (verdict == NEW || verdict == COPY) {
             reef_tail_limit_open(found, &open);

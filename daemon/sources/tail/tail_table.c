@@ -19,8 +19,6 @@ bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *entry) {
     memmove(&tail->files[at + 1], &tail->files[at], (tail->count - at) * sizeof(*entry));
     tail->files[at] = *entry;
     tail->count++;
-    // The table changed, so the next bytes need a new checkpoint.
-    tail->checkpoint_current = false;
     return true;
 }
 
@@ -28,16 +26,12 @@ void reef_tail_remove(reef_tail *tail, size_t at) {
     reef_tail_file_close(&tail->files[at]);
     tail->count--;
     memmove(&tail->files[at], &tail->files[at + 1], (tail->count - at) * sizeof(*tail->files));
-    tail->checkpoint_current = false;
 }
 
-// At least twice as long as before: every change needs a new checkpoint.
-void reef_tail_extend_prefix(reef_tail *tail, reef_tail_file *entry, uint64_t size) {
+void reef_tail_extend_prefix(reef_tail_file *entry, uint64_t size) {
     uint64_t bytes = size < REEF_PREFIX_BYTES_MAX ? size : REEF_PREFIX_BYTES_MAX;
-    bool due = bytes > entry->prefix_bytes &&
-               (bytes == REEF_PREFIX_BYTES_MAX || bytes >= 2 * (uint64_t)entry->prefix_bytes);
-    if (due && entry->fd >= 0 && reef_tail_file_extend_prefix(entry, (uint32_t)bytes))
-        tail->checkpoint_current = false;
+    if (bytes > entry->prefix_bytes && entry->fd >= 0)
+        (void)reef_tail_file_extend_prefix(entry, (uint32_t)bytes);
 }
 
 void reef_tail_limit_open(reef_tail_file *entry, size_t *open) {

@@ -158,7 +158,7 @@ static void end_round_here(world *w) {
     kept_mark *last = &w->marks[w->mark_count - 1];
     json_t *json = json_loads(last->json, 0, NULL);
     json_t *file = json_array_get(json_object_get(json, "files"), 0);
-    assert_non_null(strstr(json_string_value(json_array_get(file, 7)), ".gz"));
+    assert_non_null(strstr(json_string_value(json_array_get(file, 10)), ".gz"));
     json_int_t at = json_integer_value(json_array_get(file, 2)) +
                     (json_int_t)(w->given.count - (size_t)last->begin);
     json_array_set_new(file, 2, json_integer(at));
