@@ -10,8 +10,9 @@ REEF, REEFD, SOURCES = (os.path.realpath(path) for path in sys.argv[1:4])
 # Of these only the links are checked: they are of their time.
 RECORDS = ("CHANGELOG.md", "research/NOTEBOOK.md", "research/PAPER.md")
 CODE = re.compile(r"\.(c|h|py|js|map|ini|in|sh|cmake|service|html|css)$|/run$|CMakeLists\.txt$")
-# Names of other programs and formats, and parts of names.
-FOREIGN = {"data_offsets", "max_map_size"}
+# Of other programs, and of formulas.
+FOREIGN = {"softmax_s", "bind-to", "no-build-isolation", "no-deps", "system-site-packages",
+           "directory", "plain", "pool-bytes"}
 failures = []
 
 
@@ -39,8 +40,8 @@ FILES = tracked()
 PAGES = {name: read(name) for name in FILES if name.endswith(".md") and "node_modules" not in name}
 SOURCE = {name: read(name) for name in FILES if CODE.search(name) and not name.startswith("docs/schemas/")}
 # base/gone.c has the names that are gone.
-IDENTIFIERS = {word for name, text in SOURCE.items() if not name.startswith("tests/") and name != "base/gone.c"
-               for word in re.findall(r"\w+", text)}
+IDENTIFIERS = {word for name, text in SOURCE.items() if name != "base/gone.c" for word in re.findall(r"\w+", text)
+               if word.startswith("test_") or not name.startswith("tests/")}
 
 
 def prose_and_code(text):
@@ -120,7 +121,7 @@ def check_commands(page, prose, blocks, known, daemon):
             check_command(page, text, known, daemon)
         elif text.startswith("--"):
             every = set.union(daemon, *known.values())
-            for option in sorted(o for o in options_of(text) if o not in every and o.removeprefix("no-") not in every):
+            for option in sorted(o for o in options_of(text) if o not in every | FOREIGN and o.removeprefix("no-") not in every):
                 fail(page, f"no command has --{option}: {text}")
 
 
@@ -128,8 +129,8 @@ def check_settings(daemon):
     """OPERATING has every setting of reefd, and no other."""
     table = PAGES["docs/OPERATING.md"].partition("| setting | default |")[2].partition("\n\n")[0]
     told = set(re.findall(r"^\| `([a-z-]+)`", table, re.M))
-    printed = subprocess.run([REEFD, "--pool", "POOL", "--check"], capture_output=True, text=True).stdout
-    has = set(re.findall(r"^([a-z][a-z-]*)\s", printed, re.M))
+    printed = subprocess.run([REEFD, "--pool", "POOL", "--source", "-", "--check", "--json-log"], capture_output=True).stdout
+    has = {setting["name"] for setting in json.loads(printed)["settings"]}
     for name in sorted(has ^ told):
         fail("docs/OPERATING.md", f"the setting {name} is " + ("not in the table" if name in has else "none of reefd's"))
 

@@ -58,12 +58,12 @@ def write_world(folder):
 
 def commands(text):
     """(line, command) of all blocks without a language; a command goes on as long as the shell would ask for more."""
-    held, begun, inside = [], 0, False
+    held, begun, block = [], 0, None
     for at, line in enumerate(text.split("\n"), 1):
         if line.startswith("```"):
-            inside = line == "```" and not inside
+            block = None if block is not None else line[3:]
             continue
-        if not inside or (not held and not line.strip()):
+        if block != "" or (not held and not line.strip()):
             continue
         begun = begun if held else at
         held.append(line)
