@@ -7,8 +7,10 @@
 #define NAME_BYTES_MAX 80
 
 static const reef_gone GONE[] = {
+    {"bench", "reef-lab of research/, which is built with -DREEF_RESEARCH=ON"},
     {"compact", "reefd merges windows of usage by itself"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},
+    {"experiment", "research/paper, over reef train and reef eval"},
     {"experts --as-of", NULL},
     {"experts --id", NULL},
     {"experts --places", NULL},

@@ -61,20 +61,6 @@
     X(plot_usage)                                                                                  \
     X(plot_growth)                                                                                 \
     X(report)                                                                                      \
-    X(experiment_isoflop)                                                                          \
-    X(experiment_experts)                                                                          \
-    X(experiment_active)                                                                           \
-    X(experiment_batchnorm)                                                                        \
-    X(experiment_datasets)                                                                         \
-    X(bench_step)                                                                                  \
-    X(bench_readers)                                                                               \
-    X(bench_ranks)                                                                                 \
-    X(bench_peer)                                                                                  \
-    X(bench_scale)                                                                                 \
-    X(bench_store)                                                                                 \
-    X(bench_usage)                                                                                 \
-    X(bench_context)                                                                               \
-    X(bench_kinds)                                                                                 \
     X(config_check)                                                                                \
     X(completion)                                                                                  \
     X(version)                                                                                     \

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-// Options of `reef init` and `reef bench step` for a model of that size, in pairs. It is a net
+// Options of `reef init` for a model of that size, in pairs. It is a net
 // alone, because the tests count its steps and losses.
 #define TINY_OPTIONS                                                                               \
     "--layers", "2", "--ffw", "pd", "--d-model", "16", "--attention-heads", "2", "--context",      \

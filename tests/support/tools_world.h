@@ -17,15 +17,6 @@
 
 #define ARGUMENTS_MAX 48
 
-// Options of `reef bench peer` for a layer that is measured in milliseconds.
-#define TINY_LAYER                                                                                 \
-    "--side", "8", "--d-model", "16", "--heads", "2", "--topk", "3", "--d-key", "8", "--tokens",   \
-        "60"
-// And of `reef bench scale`: the sides are its own.
-#define TINY_SCALE                                                                                 \
-    "--d-model", "16", "--heads", "2", "--topk", "3", "--d-key", "8", "--tokens", "60",            \
-        "--repeat", "1", "--threads", "2"
-
 // Made once: a directory with a trained pool and texts. Tests that change a pool make their own.
 typedef struct world {
     char *directory;

@@ -5,7 +5,6 @@ A case is (schema, arguments). The folder is that of world.py; what changes a po
 
 TINY = ["--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context", "16", "--batch", "2", "--heads", "1",
         "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4"]
-LAYER = ["--d-model", "16", "--heads", "2", "--topk", "3", "--d-key", "8", "--tokens", "60"]
 
 # These leave everything as it is.
 READING = [
@@ -102,17 +101,6 @@ READING = [
     ("top", ["top", "reef.pool"]),
     ("top", ["top", "iris.pool", "--once"]),
     ("plot-forgetting", ["plot", "forgetting", "reef.pool", "--eval", "a=held.txt", "--eval", "b=held.c"]),
-    ("bench-step", ["bench", "step", "--steps", "2", *TINY]),
-    ("bench-readers", ["bench", "readers", "--seconds", "0.05", *TINY]),
-    ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "2", "--threads", "2", *LAYER]),
-    ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "2", "--threads", "2", *LAYER, "--only", "layer"]),
-    ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "1", *LAYER, "--only", "bf16,sealed90"]),
-    ("bench-peer", ["bench", "peer", "--side", "4", "--repeat", "1", *LAYER, "--only", "sealed90"]),
-    ("bench-scale", ["bench", "scale", "--sides", "8,16", "--repeat", "1", "--threads", "2", *LAYER]),
-    ("bench-usage", ["bench", "usage", "--days", "2", "--experts", "64"]),
-    ("bench-context", ["bench", "context", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M"]),
-    ("bench-context", ["bench", "context", "english.txt", "held.txt", "--rival", "./compressors", "--rounds", "2"]),
-    ("bench-kinds", ["bench", "kinds", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M", "--piece", "60"]),
     ("config-check", ["config", "check", "reef.ini"]),
     ("completion", ["completion", "bash"]),
     ("version", ["version"]),
@@ -120,16 +108,6 @@ READING = [
     ("help-list", ["help", "snapshot"]),
     ("help", ["help", "eval"]),
     ("help", ["init", "--help"]),
-]
-
-# Where Reef has ranks, and the machine mpirun.
-RANKS = [
-    ("bench-ranks", ["bench", "ranks", "--steps", "2", "--repeat", "1", *TINY]),
-]
-
-# With kernels that every machine has.
-SCALAR = [
-    ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "1", *LAYER, "--only", "layer,avx2"]),
 ]
 
 # One after the other in one copy of the folder.
@@ -144,12 +122,6 @@ CHANGING = [
     ("plot-forgetting", ["plot", "forgetting", "reef.pool", "--results", "run.json"]),
     ("report", ["report", "reef.pool", "--out", "report", "--domain", "english=en.txt", "--domain", "code=c.txt",
                 "--truth", "2000"]),
-    ("experiment-isoflop", ["experiment", "isoflop", "paper.ini", "--plan"]),
-    ("experiment-isoflop", ["experiment", "isoflop", "paper.ini"]),
-    ("experiment-experts", ["experiment", "experts", "paper.ini"]),
-    ("experiment-active", ["experiment", "active", "paper.ini"]),
-    ("experiment-batchnorm", ["experiment", "batchnorm", "paper.ini"]),
-    ("experiment-datasets", ["experiment", "datasets", "paper.ini"]),
     ("freeze", ["freeze", "reef.pool", "--last", "9"]),
     ("thaw", ["thaw", "reef.pool", "--last", "9"]),
     ("kind-name", ["kind", "name", "memory.pool", "0", "english"]),
@@ -224,11 +196,6 @@ DAEMON = [
     ("stop", ["stop", "reef.pool"]),
 ]
 
-# Schemas that no case here has, and why.
-NOT_RUN = {
-    "bench-store": "commits on disk for more than a minute at the least",
-}
-
 # What goes wrong: schema, arguments and exit code.
 MISTAKES = [
     ("error", ["status", "missing.pool"], 66),
@@ -247,9 +214,6 @@ MISTAKES = [
 # Lines of examples that are not run as they stand, and why.
 LEFT_OUT = {
     "reef init lm.pool": "its budget takes a minute to train; a smaller one is test_tools_budget's",
-    "reef experiment": "trains models for hours on texts of its own; small ones are among the cases",
-    "reef bench": "measures at full size, for minutes; the same with small sizes is among the cases",
-    "TMPDIR=/var/tmp reef bench": "as above",
     "journalctl": "wants the journal of the machine",
     "reef score reef.pool --follow": "has no end",
     "reef eval reef.pool --kinds": "wants a pool with memories, as one of the cases has",
@@ -257,9 +221,4 @@ LEFT_OUT = {
 }
 
 # Of these the short ones do run, and every command has one, but for those that are named here.
-RUN = ("reef bench step --layers 1", "reef bench peer --only layer --side 32", "reef bench readers --seconds 0.5",
-       "reef bench scale --sides 16,64", "reef bench usage --days 2", "reef bench context notes.txt",
-       "reef bench kinds notes.txt", "reef bench ranks --layers 1",
-       "reef top reef.pool --once",
-       *(f"reef experiment {kind} paper.ini --plan" for kind in ("isoflop", "experts", "active", "batchnorm", "datasets")))
-NO_EXAMPLE_RUNS = {"bench store"}  # as in NOT_RUN
+RUN = ("reef top reef.pool --once",)

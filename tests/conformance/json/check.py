@@ -137,9 +137,7 @@ FRESH = {"init": "rm -rf reef.pool mnist.pool reef.ini", "train": "rm -rf reef.p
 SMALLER = {"--truth 800000": "--truth 4000"}
 ASK_DAEMON = {"commit", "pause", "resume", "drain", "reload", "ingest", "stop"}
 READS_ONLY = {"status", "top", "plot growth", "snapshot list", "snapshot show", "snapshot diff", "eval", "predict", "score", "generate",
-              "generations", "experts", "usage", "timeline", "verify", "version", "plot loss",
-              "bench step", "bench peer", "bench readers", "bench scale", "bench usage", "bench context",
-              "bench kinds", "bench ranks"}
+              "generations", "experts", "usage", "timeline", "verify", "version", "plot loss"}
 
 
 def left_out(line):
@@ -173,13 +171,10 @@ def run_examples(world):
     for number, command in enumerate(commands):
         document = json.loads(world.run("help", *command["name"].split(), "--json"))
         lines = [line for line in document["example"].split("\n") if not left_out(line)]
-        if command["name"] == "bench ranks" and not world.has_ranks():
-            left += len(lines)
-            continue
         left += document["example"].count("\n") + 1 - len(lines)
         if lines:
             run_example(world, command["name"], lines, number)
-        elif command["name"] not in cases.NO_EXAMPLE_RUNS:
+        else:
             failures.append(f"no line of the example of {command['name']} runs")
         ran += len(lines)
     print(f"{ran} lines of examples ran, {left} are left out")
@@ -191,7 +186,7 @@ def check_coverage(answers):
         name = command["name"].replace(" ", "-")
         if name not in answers.schemas:
             failures.append(f"reef {command['name']} has no docs/schemas/{name}.json")
-    unused = set(answers.schemas) - answers.seen - set(cases.NOT_RUN) - {"common"}
+    unused = set(answers.schemas) - answers.seen - {"common"}
     for name in sorted(unused):
         failures.append(f"docs/schemas/{name}.json is used by no case")
 
@@ -211,11 +206,6 @@ def main():
         else:
             answers = Answers(world, schemas)
             answers.ask_all(cases.READING, world.base)
-            if world.has_ranks():
-                answers.ask_all(cases.RANKS, world.base)
-            else:
-                answers.seen.update(name for name, _ in cases.RANKS)
-            answers.ask_all(cases.SCALAR, world.base, REEF_ISA="scalar")
             for name, words, code in cases.MISTAKES:
                 answers.ask(name, words, world.base, code)
             answers.follow(world.base)

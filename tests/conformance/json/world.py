@@ -18,39 +18,6 @@ WORDS = {
 }
 
 
-# An experiment of models that train for two steps.
-PAPER = """[experiment]
-train = english.txt
-valid = held.txt
-budgets = 2e6
-learning_rates = 0.001 0.01
-tune_size = b
-seeds = 1 2
-vary_side = 4 8
-vary_heads = 1 2
-vary_active = 2 4
-[model]
-context = 16
-batch = 2
-attention_heads = 2
-heads = 2
-topk = 2
-d_key = 4
-side = 8
-moe_experts = 2
-layers = 2
-[size b]
-d_model = 8
-d_ffw = 16
-[system dense]
-middle = d
-[system peer]
-middle = p
-[datasets]
-english = held.txt
-"""
-
-
 def text(kind, size, seed=1):
     draw = random.Random(seed)
     words, out = WORDS[kind], ""
@@ -79,12 +46,6 @@ class World:
             raise RuntimeError(f"reef {' '.join(words)}: {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def has_ranks(self):
-        """Whether it was built with MPI, and there is an mpirun: otherwise this command says so first."""
-        done = subprocess.run([self.reef, "bench", "ranks", "--ranks", "none"], cwd=self.base, env=self.environment,
-                              capture_output=True, text=True)
-        return "without MPI" not in done.stderr and shutil.which("mpirun") is not None
-
     def write_files(self):
         names = {"english": ["english.txt", "held.txt", "en.txt", "corpus.txt", "today.txt", "a.txt", "a.held",
                              "notes.txt", "lambada.txt"],
@@ -94,12 +55,6 @@ class World:
             for seed, name in enumerate(files):
                 with open(f"{self.base}/{name}", "w") as file:
                     file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
-        with open(f"{self.base}/paper.ini", "w") as file:
-            file.write(PAPER)
-        # What `reef bench context` compares with.
-        with open(f"{self.base}/compressors", "w") as file:
-            file.write("#!/bin/sh\nprintf 'text  a  b kB/s  c\\n%s  1.500  20  -\\n' one\n")
-        os.chmod(f"{self.base}/compressors", 0o755)
         draw = random.Random(3)
         with open(f"{self.base}/iris.csv", "w") as file:
             for i in range(60):

@@ -1,6 +1,6 @@
 """check.py make DIRECTORY: texts of kinds.
 
-check.py results OUT, same OUT FILE, model OUT FILE: what tools/bench/kinds/run wrote. tables OUT SOURCE: tables of that.
+check.py results OUT, same OUT FILE, model OUT FILE: what research/kinds/run wrote. tables OUT SOURCE: tables of that.
 """
 
 import importlib.util
@@ -39,13 +39,14 @@ def make(directory):
 
 def check(out):
     found = json.loads((out / "results.json").read_text())
-    assert list(found) == ["turns", "visits", "pieces", "many", "drift", "lines"], list(found)
-    for name in ("turns", "visits"):
-        one = found[name]
-        assert one["kinds"] == 2 and one["changes"] == 3 and one["found"] == 3 and one["elsewhere"] == 0, one
+    assert list(found) == ["turns", "visits", "texts", "pieces", "many", "drift", "lines"], list(found)
+    for name in ("turns", "visits", "texts"):
+        one, changes = found[name], 1 if name == "texts" else 3
+        assert one["kinds"] == 2 and one["changes"] == one["found"] == changes and one["elsewhere"] == 0, one
         for kind, bits in one["held"].items():
             assert 0.5 < bits < 3.0 and abs(bits - one["alone"][kind]) < 0.05, one
     assert found["visits"]["harm"] < 0.05, found["visits"]
+    assert max(found["texts"]["forgotten"].values()) < 0.05, found["texts"]
     assert found["drift"]["kinds"] == 1 and found["drift"]["asof_change"] == 0.0, found["drift"]
     assert found["lines"]["kinds"] == 1 and found["lines"]["elsewhere"] == 0, found["lines"]
     for name in ("drift", "lines"):
@@ -60,7 +61,7 @@ def check(out):
     pieces = found["many"]["counts"]["3"]["pieces"]
     assert 0 < pieces["alone_own_bits_per_byte"] < 8 and 0 < pieces["alone_bits_per_byte"] < 8, pieces
     drawn = ("pieces", "many") if importlib.util.find_spec("matplotlib") else ()
-    for name in ("turns", "visits", "drift", "lines", *drawn):
+    for name in ("turns", "visits", "texts", "drift", "lines", *drawn):
         xml.etree.ElementTree.parse(out / f"{name}.svg")
     left = [path.name for path in out.iterdir() if path.name.startswith("work")]
     assert not left, left
@@ -85,7 +86,7 @@ def cells(line):
 
 
 def tables(out, source):
-    sys.path.insert(0, str(source / "tools" / "bench" / "kinds"))
+    sys.path.insert(0, str(source / "research" / "kinds"))
     import kinds_tables
 
     found = json.loads((out / "results.json").read_text())

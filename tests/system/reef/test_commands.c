@@ -121,22 +121,6 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
                   "3000", NULL),
         "asof_forgetting_bits task_free_forgetting_bits matrix boundaries_true boundaries_found "
         "boundary_error_bytes learned_share tokens_per_s seconds names");
-    json_t *step = reef_json("bench", "step", "--steps", "2", TINY_OPTIONS, NULL);
-    expect_keys(json_incref(json_object_get(step, "seconds_in")),
-                "backbone retrieval experts optimiser commit");
-    expect_keys(step, "step_tokens_per_s seconds_in forward_tokens_per_s");
-    expect_keys(reef_json("bench", "readers", "--seconds", "0.05", TINY_OPTIONS, NULL),
-                "seconds threads kernels trainer reader");
-    expect_keys(reef_json("bench", "peer", TINY_LAYER, "--repeat", "2", "--threads", "2", NULL),
-                "forward_tokens_per_s step_tokens_per_s forward_limit_share thread_speedup "
-                "forward_thread_speedup limits by_threads experts_touched load_before "
-                "sealed90_step_ratio sealed90_bf16_step_ratio bf16_forward_ratio "
-                "bf16_experts_ratio first_pass_retrieval_ratio rival_forward_ratio "
-                "rival_step_ratio avx2_forward_ratio avx2_step_ratio rival retrieval sealed90 "
-                "bf16 avx2");
-    expect_keys(reef_json("bench", "scale", TINY_SCALE, "--sides", "8", NULL),
-                "heads topk d_key tokens repeat threads kernels blas load_before limits points "
-                "does_not_fit exhaustive scale_ratio");
     expect_keys(reef_json("version", NULL), "version format kernels blas");
     expect_keys(reef_json("help", NULL), "commands");
     expect_keys(reef_json("help", "snapshot", "create", NULL), "name options example");
@@ -763,23 +747,6 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"init", w->missing, "--growth", "up"}, 64, "must be generation or in_place"},
         {{"init", w->missing, "--subkeys-new", "all"}, 64, "must be random or queries"},
         {{"init", w->missing, "--experts-max", "9"}, 64, "experts_max 9 is less than"},
-        {{"bench", "step", "--heads", "0"}, 64, "heads"},
-        {{"bench", "step", "--steps", "0"}, 64, "--steps"},
-        {{"bench", "step", "--score", "relu", "--rival", "x"}, 64, "--score softmax"},
-        {{"bench", "peer", "--side", "4", "--topk", "5"}, 64, "topk"},
-        {{"bench", "peer", "--d-key", "7"}, 64, "d_key"},
-        {{"bench", "peer", "--tokens", "0"}, 64, "--tokens"},
-        {{"bench", "peer", "--side", "16384", "--d-model", "65536"}, 64, "choose less"},
-        {{"bench", "peer", "--only", "layer,avx"}, 64, "--only has 'avx'"},
-        {{"bench", "peer", "--only", "layer,"}, 64, "--only has ''"},
-        {{"bench", "peer", "--only", "avx2"}, 64, "without layer"},
-        {{"bench", "peer", "--memory", "1G"}, 64, "unknown option '--memory'"},
-        {{"bench", "scale", "--sides", "8,x"}, 64, "--sides is '8,x'"},
-        {{"bench", "scale", "--sides", "32,16"}, 64, "16 does not rise"},
-        {{"bench", "scale", "--sides", "16385"}, 64, "1 to 16384"},
-        {{"bench", "scale", "--sides", "16", "--side-max", "8"}, 64, "exclude each other"},
-        {{"bench", "scale", "--side-max", "0"}, 64, "--side-max"},
-        {{"bench", "scale", "--sides", "8"}, 64, "topk"},
         {{"init", w->pool}, 64, "exists; choose"},
         {{"init", w->empty}, 64, "exists"},
         {{"status", w->missing}, 66, w->missing},

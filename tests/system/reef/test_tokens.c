@@ -200,39 +200,6 @@ static void a_budget_is_spent_on_ids_and_taken_up_again(void **state) {
     free(other);
 }
 
-#define EXPERIMENT                                                                                 \
-    "[experiment]\ntrain = low.u16\nvalid = held_low.u16\nbudgets = 1e6\nvalid_bytes = 401\n"      \
-    "[model]\nvocab = 300\nlayers = 1\ncontext = 16\nbatch = 2\nheads = 1\ntopk = 2\nd_key = 4\n"  \
-    "side = 4\nattention_heads = 2\n[size a]\nd_model = 8\n[system peer]\nmiddle = p\n"            \
-    "[quick]\nbudgets = 1e8\n[datasets]\nhigh = held_high.u16\n"
-
-static void an_experiment_reads_ids(void **state) {
-    files *f = *state;
-    char *config = path_in(f->directory, "ids.ini"), *work = path_in(f->directory, "work");
-    write_file(config, EXPERIMENT);
-    json_t *document =
-        reef_json("experiment", "datasets", config, "--work", work, "--quick", "--jobs", "1", NULL);
-    const json_t *cells = json_object_get(document, "cells");
-    const json_t *cell = json_array_get(cells, json_array_size(cells) - 1); // with the data sets
-    assert_int_equal(integer(cell, "tokens"), 400 / 2 - 1); // valid_bytes holds whole tokens
-    assert_true(real(cell, "bits_per_token") < log2(300) + 0.5);
-    const json_t *set = json_object_get(json_object_get(cell, "datasets"), "high");
-    assert_true(number(set, "perplexity_per_token") > number(cell, "perplexity_per_token"));
-    reef_cli_file lines;
-    assert_int_equal(
-        reef_cli_file_read(&lines, json_string_value(json_object_get(document, "csv")), NULL),
-        REEF_OK);
-    lines.bytes[lines.count - 1] = '\0';
-    assert_non_null(strstr((char *)lines.bytes, ",bits_per_token,perplexity_per_token,"));
-    assert_null(strstr((char *)lines.bytes, "per_byte"));
-    reef_cli_file_release(&lines);
-    json_decref(document);
-    write_file(config, EXPERIMENT "[system other]\nmiddle = d\nvocab = 400\n");
-    refused("vocab belongs in [model]", "experiment", "isoflop", config, "--work", work, NULL);
-    free(config);
-    free(work);
-}
-
 // ---- what is no id ------------------------------------------------------------------------------
 
 static void bad_files_are_refused_before_anything_is_trained(void **state) {
@@ -275,8 +242,6 @@ static void what_is_about_text_is_refused(void **state) {
     refused(IDS_SAY, "report", f->pool, "--out", out, "--domain", domain, NULL);
     refused("--config-out is a file for reefd", "init", other, TINY_OPTIONS, "--vocab", IDS,
             "--config-out", ini, NULL);
-    refused("feeds text of bytes, which --vocab 300 does not take", "bench", "step", TINY_OPTIONS,
-            "--vocab", IDS, NULL);
     refused("boundary_mark is a line of text", "init", other, "--vocab", IDS, "--boundary-mark",
             "---", NULL);
     refused("vocab is 1, but must be 2 to 65536", "init", other, "--vocab", "1", NULL);
@@ -325,7 +290,6 @@ int main(void) {
         TEST(ids_are_trained_and_measured_in_tokens),
         TEST(people_read_tokens),
         TEST(a_budget_is_spent_on_ids_and_taken_up_again),
-        TEST(an_experiment_reads_ids),
         TEST(bad_files_are_refused_before_anything_is_trained),
         TEST(what_is_about_text_is_refused),
         TEST(a_daemon_is_refused_at_its_start),

@@ -476,8 +476,6 @@ static void commands_for_text_say_what_to_use_instead(void **state) {
     REFUSES("vector model", "freeze", w->pool);
     REFUSES("vector model", "freeze", w->pool, "--dry-run");
     REFUSES("vector model", "thaw", w->pool);
-    REFUSES("reefd", "bench", "step", "--model", "vector", "--inputs", "16");
-    REFUSES("reefd", "bench", "readers", "--model", "vector", "--inputs", "16");
     free(domain);
 }
 

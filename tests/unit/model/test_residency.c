@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "pool.h"
-#include "reef_layer_bench.h"
 #include "reef_push_journal.h"
 #include "reef_snapshot.h"
 #include "reef_usage.h"
@@ -361,82 +360,6 @@ static void memory_is_read_as_people_write_it(void **state) {
         must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_ERR_INVALID, &err, "such as 2G");
 }
 
-// ---- one layer on disk --------------------------------------------------------------------------
-
-enum { TOKENS = 96, LAYER_D = 32 };
-static const reef_router_shape layer_shape = {
-    .d_model = LAYER_D, .head_count = 2, .topk = 4, .d_key = 8, .side = SIDE, .batch_norm = true};
-
-static size_t rows_of_block(size_t block, uint32_t shift) {
-    size_t left = (size_t)SIDE * SIDE - (block << shift), whole = (size_t)1 << shift;
-    return left < whole ? left : whole;
-}
-
-// A forward pass over rows in the map, or over a copy of them.
-static void layer_output(reef_layer_pool *pool, bool copy, reef_thread_pool *workers, float *out) {
-    reef_error err;
-    uint32_t shift;
-    const void *const *blocks = reef_layer_pool_blocks(pool, &shift);
-    const size_t count = ((size_t)SIDE * SIDE - 1) / ((size_t)1 << shift) + 1;
-    const size_t row_bytes = 2 * LAYER_D * sizeof(reef_bf16);
-    const void **copies = calloc(count, sizeof(*copies));
-    assert_true(count > 2 && copies != NULL);
-    for (size_t b = 0; b < count; b++) {
-        void *block = malloc(rows_of_block(b, shift) * row_bytes);
-        assert_non_null(block);
-        memcpy(block, blocks[b], rows_of_block(b, shift) * row_bytes);
-        copies[b] = block;
-    }
-    reef_layer_bench_options options = {.shape = layer_shape,
-                                        .tokens = TOKENS,
-                                        .piece_tokens = TOKENS / 3,
-                                        .seed = 5,
-                                        .sealed = true,
-                                        .dtype = REEF_BF16,
-                                        .row_blocks = copy ? copies : blocks,
-                                        .row_block_shift = shift,
-                                        .chosen = copy ? NULL : reef_layer_pool_chosen,
-                                        .chosen_context = pool};
-    reef_layer_bench *layer;
-    reef_layer_seconds seconds;
-    must(reef_layer_bench_new(&layer, &options, workers, &err), &err);
-    must(reef_layer_bench_forward(layer, workers, &seconds, &err), &err);
-    reef_layer_pool_finish(pool);
-    memcpy(out, reef_layer_bench_output(layer), TOKENS * LAYER_D * sizeof(*out));
-    reef_layer_bench_free(layer);
-    for (size_t b = 0; b < count; b++) free((void *)copies[b]);
-    free(copies);
-}
-
-static void a_layer_on_disk_computes_what_its_rows_in_memory_do(void **state) {
-    (void)state;
-    char directory[TEMP_DIR_BYTES], paths[2][TEMP_DIR_BYTES];
-    float outputs[3][TOKENS * LAYER_D];
-    reef_error err;
-    temp_dir_new(directory);
-    for (size_t n = 0; n < 2; n++) { // written with one thread and with three
-        reef_thread_pool *workers;
-        reef_layer_pool *pool;
-        temp_dir_join(paths[n], directory, n == 0 ? "one" : "three");
-        must(reef_thread_pool_new(&workers, 1 + 2 * n, &err), &err);
-        must(reef_layer_pool_write(paths[n], &layer_shape, 7, workers, NULL, NULL, &err), &err);
-        must(reef_layer_pool_open(&pool, paths[n], &layer_shape, 1, &err), &err);
-        layer_output(pool, false, workers, outputs[n]);
-        if (n == 0) layer_output(pool, true, workers, outputs[2]);
-        reef_layer_pool_close(pool);
-        reef_thread_pool_free(workers);
-    }
-    assert_memory_equal(outputs[0], outputs[1], sizeof(outputs[0]));
-    assert_memory_equal(outputs[0], outputs[2], sizeof(outputs[0]));
-    bool any = false;
-    for (size_t i = 0; i < (size_t)TOKENS * LAYER_D; i++) any |= outputs[0][i] != 0;
-    assert_true(any);
-    // A pool that is there already is left alone.
-    must_fail(reef_layer_pool_write(paths[0], &layer_shape, 7, NULL, NULL, NULL, &err),
-              REEF_ERR_INVALID, &err, "one");
-    temp_dir_remove(directory);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_in_place_gives_the_bits_of_training_in_memory),
@@ -445,7 +368,6 @@ int main(void) {
         cmocka_unit_test(rows_out_of_reach_are_no_failure_of_the_journal),
         cmocka_unit_test(rows_out_of_reach_are_no_failure_of_a_commit),
         cmocka_unit_test(what_fits_is_copied),
-        cmocka_unit_test(a_layer_on_disk_computes_what_its_rows_in_memory_do),
         cmocka_unit_test(memory_is_read_as_people_write_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
