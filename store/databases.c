@@ -35,7 +35,3 @@ bool reef_db_by_generation(reef_db db) {
            db == REEF_DB_FLAGS || db == REEF_DB_GENERATIONS || db == REEF_DB_MEMORY ||
            db == REEF_DB_VISITS;
 }
-
-uint32_t reef_db_first_format(reef_db db) {
-    return db == REEF_DB_VISITS ? 3 : db == REEF_DB_MEMORY ? 2 : REEF_FORMAT_VERSION_FIRST;
-}

@@ -44,11 +44,9 @@ struct reef_environment {
     bool no_sync;        // as the first store wished
     MDB_env *lmdb;       // NULL only after a reopening failed; changes only while active == 0
     MDB_dbi dbis[REEF_DB_COUNT];
-    bool has[REEF_DB_COUNT]; // its databases: those of older formats are fewer
-    uint32_t format;         // the pool's version
-    pthread_mutex_t mutex;   // protects all below
-    uint32_t active;         // transactions of this process
-    bool writing;            // one of them is the write transaction
+    pthread_mutex_t mutex; // protects all below
+    uint32_t active;       // transactions of this process
+    bool writing;          // one of them is the write transaction
     bool broken, map_full;
     uint64_t map_bytes;
     uint64_t read_count, read_ns_max; // read transactions that have ended
@@ -81,48 +79,32 @@ bool reef_store_lmdb_aborted(void) {
     return lmdb_aborted != 0;
 }
 
-#define DATABASES_ADDED 2 // since the first format: memory, visits
-
-// Has the environment as many databases as a pool, whatever their names?
-static bool looks_like_a_pool(MDB_txn *txn) {
-    MDB_dbi names;
-    MDB_stat stat;
-    return mdb_dbi_open(txn, NULL, 0, &names) == 0 && mdb_stat(txn, names, &stat) == 0 &&
-           stat.ms_entries >= REEF_DB_COUNT - DATABASES_ADDED && stat.ms_entries <= REEF_DB_COUNT;
-}
-
 static reef_status databases_open(reef_environment *environment, reef_error *err) {
     MDB_txn *txn = NULL;
+    const char *path = environment->path;
     int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
-    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++) {
-        // A read transaction suffices: reef init has made all databases of the pool's format.
-        code = mdb_dbi_open(txn, reef_db_name(db), 0, &environment->dbis[db]);
-        environment->has[db] = code == 0;
-        // Whether it may be missing is known when the format has been read.
-        if (code == MDB_NOTFOUND && reef_db_first_format(db) > REEF_FORMAT_VERSION_FIRST) code = 0;
+    if (code != 0) return reef_environment_fail(environment, code, 0, "begin a transaction", err);
+    reef_status status = REEF_OK;
+    // `meta` is the first: its format says whether the others are as here. A read transaction
+    // suffices, since reef init has made all of them.
+    for (reef_db db = 0; status == REEF_OK && db < REEF_DB_COUNT; db++) {
+        MDB_dbi *dbi = &environment->dbis[db];
+        code = mdb_dbi_open(txn, reef_db_name(db), 0, dbi);
+        if (code == MDB_NOTFOUND) // its name was damaged, or one that hides it
+            status = reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is missing", path,
+                               reef_db_name(db));
+        else if (code != 0)
+            status = reef_environment_fail(environment, code, 0, "open the databases", err);
+        else if (db == REEF_DB_META)
+            status = reef_format_check(path, txn, *dbi, err);
     }
-    // A pool has all of them, so a missing name was damaged. Other files are not pools.
-    if (code == MDB_NOTFOUND && looks_like_a_pool(txn)) code = MDB_CORRUPTED;
-    if (code == 0) {
-        code = mdb_txn_commit(txn); // an abort would close the handles again
-    } else {
+    if (status != REEF_OK) {
         mdb_txn_abort(txn);
+        return status;
     }
+    code = mdb_txn_commit(txn); // an abort would close the handles again
     return code == 0 ? REEF_OK
                      : reef_environment_fail(environment, code, 0, "open the databases", err);
-}
-
-// A pool has the databases of its format, and no others.
-static reef_status databases_agree(const reef_environment *environment, reef_error *err) {
-    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
-        bool has = environment->has[db];
-        if (has == (environment->format >= reef_db_first_format(db))) continue;
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         has ? "pool %s has format %" PRIu32 ", but a database %s"
-                             : "pool %s has format %" PRIu32 ", but its database %s is missing",
-                         environment->path, environment->format, reef_db_name(db));
-    }
-    return REEF_OK;
 }
 
 static void lmdb_close(reef_environment *environment) {
@@ -288,11 +270,9 @@ static reef_status open_existing(reef_environment **out,
     // Leftovers of a process that died while making a file.
     if (status == REEF_OK && options->write) reef_pool_staging_sweep(environment->path);
     if (status == REEF_OK) status = lmdb_open(environment, err);
-    if (status == REEF_OK)
-        status =
-            reef_format_check(environment->path, environment->lmdb, environment->dbis[REEF_DB_META],
-                              options->damaged, &environment->format, err);
-    if (status == REEF_OK) status = databases_agree(environment, err);
+    if (status == REEF_OK && !options->damaged)
+        status = reef_last_commit_check(environment->path, environment->lmdb,
+                                        environment->dbis[REEF_DB_META], err);
     // Into the list last, so that nobody shares a half-opened one.
     if (status == REEF_OK) status = list_add(environment, err);
     if (status == REEF_OK) {
@@ -373,16 +353,7 @@ MDB_env *reef_environment_lmdb(const reef_environment *environment) {
     return environment->lmdb;
 }
 
-uint32_t reef_environment_format(const reef_environment *environment) {
-    return environment->format;
-}
-
-bool reef_environment_has(const reef_environment *environment, reef_db db) {
-    return environment->has[db];
-}
-
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {
-    assert(reef_environment_has(environment, db));
     return environment->dbis[db];
 }
 
@@ -392,7 +363,6 @@ static reef_status reopen(reef_environment *environment, reef_error *err) {
     lmdb_close(environment);
     reef_status status = reef_pool_file_check(environment->path, err);
     if (status == REEF_OK) status = lmdb_open(environment, err);
-    if (status == REEF_OK) status = databases_agree(environment, err);
     environment->broken = status != REEF_OK;
     return status;
 }

@@ -27,11 +27,7 @@ void reef_environment_close(reef_environment *environment, bool write);
 
 const char *reef_environment_path(const reef_environment *environment);
 MDB_env *reef_environment_lmdb(const reef_environment *environment);
-/** The pool's format version. */
-uint32_t reef_environment_format(const reef_environment *environment);
-/** Does the pool have this database? Format 1 lacks `memory`, which then counts as empty. */
-bool reef_environment_has(const reef_environment *environment, reef_db db);
-/** The handle of a database that the pool has. */
+/** The handle of a database. */
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db);
 
 /**

@@ -66,7 +66,7 @@ static int databases_create(MDB_env *lmdb) {
     for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
         // Later opens find them in a read transaction.
         code = mdb_dbi_open(txn, reef_db_name(db), MDB_CREATE, &dbis[db]);
-    if (code == 0) code = reef_format_write(txn, dbis, REEF_FORMAT_VERSION);
+    if (code == 0) code = reef_format_write(txn, dbis);
     if (code == 0) return mdb_txn_commit(txn);
     mdb_txn_abort(txn);
     return code;

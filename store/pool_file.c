@@ -512,17 +512,14 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
         reef_status status = reef_pages_walk(file, root, NULL, 0, on_database, &found, err);
         if (status != REEF_OK) return status;
     }
-    if (found == 0) // with others of ours, `meta` was damaged
+    if (found == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%s is not a pool: its " DATA_FILE " has no database meta", file->path);
-    // A writer creates all of them at once, so a missing one was lost. Whether a later one may be
-    // missing is known when the format has been read (environment.c).
-    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
-        if (reef_db_first_format(db) == REEF_FORMAT_VERSION_FIRST && !(found & UINT32_C(1) << db))
-            return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is missing", file->path,
-                             reef_db_name(db));
-    }
-    return REEF_OK;
+    // With others of ours, `meta` was damaged. Whether those are complete is looked at when the
+    // format has been read (environment.c).
+    return found & UINT32_C(1) << REEF_DB_META
+               ? REEF_OK
+               : reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database meta is missing", file->path);
 }
 
 // How LMDB compares keys: with one more bit set, it would search in the wrong order.

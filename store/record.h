@@ -30,8 +30,6 @@ bool reef_db_summed(reef_db db);
 bool reef_db_has_records(reef_db db);
 /** Does its key begin with a generation? */
 bool reef_db_by_generation(reef_db db);
-/** The first format whose pools have it. */
-uint32_t reef_db_first_format(reef_db db);
 
 /** INVALID names the field that is missing, too long, or set although the database has none. */
 REEF_MUST_CHECK reef_status reef_key_encode(const reef_key *key,

@@ -172,7 +172,6 @@ static reef_status get_failed(
 static int record_get(reef_txn *txn, const reef_key *key, reef_key_bytes *encoded, MDB_val *out) {
     MDB_val lookup = value_of(encoded->data, encoded->bytes);
     place at = place_of(txn, key);
-    if (!reef_environment_has(at.environment, key->db)) return MDB_NOTFOUND;
     return mdb_get(at.lmdb, reef_environment_dbi(at.environment, key->db), &lookup, out);
 }
 
@@ -309,9 +308,7 @@ reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *e
     if (status == REEF_OK) status = reef_key_encode(key, &encoded, err);
     if (status != REEF_OK) return status;
     MDB_val lookup = value_of(encoded.data, encoded.bytes);
-    int code = MDB_NOTFOUND;
-    if (reef_environment_has(txn->environment, key->db))
-        code = mdb_del(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, NULL);
+    int code = mdb_del(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, NULL);
     // Removing what was not there leaves the root as it was.
     if (code == 0 && in_root_hash(key)) txn->hashed_changed = true;
     // A sum without its record goes as well: deleting mends.
@@ -354,14 +351,6 @@ static reef_status db_check(const reef_key *key, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "database %d holds no records", (int)key->db);
 }
 
-static reef_status has_check(const reef_txn *txn, const reef_key *key, reef_error *err) {
-    if (reef_environment_has(txn->environment, key->db)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "pool %s has format %" PRIu32 ", which has no %s: make a new pool",
-                     txn->store->path, reef_environment_format(txn->environment),
-                     key->db == REEF_DB_MEMORY ? "context memory" : reef_db_name(key->db));
-}
-
 reef_status reef_record_put(reef_txn *txn,
                             const reef_key *key,
                             reef_dtype dtype,
@@ -369,7 +358,6 @@ reef_status reef_record_put(reef_txn *txn,
                             size_t bytes,
                             reef_error *err) {
     reef_status status = db_check(key, err);
-    if (status == REEF_OK) status = has_check(txn, key, err);
     if (status == REEF_OK) status = change_check(txn, key, err);
     if (status != REEF_OK) return status;
     if (bytes > REEF_PAYLOAD_BYTES_MAX || (unsigned)dtype > REEF_I8) {
@@ -406,7 +394,6 @@ reef_status reef_cursor_open(reef_cursor *cursor,
                    db == REEF_DB_VISITS;
     if (txn->parts != NULL && divided)
         return reef_view_cursor_open(cursor, txn, db, from, from_bytes, err);
-    if (!reef_environment_has(txn->environment, db)) return REEF_OK; // as of an empty one
     int code =
         mdb_cursor_open(txn->lmdb, reef_environment_dbi(txn->environment, db), &cursor->lmdb);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "walk a database", err);

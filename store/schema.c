@@ -85,6 +85,9 @@ reef_status reef_lmdb_fail(
 
 // ---- the format record --------------------------------------------------------------------------
 
+#define DEVELOPMENT_FORMAT_LAST 3u // pools of versions before the first release
+#define DEVELOPMENT_COMMIT "eef11647"
+
 // meta "format": the version as u32. Its key, header and encoding stay the same in every version.
 static const reef_key format_key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
 
@@ -95,8 +98,7 @@ static reef_key_bytes format_key_encode(void) {
     return encoded;
 }
 
-static reef_status format_read(
-    const char *path, MDB_txn *txn, MDB_dbi meta, uint32_t *version, reef_error *err) {
+reef_status reef_format_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
     reef_key_bytes encoded = format_key_encode();
     MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
     MDB_val value;
@@ -114,13 +116,16 @@ static reef_status format_read(
     if (view.bytes < sizeof(number))
         return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: the format version is cut short", path);
     memcpy(number, view.data, sizeof(number));
-    *version = reef_get_le32(number);
-    if (*version < REEF_FORMAT_VERSION_FIRST || *version > REEF_FORMAT_VERSION)
+    uint32_t version = reef_get_le32(number);
+    if (version == REEF_FORMAT_VERSION) return REEF_OK;
+    if (version >= 1 && version <= DEVELOPMENT_FORMAT_LAST)
         return reef_fail(err, REEF_ERR_VERSION,
-                         "pool %s has format version %" PRIu32
-                         ", this program reads versions %u to %u",
-                         path, *version, REEF_FORMAT_VERSION_FIRST, REEF_FORMAT_VERSION);
-    return REEF_OK;
+                         "pool %s has format %" PRIu32 ", of a development version: the program of "
+                         "commit " DEVELOPMENT_COMMIT " reads it, this one reads format %u",
+                         path, version, REEF_FORMAT_VERSION);
+    return reef_fail(err, REEF_ERR_VERSION,
+                     "pool %s has format %" PRIu32 ", this program reads format %u", path, version,
+                     REEF_FORMAT_VERSION);
 }
 
 // The record of the last commit says what everything else is of: without it nothing can be
@@ -150,17 +155,11 @@ static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, re
                      path, reason.message);
 }
 
-reef_status reef_format_check(const char *path,
-                              MDB_env *lmdb,
-                              MDB_dbi meta,
-                              bool damaged,
-                              uint32_t *version,
-                              reef_error *err) {
+reef_status reef_last_commit_check(const char *path, MDB_env *lmdb, MDB_dbi meta, reef_error *err) {
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(lmdb, NULL, MDB_RDONLY, &txn);
     if (code != 0) return reef_lmdb_fail(path, code, 0, "begin a transaction", err);
-    reef_status status = format_read(path, txn, meta, version, err);
-    if (status == REEF_OK && !damaged) status = commit_check(path, txn, meta, err);
+    reef_status status = commit_check(path, txn, meta, err);
     mdb_txn_abort(txn);
     return status;
 }
@@ -172,13 +171,13 @@ static int put_pair(
     return mdb_put(txn, dbi, &key_value, &value, 0);
 }
 
-int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT], uint32_t version) {
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
     reef_key_bytes encoded = format_key_encode();
     uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
     uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
     uint8_t sum_key[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_META};
     uint8_t sum[REEF_SUM_BYTES] = {0}; // commit 0: before the first
-    reef_put_le32(payload, version);
+    reef_put_le32(payload, REEF_FORMAT_VERSION);
     reef_record_content_hash(REEF_DB_META, &encoded, REEF_U32, payload, 4, sum + 8);
     reef_record_header_write(record, &format_key, &encoded, REEF_U32, 0, 4, sum + 8);
     memcpy(sum_key + 1, encoded.data, encoded.bytes);

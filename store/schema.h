@@ -7,20 +7,21 @@
 #include <lmdb.h>
 
 /**
- * Does meta hold one of our format versions, and a sound record of the last commit (not read with
- * `damaged`)? VERSION has its number and ours; INVALID if there is neither; CORRUPT.
- *
- * version  written: that of the pool
+ * Does meta say that the pool has our format? VERSION has its number, and of a development
+ * version's pool the commit that reads it; CORRUPT: the record is lost or damaged.
  */
 REEF_MUST_CHECK reef_status reef_format_check(const char *path,
-                                              MDB_env *lmdb,
+                                              MDB_txn *txn,
                                               MDB_dbi meta,
-                                              bool damaged,
-                                              uint32_t *version,
                                               reef_error *err);
+/** Is the record of the last commit sound, or is there none yet? CORRUPT if it is damaged. */
+REEF_MUST_CHECK reef_status reef_last_commit_check(const char *path,
+                                                   MDB_env *lmdb,
+                                                   MDB_dbi meta,
+                                                   reef_error *err);
 
 /** Write the format record and its sum into a new pool's databases. Returns LMDB's code. */
-int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT], uint32_t version);
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]);
 
 /**
  * The only translation of LMDB's codes into ours.

@@ -280,12 +280,6 @@ static reef_status begin_reads(making *m, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < m->source_count; i++) {
         reef_commit commit;
-        if (reef_store_format(m->sources[i]) != REEF_FORMAT_VERSION)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "pool %.160s has format %" PRIu32
-                             ", whose rows cannot be divided: make a new pool, and reef init "
-                             "--from an export of its model",
-                             reef_store_path(m->sources[i]), reef_store_format(m->sources[i]));
         status = reef_txn_begin(&m->reads[i], m->sources[i], REEF_TXN_READ, err);
         if (status == REEF_OK) status = reef_commit_read(m->reads[i], &commit, err);
         if (status == REEF_OK && i == 0) m->commit = commit;

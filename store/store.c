@@ -80,10 +80,6 @@ uint32_t reef_store_part_count(const reef_store *store) {
     return store->part_count > 0 ? store->part_count : 1;
 }
 
-uint32_t reef_store_format(const reef_store *store) {
-    return reef_environment_format(store->environment);
-}
-
 reef_status reef_pool_change(const char *path,
                              reef_store_change change,
                              void *context,

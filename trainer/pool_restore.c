@@ -29,61 +29,7 @@ typedef struct restoring {
     reef_restoration *out;
 } restoring;
 
-// ---- may it be ----------------------------------------------------------------------------------
-
-static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
-    reef_config config;
-    reef_status status = reef_config_read(txn, &config, err);
-    // An exact snapshot holds everything that training needs.
-    if (status != REEF_OK || snapshot->exact) return status;
-    bool vectors = reef_config_is_vector(&config);
-    // An inexact one lacks optimiser moments. A language model can start those again; sums and
-    // Fisher information cannot be invented.
-    if (!vectors && config.strategy == REEF_STRATEGY_GENERATIONS) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "snapshot %s cannot be restored: it was made before snapshots held %s, which "
-                     "learning needs; reef eval --as-of %s still works",
-                     snapshot->name,
-                     vectors ? "the sums of a vector model" : "what the strategy keeps",
-                     snapshot->name);
-}
-
 // ---- what the store leaves to do ----------------------------------------------------------------
-
-typedef struct later_windows {
-    uint64_t stream_bytes;
-    uint32_t *slots; // on the heap
-    size_t count;
-} later_windows;
-
-static reef_status on_window(void *context,
-                             const reef_key *key,
-                             const reef_view *view,
-                             reef_error *err) {
-    later_windows *later = context;
-    uint64_t offset = 0;
-    // A window's record begins with its size and its offset in the stream, 8 bytes each.
-    if (view->bytes >= 16) memcpy(&offset, (const uint8_t *)view->data + 8, sizeof(offset));
-    if (offset < later->stream_bytes) return REEF_OK;
-    uint32_t *slots = realloc(later->slots, (later->count + 1) * sizeof(*slots));
-    if (slots == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for slots");
-    later->slots = slots;
-    slots[later->count++] = key->block;
-    return REEF_OK;
-}
-
-// Windows that the restored state has not read yet.
-static reef_status forget_windows(reef_txn *txn, uint64_t stream_bytes, reef_error *err) {
-    later_windows later = {.stream_bytes = stream_bytes};
-    reef_status status =
-        reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, on_window, &later, err);
-    for (size_t i = 0; status == REEF_OK && i < later.count; i++) {
-        reef_key key = {.db = REEF_DB_RESERVOIR, .block = later.slots[i]};
-        status = reef_record_delete(txn, &key, err);
-    }
-    free(later.slots);
-    return status;
-}
 
 // Delete points of the loss that do not lead to the restored state, also those of another line that
 // lie before it in the stream. If the timeline cannot be read, delete all: it is unknown which lead
@@ -143,15 +89,14 @@ static reef_status move_journals(reef_txn *txn,
     json_array_foreach(before, i, item) {
         const char *name = name_of(item);
         if (status == REEF_OK && is_pushed(name))
-            status = reef_journal_move(txn, name, snapshot, cursor_in(before, name),
-                                       cursor_in(after, name), err);
+            status = reef_journal_move(txn, name, snapshot, cursor_in(after, name), err);
     }
     // A source that only the snapshot knows was removed since; its journal starts at the snapshot's
     // cursor.
     json_array_foreach(after, i, item) {
         const char *name = name_of(item);
         if (status == REEF_OK && is_pushed(name) && find_source(before, name) == NULL)
-            status = reef_journal_move(txn, name, snapshot, 0, cursor_in(after, name), err);
+            status = reef_journal_move(txn, name, snapshot, cursor_in(after, name), err);
     }
     return status;
 }
@@ -165,9 +110,9 @@ static reef_status write_restore_event(reef_txn *txn, const restoring *r, reef_e
     snprintf(text, sizeof(text),
              "{\"event\": \"restore\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
              ", \"stream_bytes\": %" PRIu64 ", \"generation\": %" PRIu32
-             ", \"name\": \"%s\", \"commit\": %" PRIu64 ", \"exact\": %s%s}",
+             ", \"name\": \"%s\", \"commit\": %" PRIu64 "%s}",
              reef_unix_ms(), snapshot->step, snapshot->stream_bytes, snapshot->open_generation,
-             snapshot->name, snapshot->commit, snapshot->exact ? "true" : "false", kept);
+             snapshot->name, snapshot->commit, kept);
     return reef_timeline_append(txn, text, err);
 }
 
@@ -178,15 +123,10 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     reef_status status = reef_state_sources(txn, &before, err);
     if (status == REEF_OK) status = reef_snapshot_restore(txn, r->name, r->keep_as, plan, err);
     const reef_snapshot *snapshot = &plan->snapshot;
-    if (status == REEF_OK) status = check_trainable(txn, snapshot, err);
     if (status == REEF_OK) status = reef_state_sources(txn, &after, err);
     if (status == REEF_OK) status = move_journals(txn, snapshot, before, after, err);
     json_decref(before);
     json_decref(after);
-    // An exact snapshot brings its own reservoir. Otherwise windows of text that the restored state
-    // has not read must go: they would be rehearsed from the future.
-    if (status == REEF_OK && !snapshot->exact)
-        status = forget_windows(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
     if (status == REEF_OK) status = write_restore_event(txn, r, err);
     // A test kills the process here: nothing is committed, and the pool is as it was.
@@ -226,7 +166,6 @@ static reef_status plan_restore(reef_store *store,
     // Only a read transaction: planning must not block a writer.
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, &out->plan, err);
-    if (status == REEF_OK) status = check_trainable(txn, &out->plan.snapshot, err);
     if (status == REEF_OK) status = reef_commit_read(txn, last, err);
     reef_txn_abort(txn);
     return status;

@@ -12,8 +12,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .stream_bytes = trainer->stream_bytes,
         .pending_bytes = trainer->pending_bytes,
         .not_learned_bytes = trainer->not_learned_bytes,
-        .learns_all = trainer->store != NULL &&
-                      reef_learns_all(&trainer->network.config, reef_store_format(trainer->store)),
+        .learns_all = trainer->store != NULL && reef_learns_all(&trainer->network.config),
         .visited_bytes = trainer->visited_bytes,
         .recycled_experts = trainer->recycled_experts,
         .generation = open->info.generation,

@@ -168,7 +168,6 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     json_object_set_new(object, "sealed_generations", reef_json_count(snapshot->sealed_count));
     json_object_set_new(object, "open_generation", reef_json_count(snapshot->open_generation));
     json_object_set_new(object, "shared_generations", reef_json_count(snapshot->shared_count));
-    json_object_set_new(object, "exact", json_boolean(snapshot->exact));
     return object;
 }
 

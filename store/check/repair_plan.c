@@ -138,7 +138,7 @@ static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
     case REEF_DB_USAGE:
         return key->generation >= snapshot->shared_count;
     case REEF_DB_RESERVOIR:
-        return snapshot->exact;
+        return true;
     case REEF_DB_JOURNAL:
         return reef_snapshot_offsets_has(key) && reef_snapshot_offsets_copy(key) == 0;
     default:
@@ -159,7 +159,6 @@ static void choose_snapshot(const plan *p, reef_repair *r) {
     memcpy(r->restore, best->name, sizeof(r->restore));
     r->restore_commit = best->commit;
     r->restore_stream_bytes = best->stream_bytes;
-    r->restore_exact = best->exact;
 }
 
 // ---- the same bytes elsewhere -------------------------------------------------------------------
@@ -244,7 +243,6 @@ static void check_bytes(const plan *p,
     uint8_t content[REEF_HASH_BYTES];
     if (reef_key_encode(&r->key, &encoded, NULL) != REEF_OK) return;
     MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data}, value;
-    if (!reef_environment_has(txn->environment, r->key.db)) return;
     MDB_dbi dbi = reef_environment_dbi(txn->environment, r->key.db);
     if (mdb_get(txn->lmdb, dbi, &key, &value) != 0) return;
     if (reef_record_parse(&r->key, &encoded, value.mv_data, value.mv_size, &view, content, NULL) !=

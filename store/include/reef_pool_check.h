@@ -42,7 +42,6 @@ typedef struct reef_repair {
     uint64_t restore_commit;               // without this record; "" if there is none
     uint64_t restore_stream_bytes;         // offset in the stream from which training would
                                            // continue
-    bool restore_exact;                    // it would continue to the same bits
 } reef_repair;
 
 typedef struct reef_check_options {

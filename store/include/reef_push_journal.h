@@ -79,25 +79,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
                                                        reef_error *err);
 
 /**
- * The trainer's cursor of a source has gone from `from` to `to` without training: a snapshot was
- * restored.
+ * The trainer's cursor of a source has gone to `to` without training: a snapshot was restored.
  *
  * Ids are known then of batches that the snapshot's state has as a whole, and of those that wait.
  * Batches that the journal still holds, and the state does not have, are trained at `to`: neither
  * lost nor trained twice.
  *
- * snapshot  that was restored; NULL, or made before snapshots kept ids: what is there now stands
- *           in, and where the pool was restored before, some ids are known that should not be, or
- *           the other way round
+ * snapshot  that was restored
  *
  * Errors: CORRUPT the journal was never read so far; the list of ids is damaged.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_journal_move(reef_txn *txn,
-                                                       const char *source,
-                                                       const reef_snapshot *snapshot,
-                                                       uint64_t from,
-                                                       uint64_t to,
-                                                       reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_journal_move(
+    reef_txn *txn, const char *source, const reef_snapshot *snapshot, uint64_t to, reef_error *err);
 
 /** A source's journal. Positions are the source's; zero where it has no entry. */
 typedef struct reef_journal_stat {

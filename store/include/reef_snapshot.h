@@ -19,7 +19,6 @@ typedef struct reef_snapshot {
     uint32_t open_generation; // the generation that was open (== sealed_count)
     uint32_t copy;            // pseudo-generation that holds the copy of the open one
     uint32_t kept; // the same of generation shared_count, and so on; 0: all sealed ones are shared
-    bool exact;    // the copy has moments, usage and reservoir too: training continues exactly
     // of a scan: its record cannot be read, only `name` is known; it may need all that is sealed
     bool damaged;
 } reef_snapshot;
@@ -29,7 +28,6 @@ REEF_API uint32_t reef_snapshot_records(const reef_snapshot *snapshot, uint32_t 
 
 /**
  * Lend usage (level 0, window 0) of a block of experts: of the pool, or of a snapshot's copy.
- * Errors: NOT_FOUND also in a copy of a snapshot that is not exact.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
                                                               uint32_t records,
@@ -109,12 +107,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
 
 /**
  * Make the state of a snapshot the pool's, inside a write transaction that has changed nothing
- * else: its generations, and where it is exact also moments, usage and reservoir, so that the root
- * hash is that of the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's
- * step and stream_bytes). Where it is not, the open generation has neither moments nor usage, and
- * the reservoir is left alone. Live sources are at their positions of that time, and the scheduler
- * continues with the same queue. Meta, timeline, series and the rest of the journal stay as they
- * are (see reef_journal_move). The snapshot itself stays.
+ * else: its generations, moments, usage and reservoir, so that the root hash is that of the commit
+ * the snapshot is of (CORRUPT when it is not; commit with the snapshot's step and stream_bytes).
+ * Live sources are at their positions of that time, and the scheduler continues with the same
+ * queue. Meta, timeline, series and the rest of the journal stay as they are (see
+ * reef_journal_move). The snapshot itself stays.
  *
  * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations
  *          that go; NULL: not at all, and snapshots that need one of these, or whose record is

@@ -24,11 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_FORMAT_VERSION 3u       // of new pools
-#define REEF_FORMAT_VERSION_FIRST 1u // the oldest one that is read and written
-#define REEF_HASH_BYTES 16           // XXH3-128, canonical (big-endian) byte order
-#define REEF_NAME_BYTES_MAX 64       // tensor, snapshot and source names, without the final zero
-#define REEF_BLOCK_BYTES_MAX 131072  // payload of a block of expert rows: at most 128 KiB
+#define REEF_FORMAT_VERSION 4u      // of pools; those of development versions had 1 to 3
+#define REEF_HASH_BYTES 16          // XXH3-128, canonical (big-endian) byte order
+#define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
+#define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB
 #define REEF_GENERATION_COUNT_MAX 65536u
 #define REEF_GENERATION_SIDE_MAX 65536u // sub-keys a side; 2^32 experts, whose ids have 32 bits
 #define REEF_READERS_MAX 1024           // read transactions at once, of all processes together
@@ -147,13 +146,6 @@ REEF_API void reef_store_close(reef_store *store);
 REEF_API const char *reef_store_path(const reef_store *store);
 /** From how many files the pool is read: 1, or its shards. */
 REEF_API uint32_t reef_store_part_count(const reef_store *store);
-
-/**
- * The format version of the pool, REEF_FORMAT_VERSION_FIRST to REEF_FORMAT_VERSION; it never
- * changes. A pool of format 1 has no database `memory`: it reads as empty, and writes to it are
- * INVALID. All else is the same.
- */
-REEF_API uint32_t reef_store_format(const reef_store *store);
 
 /**
  * May a pool be made at `path`? INVALID unless nothing is there, an empty directory, or what a
@@ -320,8 +312,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(
 /**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
  * Records of a sealed generation (except its USAGE) are refused with REEF_ERR_INVALID, as are those
- * the store keeps itself (generations, snapshots, and "format" and "commit" in meta), and those of
- * MEMORY in a pool of format 1.
+ * the store keeps itself (generations, snapshots, and "format" and "commit" in meta).
  *
  * `payload` must not be a view of this transaction: the write may move it.
  *

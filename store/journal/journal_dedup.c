@@ -15,9 +15,6 @@
 // A restore puts these where the trimmed entries were. Behind them come the entries whose bytes the
 // journal still has and the state has not been trained on. The id of a batch that the state has in
 // part, and the journal no longer has, is forgotten: the batch can be pushed again, as a whole.
-//
-// The first snapshots kept no ids. The entries that are there stand in for them, as far as these
-// tell.
 #include "journal.h"
 
 #include "reef_byte_order.h"
@@ -36,7 +33,6 @@ typedef struct known {
     uint8_t *payload; // as in the record; on the heap
     size_t bytes;
     uint64_t shift;
-    bool kept; // by the snapshot
 } known;
 
 static reef_key ids_key(const char *source, uint32_t copy, char name[REEF_NAME_BYTES_MAX + 1]) {
@@ -124,10 +120,14 @@ static reef_status load_snapshot_ids(
     reef_txn *txn, const char *source, const reef_snapshot *snapshot, known *out, reef_error *err) {
     reef_view view;
     char name[REEF_NAME_BYTES_MAX + 1], text[REEF_KEY_TEXT_BYTES];
-    if (snapshot == NULL || snapshot->copy == 0) return REEF_OK;
     const reef_key key = ids_key(source, snapshot->copy, name);
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) { // nothing had been pushed yet
+        out->payload = calloc(SHIFT_BYTES, 1);
+        out->bytes = SHIFT_BYTES;
+        return out->payload != NULL ? REEF_OK
+                                    : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids");
+    }
     if (status != REEF_OK) return status;
     reef_key_format(&key, text);
     if (!reef_journal_ids_are_sound(view.data, view.bytes))
@@ -137,8 +137,6 @@ static reef_status load_snapshot_ids(
     memcpy(out->payload, view.data, view.bytes);
     out->bytes = view.bytes;
     out->shift = reef_get_le64(out->payload);
-    // An empty list still differs from none: the snapshot knew its ids.
-    out->kept = true;
     return REEF_OK;
 }
 
@@ -234,29 +232,21 @@ static reef_status go_back(reef_txn *txn,
                            const char *source,
                            const reef_journal_span *all,
                            const known *ids,
-                           uint64_t from,
                            uint64_t to,
                            reef_error *err) {
     uint64_t begin, end;
     reef_status status = check_ends(txn, source, all, &begin, &end, err);
     if (status != REEF_OK) return status;
-    uint64_t stood = from + all->shift; // the state that is discarded
-    uint64_t reached = ids->kept || to > 0 ? to + ids->shift : 0;
-    // A pool that was restored before may have another shift than the old snapshot had; no record
-    // says so. Training continues where the other state stood. If that is in the middle of a batch,
-    // the batch can be pushed again.
-    bool sure = ids->kept || to == 0 || all->shift == 0;
-    uint64_t at = !sure ? stood : reached > begin ? reached : begin;
-    if ((sure && reached > end) || at < to) return unfit(source, to, err);
+    uint64_t reached = to + ids->shift;
+    uint64_t at = reached > begin ? reached : begin;
+    if (reached > end || at < to) return unfit(source, to, err);
     status = replace_trimmed(txn, source, all, ids, reached, begin, err);
-    if (status == REEF_OK && !sure && begin < at) status = forget(txn, source, all->whole, err);
     return status == REEF_OK ? put_shift(txn, source, at - to, err) : status;
 }
 
 reef_status reef_journal_move(reef_txn *txn,
                               const char *source,
                               const reef_snapshot *snapshot,
-                              uint64_t from,
                               uint64_t to,
                               reef_error *err) {
     reef_journal_span all;
@@ -264,9 +254,7 @@ reef_status reef_journal_move(reef_txn *txn,
     reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = load_snapshot_ids(txn, source, snapshot, &ids, err);
-    // Snapshots of older versions kept no ids, so the journal's own are used.
-    if (status == REEF_OK && !ids.kept) status = gather_known_ids(txn, source, &all, &ids, err);
-    if (status == REEF_OK) status = go_back(txn, source, &all, &ids, from, to, err);
+    if (status == REEF_OK) status = go_back(txn, source, &all, &ids, to, err);
     free(ids.payload);
     return status;
 }

@@ -6,8 +6,8 @@
 //   generation   0 .. shared_count - 1   shared_count .. sealed_count - 1   sealed_count   and
 //                later stay                    from kept, kept + 1, ...           from copy      go
 //
-// Root hashes do not depend on commits, so an exact snapshot must give the very root of the commit
-// that it is of: the restore proves itself before it is committed.
+// Root hashes do not depend on commits, so it must give the very root of the commit that the
+// snapshot is of: the restore proves itself before it is committed.
 #include "reef_fail_point.h"
 #include "store_internal.h"
 
@@ -93,7 +93,8 @@ static reef_status remove_generations(reef_txn *txn,
                                       reef_error *err) {
     const reef_snapshot *snapshot = &plan->snapshot;
     reef_status status = remove_from(txn, REEF_DB_USAGE, snapshot->shared_count, err);
-    if (status == REEF_OK && snapshot->exact) status = remove_from(txn, REEF_DB_RESERVOIR, 0, err);
+    if (status == REEF_OK && snapshot->copy != 0)
+        status = remove_from(txn, REEF_DB_RESERVOIR, 0, err);
     for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < plan->generation_count;
          g++) {
         const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = g};
@@ -116,7 +117,7 @@ static reef_status copy_back(reef_txn *txn, const reef_snapshot *snapshot, reef_
 
 static reef_status prove(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     uint8_t root[REEF_HASH_BYTES];
-    if (!snapshot->exact) return REEF_OK;
+    if (snapshot->copy == 0) return REEF_OK; // nothing was open: the rest has no copy
     reef_status status = reef_root_hash(txn, snapshot->step, snapshot->stream_bytes, root, err);
     if (status != REEF_OK || memcmp(root, snapshot->root, REEF_HASH_BYTES) == 0) return status;
     return reef_fail(err, REEF_ERR_CORRUPT,

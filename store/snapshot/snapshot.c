@@ -18,13 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
-// snapshots, 72 bytes, little-endian:
+// snapshots, 68 bytes, little-endian:
 //   0 commit u64   8 step u64   16 stream bytes u64   24 wall clock ms u64   32 root, 16 bytes
 //   48 sealed count u32   52 open generation u32   56 copy u32 (0: no generation was open)
-//   60 exact u32 (0 or 1)   64 shared count u32   68 kept u32 (0: all sealed ones are shared)
-// The first snapshots end before `exact`: theirs is 0, and they share all sealed generations.
-#define SNAPSHOT_BYTES 72
-#define SNAPSHOT_BYTES_FIRST 60
+//   60 shared count u32   64 kept u32 (0: all sealed ones are shared)
+#define SNAPSHOT_BYTES 68
 
 static void snapshot_encode(const reef_snapshot *snapshot, uint8_t out[SNAPSHOT_BYTES]) {
     reef_put_le64(out, snapshot->commit);
@@ -35,12 +33,11 @@ static void snapshot_encode(const reef_snapshot *snapshot, uint8_t out[SNAPSHOT_
     reef_put_le32(out + 48, snapshot->sealed_count);
     reef_put_le32(out + 52, snapshot->open_generation);
     reef_put_le32(out + 56, snapshot->copy);
-    reef_put_le32(out + 60, snapshot->exact);
-    reef_put_le32(out + 64, snapshot->shared_count);
-    reef_put_le32(out + 68, snapshot->kept);
+    reef_put_le32(out + 60, snapshot->shared_count);
+    reef_put_le32(out + 64, snapshot->kept);
 }
 
-static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES_FIRST],
+static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES],
                             const char *name,
                             reef_snapshot *out) {
     *out = (reef_snapshot){.commit = reef_get_le64(in),
@@ -49,9 +46,9 @@ static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES_FIRST],
                            .unix_ms = reef_get_le64(in + 24),
                            .sealed_count = reef_get_le32(in + 48),
                            .open_generation = reef_get_le32(in + 52),
-                           .copy = reef_get_le32(in + 56)};
-    // Records of the first version share all; snapshot_parse reads what later ones add.
-    out->shared_count = out->sealed_count;
+                           .copy = reef_get_le32(in + 56),
+                           .shared_count = reef_get_le32(in + 60),
+                           .kept = reef_get_le32(in + 64)};
     memcpy(out->root, in + 32, REEF_HASH_BYTES);
     size_t length = strnlen(name, REEF_NAME_BYTES_MAX);
     memcpy(out->name, name, length);
@@ -62,11 +59,10 @@ static reef_status snapshot_parse(const reef_view *view,
                                   const char *name,
                                   reef_snapshot *out,
                                   reef_error *err) {
-    const uint8_t *bytes = view->data;
-    if (view->bytes != SNAPSHOT_BYTES && view->bytes != SNAPSHOT_BYTES_FIRST)
+    if (view->bytes != SNAPSHOT_BYTES)
         return reef_fail(err, REEF_ERR_CORRUPT, "snapshot %s has %zu bytes instead of %d", name,
                          view->bytes, SNAPSHOT_BYTES);
-    snapshot_decode(bytes, name, out);
+    snapshot_decode(view->data, name, out);
     // Restoring counts up to these numbers, so a valid checksum is not enough.
     if (out->sealed_count > REEF_GENERATION_COUNT_MAX || out->open_generation != out->sealed_count)
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -74,11 +70,6 @@ static reef_status snapshot_parse(const reef_view *view,
                          " sealed generations, and that generation %" PRIu32
                          " was open; a pool has at most %u, the open one last",
                          name, out->sealed_count, out->open_generation, REEF_GENERATION_COUNT_MAX);
-    // Records of the first version end here: no moments, and every sealed generation is shared.
-    if (view->bytes == SNAPSHOT_BYTES_FIRST) return REEF_OK;
-    out->exact = reef_get_le32(bytes + 60) != 0;
-    out->shared_count = reef_get_le32(bytes + 64);
-    out->kept = reef_get_le32(bytes + 68);
     // Copies exist exactly where something is not shared.
     if (out->shared_count > out->sealed_count ||
         (out->shared_count < out->sealed_count) != (out->kept != 0))
@@ -286,7 +277,6 @@ static reef_status make_copies(reef_txn *txn, reef_snapshot *snapshot, reef_erro
         else if (g == snapshot->shared_count)
             snapshot->kept = copy;
     }
-    snapshot->exact = snapshot->copy != 0;
     return status;
 }
 

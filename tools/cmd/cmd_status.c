@@ -54,7 +54,7 @@ static void set_passed(json_t *object, const reef_cli_pool *pool) {
     bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
                  reef_tasks_read(txn, &tasks, NULL) == REEF_OK;
     reef_txn_abort(txn);
-    if (!reef_learns_all(&pool->config, reef_store_format(pool->store)))
+    if (!reef_learns_all(&pool->config))
         json_object_set_new(object, "not_learned_bytes",
                             known ? json_integer((json_int_t)tasks.not_learned_bytes)
                                   : json_null());

@@ -250,9 +250,9 @@ static char *remedy_text(const reef_verify_plan *plan, const reef_repair *r) {
     // If the snapshot has moments, the training is repeated bit by bit.
     if (r->restore[0])
         return reef_cli_format("a new pool as of snapshot %s (commit %" PRIu64
-                               "); training continues from byte %" PRIu64 " of the stream%s",
-                               r->restore, r->restore_commit, r->restore_stream_bytes,
-                               r->restore_exact ? ", to the same bits" : "");
+                               "); training continues from byte %" PRIu64
+                               " of the stream, to the same bits",
+                               r->restore, r->restore_commit, r->restore_stream_bytes);
     if (r->snapshot[0]) return reef_cli_format("removes the snapshot, and what is damaged in it");
     if (r->key.db == REEF_DB_SNAPSHOTS)
         return reef_cli_format("removes the snapshot, and what it held; "

@@ -5,8 +5,8 @@
 // (loss_history.c).
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
-//  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it
-//                                   may not grow
+//  "boundary_at", "boundary_step"   the last boundary, also one that enlarged the generation;
+//  "full": true                     once it may not grow
 //  "branched": true                 of an open generation that began as a copy, see branch.h
 //  "recycled_experts"               with recycle_after, where not 0
 //  "unexplained"                    of batches taken for an older domain, where not 0:
@@ -78,7 +78,7 @@ static json_t *gates_json(const reef_trainer *trainer) {
     return list;
 }
 
-// Pools of generations have no tasks, and their state is what it was before there were any.
+// Pools of generations have no tasks.
 static void set_tasks(json_t **state, const reef_strategy *strategy) {
     if (!reef_strategy_is_baseline(strategy)) return;
     reef_json_set(state, "task", json_integer(strategy->task));
@@ -90,21 +90,15 @@ static void set_tasks(json_t **state, const reef_strategy *strategy) {
 
 // Members of features that the pool uses.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
-    // Each member is written only once it differs from its default. So the record of a pool that
-    // never uses a feature is the same bytes as before the feature existed, and old roots stay
-    // reproducible.
     const reef_marker_line *marker = &trainer->marker;
-    if (trainer->boundary_step > 0) {
-        reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
-        reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
-    }
+    reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
+    reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
     if (trainer->full) reef_json_set(state, "full", json_true());
     if (trainer->branched) reef_json_set(state, "branched", json_true());
     if (trainer->recycled_experts > 0)
         reef_json_set(state, "recycled_experts",
                       json_integer((json_int_t)trainer->recycled_experts));
     if (trainer->gating.cusum > 0.0)
-        // The name on disk is older than the name in the code: it is the CUSUM of the drift test.
         reef_json_set(state, "unexplained", json_real(trainer->gating.cusum));
     const reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
     if (memory->memory != NULL) {
@@ -196,7 +190,6 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         const json_t *surprise = json_object_get(item, "surprise");
         state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
         size_t count = json_array_size(context);
-        // A record from a build with longer n-grams is cut to what this one reads.
         state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
         for (uint8_t i = 0; i < state->context_tokens; i++)
             state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
@@ -213,12 +206,8 @@ static void load_tasks(reef_strategy *strategy, const json_t *state) {
 }
 
 static void load_policy(reef_trainer *trainer, const json_t *state) {
-    // Pools from before boundaries by budget lack the member: their generation was opened by its
-    // last boundary.
-    const json_t *at = json_object_get(state, "boundary_at");
     const json_t *line = json_object_get(state, "line");
-    trainer->boundary_at = at != NULL ? (uint64_t)json_integer_value(at)
-                                      : reef_open_generation(trainer)->info.opened_at;
+    trainer->boundary_at = (uint64_t)json_integer_value(json_object_get(state, "boundary_at"));
     trainer->boundary_step = (uint64_t)json_integer_value(json_object_get(state, "boundary_step"));
     trainer->full = json_is_true(json_object_get(state, "full"));
     trainer->branched = json_is_true(json_object_get(state, "branched"));
@@ -287,8 +276,6 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    // The record is JSON so that later versions can add members. All of these nine have been there
-    // since the first version; a record without one is damaged, not old.
     json_t *state = NULL;
     status = reef_state_parse(&state, &view, generation, err);
     if (status != REEF_OK) return status;
@@ -309,7 +296,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->not_learned_bytes = (uint64_t)not_learned_bytes;
     trainer->reservoir.seen = (uint64_t)seen;
     trainer->reservoir.young_seen = (uint64_t)young_seen;
-    // What each of these reads is optional in the record, with the default that an older pool had.
+    // The record lacks what has its default, such as members of features that are off.
     load_tasks(&trainer->strategy, state);
     load_policy(trainer, state);
     load_drift(&trainer->drift, drift);

@@ -512,12 +512,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           reef_error *err);
 
 /**
- * Does a pool learn every byte of its stream? Not one without context memories, of vectors, or of a
- * format before 3, where text of a kind that comes back is only recognised; nor one with marker
- * lines, which are taken out of the stream.
+ * Does a pool learn every byte of its stream? Not one without context memories, or of vectors,
+ * where text of a kind that comes back is only recognised; nor one with marker lines, which are
+ * taken out of the stream.
  */
-static inline bool reef_learns_all(const reef_config *config, uint32_t format) {
-    return config->context_memory > 0 && format >= 3 && config->boundary_mark[0] == '\0';
+static inline bool reef_learns_all(const reef_config *config) {
+    return config->context_memory > 0 && config->boundary_mark[0] == '\0';
 }
 
 /** A context memory. */

@@ -10,11 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT_FIRST 3u // of pools that can hold visits
-
 bool reef_kinds_learn(const reef_trainer *trainer) {
-    return trainer->network.config.context_memory > 0 && trainer->store != NULL &&
-           reef_store_format(trainer->store) >= FORMAT_FIRST;
+    return trainer->network.config.context_memory > 0 && trainer->store != NULL;
 }
 
 static reef_kind_head *find_head(const reef_trainer *trainer, uint32_t kind) {

@@ -11,7 +11,7 @@ import struct
 import lmdb
 import xxhash
 
-FORMAT_VERSIONS = (1, 2, 3)
+FORMAT_VERSION = 4
 NAMES = (
     "meta tensors experts moments flags usage generations snapshots reservoir journal timeline series sums memory visits"
 ).split()
@@ -122,8 +122,7 @@ class Record:
 # -- the pool --
 
 GENERATION = struct.Struct("<IIQIIQQQQ16s")
-SNAPSHOT_EARLY = struct.Struct("<QQQQ16sIII")
-SNAPSHOT = struct.Struct("<QQQQ16sIIIIII")
+SNAPSHOT = struct.Struct("<QQQQ16sIIIII")
 COMMIT = struct.Struct("<QQQQQ16s")
 
 
@@ -142,21 +141,16 @@ class Pool:
                     )
                 ]
                 for name in NAMES
-                if name in self.names
             }
         environment.close()
         self.sums = {key: (struct.unpack("<Q16s", value)) for key, value in raw.pop("sums")}
-        raw.setdefault("memory", [])
-        raw.setdefault("visits", [])
         self.records = {
             name: {key: Record(name, key, value) for key, value in entries} for name, entries in raw.items()
         }
         self._compare_sums()
         self.format = struct.unpack("<I", self.meta("format").payload)[0]
-        check(self.format in FORMAT_VERSIONS, f"format version {self.format}, this reader knows {FORMAT_VERSIONS}")
-        later = {"memory": 2, "visits": 3}
-        named = {name for name in NAMES if self.format >= later.get(name, 1)}
-        check(self.names == sorted(named), f"databases {self.names}")
+        check(self.format == FORMAT_VERSION, f"format {self.format}, this reader knows {FORMAT_VERSION}")
+        check(self.names == sorted(NAMES), f"databases {self.names}")
         number, step, stream, clock, written, root = COMMIT.unpack(self.meta("commit").payload)
         self.commit = {"number": number, "step": step, "stream_bytes": stream, "root": root.hex()}
         self.configuration = self.meta("config").json()
@@ -184,12 +178,9 @@ class Pool:
 
     def _snapshot(self, record):
         size = len(record.payload)
-        fields = "commit step stream_bytes unix_ms root sealed open copy exact shared kept".split()
-        early = size == SNAPSHOT_EARLY.size
-        values = (SNAPSHOT_EARLY if early else SNAPSHOT).unpack(record.payload)
-        one = dict(zip(fields, values + ((0, values[5], 0) if early else ())))
-        check(early or size == SNAPSHOT.size, f"a snapshot of {size} bytes")
-        return one
+        check(size == SNAPSHOT.size, f"a snapshot of {size} bytes")
+        fields = "commit step stream_bytes unix_ms root sealed open copy shared kept".split()
+        return dict(zip(fields, SNAPSHOT.unpack(record.payload)))
 
     def meta(self, name):
         return self.records["meta"][name.encode() + b"\0"]
@@ -228,7 +219,7 @@ class Pool:
 
     def snapshot_root(self, snapshot):
         """The root hash of the commit a snapshot is of, from its copies under the numbers they were made from."""
-        check(snapshot["exact"] == 1 and snapshot["shared"] == snapshot["sealed"], "this reader needs an exact one")
+        check(snapshot["shared"] == snapshot["sealed"], "this reader needs one that shares what is sealed")
         entries = []
 
         def add(database, key, record):

@@ -80,7 +80,7 @@ static void make_pool(char *pool) {
     char to[1024];
     int made = mkdir(pool, 0700);
     assert(made == 0);
-    uint8_t *bytes = fuzz_unpack(REEF_TEST_DATA_DIR "/pool-v1-text.mdb.gz", &count);
+    uint8_t *bytes = fuzz_unpack(REEF_TEST_DATA_DIR "/pool.mdb.gz", &count);
     snprintf(to, sizeof(to), "%s/data.mdb", pool);
     fuzz_write(to, bytes, count);
     free(bytes);

@@ -90,11 +90,11 @@ static void append(reef_store *store, uint64_t cursor) {
     ok_or_said(reef_journal_append(store, &batch, 1, NULL, &err), &err);
 }
 
-static void trim_or_move(reef_store *store, bool moves, uint64_t from, uint64_t to) {
+static void trim_or_move(reef_store *store, bool moves, uint64_t to) {
     reef_error err;
     reef_txn *txn = NULL;
     fuzz_must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
-    reef_status status = moves ? reef_journal_move(txn, SOURCE, &kept, from, to, &err)
+    reef_status status = moves ? reef_journal_move(txn, SOURCE, &kept, to, &err)
                                : reef_journal_trim(txn, SOURCE, to, &err);
     ok_or_said(status, &err);
     if (status == REEF_OK)
@@ -121,10 +121,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_journal(store, stat.begin);
     read_journal(store, stat.begin + 1);
     append(store, stat.begin);
-    trim_or_move(store, true, stat.begin, stat.begin / 2);
+    trim_or_move(store, true, stat.begin / 2);
     survey(store, &stat);
     read_journal(store, stat.begin);
-    trim_or_move(store, false, stat.begin, stat.end);
+    trim_or_move(store, false, stat.end);
     ok_or_said(reef_store_check(store, on_damage, &findings, &report, &err), &err);
     reef_store_close(store);
     temp_dir_remove(pool);

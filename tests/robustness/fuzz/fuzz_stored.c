@@ -1,5 +1,5 @@
 // Records whose checksums are right and whose payloads are not: what another program, or a later
-// version, might have written. Input: which golden pool, then changes of records, each which record
+// version, might have written. Input: changes of the golden pool's records, each which record
 // (by its place in the pool), what to do (replace, patch or cut) and bytes. The changed pool is
 // committed, then checked, scored or asked to predict, its history read and compacted, and training
 // continues.
@@ -22,34 +22,29 @@
 #define CHANGES_MAX 16
 #define LAYERS 4
 #define EXPERTS 64
-#define INPUTS_MAX 64
 
 typedef struct stored {
     reef_key key;
     char name[REEF_NAME_BYTES_MAX + 1];
 } stored;
 
-typedef struct golden {
-    const char *file;
+static struct {
     char *path, *data;
     uint8_t *bytes;
     size_t count;
     stored records[RECORDS_MAX];
     size_t record_count;
-    bool vectors;
 } golden;
-
-static golden pools[] = {{.file = "pool-v1-text.mdb.gz"}, {.file = "pool-v1-vectors.mdb.gz"}};
 
 static reef_status on_record(void *context,
                              const reef_key *key,
                              const reef_view *view,
                              reef_error *err) {
+    (void)context;
     (void)view;
     (void)err;
-    golden *g = context;
-    assert(g->record_count < RECORDS_MAX);
-    stored *record = &g->records[g->record_count++];
+    assert(golden.record_count < RECORDS_MAX);
+    stored *record = &golden.records[golden.record_count++];
     record->key = *key;
     if (key->name == NULL) return REEF_OK;
     snprintf(record->name, sizeof(record->name), "%s", key->name);
@@ -57,18 +52,15 @@ static reef_status on_record(void *context,
     return REEF_OK;
 }
 
-static void list_records(golden *g) {
+static void list_records(void) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
-    reef_config config;
-    fuzz_must(reef_store_open(&store, g->path, &(reef_store_options){0}, &err), &err);
+    fuzz_must(reef_store_open(&store, golden.path, &(reef_store_options){0}, &err), &err);
     fuzz_must(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
-    fuzz_must(reef_config_read(txn, &config, &err), &err);
-    g->vectors = reef_config_is_vector(&config);
     for (int db = 0; db < REEF_DB_COUNT; db++)
         if (db != REEF_DB_SUMS)
-            fuzz_must(reef_record_scan(txn, (reef_db)db, UINT32_MAX, on_record, g, &err), &err);
+            fuzz_must(reef_record_scan(txn, (reef_db)db, UINT32_MAX, on_record, NULL, &err), &err);
     reef_txn_abort(txn);
     reef_store_close(store);
 }
@@ -78,19 +70,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argv;
     reef_error err;
     fuzz_must(reef_kernels_choose("scalar", &err), &err);
-    for (size_t i = 0; i < 2; i++) {
-        golden *g = &pools[i];
-        char from[1024], to[1024];
-        snprintf(from, sizeof(from), REEF_TEST_DATA_DIR "/%s", g->file);
-        g->bytes = fuzz_unpack(from, &g->count);
-        g->path = fuzz_path(i ? "vectors" : "text");
-        snprintf(to, sizeof(to), "%s/" DATA_FILE, g->path);
-        g->data = strdup(to);
-        int made = mkdir(g->path, 0700);
-        assert(made == 0 && g->data);
-        fuzz_write(g->data, g->bytes, g->count);
-        list_records(g);
-    }
+    char to[1024];
+    golden.bytes = fuzz_unpack(REEF_TEST_DATA_DIR "/pool.mdb.gz", &golden.count);
+    golden.path = fuzz_path("golden");
+    snprintf(to, sizeof(to), "%s/" DATA_FILE, golden.path);
+    golden.data = strdup(to);
+    int made = mkdir(golden.path, 0700);
+    assert(made == 0 && golden.data);
+    fuzz_write(golden.data, golden.bytes, golden.count);
+    list_records();
     return 0;
 }
 
@@ -122,18 +110,18 @@ static void change_one(reef_txn *txn, const reef_key *key, fuzz_input *input) {
 }
 
 // Whether the changed pool was committed.
-static bool change(golden *g, fuzz_input *input) {
+static bool change(fuzz_input *input) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_commit commit;
     reef_store_options options = {.write = true, .no_sync = true};
-    fuzz_must(reef_store_open(&store, g->path, &options, &err), &err);
+    fuzz_must(reef_store_open(&store, golden.path, &options, &err), &err);
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, &err);
     fuzz_must(status, &err);
     for (int i = 0; i < CHANGES_MAX && input->left; i++)
-        change_one(txn, &g->records[fuzz_u16(input) % g->record_count].key, input);
+        change_one(txn, &golden.records[fuzz_u16(input) % golden.record_count].key, input);
     status = reef_txn_commit(txn, &commit, &err);
     if (status != REEF_OK) fuzz_failure(status, &err);
     reef_store_close(store);
@@ -186,25 +174,19 @@ static void read_history(reef_txn *txn) {
 
 static void use_model(reef_store *store, const char *as_of) {
     static const uint8_t text[] = "the sea and a reef under slow water 0123456789 and light";
-    static const float vectors[INPUTS_MAX] = {1, 2, 3};
     reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
-    int32_t label;
     uint8_t out[4];
     const reef_sampling sampling = {.temperature = 1};
     if (reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err) != REEF_OK)
         return;
-    if (!reef_config_is_vector(reef_model_config(model))) {
-        (void)!reef_model_score(model, text, sizeof(text), NULL, &score, NULL, NULL, &err);
-        (void)!reef_model_generate(model, text, 5, sizeof(out), &sampling, out, &err);
-    } else if (reef_model_config(model)->inputs <= INPUTS_MAX) {
-        (void)!reef_model_predict(model, 1, vectors, &label, NULL, NULL, &err);
-    }
+    (void)!reef_model_score(model, text, sizeof(text), NULL, &score, NULL, NULL, &err);
+    (void)!reef_model_generate(model, text, 5, sizeof(out), &sampling, out, &err);
     reef_model_close(model);
 }
 
-static void learn_on(const golden *g, reef_store *store) {
+static void learn_on(reef_store *store) {
     static uint8_t stream[512];
     reef_error err;
     reef_trainer *trainer = NULL;
@@ -213,14 +195,14 @@ static void learn_on(const golden *g, reef_store *store) {
     size_t taken;
     if (reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err) != REEF_OK)
         return;
-    memset(stream, g->vectors ? 0 : 'a', sizeof(stream));
+    memset(stream, 'a', sizeof(stream));
     (void)!reef_trainer_feed(trainer, "fuzz", stream, sizeof(stream), &taken, NULL, &err);
     (void)!reef_trainer_commit(trainer, &commit, &err);
     (void)!reef_trainer_compact(trainer, &compaction, &err);
     reef_trainer_close(trainer);
 }
 
-static void use(const golden *g) {
+static void use(void) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
@@ -228,7 +210,7 @@ static void use(const golden *g) {
     reef_config config;
     reef_store_options options = {.write = true, .no_sync = true};
     const reef_check_options check = {.also = reef_pool_check_sizes};
-    if (reef_store_open(&store, g->path, &options, &err) != REEF_OK) return;
+    if (reef_store_open(&store, golden.path, &options, &err) != REEF_OK) return;
     (void)!reef_store_check_with(store, &check, &report, &err);
     if (reef_txn_begin(&txn, store, REEF_TXN_READ, &err) == REEF_OK) {
         if (reef_config_read(txn, &config, &err) == REEF_OK)
@@ -239,15 +221,14 @@ static void use(const golden *g) {
     reef_txn_abort(txn);
     use_model(store, NULL);
     use_model(store, "0");
-    use_model(store, g->vectors ? "two" : "words");
-    learn_on(g, store);
+    use_model(store, "kept");
+    learn_on(store);
     reef_store_close(store);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_input input = {data, size};
-    golden *g = &pools[fuzz_u8(&input) & 1];
-    if (change(g, &input)) use(g);
-    fuzz_write(g->data, g->bytes, g->count);
+    if (change(&input)) use();
+    fuzz_write(golden.data, golden.bytes, golden.count);
     return 0;
 }

@@ -136,7 +136,6 @@ static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
 
     done = reef_json("snapshot", "restore", own.pool, "k", own.restored, NULL);
     assert_true(json_is_true(json_object_get(done, "done")));
-    assert_true(json_is_true(json_object_get(json_object_get(done, "snapshot"), "exact")));
     assert_string_equal(json_string_value(json_object_get(json_object_get(done, "commit"), "root")),
                         kept);
     json_decref(done);
@@ -495,7 +494,7 @@ static void the_beginning_of_a_name_is_enough_everywhere(void **state) {
     program p;
     reef(&p, "snapshot", "show", w->pool, "kep", NULL);
     assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "exactly: with moments, usage and reservoir"));
+    assert_non_null(strstr(p.out, "holds a copy of"));
     program_release(&p);
 }
 

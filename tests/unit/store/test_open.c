@@ -106,7 +106,7 @@ static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
     env = raw_open(f->path);
     raw_put(env, "meta", "k", 1, "v", 1);
     mdb_env_close(env);
-    must_not_open(f->path, &writing, REEF_ERR_CORRUPT, "database tensors is missing");
+    must_not_open(f->path, &writing, REEF_ERR_CORRUPT, "its format version is lost");
 }
 
 // ---- what a process left that died while it made a pool -----------------------------------------
@@ -347,15 +347,13 @@ static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
 
 // ---- another version ----------------------------------------------------------------------------
 
-static void another_format_version_is_refused_with_both_numbers(void **state) {
+static void another_format_is_refused_with_both_numbers(void **state) {
     pool_fixture *f = *state;
     reef_store_close(pool_open(f->path, true, true));
     put_format(f->path, 0, true);
-    must_not_open(f->path, &reading, REEF_ERR_VERSION,
-                  "has format version 0, this program reads versions 1 to 3");
-    put_format(f->path, 4, true);
-    must_not_open(f->path, &reading, REEF_ERR_VERSION,
-                  "has format version 4, this program reads versions 1 to 3");
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 0, this program reads format 4");
+    put_format(f->path, 5, true);
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 5, this program reads format 4");
     must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
     put_format(f->path, 7, false);
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name format)");
@@ -363,6 +361,34 @@ static void another_format_version_is_refused_with_both_numbers(void **state) {
     reef_store *store = pool_open(f->path, false, true);
     pool_check(store);
     reef_store_close(store);
+}
+
+static void drop_database(const char *path, const char *name) {
+    MDB_env *env = raw_open(path);
+    MDB_txn *txn = NULL;
+    MDB_dbi dbi;
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, name, 0, &dbi), 0);
+    assert_int_equal(mdb_drop(txn, dbi, 1), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+}
+
+// Development versions had fewer databases at first.
+static void a_pool_of_a_development_version_says_which_commit_reads_it(void **state) {
+    pool_fixture *f = *state;
+    static const char *const LACKED[] = {NULL, "visits", "memory"};
+    reef_store_close(pool_open(f->path, true, true));
+    for (uint32_t version = 3; version > 0; version--) {
+        char text[80];
+        if (LACKED[3 - version] != NULL) drop_database(f->path, LACKED[3 - version]);
+        put_format(f->path, version, true);
+        snprintf(text, sizeof(text), "has format %u, of a development version", version);
+        must_not_open(f->path, &reading, REEF_ERR_VERSION, text);
+        must_not_open(f->path, &writing, REEF_ERR_VERSION, "commit eef11647 reads it");
+    }
+    put_format(f->path, REEF_FORMAT_VERSION, true);
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "database memory is missing");
 }
 
 static void another_lmdb_version_is_refused(void **state) {
@@ -656,7 +682,8 @@ int main(void) {
         DIRECTORY_TEST(a_missing_pool_is_not_found),
         DIRECTORY_TEST(what_is_no_pool_is_invalid),
         DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),
-        DIRECTORY_TEST(another_format_version_is_refused_with_both_numbers),
+        DIRECTORY_TEST(another_format_is_refused_with_both_numbers),
+        DIRECTORY_TEST(a_pool_of_a_development_version_says_which_commit_reads_it),
         DIRECTORY_TEST(another_lmdb_version_is_refused),
         DIRECTORY_TEST(a_tree_with_other_flags_is_corrupt),
         DIRECTORY_TEST(a_database_with_a_damaged_name_is_corrupt),

@@ -22,7 +22,6 @@
 #define BLOCKS 4
 #define BLOCK_BYTES 6000
 #define SLOTS 3
-#define FIRST_SNAPSHOT_BYTES 60
 
 // ---- content that follows from a seed -----------------------------------------------------------
 
@@ -187,7 +186,7 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
 
     txn = pool_begin(f->store, REEF_TXN_READ);
     must(reef_snapshot_read(txn, "before", &before, &err), &err);
-    assert_true(before.exact && before.sealed_count == 3 && before.shared_count == 1);
+    assert_true(before.sealed_count == 3 && before.shared_count == 1);
     assert_memory_equal(before.root, late.root, REEF_HASH_BYTES);
     assert_int_equal(reef_snapshot_records(&before, 0), 0);
     for (uint32_t g = 1; g <= 3; g++)
@@ -347,84 +346,6 @@ static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
     assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &err), REEF_ERR_CORRUPT);
     must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_CORRUPT, &err, "was not restored");
     assert_int_equal(pool_check(f->store).records, records);
-}
-
-// A snapshot as the first ones were: 60 bytes, and nothing in `moments`.
-static void make_first_kind(reef_store *store, const char *name) {
-    reef_error err;
-    reef_view view;
-    uint8_t bytes[FIRST_SNAPSHOT_BYTES];
-    reef_snapshot snapshot = make_snapshot(store, name, 5);
-    const reef_key record = {.db = REEF_DB_SNAPSHOTS, .name = name};
-    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_record_view(txn, &record, &view, &err), &err);
-    memcpy(bytes, view.data, sizeof(bytes));
-    must(reef_record_store(txn, &record, REEF_BYTES, bytes, sizeof(bytes), &err), &err);
-    for (uint32_t block = 0; block < BLOCKS; block++) {
-        reef_key key = {
-            .db = REEF_DB_MOMENTS, .generation = snapshot.copy, .layer = 1, .block = block};
-        must(reef_record_remove(txn, &key, &err), &err);
-        key = (reef_key){.db = REEF_DB_MOMENTS,
-                         .generation = snapshot.copy,
-                         .name = "snapshot.usage.1",
-                         .block = block};
-        must(reef_record_remove(txn, &key, &err), &err);
-    }
-    for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        const reef_key key = {.db = REEF_DB_MOMENTS,
-                              .generation = snapshot.copy,
-                              .name = "snapshot.reservoir",
-                              .block = slot};
-        must(reef_record_remove(txn, &key, &err), &err);
-    }
-    const reef_key key = {.db = REEF_DB_MOMENTS, .generation = snapshot.copy, .name = "w_q"};
-    must(reef_record_remove(txn, &key, &err), &err);
-    pool_commit(txn, 5);
-}
-
-static size_t moments_of(reef_txn *txn, uint32_t generation) {
-    uint8_t from[4];
-    size_t count = 0;
-    reef_error err;
-    reef_cursor cursor;
-    reef_put_be32(from, generation);
-    must(reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof(from), &err), &err);
-    for (; !cursor.done && reef_get_be32(cursor.key.mv_data) == generation; count++)
-        must(reef_cursor_next(&cursor, txn, &err), &err);
-    reef_cursor_close(&cursor);
-    return count;
-}
-
-static void a_snapshot_of_the_first_kind_is_restored_without_moments(void **state) {
-    pool_fixture *f = *state;
-    reef_error err;
-    reef_snapshot first;
-    reef_view view;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    put_open(txn, 0, 10);
-    pool_commit(txn, 5);
-    make_first_kind(f->store, "first");
-    txn = pool_begin(f->store, REEF_TXN_WRITE);
-    assert_int_equal(moments_of(txn, REEF_SNAPSHOT_GENERATION), 0);
-    each_record(txn, 0, 30, true, pool_put);
-    each_slot(txn, 30, pool_put);
-    pool_commit(txn, 6);
-    assert_int_equal(pool_check(f->store).snapshots, 1);
-    restoring r = {.name = "first", .keep_as = "before"};
-    must(restore(&r, f->store, &err), &err);
-    txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_read(txn, "first", &first, &err), &err);
-    assert_true(!first.exact && first.shared_count == 0 && first.kept == 0);
-    const reef_key experts = {.db = REEF_DB_EXPERTS, .layer = 1, .block = 2};
-    uint8_t expected[BLOCK_BYTES];
-    fill(expected, sizeof(expected), 12);
-    compare(txn, &experts, expected, sizeof(expected));
-    assert_int_equal(moments_of(txn, 0), 0);
-    const reef_key usage = {.db = REEF_DB_USAGE, .layer = 1};
-    assert_int_equal(reef_record_view(txn, &usage, &view, &err), REEF_ERR_NOT_FOUND);
-    each_slot(txn, 30, compare); // what may stay of it, the store cannot know
-    reef_txn_abort(txn);
-    pool_check(f->store);
 }
 
 // ---- names --------------------------------------------------------------------------------------
@@ -811,7 +732,6 @@ int main(void) {
         POOL_TEST(live_sources_stand_where_they_stood),
         POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs),
         POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored),
-        POOL_TEST(a_snapshot_of_the_first_kind_is_restored_without_moments),
         POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear),
         POOL_TEST(several_go_in_one_transaction_or_none),
         POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds),

@@ -531,7 +531,6 @@ static void the_same_bytes_are_found_in_a_snapshot(void **state) {
     assert_true(r->identical);
     assert_string_equal(r->twin, "kept");
     assert_string_equal(r->restore, "kept");
-    assert_true(r->restore_exact);
     assert_int_equal(r->restore_stream_bytes, 200);
     assert_int_equal(found.whole, 1); // generation 0
 }
@@ -798,31 +797,6 @@ static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state
     assert_int_equal(found.whole, 0);
 }
 
-// As the first version made them: without what only training needs.
-static void forget_exact(reef_txn *txn) {
-    reef_error err;
-    reef_view view;
-    uint8_t payload[60];
-    const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = "kept"};
-    must(reef_record_view(txn, &key, &view, &err), &err);
-    memcpy(payload, view.data, sizeof(payload));
-    must(reef_record_store(txn, &key, REEF_BYTES, payload, sizeof(payload), &err), &err);
-}
-
-static void a_snapshot_that_is_not_exact_mends_no_reservoir(void **state) {
-    pool_fixture *f = *state;
-    findings found;
-    make_pool(f);
-    assert_true(flip(f, 5, 50, 0) > 0);
-    plan(f, "reservoir", &found);
-    assert_string_equal(found.repair.restore, "kept");
-    assert_true(flip(f, 5, 50, 0) > 0);
-    go_on(f, forget_exact);
-    assert_true(flip(f, 5, 50, 0) > 0);
-    plan(f, "reservoir", &found);
-    assert_string_equal(found.repair.restore, "");
-}
-
 // Generation 0 sealed and kept while nothing was open; 1 and 2 consolidated to one; 3 open.
 static void a_snapshot_without_an_open_generation_is_not_restored(void **state) {
     pool_fixture *f = *state;
@@ -983,7 +957,6 @@ int main(void) {
         POOL_TEST(a_snapshot_that_lost_a_read_position_can_be_removed),
         POOL_TEST(with_more_findings_than_are_kept_nothing_is_reported_to_be_whole),
         POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
-        POOL_TEST(a_snapshot_that_is_not_exact_mends_no_reservoir),
         POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
         POOL_TEST(usage_and_reservoir_are_found_in_a_snapshot),
         POOL_TEST(a_damaged_entry_of_sums_leaves_the_record_intact),

@@ -171,41 +171,6 @@ static void a_memory_that_is_given_is_used_and_one_that_is_not_is_chosen(void **
     lifelong_teardown(&other);
 }
 
-static void put_gate(lifelong *f, const float *values, size_t count) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_record_put(txn, &key, REEF_F32, values, count * sizeof(*values), &err), &err);
-    ok(reef_txn_commit(txn, &(reef_commit){0}, &err), &err);
-}
-
-static void a_gate_that_was_stored_without_a_prior_has_the_first_one(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    float values[7], margins[3][LIFELONG_PROBE_BYTES];
-    reef_txn *txn = NULL;
-    reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
-    learn_two(f, 1);
-    margins_of(f->store, 1, margins[0]);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, values, sizeof(values), &err), &err);
-    reef_txn_abort(txn);
-    assert_true(values[6] == 8.0f);
-    values[6] = 64.0f;
-    put_gate(f, values, 7);
-    assert_true(margins_of(f->store, 1, margins[1]).prior == 64.0f);
-    put_gate(f, values, 6);
-    assert_true(margins_of(f->store, 1, margins[2]).prior == 64.0f);
-    assert_memory_equal(margins[1], margins[2], sizeof(margins[1]));
-    assert_memory_not_equal(margins[0], margins[1], sizeof(margins[0]));
-
-    put_gate(f, values, 5);
-    reef_model *model = NULL;
-    assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_ERR_CORRUPT);
-    assert_non_null(strstr(err.message, "gate"));
-}
-
 static void settings_of_gates_have_bounds(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -243,7 +208,6 @@ int main(void) {
         TEST(threads_and_restarts_change_nothing),
         TEST(margins_that_are_read_are_those_that_decide),
         TEST(a_memory_that_is_given_is_used_and_one_that_is_not_is_chosen),
-        TEST(a_gate_that_was_stored_without_a_prior_has_the_first_one),
         TEST(settings_of_gates_have_bounds),
 #undef TEST
     };

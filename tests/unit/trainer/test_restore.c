@@ -152,92 +152,6 @@ static void what_a_strategy_keeps_comes_back_as_well(void **state) {
     assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
 }
 
-// ---- snapshots as the first ones were -----------------------------------------------------------
-
-// Nothing in `moments`, and a record of 60 bytes.
-static void make_first_kind(reef_store *store, const char *name) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    reef_view view;
-    reef_commit last;
-    reef_snapshot snapshot;
-    uint8_t bytes[60], from[4];
-    const reef_key record = {.db = REEF_DB_SNAPSHOTS, .name = name};
-    ok(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_commit_read(txn, &last, &err), &err);
-    ok(reef_snapshot_read(txn, name, &snapshot, &err), &err);
-    ok(reef_record_view(txn, &record, &view, &err), &err);
-    memcpy(bytes, view.data, sizeof(bytes));
-    ok(reef_record_store(txn, &record, REEF_BYTES, bytes, sizeof(bytes), &err), &err);
-    reef_put_be32(from, snapshot.copy);
-    for (size_t removed = 0;; removed++) {
-        reef_cursor cursor;
-        reef_key key = {0};
-        char own[REEF_NAME_BYTES_MAX + 1];
-        ok(reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof(from), &err), &err);
-        if (!cursor.done)
-            ok(reef_key_decode(REEF_DB_MOMENTS, cursor.key.mv_data, cursor.key.mv_size, &key, own,
-                               &err),
-               &err);
-        reef_cursor_close(&cursor);
-        if (key.generation != snapshot.copy) {
-            assert_true(removed > 0);
-            break;
-        }
-        ok(reef_record_remove(txn, &key, &err), &err);
-    }
-    ok(reef_txn_commit(txn, &last, &err), &err);
-}
-
-static reef_status check_window(void *context,
-                                const reef_key *key,
-                                const reef_view *view,
-                                reef_error *err) {
-    uint64_t offset, *seen = context; // bytes of the stream, then a count
-    (void)key, (void)err;
-    memcpy(&offset, (const uint8_t *)view->data + 8, sizeof(offset));
-    assert_true(offset < seen[0]);
-    seen[1]++;
-    return REEF_OK;
-}
-
-static void without_moments_a_language_model_resets_its_optimiser(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_snapshot snapshot;
-    reef_restoration done;
-    reef_txn *txn = NULL;
-    reef_usage usage[16];
-    size_t bytes = (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
-    float *then = new_logits(), *now = new_logits();
-    reef_commit goal = make_history(f, &snapshot);
-    logits_of(f->store, "kept", 1, then);
-    make_first_kind(f->store, "kept");
-    ok(reef_pool_restore(f->store, "kept", beside(f, "restored"), &done, &err), &err);
-    assert_false(done.plan.snapshot.exact);
-    close_pool(f);
-    memcpy(f->pool, beside(f, "restored"), TEMP_DIR_BYTES);
-    open_pool(f, 1);
-    logits_of(f->store, NULL, 1, now);
-    assert_memory_equal(now, then, bytes);
-
-    uint64_t seen[2] = {snapshot.stream_bytes, 0};
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, check_window, seen, &err), &err);
-    assert_true(seen[1] > 0);
-    memset(usage, 1, sizeof(usage));
-    ok(reef_usage_read(txn, 1, 0, 16, usage, &err), &err);
-    for (size_t i = 0; i < 16; i++) assert_int_equal(usage[i].count, 0);
-    reef_txn_abort(txn);
-
-    reef_commit reached = go_on(f); // it learns, if not to the same bits
-    assert_memory_not_equal(reached.root, goal.root, REEF_HASH_BYTES);
-    assert_int_equal(reached.stream_bytes, goal.stream_bytes);
-    is_sound(f->store);
-    free(then);
-    free(now);
-}
-
 // ---- history ------------------------------------------------------------------------------------
 
 static reef_status set_place(void *context, const reef_point *point, reef_error *err) {
@@ -412,11 +326,6 @@ static void a_vector_model_needs_its_sums_and_has_them(void **state) {
     assert_int_equal(reef_model_generation_count(model), 3);
     reef_model_close(model);
     is_sound(f->store);
-
-    make_first_kind(f->store, "kept");
-    fails(reef_pool_restore(f->store, "kept", beside(f, "none"), &done, &err), REEF_ERR_INVALID,
-          &err, "sums of a vector model");
-    assert_int_not_equal(access(beside(f, "none"), F_OK), 0);
     assert_int_equal(snapshot.open_generation, 1);
 }
 
@@ -561,7 +470,6 @@ int main(void) {
         RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
         RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
         RESTORE_TEST(what_a_strategy_keeps_comes_back_as_well),
-        RESTORE_TEST(without_moments_a_language_model_resets_its_optimiser),
         RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
         RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
         RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),

@@ -202,37 +202,6 @@ static void a_snapshot_keeps_the_last_1024_ids(void **state) {
     is_sound(f->store);
 }
 
-// What the snapshots of a time before they kept ids have: nothing.
-static void forget_ids(lifelong *f, const char *name) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    reef_snapshot snapshot;
-    reef_commit last = commit(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_snapshot_find(txn, name, &snapshot, &err), &err);
-    reef_key key = {.db = REEF_DB_JOURNAL, .name = "ids:web", .sequence = snapshot.copy};
-    ok(reef_record_delete(txn, &key, &err), &err);
-    ok(reef_txn_commit(txn, &last, &err), &err);
-}
-
-static void snapshots_that_kept_no_ids_are_restored_too(void **state) {
-    lifelong *f = *state;
-    uint8_t text[3 * STEP_BYTES];
-    lifelong_text(text, sizeof(text), 0, 5);
-    make_pool(f, 1);
-    push_and_train(f, "m", text);
-    take(f, "monday");
-    push_and_train(f, "x", text + STEP_BYTES);
-    push(f, "z", text + 2 * STEP_BYTES, STEP_BYTES);
-    forget_ids(f, "monday");
-    go_back(f, "monday");
-    assert_int_equal(train_waiting(f, sizeof(text)), STEP_BYTES);
-    assert_true(is_known(f, "m", text, STEP_BYTES));
-    assert_true(is_known(f, "z", text + 2 * STEP_BYTES, STEP_BYTES));
-    push_and_train(f, "x", text + STEP_BYTES);
-    is_sound(f->store);
-}
-
 // The snapshot is of the middle of a batch.
 static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
     lifelong *f = *state;
@@ -422,7 +391,6 @@ int main(void) {
         PUSHED_TEST(undoing_a_restore_brings_the_ids_back),
         PUSHED_TEST(a_new_pool_of_a_snapshot_knows_its_ids),
         PUSHED_TEST(a_snapshot_keeps_the_last_1024_ids),
-        PUSHED_TEST(snapshots_that_kept_no_ids_are_restored_too),
         PUSHED_TEST(the_rest_of_a_batch_comes_where_the_journal_has_it),
         PUSHED_TEST(a_batch_whose_rest_is_gone_can_be_pushed_again),
         PUSHED_TEST(ids_go_with_their_snapshot),

@@ -1,12 +1,8 @@
-// The gate of a generation as records; how long one is depends on when it was fitted.
+// The gate of a generation as records.
 #include "checkpoint_internal.h"
 
 #include <math.h>
 #include <string.h>
-
-#define GATE_FLOATS_NGRAM 7 // of gates that read no losses, as before there were any
-#define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
-#define GATE_PRIOR_FIRST 64.0f
 
 reef_status reef_checkpoint_put_gate(reef_txn *txn,
                                      const reef_generation *generation,
@@ -22,30 +18,19 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
         gate->bias,      gate->decay,           gate->start,
         gate->threshold, generation->gate_leak, generation->gate_detect,
         gate->prior,     gate->loss_weight,     gate->loss_reference};
-    // A gate without losses is written in the shorter form that earlier versions read; its bytes,
-    // and so its root, are theirs.
-    size_t count = gate->loss_weight > 0.0f ? REEF_GATE_VALUES : GATE_FLOATS_NGRAM;
-    status =
-        reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof(*values), err);
+    status = reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, sizeof(values), err);
     if (status != REEF_OK) return status;
     return reef_checkpoint_put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
                                       REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 
-// Those that it was stored without have the value that it was fitted with: no loss.
 reef_status reef_checkpoint_parse_gate(const void *stored,
                                        size_t bytes,
                                        float values[REEF_GATE_VALUES],
                                        reef_error *err) {
-    size_t count = bytes / sizeof(*values);
-    // Three lengths exist: the first version had no prior, the second no losses.
-    if (bytes % sizeof(*values) != 0 ||
-        (count != REEF_GATE_VALUES && count != GATE_FLOATS_NGRAM && count != GATE_FLOATS_FIRST))
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         "a gate has %zu bytes, which is none of its lengths", bytes);
-    memset(values, 0, REEF_GATE_VALUES * sizeof(*values));
-    // The value that was built in when the first version was current.
-    values[GATE_FLOATS_FIRST] = GATE_PRIOR_FIRST;
+    if (bytes != REEF_GATE_VALUES * sizeof(*values))
+        return reef_fail(err, REEF_ERR_CORRUPT, "a gate has %zu bytes instead of %zu", bytes,
+                         REEF_GATE_VALUES * sizeof(*values));
     memcpy(values, stored, bytes);
     return REEF_OK;
 }
@@ -75,10 +60,7 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
     // Its reference is stored even without a gate.
     if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
     float values[REEF_GATE_VALUES];
-    reef_key key = reef_tensor_key(REEF_DB_TENSORS, records, "gate");
-    reef_view view;
-    status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
+    status = reef_checkpoint_read_tensor(txn, records, "gate", values, sizeof(values), err);
     if (status != REEF_OK) return status;
     reef_checkpoint_set_gate(generation, values);
     return reef_checkpoint_read_tensor(txn, records, "gate_weights", generation->gate.weights,
@@ -87,12 +69,10 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
 
 reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out, reef_error *err) {
     float values[REEF_GATE_VALUES];
-    reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, "gate");
-    reef_view view;
     *out = (double)NAN;
-    reef_status status = reef_record_view(txn, &key, &view, err);
+    reef_status status =
+        reef_checkpoint_read_tensor(txn, generation, "gate", values, sizeof(values), err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status == REEF_OK) *out = (double)values[4];
     return status;
 }

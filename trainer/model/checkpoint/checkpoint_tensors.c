@@ -91,8 +91,7 @@ reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                          bool averaged,
                                          reef_error *err) {
     reef_status status = reef_record_read(txn, key, buffer, bytes, err);
-    // A generation that has not trained since it was made, or a snapshot of the first version:
-    // moments start at zero.
+    // A generation that has not trained since it was made: moments start at zero.
     if (status != REEF_ERR_NOT_FOUND) return status;
     memset(buffer, 0, bytes);
     // Without a record the stored weights are the raw ones.

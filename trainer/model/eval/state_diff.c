@@ -46,8 +46,7 @@ static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *e
                            .sealed_count = sealed,
                            .shared_count = sealed,
                            .open_generation = sealed,
-                           .copy = sealed,
-                           .exact = true};
+                           .copy = sealed};
     memcpy(out->root, commit.root, REEF_HASH_BYTES);
     return REEF_OK;
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make the golden pool of format 3, its archives, and what the test expects of them, in this folder.
+"""Make the golden pool, its archives, and what the test expects of them, in this folder.
 
-usage: tests/data/make_pool_v3.py REEF
+usage: tests/data/make_pool.py REEF
 
-Two kinds, of which the first comes back; memories alone. For as long as no version with this format was released.
-Afterwards these files are never made again: what later versions read is what users have.
+Two kinds, of which the first comes back; as `reef init` makes a pool, but small. For as long as no version with this
+format was released, these files are made again whenever bits of pools change.
 """
 
 import gzip
@@ -15,7 +15,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-SIZES = "--net-share 0 --context-memory 4M --boundaries contexts"
+SIZES = ("--context-memory 4M --d-model 2 --attention-heads 1 --context 16 --batch 2 --heads 1 --topk 2 --d-key 4 --side 3 --side-new 3 "
+         "--d-ffw 8 --adapters 1 --reservoir-bytes 4096 --reservoir-window 64")
 STATES = ("0", "kept", "now")
 TEXTS = ("words.txt", "digits.txt")
 KINDS = {"words": ("coral", "reef", "sand", "wave"), "digits": ("0;0", "1:1;0", "1;1:0", "0:1")}
@@ -53,15 +54,15 @@ def main():
         run("kind", "name", pool, "1", "digits")
         run("export", "pool", pool, copy)
         packed = gzip.compress((copy / "data.mdb").read_bytes(), 9, mtime=0)
-        (HERE / "pool-v3-kinds.mdb.gz").write_bytes(packed)
+        (HERE / "pool.mdb.gz").write_bytes(packed)
         for name in TEXTS:
-            run("compress", copy, HERE / name, "--as-of", "kept", "--out", HERE / f"pool-v3-{name}.reef", "--force")
+            run("compress", copy, HERE / name, "--as-of", "kept", "--out", HERE / f"{name}.reef", "--force")
         found = ask("verify", copy)
         expected = {"root": found["root"], "records": found["records"], "kinds": ask("kind", "list", copy)["kinds"],
                     "bits_per_byte": {
                         state: {name: ask("eval", copy, "--as-of", state, HERE / name)["files"][0]["bits_per_byte"]
                                 for name in TEXTS} for state in STATES}}
-        (HERE / "pool-v3-kinds.json").write_text(json.dumps(expected, indent=2) + "\n", encoding="ascii")
+        (HERE / "pool.json").write_text(json.dumps(expected, indent=2) + "\n", encoding="ascii")
     print(f"{len(packed)} bytes, {expected}")
 
 
