@@ -1,5 +1,5 @@
-// A trainer of a language model: batches of tokens, gates that decide who fires, a reservoir of
-// the past and the strategy of the pool.
+// A trainer of a language model: batches of tokens, gates that decide who fires, and a reservoir of
+// the past.
 #include "batch.h"
 #include "boundary_commands.h"
 #include "generations.h"
@@ -7,7 +7,6 @@
 #include "memory_lane.h"
 #include "memory_step.h"
 #include "recognition.h"
-#include "strategy.h"
 #include "stream.h"
 #include "trainer_internal.h"
 
@@ -17,10 +16,9 @@
 
 static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    // One batch is the largest pass: the stream's windows, rehearsal or replay, and one of the
-    // retain term.
+    // One batch is the largest pass: the stream's windows, rehearsal, and one of the retain
+    // term.
     size_t windows = reef_step_windows(config), rows = windows * config->context;
-    trainer->strategy.kind = config->strategy;
     trainer->tokens = calloc(rows, reef_token_bytes(config));
     trainer->targets = calloc(rows, reef_token_bytes(config));
     trainer->weight = calloc(rows, sizeof(*trainer->weight));
@@ -50,10 +48,8 @@ static reef_status start_language_gating(reef_trainer *trainer, reef_error *err)
     return status;
 }
 
-// After reef_state_load: the strategy's arrays depend on the task that it read.
 static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_strategy_load(trainer, txn, err);
-    if (status == REEF_OK) status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    reef_status status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     if (status == REEF_OK) status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK)
         status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
@@ -70,7 +66,6 @@ static void release_language(reef_trainer *trainer) {
     reef_drift_release(&trainer->helped_drift);
     reef_kinds_release(trainer);
     reef_recognition_release(trainer);
-    reef_strategy_release(&trainer->strategy);
     reef_gating_release(&trainer->gating);
     reef_gating_release(&trainer->ahead);
     reef_gating_release(&trainer->before);
@@ -96,15 +91,13 @@ static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *e
 
 static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = reef_kinds_put(trainer, txn, err);
-    if (status == REEF_OK) status = reef_checkpoint_reservoir(txn, &trainer->reservoir, err);
-    return status == REEF_OK ? reef_strategy_put(trainer, txn, err) : status;
+    return status == REEF_OK ? reef_checkpoint_reservoir(txn, &trainer->reservoir, err) : status;
 }
 
 static void language_committed(reef_trainer *trainer) {
     reef_generations_committed(trainer);
     reef_kinds_committed(trainer);
     if (trainer->reservoir.slots > 0) memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
-    trainer->strategy.dirty = false;
 }
 
 static reef_status check_language_grow(const reef_trainer *trainer, reef_error *err) {

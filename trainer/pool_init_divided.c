@@ -29,11 +29,6 @@ reef_status reef_config_check_divides(const reef_config *config, uint32_t ranks,
         return reef_fail(err, REEF_ERR_INVALID,
                          "it is not a model of text with experts: there are no rows that ranks "
                          "could divide");
-    if (config->strategy != REEF_STRATEGY_GENERATIONS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "its strategy is %s, whose rows cannot be divided: only those of "
-                         "generations can",
-                         reef_config_word(config, "strategy"));
     if (ranks <= config->batch) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%" PRIu32 " ranks are more than the %" PRIu32

@@ -47,7 +47,6 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
     if (!shard->divided) return REEF_OK;
     const char *what = NULL;
     if (config->model != REEF_MODEL_LM) what = "a model of vectors";
-    if (config->strategy != REEF_STRATEGY_GENERATIONS) what = "a pool with this strategy";
     if (shard->count != reef_ranks_count(trainer->options.ranks))
         what = "one rank of several alone";
     if (what == NULL) return REEF_OK;

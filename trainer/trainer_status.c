@@ -17,7 +17,6 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .recycled_experts = trainer->recycled_experts,
         .generation = open->info.generation,
         .generation_step = trainer->generation_step,
-        .task = trainer->strategy.task,
         .opened_at = open->info.opened_at,
         .anomalous = trainer->anomalous,
         .bits_per_byte = (double)NAN,
@@ -31,8 +30,6 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .seconds_update = trainer->seconds_update + trainer->acts.seconds_update,
         .seconds_commit = trainer->seconds_commit,
     };
-    snprintf(out->strategy, sizeof(out->strategy), "%s",
-             reef_config_word(&trainer->network.config, "strategy"));
     out->kind =
         reef_recognises_by_contexts(trainer) ? trainer->current_kind : open->info.generation;
     snprintf(out->kind_name, sizeof(out->kind_name), "%s",

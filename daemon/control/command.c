@@ -373,7 +373,6 @@ static json_t *branch_json(const reef_request *request) {
 
 static void set_sealing(json_t *object, const reef_sealing *sealing) {
     json_object_set_new(object, "sealed", reef_json_count(sealing->generation));
-    json_object_set_new(object, "task", reef_json_count(sealing->task));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(sealing->dtype)));
     json_object_set_new(object, "loss_bytes", reef_json_count(sealing->loss_bytes));
     json_object_set_new(object, "loss_before", reef_json_number(sealing->loss_before));

@@ -28,7 +28,6 @@ typedef struct column {
 
 struct reef_forgetting {
     uint32_t first, end; // the generations that may have a row and a column
-    bool single;         // one generation whatever is learned: no state but now
     size_t record_bytes; // of one example; 0 in a pool of text
     column columns[SIDE_MAX];
     size_t column_count;
@@ -41,7 +40,7 @@ struct reef_forgetting {
 };
 
 static size_t row_count(const reef_forgetting *f) {
-    return f->single ? 1 : f->end - f->first; // as of each but the open one, and now
+    return f->end - f->first; // as of each but the open one, and now
 }
 
 static bool is_complete(const reef_forgetting *f) {
@@ -94,7 +93,7 @@ static column *column_of(reef_forgetting *f, uint32_t generation) {
 static reef_status on_window(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
     reef_forgetting *f = context;
-    if (!f->single && (generation < f->first || generation >= f->end)) return REEF_OK;
+    if (generation < f->first || generation >= f->end) return REEF_OK;
     // In a vector pool only whole records can be measured.
     if (f->record_bytes && count != f->record_bytes) return REEF_OK;
     // A bounded sample per column: the matrix is for the eye, not for papers.
@@ -129,7 +128,6 @@ static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *er
     if (status == REEF_OK) status = note_generations(txn, f, err);
     if (status != REEF_OK) return status;
     f->commit = commit.number;
-    f->single = config.strategy != REEF_STRATEGY_GENERATIONS;
     f->record_bytes = reef_config_is_vector(&config) ? reef_vector_record_bytes(&config) : 0;
     return reef_reservoir_scan(txn, on_window, f, err);
 }
@@ -267,11 +265,10 @@ static json_t *reef_matrix_json(const reef_forgetting *f) {
         json_array_append_new(rows, r + 1 < row_count(f) ? json_sprintf("%zu", f->first + r)
                                                          : json_string("now"));
     for (size_t c = 0; c < f->column_count; c++)
-        json_array_append_new(columns,
-                              json_pack("{s:I, s:I, s:I}", f->single ? "task" : "generation",
-                                        (json_int_t)f->columns[c].generation, "windows",
-                                        (json_int_t)f->columns[c].windows, "bytes",
-                                        (json_int_t)f->columns[c].count));
+        json_array_append_new(columns, json_pack("{s:I, s:I, s:I}", "generation",
+                                                 (json_int_t)f->columns[c].generation, "windows",
+                                                 (json_int_t)f->columns[c].windows, "bytes",
+                                                 (json_int_t)f->columns[c].count));
     return json_pack("{s:s, s:I, s:b, s:o, s:o, s:o}", "measure",
                      f->record_bytes ? "error_share" : "bits_per_byte", "commit",
                      (json_int_t)f->commit, "complete", is_complete(f), "as_of", rows, "columns",

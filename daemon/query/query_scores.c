@@ -433,7 +433,6 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
         json_array_append_new(
             list, reef_generation_json(all, count, g, reef_config_peer_layers(&config)));
     json_object_set_new(result, "generations", list);
-    json_object_set_new(result, "strategy", json_string(reef_config_word(&config, "strategy")));
     free(all);
     return status;
 }

@@ -135,8 +135,6 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
                         status->kind_name[0] ? json_string(status->kind_name) : json_null());
     SET_COUNT(kinds);
     SET_COUNT(opened_at);
-    json_object_set_new(object, "strategy", json_string(status->strategy));
-    SET_COUNT(task);
     json_object_set_new(object, "suspicious", json_integer((json_int_t)status->anomalous));
     SET_NUMBER(drift);
     SET_NUMBER(drift_limit);

@@ -185,17 +185,6 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     return status;
 }
 
-static void print_list(const reef_cli_pool *pool, const reef_cli_table *table) {
-    char words[CLI_WORD_BYTES];
-    reef_cli_table_print(table, stdout);
-    if (!reef_cli_keeps_one_generation(pool)) return;
-    printf("strategy %s keeps one generation", reef_config_word(&pool->config, "strategy"));
-    if (pool->tasks.task > 0)
-        printf("; %" PRIu32 " boundaries so far, the last at byte %s", pool->tasks.task,
-               reef_cli_count(pool->tasks.task_at, words));
-    printf("\n");
-}
-
 reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     reef_cli_table *table = NULL;
@@ -203,14 +192,9 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_generations_list(&pool, &table, &array, err);
     if (status == REEF_OK && cli->json)
-        // Strategy and task explain why a generation begins where it does.
-        status = reef_cli_reply(cli,
-                                json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
-                                          reef_config_word(&pool.config, "strategy"), "task",
-                                          (json_int_t)pool.tasks.task),
-                                err);
+        status = reef_cli_reply(cli, json_pack("{s:O}", "generations", array), err);
     else if (status == REEF_OK)
-        print_list(&pool, table);
+        reef_cli_table_print(table, stdout);
     // Both released also after a failure: NULL is fine.
     json_decref(array);
     reef_cli_table_free(table);

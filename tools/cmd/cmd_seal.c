@@ -34,10 +34,10 @@ static reef_status seal(reef_trainer *trainer,
     reef_status status = reef_trainer_seal(trainer, dtype, &sealing, err);
     if (status == REEF_OK) // as the daemon answers
         // The same members as the daemon's reply, because the printing functions read both.
-        *result = json_pack(
-            "{s:I, s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation, "task",
-            (json_int_t)sealing.task, "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
-            reef_cli_real(sealing.loss_before), "loss_after", reef_cli_real(sealing.loss_after));
+        *result = json_pack("{s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation,
+                            "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
+                            reef_cli_real(sealing.loss_before), "loss_after",
+                            reef_cli_real(sealing.loss_after));
     return status;
 }
 
@@ -116,26 +116,6 @@ static void print_reply(const reef_cli_call *cli,
            vectors ? "" : " in each PEER layer");
 }
 
-// A pool with another strategy than generations seals nothing: a boundary only counts tasks.
-static reef_status reply_task(reef_cli_call *cli,
-                              const reef_cli_pool *pool,
-                              const json_t *result,
-                              reef_error *err) {
-    // The task that would be next.
-    json_int_t task = cli->dry_run ? (json_int_t)pool->tasks.task + 1
-                                   : json_integer_value(json_object_get(result, "task"));
-    if (cli->json)
-        return reef_cli_reply(cli,
-                              json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
-                                        reef_config_word(&pool->config, "strategy"), "task", task),
-                              err);
-    // Says why nothing was sealed.
-    printf("strategy %s keeps generation 0 open: task %" JSON_INTEGER_FORMAT " %s\n",
-           reef_config_word(&pool->config, "strategy"), task,
-           cli->dry_run ? "would begin" : "begins");
-    return REEF_OK;
-}
-
 reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     json_t *result = NULL;
@@ -146,10 +126,6 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     uint32_t sealed = pool.generation_count - 1;
     // Setting it checks the word, so that a dry run refuses what the real one would.
     if (dtype != NULL) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
-    // The joint strategy trains on all data at once and has no tasks.
-    if (status == REEF_OK && cli->dry_run && pool.config.strategy == REEF_STRATEGY_JOINT)
-        status = reef_fail(err, REEF_ERR_INVALID,
-                           "the pool's strategy is joint, which has no boundaries");
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
     if (dtype == NULL)
         // What is shown when the option is missing: the setting of the pool.
@@ -163,10 +139,7 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
         sealed = (uint32_t)json_integer_value(json_object_get(result, "sealed"));
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
-    // The strategy decides what a seal means.
-    if (status == REEF_OK && reef_cli_keeps_one_generation(&pool))
-        status = reply_task(cli, &pool, result, err);
-    else if (status == REEF_OK && cli->json)
+    if (status == REEF_OK && cli->json)
         status = reply_json(cli, &pool, sealed, dtype, result, err);
     else if (status == REEF_OK)
         print_reply(cli, &pool, sealed, dtype, result);

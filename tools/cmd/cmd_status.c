@@ -50,16 +50,16 @@ static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *
 // Null where the record that counts them is damaged.
 static void set_passed(json_t *object, const reef_cli_pool *pool) {
     reef_txn *txn = NULL;
-    reef_tasks tasks;
+    reef_passed passed;
     bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
-                 reef_tasks_read(txn, &tasks, NULL) == REEF_OK;
+                 reef_passed_read(txn, &passed, NULL) == REEF_OK;
     reef_txn_abort(txn);
     if (!reef_learns_all(&pool->config))
         json_object_set_new(object, "not_learned_bytes",
-                            known ? json_integer((json_int_t)tasks.not_learned_bytes)
+                            known ? json_integer((json_int_t)passed.not_learned_bytes)
                                   : json_null());
     json_object_set_new(object, "visited_bytes",
-                        known ? json_integer((json_int_t)tasks.visited_bytes) : json_null());
+                        known ? json_integer((json_int_t)passed.visited_bytes) : json_null());
 }
 
 // Null where the records that say so are damaged.
@@ -114,24 +114,23 @@ static json_t *pool_json(const reef_cli_call *cli,
     bool vectors = reef_config_is_vector(&pool->config);
     // "idle": this is the document of a pool without a daemon.
     // The name of the last loss carries the unit, so that no reader mistakes one for another.
-    json_t *object = json_pack(
-        "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-        reef_cli_path(cli->pool), "state", "idle", "strategy",
-        reef_config_word(&pool->config, "strategy"), "task", (json_int_t)pool->tasks.task, "step",
-        (json_int_t)pool->commit.step, "stream_bytes", (json_int_t)pool->commit.stream_bytes,
-        "generation", (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-        vectors                           ? "last_error_share"
-        : reef_cli_has_ids(&pool->config) ? "last_bits_per_token"
-                                          : "last_bits_per_byte",
-        last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
-        (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes, "last_commit",
-        reef_cli_commit_json(&pool->commit));
+    json_t *object =
+        json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
+                  reef_cli_path(cli->pool), "state", "idle", "step", (json_int_t)pool->commit.step,
+                  "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
+                  (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
+                  vectors                           ? "last_error_share"
+                  : reef_cli_has_ids(&pool->config) ? "last_bits_per_token"
+                                                    : "last_bits_per_byte",
+                  last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
+                  (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
+                  "last_commit", reef_cli_commit_json(&pool->commit));
     // Units that the daemon's document has as well, so that `reef top` reads both.
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     set_passed(object, pool);
     set_kinds(object, pool);
     json_object_set_new(object, "recycled_experts",
-                        json_integer((json_int_t)pool->tasks.recycled_experts));
+                        json_integer((json_int_t)pool->passed.recycled_experts));
     json_object_set_new(object, "record_bytes",
                         vectors ? json_integer((json_int_t)record) : json_null());
     json_object_set_new(object, "context_memory",
@@ -356,13 +355,6 @@ static void print_kind(const json_t *status) {
            kinds);
 }
 
-static void print_strategy(const json_t *status) {
-    const char *strategy = json_string_value(json_object_get(status, "strategy"));
-    if (strategy == NULL || strcmp(strategy, "generations") == 0) return;
-    printf("  %-14s%s, which keeps one generation; %" PRIu64 " boundaries so far\n", "strategy",
-           strategy, status_integer(status, "task"));
-}
-
 // When sealed records were last read as a whole, and how far the current pass has come.
 static void print_scrub(const json_t *scrub) {
     char when[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
@@ -413,7 +405,6 @@ static void print_status(const json_t *status, bool daemon) {
         print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_count(status, "generation", "generation", "is open");
     print_kind(status);
-    print_strategy(status);
     print_count(status, "experts", "experts", "in all layers and generations");
     print_count(status, "experts_open", "", "of them in the open generation");
     // A daemon knows recent batches, an idle pool only the last one.

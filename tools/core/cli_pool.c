@@ -71,18 +71,14 @@ static reef_status read_generations(reef_cli_pool *pool, reef_txn *txn, reef_err
     return status;
 }
 
-bool reef_cli_keeps_one_generation(const reef_cli_pool *pool) {
-    return pool->config.strategy != REEF_STRATEGY_GENERATIONS;
-}
-
 reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, &pool->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
     if (status == REEF_OK) status = read_generations(pool, txn, err);
-    bool counts = reef_cli_keeps_one_generation(pool) || pool->config.recycle_after > 0;
-    if (status == REEF_OK && counts) status = reef_tasks_read(txn, &pool->tasks, err);
+    if (status == REEF_OK && pool->config.recycle_after > 0)
+        status = reef_passed_read(txn, &pool->passed, err);
     reef_txn_abort(txn); // a read has nothing to commit
     pool->file_bytes = data_file_bytes(pool->store);
     return status;

@@ -19,7 +19,7 @@ typedef struct reef_cli_pool {
     reef_store *store;
     reef_config config;
     reef_commit commit;
-    reef_tasks tasks;
+    reef_passed passed;
     reef_generation_record *generations;
     uint32_t generation_count;
     uint64_t file_bytes;
@@ -50,8 +50,6 @@ REEF_MUST_CHECK reef_status reef_cli_pool_has_net(const reef_cli_pool *pool, ree
 REEF_MUST_CHECK reef_status reef_cli_layer_check(const reef_config *config,
                                                  uint64_t layer,
                                                  reef_error *err);
-/** Whether boundaries count tasks of one generation, instead of sealing it. */
-bool reef_cli_keeps_one_generation(const reef_cli_pool *pool);
 /** INVALID for a layer by itself, which no command trains. */
 REEF_MUST_CHECK reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err);
 /** A position in the stream as people count it: in bytes of a text, in examples, or in rows. */

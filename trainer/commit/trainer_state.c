@@ -18,8 +18,8 @@
 //  recognition.h
 //  "memory_drift": [bits, oldest first], "suspects": true   where the net learns a share
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
-//  see marker_line.h "task", "task_at", "task_from", "grid_side", "background_windows"
-//  baselines only, "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
+//  see marker_line.h
+//  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
 //  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of
 //  the carry's start;
 //                                             "surprise" of the next byte as well where the gate
@@ -78,16 +78,6 @@ static json_t *gates_json(const reef_trainer *trainer) {
     return list;
 }
 
-// Pools of generations have no tasks.
-static void set_tasks(json_t **state, const reef_strategy *strategy) {
-    if (!reef_strategy_is_baseline(strategy)) return;
-    reef_json_set(state, "task", json_integer(strategy->task));
-    reef_json_set(state, "task_at", json_integer((json_int_t)strategy->task_at));
-    reef_json_set(state, "task_from", json_integer((json_int_t)strategy->task_from));
-    reef_json_set(state, "grid_side", json_integer(strategy->grid_side));
-    reef_json_set(state, "background_windows", json_integer(strategy->background_windows));
-}
-
 // Members of features that the pool uses.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
     const reef_marker_line *marker = &trainer->marker;
@@ -132,7 +122,6 @@ static char *state_text(const reef_trainer *trainer) {
         "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
         (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
         drift_json(&trainer->drift), "gates", gates_json(trainer));
-    set_tasks(&state, &trainer->strategy);
     set_policy(&state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
@@ -194,15 +183,6 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         for (uint8_t i = 0; i < state->context_tokens; i++)
             state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
     }
-}
-
-static void load_tasks(reef_strategy *strategy, const json_t *state) {
-    strategy->task = (uint32_t)json_integer_value(json_object_get(state, "task"));
-    strategy->task_at = (uint64_t)json_integer_value(json_object_get(state, "task_at"));
-    strategy->task_from = (uint64_t)json_integer_value(json_object_get(state, "task_from"));
-    strategy->grid_side = (uint32_t)json_integer_value(json_object_get(state, "grid_side"));
-    strategy->background_windows =
-        (uint32_t)json_integer_value(json_object_get(state, "background_windows"));
 }
 
 static void load_policy(reef_trainer *trainer, const json_t *state) {
@@ -297,7 +277,6 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->reservoir.seen = (uint64_t)seen;
     trainer->reservoir.young_seen = (uint64_t)young_seen;
     // The record lacks what has its default, such as members of features that are off.
-    load_tasks(&trainer->strategy, state);
     load_policy(trainer, state);
     load_drift(&trainer->drift, drift);
     load_drift(&trainer->memory_drift, json_object_get(state, "memory_drift"));
@@ -312,11 +291,10 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     return status == REEF_OK ? load_pending(trainer, txn, err) : status;
 }
 
-reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
+reef_status reef_passed_read(reef_txn *txn, reef_passed *out, reef_error *err) {
     uint32_t count;
     reef_view view;
-    reef_strategy strategy = {0};
-    *out = (reef_tasks){0};
+    *out = (reef_passed){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK || count == 0) return status;
     // The state lies under the number of the open generation, which is always the last.
@@ -326,16 +304,12 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     json_t *state = NULL;
     status = reef_state_parse(&state, &view, count - 1, err);
     if (status != REEF_OK) return status;
-    // Parsed into a strategy of its own: the caller has no trainer, only a transaction.
-    load_tasks(&strategy, state); // a state without tasks has none
     const json_t *recycled = json_object_get(state, "recycled_experts");
     const json_t *not_learned = json_object_get(state, "skipped_bytes");
     const json_t *visited = json_object_get(state, "visited_bytes");
-    *out = (reef_tasks){.task = strategy.task,
-                        .task_at = strategy.task_at,
-                        .recycled_experts = (uint64_t)json_integer_value(recycled),
-                        .not_learned_bytes = (uint64_t)json_integer_value(not_learned),
-                        .visited_bytes = (uint64_t)json_integer_value(visited)};
+    *out = (reef_passed){.recycled_experts = (uint64_t)json_integer_value(recycled),
+                         .not_learned_bytes = (uint64_t)json_integer_value(not_learned),
+                         .visited_bytes = (uint64_t)json_integer_value(visited)};
     json_decref(state);
     return REEF_OK;
 }

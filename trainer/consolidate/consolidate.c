@@ -94,10 +94,6 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
     if (reef_config_is_vector(&network->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "generations of a model of vectors are not consolidated");
-    if (network->config.strategy != REEF_STRATEGY_GENERATIONS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a pool with strategy %s has no generations to consolidate",
-                         reef_config_word(&network->config, "strategy"));
     // Generation 0 is the backbone. The others are corrections of it, and would have no base.
     if (first == 0)
         return reef_fail(err, REEF_ERR_INVALID,

@@ -1,7 +1,6 @@
 // A training batch: windows of the stream, of the open generation's own past and of old data, and
 // which generations fire for each of their tokens.
 #include "batch.h"
-#include "reef_random.h"
 #include "trainer_internal.h"
 
 #include <assert.h>
@@ -9,10 +8,7 @@
 #include <string.h>
 
 size_t reef_step_windows(const reef_config *config) {
-    size_t beside = config->rehearse;
-    if (config->strategy == REEF_STRATEGY_REPLAY && reef_replay_windows_max(config) > beside)
-        beside = reef_replay_windows_max(config);
-    return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
+    return (size_t)config->batch + config->rehearse + REEF_RETAIN_WINDOWS;
 }
 
 reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_error *err) {
@@ -122,9 +118,9 @@ reef_status reef_step_decide(reef_trainer *trainer,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
     // `bytes` has one more token than the batch. Targets are tokens shifted by one, so window w
-    // ends with the first token of window w + 1, or with a token of its own.
-    size_t stride = reef_config_window_stride(config) * reef_token_bytes(config);
-    for (size_t w = 0; w < config->batch; w++) reef_step_place(trainer, w, bytes + w * stride);
+    // ends with the first token of window w + 1.
+    size_t size = config->context * reef_token_bytes(config);
+    for (size_t w = 0; w < config->batch; w++) reef_step_place(trainer, w, bytes + w * size);
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
     reef_gating_pass pass = gating_pass(trainer, &trainer->network);
     // Only the batch's own windows move the gates; rehearsal and retain windows come later and are
@@ -135,32 +131,4 @@ reef_status reef_step_decide(reef_trainer *trainer,
 
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
     return trainer->fire[g * reef_batch_stride(trainer) + t] != 0;
-}
-
-reef_status reef_strategy_sample(reef_trainer *trainer,
-                                 size_t count_max,
-                                 reef_status (*visit)(reef_trainer *trainer, reef_error *err),
-                                 size_t *count,
-                                 reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context, each = reservoir->token_bytes;
-    // Slots fill in order, so the first `seen` are those in use until the reservoir is full.
-    size_t filled =
-        reservoir->seen < reservoir->old_slots ? (size_t)reservoir->seen : reservoir->old_slots;
-    *count = filled < count_max ? filled : count_max;
-    for (size_t i = 0; i < *count; i++) {
-        // Evenly spread over the slots instead of drawn: all tasks are met, and the result needs no
-        // sorting.
-        size_t slot = i * filled / *count;
-        // The task's number is part of the counter: every boundary draws other offsets, and a
-        // restart the same.
-        uint64_t counter = ((uint64_t)trainer->strategy.task << 32) + i;
-        size_t at = (size_t)reef_random_below(config->seed, REEF_STREAM_SAMPLE, counter,
-                                              reservoir->window_bytes / each - T);
-        reef_step_place(trainer, 0, reservoir->bytes + slot * reservoir->window_bytes + at * each);
-        reef_status status = visit(trainer, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
 }

@@ -45,17 +45,6 @@ REEF_MUST_CHECK reef_status reef_step_reserve(reef_trainer *trainer,
                                               size_t generation_count,
                                               reef_error *err);
 
-/**
- * Place up to `count_max` windows of everything seen so far, one at a time, as window 0 and visit
- * each.
- */
-REEF_MUST_CHECK reef_status reef_strategy_sample(reef_trainer *trainer,
-                                                 size_t count_max,
-                                                 reef_status (*visit)(reef_trainer *trainer,
-                                                                      reef_error *err),
-                                                 size_t *count, // written: how many there were
-                                                 reef_error *err);
-
 /** The windows that lie in the trainer, as a batch; with `gradient` their weights too. */
 reef_batch reef_batch_make(reef_trainer *trainer,
                            size_t windows,

@@ -9,15 +9,6 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
                                 reef_error *err) {
     reef_generation *open = reef_open_generation(trainer), *grown = NULL;
     uint32_t before = open->info.side;
-    reef_strategy_kind kind = trainer->strategy.kind;
-    // These strategies keep arrays of the model's shape (Fisher information, a teacher, background
-    // counts). Growing would leave them without values for the new experts.
-    if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
-        kind == REEF_STRATEGY_SPARSE_MEMORY)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool's strategy is %s, which keeps what the model was at its size; "
-                         "only generations, finetune, replay, joint and grid can grow",
-                         reef_config_word(&trainer->network.config, "strategy"));
     if (side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
                          side, REEF_SIDE_MAX);

@@ -31,11 +31,8 @@ static void update_tensor(void *context, size_t piece) {
     const dense_update *update = context;
     const reef_tensor *tensor = &update->generation->tensors[piece];
     if (tensor->grad == NULL) return;
-    // Values before `trained_at` are frozen (sub-keys of the old part of a grid). A gradient of
-    // zero leaves Adam's moments, and so the weights, as they are.
-    memset(tensor->grad, 0, tensor->trained_at * sizeof(*tensor->grad));
     // In chunks that fit the cache: gradient, value and both moments of a chunk are touched once.
-    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
+    for (size_t at = 0; at < tensor->count; at += CHUNK) {
         size_t count = chunk_floats(tensor, at);
         float *grad = tensor->grad + at;
         reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
@@ -56,7 +53,7 @@ static void square_tensor(void *context, size_t piece) {
     reef_tensor *tensor = &generation->tensors[piece];
     tensor->grad_squares = 0.0;
     if (tensor->grad == NULL) return;
-    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
+    for (size_t at = 0; at < tensor->count; at += CHUNK) {
         const float *grad = tensor->grad + at;
         tensor->grad_squares += (double)reef_dot(chunk_floats(tensor, at), grad, grad);
     }

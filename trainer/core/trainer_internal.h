@@ -4,7 +4,6 @@
 //   step         one batch: forward, backward, optimiser
 //   stream       accepted bytes: deferred, recognised or trained
 //   growth       boundaries: seal, open, branch, grow; gates
-//   strategy     what baselines do at a boundary instead
 //   commit       all of it as one transaction
 //   consolidate  several sealed generations merged into one
 //   exchange     generations and models of other pools
@@ -24,11 +23,9 @@
 #include "reef_pool_check.h"
 #include "reservoir.h"
 #include "residency.h"
-#include "strategy_state.h"
 #include "trainer_ops.h"
 #include "visit_log.h"
 
-enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's
 // own past, then up to one of old data where its gate leaks.
 #define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
@@ -87,7 +84,6 @@ struct reef_trainer {
     size_t level_count;
     struct reef_recognition *recognition; // owned; of the deferred pieces
     bool memory_was_anomalous;            // its last batch was: the net tests the next one
-    reef_strategy strategy;
 
     // the stream
     reef_source *sources;
@@ -105,8 +101,7 @@ struct reef_trainer {
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, not_learned_bytes;
     uint64_t visited_bytes; // learned by kinds that came back
-    // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
-    // `strategy`.
+    // Of the last boundary, which opened the generation or enlarged it.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
     bool over_reported; // that the pool takes more than pool_max, since that was set
     bool full;          // experts_max left no room for a boundary
@@ -151,7 +146,7 @@ static inline size_t reef_batch_tokens(const reef_config *config) {
 }
 
 static inline size_t reef_batch_bytes(const reef_config *config) {
-    return config->batch * reef_config_window_stride(config) * reef_token_bytes(config);
+    return reef_batch_tokens(config) * reef_token_bytes(config);
 }
 
 /** Is there a net? Else the context memory alone learns and answers. */
@@ -169,19 +164,14 @@ static inline reef_generation *reef_open_generation(const reef_trainer *trainer)
     return trainer->network.generations[trainer->network.generation_count - 1];
 }
 
-/**
- * Steps since the last boundary: of the open generation, or with a baseline
- * of the task.
- */
+/** Steps since the last boundary. */
 static inline uint64_t reef_task_step(const reef_trainer *trainer) {
-    return trainer->generation_step - (reef_strategy_is_baseline(&trainer->strategy)
-                                           ? trainer->strategy.task_from
-                                           : trainer->boundary_step);
+    return trainer->generation_step - trainer->boundary_step;
 }
 
 /** Where in the stream the last boundary was. */
 static inline uint64_t reef_task_at(const reef_trainer *trainer) {
-    return trainer->strategy.task > 0 ? trainer->strategy.task_at : trainer->boundary_at;
+    return trainer->boundary_at;
 }
 
 /** Choose `ops`, and allocate everything that the configuration decides, except generations. */

@@ -1,6 +1,6 @@
 // What a trainer does differently for each kind of model: language model, vector model, layer.
 //
-//   language_ops.c       a stream of tokens, gates, a reservoir, a strategy
+//   language_ops.c       a stream of tokens, gates, a reservoir
 //   vector/vector_ops.c  a stream of records, solved in closed form
 //   layer/layer_ops.c    no stream: a program calls forward, backward and step
 //

@@ -54,11 +54,6 @@ static reef_status check_trainer(const reef_trainer *trainer,
     if (options->leak_max > 0.0 && trainer->network.config.gate == REEF_GATE_OFF)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with gate off: there is no threshold to raise");
-    if (reef_strategy_is_baseline(&trainer->strategy))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool's strategy is %s, which keeps one generation: it cannot import "
-                         "others",
-                         reef_config_word(&trainer->network.config, "strategy"));
     // An import becomes the generation after generation 0 at the earliest: its deltas correct a
     // backbone that must exist and be sealed.
     if (open->info.generation == 0)

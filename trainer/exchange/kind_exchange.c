@@ -18,11 +18,6 @@ reef_status reef_trainer_exchange_check(const reef_trainer *trainer, reef_error 
     const reef_config *config = &trainer->network.config;
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status != REEF_OK) return status;
-    if (reef_strategy_is_baseline(&trainer->strategy))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool's strategy is %s, which keeps one generation: there are none to "
-                         "exchange",
-                         reef_config_word(config, "strategy"));
     if (reef_origin_needs_all(config, config->gate == REEF_GATE_LOSS ? 1.0f : 0.0f))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with fire_max above 1 or gates that read losses: its "

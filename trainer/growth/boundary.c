@@ -5,7 +5,6 @@
 #include "events.h"
 #include "gate_refit.h"
 #include "kind_memories.h"
-#include "strategy.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 
@@ -185,19 +184,6 @@ static reef_status seal_open(reef_trainer *trainer,
     return reef_generation_make_sealed(sealed, open, &network->config, out->dtype, err);
 }
 
-// A baseline keeps its one generation; its boundary is a change of task.
-static reef_status baseline_boundary(reef_trainer *trainer,
-                                     const reef_opening *opening,
-                                     reef_sealing *out,
-                                     reef_error *err) {
-    reef_status status = reef_strategy_boundary(trainer, opening, err);
-    *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
-                          .task = trainer->strategy.task,
-                          .loss_before = NAN,
-                          .loss_after = NAN};
-    return status;
-}
-
 // Reservoir and drift tests are of the sealed generation's text: the next one collects its own.
 static void reset_for_next_generation(reef_trainer *trainer) {
     reef_reservoir_clear_sample(&trainer->reservoir);
@@ -247,8 +233,6 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
                                  reef_dtype dtype,
                                  reef_sealing *out,
                                  reef_error *err) {
-    if (reef_strategy_is_baseline(&trainer->strategy))
-        return baseline_boundary(trainer, opening, out, err);
     const reef_config *config = &trainer->network.config;
     reef_network *network = &trainer->network;
     reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;

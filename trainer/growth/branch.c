@@ -60,11 +60,6 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
 reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
     reef_status status = reef_kind_allows(trainer->ops->no_branch, err);
     if (status != REEF_OK) return status;
-    if (reef_strategy_is_baseline(&trainer->strategy))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool's strategy is %s, which keeps one generation: there is no "
-                         "sealed one to branch",
-                         reef_config_word(&trainer->network.config, "strategy"));
     status = check_origin(trainer, from, err);
     if (status != REEF_OK) return status;
     return reef_policy_check_side(trainer, trainer->network.generations[from]->info.side, err);

@@ -146,8 +146,7 @@ static void move_sub_keys(recycling_pass *at, size_t table) {
         size_t first = i * half;
         // A sub-key whose row or column still has an expert in use must not move: that expert would
         // be found by other queries.
-        if (at->needed[table][i / tables] || first < keys->trained_at)
-            continue; // in use, or frozen
+        if (at->needed[table][i / tables]) continue; // in use, or frozen
         draw_key(at, table, i, length, keys->data + first);
         memset(keys->adam_m + first, 0, bytes);
         memset(keys->adam_v + first, 0, bytes);

@@ -1,6 +1,5 @@
 // What a pool may still add: what experts_max and kinds_max leave room for. See growth_policy.h.
 #include "growth_policy.h"
-#include "strategy.h"
 
 #include <inttypes.h>
 
@@ -13,17 +12,18 @@ uint64_t reef_policy_experts(const reef_trainer *trainer) {
     return count;
 }
 
-// Experts a layer that a boundary adds; UINT64_MAX when it cannot. Of the baselines only a grid
-// grows, and it reports by itself which side is too large.
+uint32_t reef_grid_side(uint32_t side, uint32_t side_new) {
+    uint64_t before = (uint64_t)side * side, grown = (uint64_t)side + 1;
+    while (grown * grown - before < (uint64_t)side_new * side_new) grown++;
+    return (uint32_t)grown;
+}
+
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new) {
     uint64_t side = reef_open_generation(trainer)->info.side;
-    bool grid = trainer->strategy.kind == REEF_STRATEGY_GRID;
-    if (reef_strategy_is_baseline(&trainer->strategy) && !grid) return 0;
-    if (!grid && trainer->network.config.growth != REEF_GROWTH_IN_PLACE)
+    if (trainer->network.config.growth != REEF_GROWTH_IN_PLACE)
         return (uint64_t)side_new * side_new;
     uint64_t enlarged = reef_grid_side((uint32_t)side, side_new);
-    if (enlarged > REEF_SIDE_MAX && !grid) return UINT64_MAX;
-    return enlarged * enlarged - side * side;
+    return enlarged > REEF_SIDE_MAX ? UINT64_MAX : enlarged * enlarged - side * side;
 }
 
 uint32_t reef_policy_kinds(const reef_trainer *trainer) {
@@ -33,11 +33,11 @@ uint32_t reef_policy_kinds(const reef_trainer *trainer) {
     return count;
 }
 
-// May a boundary begin another kind? Where one generation stays for ever there is only one.
+// May a boundary begin another kind?
 static bool has_room_for_kind(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    return config->kinds_max == 0 || reef_strategy_is_baseline(&trainer->strategy) ||
-           config->growth == REEF_GROWTH_IN_PLACE || reef_policy_kinds(trainer) < config->kinds_max;
+    return config->kinds_max == 0 || config->growth == REEF_GROWTH_IN_PLACE ||
+           reef_policy_kinds(trainer) < config->kinds_max;
 }
 
 bool reef_growth_has_experts(const reef_trainer *trainer, uint64_t experts) {

@@ -4,7 +4,6 @@
 #include "boundary.h"
 #include "enlarge.h"
 #include "events.h"
-#include "strategy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -31,7 +30,6 @@ static bool is_saturated(const reef_trainer *trainer) {
 
 static const char *due(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    if (!reef_strategy_has_boundaries(&trainer->strategy)) return NULL;
     if (config->boundaries == REEF_BOUNDARIES_BUDGET &&
         trainer->stream_bytes - reef_task_at(trainer) >= config->boundary_bytes)
         return "budget";
@@ -106,8 +104,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
         .distance = NAN,
     };
     reef_status status = REEF_OK;
-    // Baselines always grow by side_new, so that strategies are compared at equal size.
-    if (config->size_new == REEF_SIZE_NEW_AUTO && !reef_strategy_is_baseline(&trainer->strategy)) {
+    if (config->size_new == REEF_SIZE_NEW_AUTO) {
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
@@ -146,14 +143,13 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     // A full pool continues to learn in the open generation; the event says so once.
     if (opening.side == 0) return report_full(trainer, reason, err);
-    if (reef_strategy_is_baseline(&trainer->strategy) || config->growth != REEF_GROWTH_IN_PLACE)
+    if (config->growth != REEF_GROWTH_IN_PLACE)
         return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
                                     err);
     // Instead of a new generation the open one grows by as many experts as that would have had.
     uint32_t side = reef_grid_side(reef_open_generation(trainer)->info.side, opening.side);
     status = reef_growth_enlarge(trainer, side, &opening, err);
     if (status != REEF_OK) return status;
-    reef_strategy_freeze(trainer);
     // What the loss was before the change says nothing about the time after it.
     reef_drift_reset(&trainer->drift);
     trainer->boundary_at = trainer->stream_bytes;

@@ -80,6 +80,9 @@ REEF_MUST_CHECK reef_status reef_probe_walk(reef_trainer *trainer,
                                             double *unclaimed,
                                             reef_error *err);
 
+/** The smallest side with at least as many new experts as a generation of `side_new` would have. */
+uint32_t reef_grid_side(uint32_t side, uint32_t side_new);
+
 /** Experts that a boundary with `side_new` adds to each layer; UINT64_MAX: it cannot be. */
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new);
 

@@ -232,7 +232,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_note_damage(reef_trainer *trai
 /** What sealing did, and what the type of the sealed rows cost. */
 typedef struct reef_sealing {
     uint32_t generation; // that was sealed
-    uint32_t task;       // above 0: with this strategy nothing was sealed, but that task has begun
     reef_dtype dtype;    // of its rows of experts from now on: REEF_F32, REEF_BF16 or REEF_I8
     uint64_t loss_bytes; // tokens scored, of the generation's own sample; 0 without a sample
     double loss_before;  // bits per token with the generation as it was evaluated while open,
@@ -263,7 +262,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal_check(reef_trainer *train
 /**
  * Grow the open generation in place to `side` (shell order: no id changes). Commits.
  *
- * Errors: INVALID the model, its layers or the strategy have nothing that grows, or the side is not
+ * Errors: INVALID the model or its layers have nothing that grows, or the side is not
  * a larger one that the pool can have; FULL experts_max, the disk.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,
@@ -296,7 +295,7 @@ typedef struct reef_branch {
  * out  written; may be NULL
  *
  * Errors: NOT_FOUND no such generation, or it was consolidated; INVALID it is open, the open one
- * has trained, a vector model or a strategy that keeps one generation; FULL experts_max, the disk;
+ * has trained, a vector model; FULL experts_max, the disk;
  * IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
@@ -482,7 +481,7 @@ typedef struct reef_import {
  * out      written; may be NULL
  *
  * Errors: INVALID another configuration or backbone, the open generation has trained, a vector
- * model or a strategy that keeps one generation; NOT_FOUND, CORRUPT, VERSION of the file; FULL
+ * model; NOT_FOUND, CORRUPT, VERSION of the file; FULL
  * experts_max, the disk; IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
@@ -547,9 +546,7 @@ typedef struct reef_trainer_status {
     uint32_t kind; // that is being learned: the number of the generation that it began with
     char kind_name[REEF_NAME_BYTES_MAX + 1]; // "": it has none
     uint32_t kinds;                          // generations that were not consolidated
-    char strategy[16];                       // of the configuration
-    uint32_t task;      // boundaries so far of a strategy that keeps one generation; else 0
-    uint64_t opened_at; // stream position where it was opened
+    uint64_t opened_at;                      // stream position where it was opened
     uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test
     // Prequential loss: median over the drift window, and of the last batch since the start. With
     // vectors both are shares of labelled examples that were classed wrongly before they were

@@ -4,7 +4,6 @@
 #include "batch.h"
 #include "optimiser.h"
 #include "reef_random.h"
-#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
@@ -109,15 +108,12 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
     return REEF_OK;
 }
 
-// The slots that rehearsal draws from: the open generation's own; with joint training, which has no
-// parts, those of the whole past. Returns how many.
+// The slots that rehearsal draws from: the open generation's own. Returns how many.
 static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
     const reef_reservoir *reservoir = &trainer->reservoir;
-    bool whole = trainer->strategy.kind == REEF_STRATEGY_JOINT;
-    uint64_t seen = whole ? reservoir->seen : reservoir->young_seen;
-    size_t slots = whole ? reservoir->old_slots : reservoir->slots - reservoir->old_slots;
-    size_t count = seen < slots ? (size_t)seen : slots;
-    *first = whole ? 0 : reservoir->old_slots;
+    size_t slots = reservoir->slots - reservoir->old_slots;
+    size_t count = reservoir->young_seen < slots ? (size_t)reservoir->young_seen : slots;
+    *first = reservoir->old_slots;
     // A snapshot that is not exact has no windows, or fewer than were seen.
     for (size_t slot = *first; slot < *first + count; slot++)
         if (reservoir->sizes[slot] == 0) return 0;
@@ -126,16 +122,16 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
 
 // Windows of the open generation's own past, with its gate forced open like that of the new ones:
 // the stream passes only once, and neighbouring windows alone make a one-sided batch.
-// rehearse_windows of them are taken already.
 static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t T = config->context, each = reef_token_bytes(config), first;
     size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
+    trainer->rehearse_windows = 0;
     if (young == 0 || rehearsed == 0) return REEF_OK;
     // One token more than a window is needed at the offset, for the last target.
     size_t starts = reservoir->window_bytes / each - T;
-    for (size_t count = trainer->rehearse_windows; count < rehearsed; count++) {
+    for (size_t count = 0; count < rehearsed; count++) {
         // Two random numbers per window: slot and offset.
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
         size_t slot =
@@ -226,8 +222,6 @@ reef_status reef_step_forward(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     trainer->open_claims = claims_of_open(trainer);
     force_open(trainer, 0, config->batch);
-    // Replay fills the windows of rehearsal first; add_rehearsal takes the rest.
-    trainer->rehearse_windows = reef_replay_add(trainer);
     status = add_rehearsal(trainer, err);
     if (status != REEF_OK) return status;
     force_open(trainer, config->batch, trainer->rehearse_windows);
@@ -236,16 +230,12 @@ reef_status reef_step_forward(reef_trainer *trainer,
     status = add_retain_window(trainer, windows, err);
     if (status != REEF_OK) return status;
     weigh_windows(trainer, windows, trainer->retain_windows);
-    // Distillation needs the logits themselves, so the gradient is formed later, by
-    // reef_lwf_gradient.
-    bool distills = reef_strategy_distills(trainer);
-    reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, !distills);
+    reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, true);
     // Of all passes only those of a step are shared: others run on every rank, which decide alike.
     trainer->acts.ranks = sharing_ranks(trainer);
     status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                   REEF_PASS_TRAIN, &found);
     trainer->acts.ranks = NULL;
-    if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
     *bits = mean_bits(trainer);
     // Infinite logits give a finite status but a useless step; it is refused before backward
     // touches a weight.
@@ -290,8 +280,6 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 static void update_statistics(reef_trainer *trainer, reef_generation *generation) {
     const reef_config *config = &trainer->network.config;
     const reef_activations *acts = &trainer->acts;
-    // A frozen router is evaluated by what it was when it was frozen.
-    if (generation->queries_frozen) return;
     // Statistics of the batch move the running ones before the weights do: they belong to the
     // queries that this batch asked.
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -322,15 +310,10 @@ void reef_step_backward(reef_trainer *trainer) {
         .average_rate = config->average,
         .clip = config->clip,
     };
-    // A baseline may pull, freeze or mask rows of experts; it says so in `update` before backward
-    // runs.
-    reef_strategy_update(trainer, &update);
     update_statistics(trainer, generation);
     trainer->acts.ranks = sharing_ranks(trainer);
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
     trainer->acts.ranks = NULL;
-    // What a baseline adds to dense gradients comes after backward and before clipping.
-    reef_strategy_gradients(trainer);
     double backward = reef_seconds();
     reef_step_update_dense(trainer, generation,
                            reef_step_gradient_norm(trainer->workers, generation));

@@ -135,10 +135,9 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
     reef_status status = has_lane ? add_to_lane(trainer, net, err) : REEF_OK;
     if (status != REEF_OK) return status;
     if (net) reef_step_backward(trainer);
-    // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
-    uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
     // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
-    reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
+    reef_reservoir_offer(&trainer->reservoir, reef_open_generation(trainer)->info.generation,
+                         trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
     if (net) reef_drift_push(&trainer->drift, bits);
     if (!has_lane) status = count_batch(trainer, trainer->step, trainer->stream_bytes, bits, err);

@@ -274,8 +274,7 @@ static uint32_t recognised_kind(const reef_trainer *trainer) {
 static bool watches_drift(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     uint32_t window = trainer->drift.window, warmup = config->drift_warmup;
-    return config->boundaries == REEF_BOUNDARIES_DRIFT &&
-           reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) >= warmup &&
+    return config->boundaries == REEF_BOUNDARIES_DRIFT && reef_task_step(trainer) >= warmup &&
            trainer->drift.count >= (warmup < window ? warmup : window);
 }
 
@@ -424,7 +423,7 @@ static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef
                              ? reef_by_contexts_end(trainer, steps, err)
                              : release_deferred(trainer, steps, err);
     if (status != REEF_OK) return status;
-    bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
+    bool grows = reef_task_step(trainer) > 0;
     // The marker line is not trained. With a boundary everything pending goes with it: it is less
     // than a batch, and is of the old domain.
     size_t gone = grows ? trainer->pending_bytes : trainer->marker.line_bytes;

@@ -52,7 +52,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
            each = reef_vector_record_bytes(&vector->network.config);
     size_t filled = memory->seen < memory->slots ? memory->seen : memory->slots;
     // Replay doubles the batch: as many old examples as new ones.
-    if (vector->network.config.strategy != REEF_STRATEGY_REPLAY || filled == 0) return rows;
+    if (filled == 0) return rows;
     for (size_t i = 0; i < rows; i++) {
         // Counted by the step, so a restart replays the same examples.
         size_t slot = reef_random_below(vector->network.config.seed, REPLAY_STREAM,

@@ -135,12 +135,6 @@ static void release_deferred(reef_vector *vector) {
 
 reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *err) {
     const reef_vector *vector = trainer->vector;
-    // A baseline has one generation for ever.
-    if (vector->baseline)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "strategy %s has one generation, which is never sealed; only pools of "
-                         "strategy generations have boundaries",
-                         reef_config_word(&vector->network.config, "strategy"));
     // A generation without a labelled example has no solution to seal.
     if (vector->examples == 0)
         return reef_fail(

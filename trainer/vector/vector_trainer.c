@@ -51,7 +51,6 @@ reef_status reef_vector_start(reef_trainer *trainer, reef_error *err) {
     if (vector == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector model");
     trainer->vector = vector;
     vector->network.config = trainer->network.config;
-    vector->baseline = vector->network.config.strategy != REEF_STRATEGY_GENERATIONS;
     reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
     if (status == REEF_OK) status = memory_init(vector, err);
     if (status == REEF_OK) status = batch_init(vector, err);

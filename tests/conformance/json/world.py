@@ -115,8 +115,6 @@ class World:
         with open(f"{self.base}/wrong.ini", "w") as file:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
         self.run("init", "budget.pool", *NET)
-        self.run("init", "rival.pool", "--strategy", "replay", *SIZES)
-        self.run("train", "rival.pool", "english.txt", "--cost-repeats", "0")
         self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")
         self.run("train", "mnist.pool", "idx:t10k-images.gz,t10k-labels.gz", "--cost-repeats", "0")
 

@@ -160,14 +160,14 @@ static reef_status on_point(void *context, const reef_point *point, reef_error *
 
 static void read_history(reef_txn *txn) {
     reef_error err;
-    reef_tasks tasks;
+    reef_passed passed;
     reef_scrub scrub;
     uint64_t steps = 0;
     json_t *list = json_array();
     (void)!reef_snapshot_scan(txn, on_snapshot, list, &err);
     (void)!reef_timeline_json(txn, list, &err);
     (void)!reef_series_scan(txn, on_point, &steps, &err);
-    (void)!reef_tasks_read(txn, &tasks, &err);
+    (void)!reef_passed_read(txn, &passed, &err);
     (void)!reef_scrub_read(txn, &scrub, &err);
     json_decref(list);
 }

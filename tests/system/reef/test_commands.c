@@ -574,56 +574,6 @@ static void seal_rounds_when_asked_for(void **state) {
     free(pool);
 }
 
-static void a_baseline_of_generations_is_shown_as_what_it_is(void **state) {
-    world *w = *state;
-    char *pool = path_in(w->directory, "rival");
-    program p;
-    reef(&p, "init", pool, TINY_OPTIONS, "--strategy", "replay", NULL);
-    assert_int_equal(p.code, 0);
-    program_release(&p);
-    tiny_pool_train(pool); // with one boundary
-    json_t *status = reef_json("status", pool, NULL), *list = reef_json("generations", pool, NULL);
-    assert_string_equal(json_string_value(json_object_get(status, "strategy")), "replay");
-    assert_int_equal(integer(status, "task"), 1);
-    assert_int_equal(integer(status, "generation"), 0);
-    assert_int_equal(integer(list, "task"), 1);
-    assert_int_equal(json_array_size(json_object_get(list, "generations")), 1);
-    reef(&p, "status", pool, NULL);
-    assert_non_null(strstr(p.out, "replay, which keeps one generation; 1 boundaries so far"));
-    program_release(&p);
-    reef(&p, "generations", pool, NULL);
-    assert_non_null(strstr(p.out, "strategy replay keeps one generation; 1 boundaries so far"));
-    program_release(&p);
-    json_t *dry = reef_json("seal", pool, "--dry-run", NULL), *done = reef_json("seal", pool, NULL);
-    assert_int_equal(integer(dry, "task"), 2);
-    assert_int_equal(integer(done, "task"), 2);
-    assert_string_equal(json_string_value(json_object_get(done, "strategy")), "replay");
-    json_decref(status);
-    json_decref(list);
-    json_decref(dry);
-    json_decref(done);
-    json_t *eval = reef_json("eval", pool, w->code, "--as-of", "kept", NULL);
-    assert_non_null(eval);
-    json_decref(eval);
-    reef(&p, "timeline", pool, NULL);
-    assert_non_null(strstr(p.out, "boundary"));
-    program_release(&p);
-    free(pool);
-}
-
-static void joint_training_has_nothing_to_seal(void **state) {
-    world *w = *state;
-    char *pool = path_in(w->directory, "joint");
-    program p;
-    reef(&p, "init", pool, TINY_OPTIONS, "--strategy", "joint", NULL);
-    program_release(&p);
-    reef(&p, "seal", pool, "--dry-run", NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "joint, which has no boundaries"));
-    program_release(&p);
-    free(pool);
-}
-
 static void init_takes_an_empty_directory(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "mounted");
@@ -877,8 +827,6 @@ int main(void) {
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
         cmocka_unit_test(a_dry_seal_names_the_size_that_is_opened),
         cmocka_unit_test(seal_rounds_when_asked_for),
-        cmocka_unit_test(a_baseline_of_generations_is_shown_as_what_it_is),
-        cmocka_unit_test(joint_training_has_nothing_to_seal),
         cmocka_unit_test(init_takes_an_empty_directory),
         cmocka_unit_test(a_path_need_not_be_utf8),
         cmocka_unit_test(the_pool_may_be_named_in_three_ways),

@@ -103,7 +103,6 @@ static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
     chooses(w, 1.0, "--context-memory", "0");
     chooses(w, 1.0, "--vocab", "300");
     chooses(w, 1.0, "--model", "layer");
-    chooses(w, 1.0, "--strategy", "replay");
 }
 
 // A pool that was trained on English and sealed, and then on C.

@@ -16,7 +16,7 @@
 #define RANKS 3
 
 // Four blocks of rows in each table of generation 0, two in the later ones; steps of four windows.
-static void make_pool(const sandbox *box, const char *strategy) {
+static void make_pool(const sandbox *box) {
     reef_error err;
     reef_config config = tiny_config();
     config.batch = 4;
@@ -28,7 +28,6 @@ static void make_pool(const sandbox *box, const char *strategy) {
     config.drift_confirm = 6;
     config.drift_share = 0.0f;
     assert_int_equal(reef_config_set(&config, "ffw", "pp", &err), REEF_OK);
-    assert_int_equal(reef_config_set(&config, "strategy", strategy, &err), REEF_OK);
     sandbox_make_pool_of(box, &config);
 }
 
@@ -54,7 +53,7 @@ static void make_pool_of_memories(const sandbox *box) {
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
     sandbox_make_again(box);
-    make_pool(box, "generations");
+    make_pool(box);
     // Two boundaries.
     write_text(box->text, WORD_BYTES, 1);
     append_figures(box->text, FIGURE_BYTES, 2);
@@ -538,8 +537,6 @@ static void what_cannot_be_divided(void **state) {
     refuses(box, divide(box, "pool", "no", 0), "ranks are a number from 1 to");
     refuses(box, divide(box, "nothing", "no", 2), "there is no pool at nothing, and no rank-0");
     refuses(box, divide(box, "pool", "pool/in", 2), "");
-    make_pool(box, "ewc");
-    refuses(box, divide(box, "pool", "no", 2), "its strategy is ewc, whose rows cannot be divided");
     assert_int_equal(shell_of("cd %s && %s init vectors --model vector --inputs 8 >made.txt && "
                               "%s init memories --net-share 0 >made.txt",
                               box->directory, REEF_BINARY, REEF_BINARY),

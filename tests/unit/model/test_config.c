@@ -185,9 +185,6 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
                      "at most 63");
     assert_set_fails("boundary_bytes", "0", "1 to");
     assert_set_fails("capacity_share", "1.1", "0.001 to 1");
-    assert_set_fails("strategy", "sparse", "must be generations, finetune, replay, ewc, lwf");
-    assert_set_fails("replay_share", "1", "0 to 0.9");
-    assert_set_fails("sparse_slots", "0", "1 to");
     assert_set_fails("layers", "33", "1 to 32");
 }
 
@@ -247,9 +244,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 4 layers"},
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},
         {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
-        {{{"cut_windows", "true"}}, "cut_windows is for strategy joint"},
-        {{{"cut_windows", "true"}, {"strategy", "joint"}, {"context_memory", "8M"}},
-         "cut_windows is for strategy joint of a language model without context memory"},
         {{{"image_columns", "4"}}, "image_columns 4 and draw_from 0 are for vector models"},
         {{{"draw_from", "64"}}, "image_columns 0 and draw_from 64 are for vector models"},
         {{{"model", "vector"}, {"inputs", "5"}, {"growth", "in_place"}},
@@ -268,7 +262,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"ffw", "kdmd"}, {"experts_max", "4095"}}, "less than the 4096 experts of the first"},
         {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}},
          "more values than a pool keeps of one mixture, 89478485"},
-        {{{"model", "layer"}, {"strategy", "finetune"}}, "a layer by itself has generations"},
         {{{"model", "layer"}, {"side", "8"}, {"topk", "4"}, {"experts_max", "63"}},
          "experts_max 63 is less than the 64 experts of the first"},
         {{{"model", "layer"}, {"topk", "65"}}, "topk 65 is more than the 64 sub-keys"},
@@ -321,7 +314,6 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         {{{"reservoir_bytes", "8192"}}, NULL},
         {{{"reservoir_bytes", "8192"}, {"reservoir_window", "100000"}}, NULL},
         {{{"reservoir_bytes", "1024"}, {"gate", "off"}}, NULL},
-        {{{"reservoir_bytes", "1024"}, {"strategy", "finetune"}}, NULL},
         {{{"reservoir_bytes", "1024"}, {"growth", "in_place"}}, NULL},
         {{{"batch", "1"}}, "rehearse 4 reads 128 tokens and the next one"},
         {{{"batch", "1"}},
@@ -468,9 +460,8 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
 
 static void other_pools_are_made_without_one(void **state) {
     (void)state;
-    static const char *const OTHERS[][2] = {{"context_memory", "0"}, {"vocab", "300"},
-                                            {"model", "layer"},      {"model", "vector"},
-                                            {"strategy", "replay"},  {"strategy", "finetune"}};
+    static const char *const OTHERS[][2] = {
+        {"context_memory", "0"}, {"vocab", "300"}, {"model", "layer"}, {"model", "vector"}};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
         reef_config config;
         make(&config, OTHERS[i][0], OTHERS[i][1]);

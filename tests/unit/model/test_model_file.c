@@ -829,9 +829,7 @@ static void what_cannot_be_written_is_named(void **state) {
     reef_error err;
     static const struct {
         const char *name, *value, *words;
-    } kinds[] = {{"model", "vector", "vector model"},
-                 {"model", "layer", "reef.interchange"},
-                 {"strategy", "finetune", "strategy finetune keeps more than its weights"}};
+    } kinds[] = {{"model", "vector", "vector model"}, {"model", "layer", "reef.interchange"}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         reef_config_default(&t->b->config);
         choose(&t->b->config, kinds[i].name, kinds[i].value);

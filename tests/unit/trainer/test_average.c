@@ -434,46 +434,6 @@ static void growth_keeps_averages_and_begins_new_ones(void **state) {
     reef_generation_free(grown);
 }
 
-// What stands still from a boundary on has to be what new rows are trained on top of.
-static void what_a_strategy_freezes_is_what_is_evaluated(void **state) {
-    static const char *const NAMES[] = {"grid", "sparse-memory"};
-    (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        void *own = NULL;
-        setup(&own);
-        lifelong *f = own;
-        float *before = new_logits(), *after = new_logits();
-        choose(&f->config, "strategy", NAMES[i]);
-        choose(&f->config, "sparse_slots", "3");
-        make_pool(f, 1);
-        feed_kind(f, 0, 3000, 1);
-        commit(f);
-        logits_of(f->store, "now", 0, before);
-        assert_false(averages_are_the_weights(gen_of(f)));
-        seal(f);
-        assert_true(averages_are_the_weights(gen_of(f)));
-        assert_records(f, true); // also of rows that only the boundary changed
-        logits_of(f->store, "now", 0, after);
-        if (i == 1) assert_memory_equal(before, after, LOGIT_BYTES); // the grid has new sub-keys
-        feed_kind(f, 1, 1000, 1);
-        const reef_generation *generation = gen_of(f);
-        for (size_t t = 0; t < generation->tensor_count; t++) {
-            const reef_tensor *tensor = &generation->tensors[t];
-            if (tensor->average != NULL)
-                assert_true(same(tensor->data, tensor->average, tensor->trained_at));
-        }
-        assert_false(averages_are_the_weights(generation)); // of rows that train on
-        reef_commit straight = commit(f);
-        close_pool(f);
-        open_pool(f, 1);
-        assert_memory_equal(commit(f).root, straight.root, REEF_HASH_BYTES);
-        assert_records(f, true);
-        free(before);
-        free(after);
-        lifelong_teardown(&own);
-    }
-}
-
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
     const struct CMUnitTest tests[] = {
@@ -485,7 +445,6 @@ int main(void) {
         TEST(a_boundary_that_fails_leaves_the_weights_that_train),
         TEST(averages_begin_at_the_first_values),
         TEST(growth_keeps_averages_and_begins_new_ones),
-        TEST(what_a_strategy_freezes_is_what_is_evaluated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

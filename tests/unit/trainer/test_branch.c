@@ -285,13 +285,6 @@ static void a_branch_keeps_to_the_bound_on_experts(void **state) {
     branch(f, 2);
 }
 
-static void a_pool_that_keeps_one_generation_has_none_to_branch(void **state) {
-    lifelong *f = *state;
-    choose(&f->config, "strategy", "finetune");
-    make_pool(f, 1);
-    refuse(f, 0, REEF_ERR_INVALID, "keeps one generation");
-}
-
 // ---- the stream alone decides -------------------------------------------------------------------
 
 static void root_after_branch(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
@@ -437,7 +430,6 @@ int main(void) {
         EACH(a_whole_branch_goes_on_from_what_its_origin_knows),
         EACH(what_cannot_be_branched_is_refused),
         EACH(a_branch_keeps_to_the_bound_on_experts),
-        EACH(a_pool_that_keeps_one_generation_has_none_to_branch),
         cmocka_unit_test(a_branch_has_the_same_bits_for_any_threads_and_after_a_restart),
         EACH(a_branch_goes_on_after_a_kill),
         EACH(a_branch_goes_on_with_the_memory_of_its_origin),

@@ -156,7 +156,6 @@ static void some_pools_have_nothing_to_exchange(void **state) {
         const char *name, *value, *words;
     } CASES[] = {
         {"side", "6", "generation 0 is open"},
-        {"strategy", "replay", "which keeps one generation"},
         {"fire_max", "2", "cannot be exchanged"},
         {"gate", "loss", "cannot be exchanged"},
     };

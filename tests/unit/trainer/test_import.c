@@ -60,17 +60,6 @@ static void no_more_than_there_is_room_for(void **state) {
     assert_refused(p->b, p->file, REEF_ERR_FULL, "experts_max 172");
 }
 
-static void other_strategies_import_nothing(void **state) {
-    pair *p = *state;
-    start(p);
-    close_pool(p->b);
-    temp_dir_remove(p->b->pool);
-    p->b->config = p->a->config;
-    choose(&p->b->config, "strategy", "finetune");
-    make_pool(p->b, 1);
-    assert_refused(p->b, p->file, REEF_ERR_INVALID, "keeps one generation");
-}
-
 static void vectors_stay_where_they_are(void **state) {
     pair *p = *state;
     reef_error err;
@@ -337,7 +326,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_file_of_another_pool_is_refused),
         TEST(no_more_than_there_is_room_for),
-        TEST(other_strategies_import_nothing),
         TEST(vectors_stay_where_they_are),
         TEST(cut_and_flipped_files_are_refused),
         TEST(and_where_they_have_a_memory),

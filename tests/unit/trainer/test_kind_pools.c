@@ -299,10 +299,7 @@ static void values_grow_and_what_has_none_says_so(void **state) {
 
 static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **state) {
     lifelong *f = *state;
-    static const char *const SETTINGS[][2] = {{"growth", "in_place"},
-                                              {"boundaries", "capacity"},
-                                              {"strategy", "sparse-memory"},
-                                              {"strategy", "grid"}};
+    static const char *const SETTINGS[][2] = {{"growth", "in_place"}, {"boundaries", "capacity"}};
     for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(*SETTINGS); i++) {
         reef_error err;
         lifelong *own = fresh(f, 1);
@@ -356,56 +353,6 @@ static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
     done_with(other);
 }
 
-// Two tasks with each baseline, cut and not: the same bits.
-static void baselines_of_generations_take_every_kind(void **state) {
-    lifelong *f = *state;
-    static const char *const BASELINES[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
-    for (size_t i = 0; i < sizeof(BASELINES) / sizeof(*BASELINES); i++) {
-        reef_commit reached[2];
-        for (size_t cut = 0; cut < 2; cut++) {
-            lifelong *own = fresh(f, 2);
-            choose(&own->config, "strategy", BASELINES[i]);
-            own->config.sparse_slots = 4;
-            make_pool(own, 1 + cut);
-            feed_kind(own, 0, 1500, 1);
-            seal(own);
-            feed_kind(own, 1, 900, 1);
-            commit(own);
-            if (cut) {
-                close_pool(own);
-                open_pool(own, 1);
-            }
-            feed_kind(own, 1, 900, 2);
-            reached[cut] = commit(own);
-            assert_int_equal(status_of(own).task, 1);
-            done_with(own);
-        }
-        assert_roots_are(&reached[0], &reached[1]);
-    }
-}
-
-// After a boundary of these, mixtures stand still, thresholds and all, and decide as in evaluation.
-static void mixtures_stand_still_where_only_rows_learn(void **state) {
-    lifelong *f = *state;
-    lifelong *own = fresh(f, 2);
-    choose(&own->config, "strategy", "sparse-memory");
-    make_pool(own, 1);
-    feed_kind(own, 0, 1500, 1);
-    const reef_moe_params *moe = &own->trainer->network.generations[0]->weights.blocks[3].moe;
-    float before[3], router[16 * 3];
-    memcpy(before, moe->threshold, sizeof(before));
-    feed_kind(own, 0, 300, 2);
-    assert_memory_not_equal(before, moe->threshold, sizeof(before));
-    seal(own);
-    memcpy(before, moe->threshold, sizeof(before));
-    memcpy(router, moe->w_router, sizeof(router));
-    feed_kind(own, 1, 900, 1);
-    assert_memory_equal(before, moe->threshold, sizeof(before));
-    assert_memory_equal(router, moe->w_router, sizeof(router));
-    assert_false(own->trainer->acts.layers[3].moe.chosen);
-    done_with(own);
-}
-
 // Thresholds depend on nothing later: the prediction of a byte by a trained model stays, whatever
 // follows.
 static void later_bytes_change_no_earlier_loss(void **state) {
@@ -450,8 +397,6 @@ int main(int argc, char **argv) {
         TEST(values_grow_and_what_has_none_says_so),
         TEST(settings_that_would_do_nothing_are_refused_in_a_new_pool),
         TEST(rows_of_both_kinds_are_begun_renewed_and_joined),
-        TEST(baselines_of_generations_take_every_kind),
-        TEST(mixtures_stand_still_where_only_rows_learn),
         TEST(later_bytes_change_no_earlier_loss),
     };
 #undef TEST

@@ -116,16 +116,6 @@ static void memories_beside_the_net(void **state) {
         SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"), 1);
 }
 
-static void baselines(void **state) {
-    (void)state;
-    static const char *const strategies[][2] = {{"sparse-memory", NULL},
-                                                {"lwf", "ewc"},
-                                                {"grid", NULL}}; // its routers learn sub-keys alone
-    const char *const *some = strategies[reef_ranks_count(ranks) / 2]; // of 1, 2 and 4 ranks
-    for (size_t i = 0; i < 2 && some[i] != NULL; i++)
-        same_root_as_alone(SETTINGS("strategy", some[i]), 1);
-}
-
 // A kind, another, and the first again until its net goes on learning, and then the other.
 static void learn_and_return(lifelong *f, reef_ranks *with, reef_commit *out) {
     reef_error err;
@@ -212,7 +202,6 @@ int main(void) {
         cmocka_unit_test(starts_of_generations),
         cmocka_unit_test(mixtures),
         cmocka_unit_test(memories_beside_the_net),
-        cmocka_unit_test(baselines),
         cmocka_unit_test(nets_that_follow_their_kinds),
         cmocka_unit_test(more_ranks_than_windows),
         cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),

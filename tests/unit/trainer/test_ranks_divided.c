@@ -246,34 +246,6 @@ static void nets_that_follow_their_kinds(void **state) {
 
 // ---- what is refused ----------------------------------------------------------------------------
 
-static void refused(const char *const *settings, const char *words) {
-    lifelong *f = NULL;
-    reef_error err;
-    reef_store *store = NULL;
-    reef_shard_making made;
-    char whole[TEMP_DIR_BYTES];
-    begin(&f, settings);
-    reef_trainer_options options = options_of(f, true, 1);
-    temp_dir_join(whole, f->dir, "whole");
-    ok(reef_pool_init(whole, &f->config, &err), &err);
-    ok(reef_store_open(&store, whole, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_shard_make(&store, 1, &options.shard, f->pool, &made, &err), &err);
-    reef_store_close(store);
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    assert_int_equal(reef_trainer_open(&f->trainer, f->store, &options, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, words));
-    // Alone neither.
-    assert_int_equal(reef_trainer_open(&f->trainer, f->store, NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "train it with mpirun -n"));
-    lifelong_teardown((void **)&f);
-}
-
-static void strategies_that_keep_all_rows(void **state) {
-    (void)state;
-    refused(SETTINGS("strategy", "ewc"), "a pool with this strategy cannot be trained");
-    refused(SETTINGS("strategy", "lwf"), "a pool with this strategy cannot be trained");
-}
-
 // Rows change by a commit of all ranks only, and who reads them all is told how.
 static void a_shard_alone(void **state) {
     (void)state;
@@ -323,7 +295,6 @@ int main(void) {
         cmocka_unit_test(commands_and_another_start),
         cmocka_unit_test(rows_in_the_map),
         cmocka_unit_test(nets_that_follow_their_kinds),
-        cmocka_unit_test(strategies_that_keep_all_rows),
         cmocka_unit_test(a_shard_alone),
     };
     if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {

@@ -338,20 +338,6 @@ static void recycling_goes_on_after_a_kill(void **state) {
     lifelong_teardown(&other);
 }
 
-static void recycling_is_refused_where_experts_are_kept(void **state) {
-    lifelong *f = *state;
-    static const char *const KEEPERS[] = {"ewc", "lwf", "sparse-memory", "grid"};
-    reef_error err;
-    choose(&f->config, "recycle_after", "1000");
-    for (size_t i = 0; i < sizeof(KEEPERS) / sizeof(*KEEPERS); i++) {
-        choose(&f->config, "strategy", KEEPERS[i]);
-        assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, "recycle_after 1000 does not go with strategy"));
-    }
-    choose(&f->config, "strategy", "finetune");
-    ok(reef_config_check(&f->config, &err), &err);
-}
-
 #define EACH(test) cmocka_unit_test_setup_teardown(test, lifelong_setup, lifelong_teardown)
 
 int main(void) {
@@ -363,7 +349,6 @@ int main(void) {
         EACH(sealed_generations_are_not_touched),
         cmocka_unit_test(recycling_has_the_same_bits_for_any_threads_cuts_and_restarts),
         EACH(recycling_goes_on_after_a_kill),
-        EACH(recycling_is_refused_where_experts_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,30 +128,6 @@ static void in_place_too_and_the_state_before_can_still_be_evaluated(void **stat
     free(now);
 }
 
-static void what_a_strategy_keeps_comes_back_as_well(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_restoration done;
-    choose(&f->config, "boundaries", "given");
-    choose(&f->config, "strategy", "ewc");
-    make_pool(f, 1);
-    feed_kind(f, 0, 20 * STEP_BYTES, 1);
-    seal(f); // the first task ends: anchors and Fisher information
-    feed_kind(f, 1, 5 * STEP_BYTES, 2);
-    take(f, "kept");
-    reef_commit goal = go_on(f);
-    seal(f); // others replace them
-    feed_kind(f, 2, 5 * STEP_BYTES, 4);
-    commit(f);
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
-    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
-    close_pool(f);
-    open_pool(f, 1);
-    reef_commit reached = go_on(f);
-    assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
-}
-
 // ---- history ------------------------------------------------------------------------------------
 
 static reef_status set_place(void *context, const reef_point *point, reef_error *err) {
@@ -469,7 +445,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
         RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
-        RESTORE_TEST(what_a_strategy_keeps_comes_back_as_well),
         RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
         RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
         RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),

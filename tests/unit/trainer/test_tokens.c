@@ -483,31 +483,6 @@ static void settings_that_do_not_go_with_ids_are_refused(void **state) {
 
 // ---- everything else that reads the stream ------------------------------------------------------
 
-static void every_strategy_learns_ids(void **state) {
-    (void)state;
-    static const char *const STRATEGIES[] = {"finetune", "replay",        "ewc", "lwf",
-                                             "joint",    "sparse-memory", "grid"};
-    for (size_t i = 0; i < sizeof(STRATEGIES) / sizeof(*STRATEGIES); i++) {
-        void *own = NULL;
-        setup_ids(&own);
-        lifelong *f = own;
-        choose(&f->config, "strategy", STRATEGIES[i]);
-        choose(&f->config, "boundaries", "given");
-        make_pool(f, 2);
-        feed_ids(f, 0, 3000, 1);
-        if (strcmp(STRATEGIES[i], "joint") != 0) seal(f);
-        feed_ids(f, 1, 3000, 1);
-        commit(f);
-        // These two train no embedding after their first task: they forget little and learn little.
-        bool keeps =
-            strcmp(STRATEGIES[i], "sparse-memory") == 0 || strcmp(STRATEGIES[i], "grid") == 0;
-        int kind = keeps ? 0 : 1;
-        if (!(bits_of(f, "now", kind) < log2(IDS) - 2))
-            fail_msg("%s: %g bits per token", STRATEGIES[i], bits_of(f, "now", kind));
-        lifelong_teardown(&own);
-    }
-}
-
 static void policies_that_read_queries_and_losses_take_ids(void **state) {
     lifelong *f = *state;
     choose(&f->config, "subkeys_new", "queries");
@@ -599,7 +574,6 @@ int main(void) {
         TEST(texts_that_are_no_ids_are_refused),
         TEST(stored_ids_outside_the_vocabulary_are_damage),
         cmocka_unit_test(settings_that_do_not_go_with_ids_are_refused),
-        cmocka_unit_test(every_strategy_learns_ids),
         TEST(policies_that_read_queries_and_losses_take_ids),
         TEST(ids_are_consolidated_and_branched),
         TEST(a_generation_of_ids_goes_from_pool_to_pool),

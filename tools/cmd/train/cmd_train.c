@@ -76,7 +76,7 @@ const reef_cli_manual reef_train_manual = {
         "whole steps. Then --eval is measured once, at the end. "
         "It wants a pool whose batches are all\n"
         "trained, made with --boundaries given (no drift test, "
-        "no gates) or --strategy joint, and by\n"
+        "no gates), and by\n"
         "the net: --context-memory 0. --rehearse 0 leaves rehearsed windows out.",
     .options = OPTIONS,
     .example =

@@ -122,16 +122,13 @@ static reef_status check_budget(const reef_config *config,
         return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool holds a layer by itself");
     // With one generation the cost of a step is constant; boundaries would change it.
-    bool joint = config->strategy == REEF_STRATEGY_JOINT;
-    bool given = config->strategy == REEF_STRATEGY_GENERATIONS &&
-                 config->boundaries == REEF_BOUNDARIES_GIVEN;
-    if ((!joint && !given) || config->boundary_mark[0] != '\0')
+    if (config->boundaries != REEF_BOUNDARIES_GIVEN || config->boundary_mark[0] != '\0')
         return reef_fail(
             err, REEF_ERR_INVALID,
-            "with boundaries %s, strategy %s%s batches may be deferred, skipped or "
-            "cost more, so FLOPs are not a budget: make the pool with --boundaries given, "
-            "or --strategy joint, and without a marker line",
-            reef_config_word(config, "boundaries"), reef_config_word(config, "strategy"),
+            "with boundaries %s%s batches may be deferred, skipped or cost more, so "
+            "FLOPs are not a budget: make the pool with --boundaries given and without "
+            "a marker line",
+            reef_config_word(config, "boundaries"),
             config->boundary_mark[0] ? " and a marker line" : "");
     // A batch that the memory learns alone costs almost nothing.
     if (config->net_share < 1.0f)

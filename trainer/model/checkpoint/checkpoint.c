@@ -22,7 +22,6 @@
 //   visits                     see checkpoint_visits.c
 //   reservoir  slot            see checkpoint_reservoir.c
 //
-// An open generation's records of strategies (strategy_checkpoint.c) lie in `moments` too.
 //
 // Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows; the last
 // one of a layer is shorter.

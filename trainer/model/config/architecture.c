@@ -154,10 +154,6 @@ reef_status reef_ffw_check_new(const reef_config *config, reef_error *err) {
          "a boundary would enlarge nothing"},
         {config->boundaries == REEF_BOUNDARIES_CAPACITY, "boundaries capacity",
          "there would never be a boundary"},
-        {config->strategy == REEF_STRATEGY_SPARSE_MEMORY, "strategy sparse-memory",
-         "nothing would learn after a boundary"},
-        {config->strategy == REEF_STRATEGY_GRID, "strategy grid",
-         "nothing would learn after a boundary"},
     };
     if (reef_config_is_vector(config) || reef_config_retrieving_layers(config) > 0) return REEF_OK;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
@@ -276,13 +272,7 @@ reef_status reef_tokens_check(const reef_config *config,
                      name, offset + count, config->vocab);
 }
 
-size_t reef_config_window_stride(const reef_config *config) {
-    return (size_t)config->context + config->cut_windows;
-}
-
 size_t reef_reservoir_window_bytes(const reef_config *config) {
-    // A longer stretch of such a stream would be of several texts.
-    if (config->cut_windows) return reef_config_window_stride(config) * reef_token_bytes(config);
     size_t batch_bytes = (size_t)config->batch * config->context * reef_token_bytes(config);
     return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
 }
@@ -291,24 +281,4 @@ size_t reef_reservoir_window_bytes(const reef_config *config) {
 uint32_t reef_config_rehearsed(const reef_config *config) {
     size_t tokens = reef_reservoir_window_bytes(config) / reef_token_bytes(config);
     return tokens > config->context ? config->rehearse : 0;
-}
-
-// Of old data in a step, on average.
-static double replay_rate(const reef_config *config) {
-    double share = (double)config->replay_share;
-    double windows = (double)config->batch + (double)config->rehearse;
-    if (share * windows <= (double)config->rehearse) return share * windows;
-    // More than rehearsal has windows for: the step grows until the share is right.
-    return share / (1.0 - share) * (double)config->batch;
-}
-
-size_t reef_replay_windows(const reef_config *config, uint64_t step) {
-    // What all steps up to this one have, less what those before it have: each rounded by itself
-    // would turn a share of 0.25 of five windows into a fifth for ever.
-    double rate = replay_rate(config);
-    return (size_t)(floor(rate * (double)(step + 1) + 0.5) - floor(rate * (double)step + 0.5));
-}
-
-size_t reef_replay_windows_max(const reef_config *config) {
-    return (size_t)ceil(replay_rate(config));
 }

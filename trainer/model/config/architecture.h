@@ -24,15 +24,6 @@ REEF_MUST_CHECK reef_status reef_ffw_check_new(const reef_config *config, reef_e
  */
 size_t reef_moe_capacity(const reef_config *config);
 
-/**
- * How many windows of old data step number `step` has once there is any, beside `batch` windows of
- * the stream. Over any steps in a row they are `replay_share` of the trained windows, to within one
- * window.
- */
-size_t reef_replay_windows(const reef_config *config, uint64_t step);
-/** The most that a step has. */
-size_t reef_replay_windows_max(const reef_config *config);
-
 // ---- shapes that the configuration gives --------------------------------------------------------
 
 reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side);
@@ -80,16 +71,7 @@ size_t reef_adapter_rank_max(const reef_config *config);
 // ones calibrate.
 #define REEF_RESERVOIR_WINDOWS_MIN (REEF_OLD_TO_YOUNG * REEF_GATE_WINDOWS_MIN)
 
-/**
- * Tokens from the beginning of a window of a batch to that of the next: the context, or with
- * `cut_windows` one more, since the last target is no token of the next window.
- */
-size_t reef_config_window_stride(const reef_config *config);
-
-/**
- * Bytes of a window: reservoir_window, or a batch's where that has fewer, or with `cut_windows`
- * those of one window of the stream.
- */
+/** Bytes of a window: reservoir_window, or a batch's where that has fewer. */
 size_t reef_reservoir_window_bytes(const reef_config *config);
 
 #endif

@@ -56,10 +56,9 @@ void reef_config_default_made(reef_config *config) {
     choose(config, MADE, sizeof(MADE) / sizeof(MADE[0]));
 }
 
-// A memory is of bytes. A baseline is a net, which is what it is compared as.
+// A memory is of bytes.
 static bool takes_memory(const reef_config *config) {
-    return config->model == REEF_MODEL_LM && reef_token_bytes(config) == 1 &&
-           config->strategy == REEF_STRATEGY_GENERATIONS;
+    return config->model == REEF_MODEL_LM && reef_token_bytes(config) == 1;
 }
 
 // A net alone is as its fields say.

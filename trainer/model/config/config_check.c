@@ -154,12 +154,7 @@ static reef_status image_check(const reef_config *c, reef_error *err) {
                          "inputs %" PRIu32 " are no whole rows of image_columns %" PRIu32
                          "; give an image as rows x columns, such as inputs 28x28",
                          c->inputs, c->image_columns);
-    if (c->strategy == REEF_STRATEGY_GENERATIONS) return REEF_OK;
-    // Their gradients are of experts that see all of a vector.
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "strategy %s trains experts that see a whole vector, not those of an image; "
-                     "give inputs %" PRIu32 " alone",
-                     reef_config_word(c, "strategy"), c->inputs);
+    return REEF_OK;
 }
 
 static reef_status draw_check(const reef_config *c, reef_error *err) {
@@ -169,10 +164,7 @@ static reef_status draw_check(const reef_config *c, reef_error *err) {
                          "draw_from %" PRIu32 " is too few examples to draw experts from; choose "
                          "%d to %d, or 0 for none",
                          c->draw_from, REEF_VECTOR_DRAW_MIN, REEF_VECTOR_DRAW_MAX);
-    const char *what = c->image_columns > 0 ? "filters of images, which are drawn from none"
-                       : c->strategy != REEF_STRATEGY_GENERATIONS
-                           ? "experts that are trained, not drawn"
-                           : NULL;
+    const char *what = c->image_columns > 0 ? "filters of images, which are drawn from none" : NULL;
     if (what == NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "draw_from %" PRIu32 " does nothing for %s; leave it at 0", c->draw_from,
@@ -180,25 +172,9 @@ static reef_status draw_check(const reef_config *c, reef_error *err) {
 }
 
 static reef_status vector_check(const reef_config *c, reef_error *err) {
-    // The strategies that need no moments or gradients of experts, which a vector model does not
-    // have.
-    static const reef_strategy_kind STRATEGIES[] = {REEF_STRATEGY_GENERATIONS,
-                                                    REEF_STRATEGY_FINETUNE, REEF_STRATEGY_REPLAY,
-                                                    REEF_STRATEGY_JOINT};
-    bool known = false;
     if (c->inputs == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model needs inputs, the width of a vector; it is 0");
-    for (size_t i = 0; i < sizeof(STRATEGIES) / sizeof(STRATEGIES[0]); i++)
-        known |= c->strategy == STRATEGIES[i];
-    if (!known)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "strategy %s is for language models; with vectors choose generations, "
-                         "finetune, replay or joint",
-                         reef_config_word(c, "strategy"));
-    if (c->strategy == REEF_STRATEGY_REPLAY && c->memory == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "strategy replay needs a memory to replay from; it is 0");
     if (c->boundaries != REEF_BOUNDARIES_DRIFT && c->boundaries != REEF_BOUNDARIES_GIVEN)
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries %s is for language models; with vectors choose drift or given",
@@ -229,38 +205,8 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
 
 // The fields that reef_config_reduce sets may be anything.
 static reef_status layer_check(const reef_config *c, reef_error *err) {
-    if (c->strategy != REEF_STRATEGY_GENERATIONS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "strategy %s is for language models; a layer by itself has generations",
-                         reef_config_word(c, "strategy"));
     reef_status status = peer_check(c, err);
     return status == REEF_OK ? first_generation_check(c, 1, err) : status;
-}
-
-// Baselines that learn from old data read windows of T tokens, and their targets, out of the
-// reservoir's.
-static reef_status strategy_check(const reef_config *c, reef_error *err) {
-    // These keep arrays by expert; a recycled expert would be pulled back to what it was.
-    static const reef_strategy_kind keepers[] = {REEF_STRATEGY_EWC, REEF_STRATEGY_LWF,
-                                                 REEF_STRATEGY_SPARSE_MEMORY, REEF_STRATEGY_GRID};
-    for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
-        if (c->strategy == keepers[i] && c->recycle_after > 0)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "recycle_after %" PRIu64 " does not go with strategy %s, which keeps "
-                             "what experts were at a boundary; leave it at 0",
-                             c->recycle_after, reef_config_word(c, "strategy"));
-    static const reef_strategy_kind readers[] = {REEF_STRATEGY_REPLAY, REEF_STRATEGY_EWC,
-                                                 REEF_STRATEGY_SPARSE_MEMORY};
-    // Windows are read with the token behind them, so one must be longer than the context.
-    size_t window = reef_reservoir_window_bytes(c);
-    for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-        if (c->strategy == readers[i] && window <= c->context * reef_token_bytes(c))
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "strategy %s reads %" PRIu32
-                             " tokens and the next one out of the reservoir's windows of %zu "
-                             "bytes; raise reservoir_window above context, and batch to 2 or more",
-                             reef_config_word(c, "strategy"), c->context, window);
-    return REEF_OK;
 }
 
 // A context memory predicts bytes.
@@ -303,24 +249,11 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
         c->model == REEF_MODEL_LM ? "token ids" : "no text");
 }
 
-// A boundary, a gate and a context memory follow a text from window to window; joint training has
-// none of them.
-static reef_status cut_windows_check(const reef_config *c, reef_error *err) {
-    if (!c->cut_windows) return REEF_OK;
-    if (c->model == REEF_MODEL_LM && c->strategy == REEF_STRATEGY_JOINT && c->context_memory == 0)
-        return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "cut_windows is for strategy joint of a language model without context "
-                     "memory: everything else reads a text on from one window to the next; leave "
-                     "it out");
-}
-
 // ---- new pools ----------------------------------------------------------------------------------
 
 // Has a later generation a gate that is fitted on the reservoir?
 static bool fits_gates(const reef_config *c) {
-    return c->strategy == REEF_STRATEGY_GENERATIONS && c->growth == REEF_GROWTH_GENERATION &&
-           c->gate != REEF_GATE_OFF;
+    return c->growth == REEF_GROWTH_GENERATION && c->gate != REEF_GATE_OFF;
 }
 
 static reef_status reservoir_check(const reef_config *c, reef_error *err) {
@@ -380,7 +313,6 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     // Ranges of single fields first: the checks below multiply them and must not overflow.
     reef_status status = bounds_check(config, err);
     if (status == REEF_OK) status = memory_check(config, err);
-    if (status == REEF_OK) status = cut_windows_check(config, err);
     // The fields of the other kind of model are not looked at: their bounds are all that they have
     // to meet.
     if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);
@@ -398,6 +330,5 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     if (status == REEF_OK) status = vocab_check(config, err);
     if (status == REEF_OK) status = peer_check(config, err);
     if (status == REEF_OK) status = policy_check(config, err);
-    if (status == REEF_OK) status = strategy_check(config, err);
     return status;
 }

@@ -101,9 +101,6 @@ static const struct choice {
     {"branch_new", {"never", "trial"}, "must be never or trial"},
     {"gate", {"ngram", "loss", "off"}, "must be ngram, loss or off"},
     {"seal_dtype", {"f32", "bf16", "int8"}, "must be f32, bf16 or int8"},
-    {"strategy",
-     {"generations", "finetune", "replay", "ewc", "lwf", "joint", "sparse-memory", "grid"},
-     "must be generations, finetune, replay, ewc, lwf, joint, sparse-memory or grid"},
 };
 
 static const struct choice *choice_of(const reef_config_field *field) {

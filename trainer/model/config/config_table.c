@@ -130,17 +130,6 @@
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
       "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")            \
-    X(strategy, CHOICE, "generations", 0, 0,                                                       \
-      "generations; or one for ever: finetune, replay, ewc, lwf, joint, sparse-memory, grid")      \
-    X(replay_share, NUMBER, "0.25", 0, 0.9, "replay: share of trained windows that are old data")  \
-    X(ewc_weight, NUMBER, "3000", 0, 1e9, "ewc: weight of the penalty on change")                  \
-    X(lwf_weight, NUMBER, "4", 0, 1000,                                                            \
-      "lwf: weight of the distillation from the model of the last boundary")                       \
-    X(lwf_temperature, NUMBER, "2", 0.1, 100, "lwf: temperature of both softmaxes")                \
-    X(sparse_slots, INTEGER, "1024", 1, 1e9,                                                       \
-      "sparse-memory: experts of a layer that one step changes")                                   \
-    X(cut_windows, BOOLEAN, "false", 0, 1,                                                         \
-      "joint: the stream is windows of context + 1 tokens each, cut from anywhere")                \
     X(inputs, INTEGER, "0", 0, 32767,                                                              \
       "vector: width of a vector, or rows x columns of an image, such as 28x28; 0 for lm")         \
     X(image_columns, INTEGER, "0", 0, 32767,                                                       \

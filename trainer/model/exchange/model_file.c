@@ -205,11 +205,6 @@ reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "a layer by itself is written and read by Python's reef.interchange "
                          "(docs/LIBRARY.md), or export the pool");
-    if (config->strategy != REEF_STRATEGY_GENERATIONS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "strategy %s keeps more than its weights, which a file of tensors has no "
-                         "place for; export the pool",
-                         reef_config_word(config, "strategy"));
     return REEF_OK;
 }
 

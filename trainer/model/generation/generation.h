@@ -16,8 +16,7 @@
 /** One named dense parameter; all of a generation's lie in one block of memory. */
 typedef struct reef_tensor {
     char name[REEF_NAME_BYTES_MAX + 1];
-    size_t count;      // floats
-    size_t trained_at; // the first float that trains; `count`: all are frozen
+    size_t count; // floats
     float *data;
     float *grad; // NULL unless open and trained
     float *adam_m, *adam_v;
@@ -79,9 +78,7 @@ typedef struct reef_expert_table {
 typedef struct reef_generation {
     reef_generation_record info;
     bool open;
-    bool stored; // sealed, and its sealed form is in a commit
-    // open, but with queries that train no more: training routes by `folded` too
-    bool queries_frozen;
+    bool stored;                // sealed, and its sealed form is in a commit
     reef_row_division division; // of the rows of its experts
     reef_tensor *tensors;
     size_t tensor_count;

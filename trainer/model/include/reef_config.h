@@ -92,18 +92,6 @@ typedef enum reef_seal_dtype {
     REEF_SEAL_I8,
 } reef_seal_dtype;
 
-/** What a boundary does to the model; see trainer/strategy. */
-typedef enum reef_strategy_kind {
-    REEF_STRATEGY_GENERATIONS,
-    REEF_STRATEGY_FINETUNE,
-    REEF_STRATEGY_REPLAY,
-    REEF_STRATEGY_EWC,
-    REEF_STRATEGY_LWF,
-    REEF_STRATEGY_JOINT,
-    REEF_STRATEGY_SPARSE_MEMORY,
-    REEF_STRATEGY_GRID,
-} reef_strategy_kind;
-
 /** Which generation of a vector model answers: by ridge regression, or always the newest. */
 typedef enum reef_vector_gate {
     REEF_VECTOR_GATE_RIDGE,
@@ -196,17 +184,8 @@ typedef struct reef_config {
     uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32", "bf16" or "int8"
-    // baselines, behind the same trainer
-    reef_strategy_kind strategy; // what a boundary does: "generations", or the name of a baseline
-    float replay_share;          // of the trained windows of a step that are old data
-    float ewc_weight;            // of the penalty of elastic weight consolidation
-    float lwf_weight;            // of the distillation from the model of the last boundary
-    float lwf_temperature;       // of both softmaxes of that distillation
-    uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
-    bool cut_windows;      // joint: each window of the stream ends in its own last target
     // vector models only; of the fields above they read model, seed, side (also of later
-    // generations), boundaries ("drift" or "given") and strategy, and the baselines learning_rate,
-    // warmup, decay, beta1, beta2 and epsilon
+    // generations), boundaries ("drift" or "given")
     uint32_t inputs;        // width of a vector; 0 for language models
     uint32_t image_columns; // of the image that a vector is, row after row; 0: it is none
     uint32_t draw_from;     // first examples of a generation that experts are drawn from; 0: none
@@ -330,7 +309,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *value,
                                                      reef_error *err);
 /**
- * The word of a field of type "text", such as "strategy", for messages and documents; "" if no such
+ * The word of a field of type "text", such as "boundaries", for messages and documents; "" if no such
  * field exists.
  */
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);

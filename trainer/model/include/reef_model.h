@@ -354,7 +354,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
 
 /**
  * Visit what the reservoir holds, slot by slot: `bytes` of the stream, and the generation that was
- * trained on them; with a strategy that keeps one, the task. In a vector model an example each.
+ * trained on them. In a vector model an example each.
  */
 typedef reef_status (*reef_window_visit)(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err);
@@ -566,7 +566,7 @@ typedef struct reef_model_file {
  * out    written; may be NULL
  *
  * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a
- * baseline strategy, or the file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
+ * or the file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
                                                        const char *as_of,
@@ -580,18 +580,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
                                                             reef_config *config,
                                                             reef_error *err);
 
-/**
- * What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0.
- */
-typedef struct reef_tasks {
-    uint32_t task;    // boundaries so far
-    uint64_t task_at; // position in the stream of the last one
-    // with any strategy, as in reef_trainer_status
+/** What the trainer counts in all, as in reef_trainer_status. */
+typedef struct reef_passed {
     uint64_t recycled_experts, not_learned_bytes, visited_bytes;
-} reef_tasks;
-REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
-                                                     reef_tasks *out,
-                                                     reef_error *err);
+} reef_passed;
+REEF_API REEF_MUST_CHECK reef_status reef_passed_read(reef_txn *txn,
+                                                      reef_passed *out,
+                                                      reef_error *err);
 
 // The history of the loss takes bounded space: each level keeps at most
 // REEF_SERIES_POINTS_MAX points. A point of level l + 1 is the mean of the REEF_SERIES_FOLD oldest

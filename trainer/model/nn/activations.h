@@ -181,13 +181,7 @@ typedef struct reef_network_update {
     reef_adam adam; // for expert rows
     float average_rate;
     float clip;
-    bool freeze_experts;           // compute gradients of dense tensors only (gradient checks)
-    const reef_expert_pull *pulls; // (layers) or NULL: a penalty on change of rows
-    float *const *squares; // (layers) or NULL: squared gradients of rows are added, no row changes
-    // Which experts of layer l stay as they are, (N) flags, now that their pairs are sorted; NULL:
-    // those that are flagged as frozen.
-    const uint8_t *(*freeze)(void *context, uint32_t l, const reef_expert_pairs *pairs);
-    void *freeze_context;
+    bool freeze_experts; // compute gradients of dense tensors only (gradient checks)
 } reef_network_update;
 
 /**

@@ -313,15 +313,11 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
         .adam = update->adam,
         .average_rate = update->average_rate,
         .clip = update->clip,
-        .flags = update->freeze == NULL
-                     ? table->flags
-                     : update->freeze(update->freeze_context, b->l, &b->acts->pairs),
+        .flags = table->flags,
         .dirty = table->dirty,
         .usage = table->usage,
         .share = table->share,
-        .squares = update->squares == NULL ? NULL : update->squares[b->l],
     };
-    if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
     reef_experts_update(b->workers, shape, table->experts, &table->moments, &b->acts->pairs,
                         b->layer->norm2, b->acts->d_y, tape->tape.gate, tape->factors,
                         &expert_update);
@@ -356,9 +352,6 @@ static void gather_experts(const reef_backward *b) {
     size_t bytes = T * P * sizeof(*tape->index_a), first, end;
     left[count++] = (reef_ranks_array){tape->index_a, bytes, bytes};
     left[count++] = (reef_ranks_array){tape->index_b, bytes, bytes};
-    // Queries of frozen routers were projected for a rank's own windows alone.
-    if (b->network->generations[b->g]->queries_frozen)
-        left[count++] = reef_split_rows(config, tape->query, (size_t)config->heads * config->d_key);
     if (b->g > 0)
         left[count++] =
             (reef_ranks_array){b->acts->norm_grads, 4 * D * sizeof(float), D * sizeof(float)};
@@ -386,13 +379,10 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
         reef_split_mask(acts->ranks, b->batch->windows, acts->window_active);
     if (generation->open) reduce_older(b);
     double routed = reef_seconds();
-    // Sealed routers and frozen queries only pass the gradient of x on.
-    bool train = generation->open && !generation->queries_frozen;
-    reef_router_backward(&shape,
-                         generation->queries_frozen ? &generation->folded[b->l]
-                                                    : &generation->weights.routers[b->l],
-                         train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
-                         b->layer->norm2, acts->window_active, &tape->tape, tape->d_gate,
+    // Sealed routers only pass the gradient of x on.
+    reef_router_backward(&shape, &generation->weights.routers[b->l],
+                         generation->open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers,
+                         b->rows, b->layer->norm2, acts->window_active, &tape->tape, tape->d_gate,
                          acts->d_norm, generation->open ? &generation->grads.routers[b->l] : NULL);
     acts->seconds_experts += routed - start;
     acts->seconds_router += reef_seconds() - routed;

@@ -360,29 +360,12 @@ static float clip_scale(size_t row_values, const float *row_grad, float clip) {
     return norm > clip ? clip / norm : 1;
 }
 
-static void add_pull(const reef_expert_pull *pull,
-                     size_t row_values,
-                     size_t row,
-                     float *row_grad,
-                     const float *values) {
-    const float *stiffness = pull->stiffness + row, *anchor = pull->anchor + row;
-    for (size_t i = 0; i < row_values; i++)
-        row_grad[i] += pull->weight * stiffness[i] * (values[i] - anchor[i]);
-}
-
 static void expert_update(const update_pass *acts, size_t begin, size_t end, float *row_grad) {
     const reef_expert_update *update = acts->update;
     const reef_pair *pairs = acts->pairs->sorted + begin;
     const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
     const size_t row_values = acts->row_values, place = reef_row_place(&acts->share, expert),
                  row = place * row_values;
-    if (update->squares != NULL) {
-        reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
-                                 acts->factors);
-        float *squares = update->squares + row;
-        for (size_t i = 0; i < row_values; i++) squares[i] += row_grad[i] * row_grad[i];
-        return;
-    }
     if (update->usage != NULL) usage_add(&update->usage[expert], count, pairs, acts->gate);
     if (update->flags != NULL && update->flags[expert]) return;
     // Its owner updates it. Usage is counted everywhere: growth and recycling decide by it.
@@ -390,8 +373,6 @@ static void expert_update(const update_pass *acts, size_t begin, size_t end, flo
 
     reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
                              acts->factors);
-    if (update->pull.anchor != NULL)
-        add_pull(&update->pull, row_values, row, row_grad, acts->experts + row);
     uint32_t *updates = &acts->moments->counts[place];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
     const reef_adam_bias bias = *updates < REEF_EXPERT_BIASES

@@ -113,15 +113,6 @@ void reef_expert_pairs_sort(reef_expert_pairs *pairs,
 /** Where the pairs end that are of the same expert as sorted[begin], begin < pair_count. */
 size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin);
 
-/**
- * A quadratic penalty: weight / 2 * the sum of stiffness * (value - anchor)^2 over rows that are
- * met.
- */
-typedef struct reef_expert_pull {
-    const float *stiffness, *anchor; // (N, row values); NULL if absent
-    float weight;
-} reef_expert_pull;
-
 typedef struct reef_expert_update {
     reef_adam adam;
     float average_rate; // of the running average, where one is kept
@@ -130,8 +121,6 @@ typedef struct reef_expert_update {
     const uint8_t *flags;
     uint8_t *dirty;    // (N) or NULL: set to 1 for every row that changed
     reef_usage *usage; // (N) or NULL: count and score are added for every selection, frozen or not
-    reef_expert_pull pull;
-    float *squares; // (N, row values) or NULL: squared gradients are added here and nothing changes
     reef_row_share share; // which rows are here: only they are updated; zero: all are
 } reef_expert_update;
 

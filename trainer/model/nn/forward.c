@@ -10,7 +10,6 @@
 //   open         the one generation that trains; all before it are sealed and never change
 //   folded       router of an open generation with the batch norm of its queries folded into their
 //                projection, by running statistics; a sealed one has no other router
-//   queries_frozen  the open generation's routers train no more: training routes by `folded` too
 //   merged       copies of the backbone's matrices with one generation's corrections added: one
 //                product on tokens for which that generation alone fires (adapter_merge.h in
 //                generation/)
@@ -255,10 +254,9 @@ static void dense_ffw_window(void *context, size_t w) {
 
 // MoE layers: in training each expert takes its best tokens of the window, which is expert choice
 // (Zhou et al. 2022). Otherwise thresholds decide, as in evaluation. They follow the choices of
-// training, so a generation that is sealed, or whose queries are frozen, keeps them (see step.c).
+// training, so a generation that is sealed keeps them (see step.c).
 static bool mixtures_train(const reef_forward *f) {
-    return f->train && f->network->generations[0]->open &&
-           !f->network->generations[0]->queries_frozen;
+    return f->train && f->network->generations[0]->open;
 }
 
 // Every rank computes the whole of a mixture: gradients of its experts sum over the tokens that
@@ -397,8 +395,7 @@ static reef_status experts_forward(reef_forward *f,
         if (!reef_activations_activate(acts, f->batch, g)) continue;
         reef_status status = reef_activations_prepare_generation(acts, generation, g, err);
         if (status != REEF_OK) return status;
-        bool trains_router =
-            generation->open && mode == REEF_PASS_TRAIN && !generation->queries_frozen;
+        bool trains_router = generation->open && mode == REEF_PASS_TRAIN;
         reef_router_shape shape = reef_plan_router(f->plan, generation->info.side);
         // An open generation is evaluated with its batch norm folded into the query projection, by
         // running statistics: an evaluation must not depend on what else is in the batch.
