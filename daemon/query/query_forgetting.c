@@ -197,15 +197,18 @@ static reef_status score_sample(
     return status;
 }
 
-// The row's model: the one that is served where it is now, else one that lives as long as the row.
-static reef_status model_of_row(
-    reef_query_thread *queries, reef_forgetting *f, size_t row, reef_model **out, reef_error *err) {
+// The row's model, which lives as long as the row. Also of now: the one that is served may be older,
+// and as frozen as the last question wanted it.
+static reef_status open_row(reef_query_thread *queries,
+                            reef_forgetting *f,
+                            size_t row,
+                            reef_error *err) {
     char as_of[16];
-    if (row + 1 == row_count(f)) return reef_query_thread_model(queries, "now", out, err);
+    bool now = row + 1 == row_count(f);
+    if (f->model != NULL) return REEF_OK;
     snprintf(as_of, sizeof(as_of), "%zu", f->first + row);
-    reef_status status = REEF_OK;
-    if (f->model == NULL) status = reef_query_thread_open(queries, as_of, &f->model, err);
-    *out = f->model;
+    reef_status status = reef_query_thread_open(queries, now ? "now" : as_of, &f->model, err);
+    if (status == REEF_OK && now) f->commit = reef_model_commit(f->model)->number;
     return status;
 }
 
@@ -213,14 +216,13 @@ static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, 
     size_t row = f->done / f->column_count, at = f->done % f->column_count;
     // The last row is the present state.
     bool now = row + 1 == row_count(f);
-    reef_model *model;
     reef_status status = REEF_OK;
     f->values[row][at] = (double)NAN;
     // A state whose generation is gone keeps an empty row.
     if (now || !f->gone[row]) {
-        status = model_of_row(queries, f, row, &model, err);
+        status = open_row(queries, f, row, err);
         if (status == REEF_OK)
-            status = score_sample(model, f, &f->columns[at], &f->values[row][at], err);
+            status = score_sample(f->model, f, &f->columns[at], &f->values[row][at], err);
     }
     if (status != REEF_OK) return status;
     f->done++;
@@ -237,6 +239,8 @@ static reef_status measure_for_a_slice(reef_query_thread *queries,
                                        reef_error *err) {
     uint64_t begun = uv_hrtime();
     reef_status status = REEF_OK;
+    // The pause until the next matrix begins with the last work, not with the last question.
+    if (is_complete(f)) return REEF_OK;
     while (status == REEF_OK && !is_complete(f) && uv_hrtime() - begun < SLICE_NS)
         status = measure_cell(queries, f, err);
     f->worked_ns += uv_hrtime() - begun;

@@ -324,18 +324,16 @@ static reef_status take_window(
     return REEF_OK;
 }
 
-static void forgetting_is_measured_on_the_reservoir(void **state) {
-    running *run = *state;
+// The matrix of the last commit once all of it is measured, against models that are opened for it.
+static void assert_forgetting(running *run) {
     reef_error err;
-    while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
-    while (reefd_count(&run->box, "generation_step") < 60) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
     json_t *matrix = NULL;
-    for (bool complete = false; !complete;) {
+    json_int_t commit = (json_int_t)pool_commit(&run->box).number;
+    for (bool complete = false; !complete; sleep_ms(5)) {
         json_decref(matrix);
         matrix = json_of(get(run, "/v1/forgetting"), 200);
-        complete = json_is_true(json_object_get(matrix, "complete"));
+        complete =
+            json_is_true(json_object_get(matrix, "complete")) && number(matrix, "commit") == commit;
     }
     json_t *values = json_object_get(matrix, "values"),
            *columns = json_object_get(matrix, "columns");
@@ -365,8 +363,52 @@ static void forgetting_is_measured_on_the_reservoir(void **state) {
     }
     reef_store_close(store);
     json_decref(matrix);
+}
+
+static void train_on_and_pause(running *run, const char *count, int64_t steps) {
+    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    while (reefd_count(&run->box, count) < steps) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
+}
+
+static void forgetting_is_measured_on_the_reservoir(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    train_on_and_pause(run, "generation_step", 60);
+    assert_forgetting(run);
     json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
     assert_trains_on_and_stops(run);
+}
+
+// The model of now that answers scores may be an older one, and reads as the last of them asked.
+static void scores_do_not_change_what_is_forgotten(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    static const char *const ASKED[] = {"/v1/score", "/v1/score?frozen=1"};
+    for (int i = 0; i < 2; i++) {
+        train_on_and_pause(run, "generation_step", 60 + 120 * i);
+        assert_code(post(run, ASKED[i], "Content-Type: text/plain\r\n", "a text to score"), 200);
+        train_on_and_pause(run, "generation_step", 120 + 120 * i);
+        assert_forgetting(run);
+    }
+    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    assert_trains_on_and_stops(run);
+}
+
+// As `setup`, of a pool with context memories.
+static int setup_memory(void **state) {
+    running *run = calloc(1, sizeof(*run));
+    sandbox_make(&run->box);
+    run->box.context_memory = 4 << 20;
+    sandbox_make_pool(&run->box);
+    write_text(run->box.text, TEXT_BYTES, 1);
+    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
+    write_file(run->token, TOKEN "\n", 0600);
+    run_start(run, "0");
+    *state = run;
+    return 0;
 }
 
 // ---- the rest of what an operator sees ----------------------------------------------------------
@@ -482,6 +524,8 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(usage_is_that_of_the_pool, setup, teardown),
         cmocka_unit_test_setup_teardown(forgetting_is_measured_on_the_reservoir, setup, teardown),
+        cmocka_unit_test_setup_teardown(scores_do_not_change_what_is_forgotten, setup_memory,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_part_of_the_series_is_that_part, setup, teardown),
         cmocka_unit_test_setup_teardown(metrics_tell_what_the_pool_holds, setup, teardown),
         cmocka_unit_test_setup_teardown(the_page_is_for_everyone_and_what_it_shows_is_not, setup,
