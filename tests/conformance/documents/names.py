@@ -12,7 +12,7 @@ RECORDS = ("CHANGELOG.md", "research/NOTEBOOK.md", "research/PAPER.md")
 CODE = re.compile(r"\.(c|h|py|js|map|ini|in|sh|cmake|service|html|css)$|/run$|CMakeLists\.txt$")
 # Of other programs, and of formulas.
 FOREIGN = {"softmax_s", "bind-to", "no-build-isolation", "no-deps", "system-site-packages",
-           "directory", "plain", "pool-bytes"}
+           "directory", "plain", "pool-bytes", "data"}
 failures = []
 
 
@@ -157,7 +157,7 @@ def check_files(page, prose):
 
 def check_identifiers(page, prose):
     for text in re.findall(r"`([^`]+)`", prose):
-        for word in re.findall(r"(?<![\w.<{/-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w.<{/-])", text):
+        for word in re.findall(r"(?<![\w<{/-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w.<{/-])", text):
             if word not in IDENTIFIERS and word not in FOREIGN:
                 fail(page, f"no source has the name {word}")
 
