@@ -162,8 +162,19 @@ def check_identifiers(page, prose):
                 fail(page, f"no source has the name {word}")
 
 
+def check_comments():
+    """Sources name documents and their sections."""
+    for name, text in SOURCE.items():
+        for page, section in re.findall(r'((?:docs|research)/[A-Z]+\.md)(?:,? (?:under )?"([^"\n]+)")?', text):
+            if page not in PAGES:
+                fail(name, f"there is no {page}")
+            elif section and section.lower() not in (title.lower() for title in re.findall(r"^#+ (.*)$", PAGES[page], re.M)):
+                fail(name, f"{page} has no section {section}")
+
+
 def main():
     known, daemon = known_commands()
+    check_comments()
     for page, text in PAGES.items():
         prose, blocks = prose_and_code(text)
         check_links(page, prose)

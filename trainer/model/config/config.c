@@ -16,7 +16,7 @@ typedef struct choice {
 // What `reef init` and libreef choose for a model of bytes, where that is not the default of the
 // field: the net alone is what benchmarks and comparisons have. Beside a memory a
 // small net that learns much of the stream once is worth more than a large one that learns little
-// of it and rehearses (docs/LEARNING.md, "What the net adds to a memory").
+// of it and rehearses (docs/LEARNING.md, "The net").
 static const choice MADE[] = {
     {"context_memory", "64M"},  {"net_share", "0.5"}, {"boundaries", "contexts"},
     {"return_bytes", "131072"}, {"layers", "1"},      {"d_model", "64"},

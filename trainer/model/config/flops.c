@@ -1,4 +1,4 @@
-// What training a configuration costs, counted by formula: see docs/PAPER.md, "What a FLOP is
+// What training a configuration costs, counted by formula: see research/PAPER.md, "What a FLOP is
 // here".
 //
 // A multiply and an add are 2 FLOPs. Counted is what grows with a product of two sizes: matrix

@@ -404,7 +404,7 @@ typedef struct reef_flops {
 } reef_flops;
 
 /**
- * What training costs while generation 0 is open, formula by formula as in docs/PAPER.md: a
+ * What training costs while generation 0 is open, formula by formula as in research/PAPER.md: a
  * multiply and an add are 2 FLOPs; norms, softmax, activations, loss and optimiser are not counted.
  * All zero for a vector model.
  */
