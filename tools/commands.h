@@ -57,9 +57,6 @@
     X(timeline)                                                                                    \
     X(verify)                                                                                      \
     X(plot_loss)                                                                                   \
-    X(plot_forgetting)                                                                             \
-    X(plot_usage)                                                                                  \
-    X(plot_growth)                                                                                 \
     X(report)                                                                                      \
     X(config_check)                                                                                \
     X(completion)                                                                                  \

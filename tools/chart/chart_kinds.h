@@ -33,6 +33,5 @@ typedef struct reef_kinds_row {
 size_t reef_kinds_rows(const reef_kinds_text *text, reef_kinds_row *rows);
 
 void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text);
-void reef_chart_kinds_svg(FILE *out, const reef_kinds_text *texts, size_t count);
 
 #endif

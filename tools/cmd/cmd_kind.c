@@ -7,7 +7,6 @@
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_pool_json.h"
-#include "svg.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,7 +20,6 @@
 
 static const reef_cli_option LIST_OPTIONS[] = {
     OPTION_AS_OF,
-    {"svg", "FILE", "also draw which kind learned what of the stream"},
     {0},
 };
 
@@ -47,8 +45,7 @@ const reef_cli_manual reef_kind_list_manual = {
         "time; as of a generation they are those of now.",
     .options = LIST_OPTIONS,
     .example = "reef kind list reef.pool\n"
-               "reef kind list reef.pool --as-of 0\n"
-               "reef kind list reef.pool --svg kinds.svg",
+               "reef kind list reef.pool --as-of 0",
 };
 
 const reef_cli_manual reef_kind_show_manual = {
@@ -143,52 +140,33 @@ static uint32_t *cells_of(const reef_kind_list *list, uint64_t end) {
     return NULL;
 }
 
-static void draw(FILE *out, const void *context) {
-    reef_chart_kinds_svg(out, context, 1);
-}
-
-// On the terminal, or as the picture that --svg names.
-static reef_status draw_stream(const reef_kind_list *list, const char *path, reef_error *err) {
+static void draw_stream(const reef_kind_list *list) {
     uint64_t end = stream_end(list);
     uint32_t *cells = end > 0 ? cells_of(list, end) : NULL;
-    if (cells == NULL)
-        return path == NULL ? REEF_OK
-                            : reef_fail(err, REEF_ERR_NOT_FOUND,
-                                        "there is nothing to draw: the pool has no visits");
+    if (cells == NULL) return;
     const reef_kinds_text text = {
         .name = "the stream", .answered = cells, .count = CELLS, .bytes = end, .kinds = list};
-    reef_status status = REEF_OK;
-    if (path != NULL) {
-        status = reef_svg_write(path, draw, &text, err);
-    } else {
-        printf("\n");
-        reef_chart_kinds_print(stdout, &text);
-    }
+    printf("\n");
+    reef_chart_kinds_print(stdout, &text);
     free(cells);
-    return status;
 }
 
 void reef_kinds_print(const reef_kind_list *list) {
     print_table(list);
-    // Without a picture to write there is nothing that can fail.
-    (void)!draw_stream(list, NULL, NULL);
+    draw_stream(list);
 }
 
 reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
-    const char *path = reef_cli_text(cli, "svg");
     char as_of[REEF_NAME_BYTES_MAX + 1];
     reef_cli_pool pool;
     reef_kind_list list = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_kinds_read_as_of(cli, &pool, as_of, &list, err);
-    if (status == REEF_OK && path != NULL) status = draw_stream(&list, path, err);
-    if (status == REEF_OK && cli->json) {
+    if (status == REEF_OK && cli->json)
         status = reef_cli_reply(
             cli, json_pack("{s:s, s:o}", "as_of", as_of, "kinds", reef_kind_list_json(&list)), err);
-    } else if (status == REEF_OK) {
+    else if (status == REEF_OK)
         reef_kinds_print(&list);
-        if (path != NULL) printf("\nwrote %s\n", path);
-    }
     reef_kind_list_release(&list);
     reef_cli_pool_close(&pool);
     return status;

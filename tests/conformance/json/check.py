@@ -130,13 +130,11 @@ FRESH = {"init": "rm -rf reef.pool mnist.pool reef.ini", "train": "rm -rf reef.p
          "kind list": "rm -rf reef.pool && cp -r memory.pool reef.pool",
          "snapshot create": "reef snapshot remove reef.pool before-upgrade",
          "consolidate": "reef snapshot remove reef.pool before-upgrade monday tuesday",
-         "branch": "rm -rf reef.pool && cp -r other.pool reef.pool && reef train reef.pool notes.txt",
-         "plot forgetting": "reef train reef.pool notes.txt --eval english=en.txt --eval code=c.txt "
-                            "--results run.json"}
+         "branch": "rm -rf reef.pool && cp -r other.pool reef.pool && reef train reef.pool notes.txt"}
 # The stream is shorter here.
 SMALLER = {"--truth 800000": "--truth 4000"}
 ASK_DAEMON = {"commit", "pause", "resume", "drain", "reload", "ingest", "stop"}
-READS_ONLY = {"status", "top", "plot growth", "snapshot list", "snapshot show", "snapshot diff", "eval", "predict", "score", "generate",
+READS_ONLY = {"status", "top", "snapshot list", "snapshot show", "snapshot diff", "eval", "predict", "score", "generate",
               "generations", "experts", "usage", "timeline", "verify", "version", "plot loss"}
 
 

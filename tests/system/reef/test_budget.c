@@ -1,4 +1,4 @@
-// `reef train --flops` and what `reef eval` says of words, as a user runs them.
+// `reef train --flops`, as a user runs them.
 #include "old_pool.h"
 #include "tools_world.h"
 
@@ -258,51 +258,6 @@ static void what_cannot_be_counted_is_refused(void **state) {
     free(vector);
 }
 
-// ---- words --------------------------------------------------------------------------------------
-
-static void words_are_runs_between_white_space(void **state) {
-    const world *w = *state;
-    char *file = path_in(w->directory, "words");
-    write_file(file, " the sea,\n\n a\treef  \xc3\xa9t\xc3\xa9\n");
-    json_t *document = reef_json("eval", w->pool, file, NULL);
-    const json_t *one = json_array_get(json_object_get(document, "files"), 0);
-    assert_int_equal(integer(one, "words"), 5);
-    assert_true(fabs(real(one, "perplexity_per_word") - exp2(real(one, "bits") / 5)) < 1e-6);
-    json_decref(document);
-    free(file);
-}
-
-// A line learned by heart, and one whose end is unpredictable.
-static void the_last_word_is_foreseen_or_not(void **state) {
-    const world *w = *state;
-    char *pool = path_in(w->directory, "heart"), *heart = path_in(w->directory, "heart.txt");
-    char *lines = path_in(w->directory, "lines.txt");
-    write_file(heart, "one reef\none reef\none reef\none reef\none reef\none reef\none reef\n");
-    make_lm(pool);
-    json_decref(train(pool, heart, 400 * step_flops()));
-    // The third begins beyond the model's 16 bytes; the fourth fills them; the fifth has one word.
-    write_file(lines, "one reef\none xyzz\none reef one reef one reef  \n"
-                      "one abcdefghijklmnopqrstuvwxyz\nreef\n\n");
-    json_t *document = reef_json("eval", pool, "--last-word", lines, NULL);
-    const json_t *last =
-        json_object_get(json_array_get(json_object_get(document, "files"), 0), "last_word");
-    assert_int_equal(integer(last, "passages"), 3);
-    assert_int_equal(integer(last, "skipped"), 2);
-    assert_true(fabs(real(last, "accuracy") - 2.0 / 3) < 1e-12);
-    assert_true(fabs(real(last, "accuracy_with_end") - 2.0 / 3) < 1e-12);
-    assert_true(real(last, "bits_per_word") > 1);
-    json_decref(document);
-    program p;
-    write_file(lines, "word\nword\n");
-    reef(&p, "eval", pool, "--last-word", lines, NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "no passage"));
-    program_release(&p);
-    free(pool);
-    free(heart);
-    free(lines);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_buys_whole_steps),
@@ -313,8 +268,6 @@ int main(void) {
         cmocka_unit_test(data_that_repeats_is_data_that_is_longer),
         cmocka_unit_test(held_out_text_is_measured_at_the_end),
         cmocka_unit_test(what_cannot_be_counted_is_refused),
-        cmocka_unit_test(words_are_runs_between_white_space),
-        cmocka_unit_test(the_last_word_is_foreseen_or_not),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);
 }

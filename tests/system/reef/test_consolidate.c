@@ -233,13 +233,6 @@ static void with_a_yes_it_is_done_and_other_commands_know(void **state) {
     reef(&p, "eval", w->pool, "--matrix", w->text, "--json", NULL);
     json_t *matrix = parse(&p);
     json_decref(matrix);
-    reef(&p, "eval", w->pool, "--gates", w->text, "--json", NULL);
-    json_t *answer = parse(&p);
-    const json_t *gates = json_object_get(answer, "gates");
-    assert_int_equal(json_array_size(gates), 2); // generation 1 has none any more
-    assert_int_equal(integer(json_array_get(gates, 0), "generation"), 2);
-    assert_int_equal(integer(json_array_get(gates, 1), "generation"), 3);
-    json_decref(answer);
     reef(&p, "eval", w->pool, "--as-of", "1", w->text, NULL);
     assert_int_equal(p.code, 66);
     assert_non_null(strstr(p.err, "consolidated into generation 2"));

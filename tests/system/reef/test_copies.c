@@ -208,12 +208,6 @@ static void nothing_is_written_into_a_pool(void **state) {
     says(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
     says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
     says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
-    says(64, "its directory is a pool", "plot", "usage", c->pool, "--svg", data, NULL);
-    says(64, "its directory is a pool", "plot", "growth", c->pool, "--svg", data, NULL);
-    says(64, "its directory is a pool", "plot", "forgetting", c->pool, "--eval", domain, "--svg",
-         data, NULL);
-    says(64, "its directory is a pool", "eval", c->pool, "--gates", "--learned", "0,1", c->english,
-         c->code, "--svg", data, NULL);
     says(64, "its directory is a pool", "report", c->pool, "--domain", domain, "--out", c->pool,
          NULL);
     says(64, "lies inside it", "export", "pool", c->pool, inner, "--dry-run", NULL);

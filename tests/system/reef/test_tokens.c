@@ -160,17 +160,15 @@ static void ids_are_trained_and_measured_in_tokens(void **state) {
 
 static void people_read_tokens(void **state) {
     files *f = *state;
-    static const char *const WORDS[] = {"bits/token", "bits per token", "bits per token",
-                                        "tokens on which each gate fires"};
+    static const char *const WORDS[] = {"bits/token", "bits per token", "bits per token"};
     make(f->pool, "given");
     json_decref(reef_json("train", f->pool, f->low, "--cost-repeats", "0", NULL));
     json_decref(reef_json("seal", f->pool, NULL));
-    program p[4];
+    program p[3];
     reef(&p[0], "eval", f->pool, f->held_low, NULL);
     reef(&p[1], "eval", f->pool, "--matrix", f->held_low, NULL);
     reef(&p[2], "status", f->pool, NULL);
-    reef(&p[3], "eval", f->pool, "--gates", f->held_low, NULL);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         if (p[i].code != 0 || strstr(p[i].out, WORDS[i]) == NULL ||
             strstr(p[i].out, "per byte") != NULL)
             fail_msg("exit %d, or no '%s' in: %s%s", p[i].code, WORDS[i], p[i].out, p[i].err);
@@ -238,7 +236,6 @@ static void what_is_about_text_is_refused(void **state) {
     refused(IDS_SAY, "score", f->pool, "--follow", f->held_low, NULL);
     refused(IDS_SAY, "generate", f->pool, NULL);
     refused(IDS_SAY, "experts", f->pool, "--id", "0", "--layer", "0", "--text", f->held_low, NULL);
-    refused(IDS_SAY, "eval", f->pool, "--last-word", f->held_low, NULL);
     refused(IDS_SAY, "report", f->pool, "--out", out, "--domain", domain, NULL);
     refused("--config-out is a file for reefd", "init", other, TINY_OPTIONS, "--vocab", IDS,
             "--config-out", ini, NULL);

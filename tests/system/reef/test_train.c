@@ -568,32 +568,6 @@ static void eval_matrix_names_both_definitions(void **state) {
                w->held_words, NULL);
 }
 
-static void forgetting_is_plotted_from_pool_and_results(void **state) {
-    world *w = *state;
-    json_t *whole = train_all(w, w->results);
-    json_t *drawn =
-        reef_json("plot", "forgetting", "--pool", w->box.pool, "--results", w->results, NULL);
-    assert_true(json_equal(json_object_get(drawn, "matrix"), json_object_get(whole, "matrix")));
-    json_decref(drawn);
-    char *words = reef_cli_format("words=%s", w->held_words), *svg = path_in(w, "plot.svg");
-    drawn =
-        reef_json("plot", "forgetting", "--pool", w->box.pool, "--eval", words, "--svg", svg, NULL);
-    assert_int_equal(json_array_size(json_object_get(drawn, "matrix")), 3); // as of 0, as of 1, now
-    char *picture = read_text(svg, NULL);
-    assert_non_null(strstr(picture, "</svg>"));
-    assert_non_null(strstr(picture, ">words "));
-    reef_fails(64, "--results is already measured", "plot", "forgetting", "--pool", w->box.pool,
-               "--results", w->results, "--eval", words, NULL);
-    reef_fails(64, "nothing to plot", "plot", "forgetting", "--pool", w->box.pool, NULL);
-    reef_fails(64, "cannot read results from", "plot", "forgetting", "--pool", w->box.pool,
-               "--results", svg, NULL);
-    json_decref(drawn);
-    json_decref(whole);
-    free(picture);
-    free(words);
-    free(svg);
-}
-
 // ---- what goes wrong ----------------------------------------------------------------------------
 
 // All of both was read, so cursors do not show it, but the pool's sources are in the order of their
@@ -842,7 +816,6 @@ int main(void) {
         EACH(other_files_of_the_pool_are_not_taken_for_these),
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),
-        EACH(forgetting_is_plotted_from_pool_and_results),
         EACH(files_in_another_order_than_they_were_trained_are_refused),
         EACH(bad_requests_are_distinguished),
         EACH(results_that_cannot_be_written_are_reported_before_anything_is_trained),

@@ -1,6 +1,5 @@
 // What people read: numbers, cut and printable text, near words, tables, ticks, pictures.
 #include "chart.h"
-#include "chart_forgetting.h"
 #include "cli.h"
 #include "cli_format.h"
 #include "cli_table.h"
@@ -167,26 +166,6 @@ static FILE *a_file(void) {
     return file;
 }
 
-static void what_the_axis_of_forgetting_cuts_off_is_reported(void **state) {
-    (void)state;
-    static const double LOSSES[] = {12.03, 2.5, 11.63, 2.25};
-    static const char *const NAMES[] = {"bin", "text"}, *const STATES[] = {"as of 0", "now"};
-    const reef_forgetting_chart chart = {.matrix = {.rows = 2, .columns = 2, .values = LOSSES},
-                                         .names = NAMES,
-                                         .states = STATES,
-                                         .measure = "bits per byte"};
-    FILE *file = a_file();
-    reef_chart_forgetting_print(file, &chart);
-    char *shown = text_of(file);
-    assert_memory_equal(shown, "bits per byte, cut off at 10; the highest is 12.0\n", 50);
-    free(shown);
-    file = a_file();
-    reef_chart_forgetting_svg(file, &chart);
-    char *svg = text_of(file);
-    assert_non_null(strstr(svg, ">cut off at 10; the highest is 12.0<"));
-    free(svg);
-}
-
 // Where texts stand that begin with these words and have this in their attributes; how many there
 // are.
 static size_t text_places(
@@ -232,38 +211,6 @@ static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
     free(svg);
 }
 
-static void names_of_many_states_keep_apart_and_the_last_is_there(void **state) {
-    (void)state;
-    enum { STATES = 35 };
-    double losses[STATES], lines[2][STATES];
-    char words[STATES][CLI_WORD_BYTES];
-    const char *states[STATES];
-    static const char *const NAMES[] = {"text"};
-    for (size_t i = 0; i < STATES; i++) {
-        losses[i] = 3;
-        snprintf(words[i], sizeof(words[i]), "as of %zu", i);
-        states[i] = words[i];
-    }
-    const reef_forgetting_chart chart = {.matrix = {.rows = STATES, .columns = 1, .values = losses},
-                                         .names = NAMES,
-                                         .states = states,
-                                         .measure = "bits per byte"};
-    FILE *file = a_file();
-    reef_chart_forgetting_svg(file, &chart);
-    char *svg = text_of(file);
-    size_t count = 0;
-    for (size_t line = 0; line < 2; line++) {
-        size_t named =
-            text_places(svg, line ? "y=\"472" : "y=\"452", "as of ", lines[line], STATES);
-        for (size_t i = 1; i < named; i++)
-            assert_true(lines[line][i] - lines[line][i - 1] > 8 * 8.0); // of eight characters
-        count += named;
-    }
-    assert_true(count >= 10);
-    assert_non_null(strstr(svg, ">as of 34<"));
-    free(svg);
-}
-
 static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) {
     (void)state;
     double bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 3, 2};
@@ -291,9 +238,7 @@ int main(void) {
         cmocka_unit_test(tables_line_up_whatever_the_script),
         cmocka_unit_test(ticks_are_round_and_neither_too_few_nor_too_many),
         cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
-        cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_reported),
         cmocka_unit_test(labels_of_boundaries_keep_apart_and_in_the_picture),
-        cmocka_unit_test(names_of_many_states_keep_apart_and_the_last_is_there),
         cmocka_unit_test(names_in_the_head_of_the_matrix_keep_to_their_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,12 +8,10 @@
 #include "cli_tokens.h"
 #include "cli_vectors.h"
 #include "commands.h"
-#include "eval_gates.h"
 #include "eval_kinds.h"
 #include "eval_logits.h"
 #include "eval_set.h"
 #include "eval_vectors.h"
-#include "eval_words.h"
 #include "matrix.h"
 #include "reef_pool_json.h"
 
@@ -27,36 +25,27 @@ static const reef_cli_option OPTIONS[] = {
      "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
     CLI_OPTION_FROZEN,
-    {"gates", NULL,
-     "where the gates fire, where they begin to, and what another threshold would do"},
     {"kinds", NULL, "also draw which kind's context memory answered where in each file"},
-    {"svg", "FILE",
-     "with --kinds: draw them into a file as well; "
-     "with --gates: what each misses against what it leaks"},
-    {"floor", "SHARE",
-     "also the loss where so much of each prediction is even over all bytes, such as 0.01"},
-    {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
     {"logits", "FILE.npy",
      "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
     {"learned", "G,G,...",
-     "with --matrix or --gates: the generation in which each file was learned (default: "
+     "with --matrix: the generation in which each file was learned (default: "
      "one after the other, where there are as many files as generations)"},
     {0},
 };
 
 const reef_cli_manual reef_eval_manual = {
     .about =
-        "Reads each file as one stream and prints bits per byte, perplexity per byte and per\n"
-        "word, and the share of bytes on which each generation fired. Words are runs of bytes\n"
-        "between ASCII white space; perplexity per word is 2 to the power of all bits over the\n"
-        "number of words. --as-of G is exactly the function that the model was when generation G\n"
-        "was sealed. --matrix prints forgetting in both usual definitions: since best (Chaudhry\n"
+        "Reads each file as one stream and prints bits per byte, perplexity per byte, and the\n"
+        "share of bytes on which each generation fired. --as-of G is exactly the function that\n"
+        "the model was when generation G was sealed. --matrix prints forgetting in both usual "
+        "definitions: since best (Chaudhry\n"
         "2018: the least loss of all earlier states, against now) and, where it is known when a\n"
         "file was learned, since learned (Lopez-Paz 2017: the negative of backward transfer).\n"
         "\n"
         "Where the pool's tokens are ids (reef init "
         "--vocab), files are of two bytes an id, little-endian,\n"
-        "and losses are bits and perplexity per token; there are no words.\n"
+        "and losses are bits and perplexity per token.\n"
         "\n"
         "In a pool with context memories these adapt to each file as they\n"
         "read it, and forget it afterwards. With "
@@ -71,30 +60,18 @@ const reef_cli_manual reef_eval_manual = {
         "--kinds draws where. With --json it says how likely they were in the mean; libreef and\n"
         "Python have all candidates of each byte (answers).\n"
         "\n"
-        "A model that is sure of the wrong byte can lose 20 bits with it. "
-        "--floor S shows what is left of\n"
-        "that where a byte of probability p has (1 - S) p + S / 256 instead.\n"
-        "\n"
-        "--last-word reads lines by themselves, and counts the last words whose every byte is the\n"
-        "most likely one, given what stands before it in the line and fits the context.\n"
-        "\n"
-        "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
-        "\n"
         "With a vector model files are idx:IMAGES,LABELS, "
         "npy:X.npy,Y.npy, csv:FILE or jsonl:FILE, as\n"
         "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
         "generation had the largest weight.",
     .options = OPTIONS,
-    .example =
-        "reef eval reef.pool english.txt code.c\n"
-        "reef eval reef.pool --as-of 0 english.txt\n"
-        "reef eval reef.pool --frozen --verbose english.txt\n"
-        "reef eval reef.pool --kinds --svg kinds.svg mixed.txt\n"
-        "reef eval reef.pool --last-word lambada.txt\n"
-        "reef eval reef.pool --logits logits.npy english.txt\n"
-        "reef eval reef.pool --matrix english.txt code.c\n"
-        "reef eval reef.pool --gates --learned 0,1 --svg gates.svg english=english.txt c=code.c\n"
-        "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
+    .example = "reef eval reef.pool english.txt code.c\n"
+               "reef eval reef.pool --as-of 0 english.txt\n"
+               "reef eval reef.pool --frozen --verbose english.txt\n"
+               "reef eval reef.pool --kinds mixed.txt\n"
+               "reef eval reef.pool --logits logits.npy english.txt\n"
+               "reef eval reef.pool --matrix english.txt code.c\n"
+               "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
 };
 
 typedef struct file_score {
@@ -103,10 +80,7 @@ typedef struct file_score {
     uint32_t *answered; // with --kinds, and how likely these were
     float *weights;
     const reef_kind_list *kinds; // their names, with --kinds
-    uint64_t words;
-    double floored;            // with --floor: bits per byte or token; else not a number
-    reef_eval_last_words last; // with --last-word
-    bool recalled;             // by context memories, whose inputs were worth so much
+    bool recalled;               // by context memories, whose inputs were worth so much
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } file_score;
 
@@ -118,52 +92,6 @@ static reef_status read_files(const reef_cli_call *cli,
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
         status = reef_cli_examples_read(&files[i], cli->operands[i], config, err);
     return status;
-}
-
-static void print_last_words(const reef_cli_file *files, const file_score *scores, size_t count) {
-    static const char *const HEADING[] = {"file", "passages", "last word %", "with its end %",
-                                          "bits/word"};
-    // Only with --last-word: the table has its own unit, passages.
-    reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
-    for (size_t i = 0; i < count; i++) {
-        const reef_eval_last_words *last = &scores[i].last;
-        char words[CLI_WORD_BYTES];
-        // At least one: files without a passage are refused when they are read.
-        double all = (double)last->passages;
-        reef_cli_table_cell(table, "%s", files[i].path);
-        reef_cli_table_cell(table, "%s", reef_cli_count(last->passages, words));
-        // LAMBADA counts the word alone; a model of bytes must also end it.
-        reef_cli_table_cell(table, "%.2f", 100 * (double)last->right / all);
-        reef_cli_table_cell(table, "%.2f", 100 * (double)last->ended / all);
-        reef_cli_table_cell(table, "%.3f", last->bits / all);
-    }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
-}
-
-static json_t *last_words_json(const reef_eval_last_words *last) {
-    double all = (double)last->passages;
-    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "passages", (json_int_t)last->passages, "skipped",
-                     (json_int_t)last->skipped, "accuracy",
-                     reef_cli_real((double)last->right / all), "accuracy_with_end",
-                     reef_cli_real((double)last->ended / all), "bits_per_word",
-                     reef_cli_real(last->bits / all));
-}
-
-// Only with --floor: two losses side by side.
-static void print_floored(const reef_cli_file *files,
-                          const file_score *scores,
-                          size_t count,
-                          bool ids) {
-    const char *const HEADING[] = {"file", ids ? "bits/token" : "bits/byte", "with the floor"};
-    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
-    for (size_t i = 0; i < count; i++) {
-        reef_cli_table_cell(table, "%s", files[i].path);
-        reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
-        reef_cli_table_cell(table, "%.4f", scores[i].floored);
-    }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
 }
 
 static void print_shares(reef_cli_table *table, const file_score *score, uint32_t generations) {
@@ -199,14 +127,9 @@ static void print_scores(const reef_cli_file *files,
                          size_t count,
                          const reef_model *model) {
     bool by_contexts = reef_model_config(model)->boundaries == REEF_BOUNDARIES_CONTEXTS;
-    // Bits a byte compare with compressors, perplexity a word with the literature.
-    const char *const HEADING[] = {"file",
-                                   "bytes",
-                                   "bits/byte",
-                                   "perplexity/byte",
-                                   "perplexity/word",
+    const char *const HEADING[] = {"file", "bytes", "bits/byte", "perplexity/byte",
                                    by_contexts ? "answered % by kind" : "fired % by generation"};
-    reef_cli_table *table = reef_cli_table_new("<>>>><", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", files[i].path);
@@ -214,12 +137,6 @@ static void print_scores(const reef_cli_file *files,
         reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
         // Between 1 and 256, so three digits after the point fit.
         reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
-        // A file without letters has no words to divide by.
-        if (scores[i].words == 0)
-            reef_cli_table_cell(table, "-");
-        else
-            reef_cli_table_cell(table, "%.4g",
-                                reef_eval_word_perplexity(scores[i].score.bits, scores[i].words));
         print_shares(table, &scores[i], reef_model_generation_count(model));
     }
     reef_cli_table_print(table, stdout);
@@ -237,11 +154,6 @@ static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *sco
     };
 }
 
-// NULL, and so no member, without --floor.
-static json_t *floored_json(const file_score *score) {
-    return isnan(score->floored) ? NULL : reef_cli_real(score->floored);
-}
-
 static json_t *score_json(const reef_cli_file *file,
                           const file_score *score,
                           uint32_t generations,
@@ -252,24 +164,16 @@ static json_t *score_json(const reef_cli_file *file,
         json_array_append_new(shares, reef_cli_real(score->fire_share[g]));
     // Names carry the unit, so that no reader mistakes one for another.
     if (ids)
-        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o*}", "file", reef_cli_path(file->path),
+        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
                          "tokens", (json_int_t)score->score.bytes, "bits",
                          reef_cli_real(score->score.bits), "bits_per_token",
                          reef_cli_real(score->score.bits_per_byte), "perplexity_per_token",
-                         reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares,
-                         "floored_bits_per_token", floored_json(score));
-    // "perplexity_per_word" is null for a file without words.
+                         reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
     json_t *object =
-        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o*}", "file",
-                  reef_cli_path(file->path), "bytes", (json_int_t)score->score.bytes, "words",
-                  (json_int_t)score->words, "bits", reef_cli_real(score->score.bits),
+        json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path), "bytes",
+                  (json_int_t)score->score.bytes, "bits", reef_cli_real(score->score.bits),
                   "bits_per_byte", reef_cli_real(score->score.bits_per_byte), "perplexity_per_byte",
-                  reef_cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
-                  reef_cli_real(reef_eval_word_perplexity(score->score.bits, score->words)),
-                  "fire_share", shares, "floored_bits_per_byte", floored_json(score));
-    // Only with --last-word.
-    if (score->last.passages > 0)
-        json_object_set_new(object, "last_word", last_words_json(&score->last));
+                  reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
     if (score->answered != NULL) {
         const reef_kinds_text text = kinds_of(file, score);
         json_object_set_new(object, "kinds", reef_eval_kinds_json(&text));
@@ -297,21 +201,14 @@ static void print_inputs(const reef_cli_file *file, const file_score *score) {
     reef_cli_table_free(table);
 }
 
-// Written before anything is printed, so that an error comes alone.
-static reef_status draw_kinds(const reef_cli_call *cli,
-                              const reef_cli_file *files,
-                              const file_score *scores,
-                              bool print,
-                              reef_error *err) {
-    reef_kinds_text *texts = reef_cli_alloc(cli->operand_count, sizeof(*texts));
-    for (size_t i = 0; i < cli->operand_count; i++) texts[i] = kinds_of(&files[i], &scores[i]);
-    reef_status status = REEF_OK;
-    if (print)
-        reef_eval_kinds_print(cli, texts, cli->operand_count);
-    else
-        status = reef_eval_kinds_draw(cli, texts, cli->operand_count, err);
-    free(texts);
-    return status;
+static void draw_kinds(const reef_cli_call *cli,
+                       const reef_cli_file *files,
+                       const file_score *scores) {
+    for (size_t i = 0; i < cli->operand_count; i++) {
+        const reef_kinds_text text = kinds_of(&files[i], &scores[i]);
+        printf("\n%s:\n", text.name);
+        reef_chart_kinds_print(stdout, &text);
+    }
 }
 
 static reef_status reply_eval(reef_cli_call *cli,
@@ -322,21 +219,15 @@ static reef_status reply_eval(reef_cli_call *cli,
                               bool ids,
                               reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
-    bool kinds = reef_cli_text(cli, "kinds") != NULL;
-    reef_status status = kinds ? draw_kinds(cli, files, scores, false, err) : REEF_OK;
-    if (status != REEF_OK) return status;
     if (!cli->json) {
         if (ids)
             print_ids(files, scores, cli->operand_count, generations);
         else
             print_scores(files, scores, cli->operand_count, model);
-        if (reef_cli_text(cli, "floor") != NULL)
-            print_floored(files, scores, cli->operand_count, ids);
-        if (reef_cli_text(cli, "last-word") != NULL)
-            print_last_words(files, scores, cli->operand_count);
         for (size_t i = 0; cli->verbose && i < cli->operand_count; i++)
             if (scores[i].recalled) print_inputs(&files[i], &scores[i]);
-        return kinds ? draw_kinds(cli, files, scores, true, err) : REEF_OK;
+        if (reef_cli_text(cli, "kinds") != NULL) draw_kinds(cli, files, scores);
+        return REEF_OK;
     }
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
@@ -348,59 +239,14 @@ static reef_status reply_eval(reef_cli_call *cli,
                           err);
 }
 
-// What the options ask of the pool's model.
-static reef_status check_options(const reef_cli_call *cli,
-                                 const reef_cli_pool *pool,
-                                 reef_error *err) {
-    reef_status status = REEF_OK;
-    if (reef_cli_text(cli, "last-word") != NULL)
-        status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
-    if (status == REEF_OK && reef_cli_text(cli, "logits") != NULL)
-        status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
-    if (status == REEF_OK && reef_cli_text(cli, "floor") != NULL)
-        status = reef_cli_pool_wants(pool, false, "leave --floor out", err);
-    return status;
-}
-
-// Mean loss of the tokens after the first where `share` of each prediction is even over all that
-// there are.
-static double floored_bits(const float *bits, size_t count, double share, double vocab) {
-    double sum = 0.0;
-    for (size_t t = 1; t < count; t++)
-        sum -= log2((1.0 - share) * exp2(-(double)bits[t]) + share / vocab);
-    return sum / (double)(count - 1);
-}
-
-// Score one file; with a `share` above 0 also with that floor.
-static reef_status score_file(reef_model *model,
-                              const reef_cli_file *file,
-                              reef_cli_progress *progress,
-                              double share,
-                              file_score *score,
-                              reef_error *err) {
-    const reef_config *config = reef_model_config(model);
-    size_t tokens = file->count / reef_token_bytes(config);
-    float *bits = share > 0.0 ? reef_cli_alloc(tokens + 1, sizeof(*bits)) : NULL;
-    reef_status status = reef_score_file(model, file, progress, bits, &score->score, err);
-    score->floored = NAN;
-    if (status == REEF_OK && bits != NULL)
-        score->floored = floored_bits(bits, tokens, share, (double)config->vocab);
-    free(bits);
-    return status;
-}
-
 // Read all files. `list` is NULL without --kinds.
 static reef_status score_files(const reef_cli_call *cli,
                                reef_model *model,
                                const reef_cli_file *files,
                                const reef_kind_list *list,
-                               bool ids,
                                file_score *scores,
                                reef_error *err) {
-    bool last_word = reef_cli_text(cli, "last-word") != NULL;
-    double share = 0.0;
-    reef_status status = reef_cli_number(cli, "floor", 1e-9, 1.0, &share, err);
-    if (status != REEF_OK) return status;
+    reef_status status = REEF_OK;
     uint64_t total = 0;
     // All files count into one bar, so that its ETA is for the whole command.
     for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
@@ -418,15 +264,9 @@ static reef_status score_files(const reef_cli_call *cli,
             score->score.answers =
                 (reef_answers){.width = 1, .kinds = score->answered, .weights = score->weights};
         }
-        // Words are counted in the text; the model sees bytes.
-        if (!ids) score->words = reef_eval_word_count(files[i].bytes, files[i].count);
-        status = score_file(model, &files[i], &progress, share, score, err);
+        status = reef_score_file(model, &files[i], &progress, NULL, &score->score, err);
         score->recalled = reef_model_inputs(model, score->shares, score->hits);
     }
-    // A second pass over the same bytes: each passage is read again up to its last word.
-    progress.total *= last_word ? 2 : 1;
-    for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
-        status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
     reef_cli_progress_end(&progress);
     return status;
 }
@@ -446,8 +286,7 @@ static reef_status eval_once(reef_cli_call *cli,
                              reef_error *err) {
     // It belongs to the matrix of states.
     if (reef_cli_text(cli, "learned") != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--learned is about forgetting: it needs --matrix or --gates");
+        return reef_fail(err, REEF_ERR_INVALID, "--learned is about forgetting: it needs --matrix");
     char as_of[REEF_NAME_BYTES_MAX + 1];
     bool kinds = reef_cli_text(cli, "kinds") != NULL, ids = reef_cli_has_ids(&pool->config);
     reef_model *model = NULL;
@@ -456,7 +295,8 @@ static reef_status eval_once(reef_cli_call *cli,
     // Opened first, so that a state that does not exist is reported before other mistakes.
     reef_status status = reef_cli_as_of(cli, pool->store, as_of, err);
     if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
-    if (status == REEF_OK) status = check_options(cli, pool, err);
+    if (status == REEF_OK && reef_cli_text(cli, "logits") != NULL)
+        status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
     // Logits are written in a pass of their own, so that they can be compared with other programs.
     if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
     if (status != REEF_OK) goto cleanup;
@@ -468,7 +308,7 @@ static reef_status eval_once(reef_cli_call *cli,
     if (kinds) status = reef_cli_kinds_read(pool, &list, err);
     if (status != REEF_OK) goto cleanup;
     scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
-    status = score_files(cli, model, files, kinds ? &list : NULL, ids, scores, err);
+    status = score_files(cli, model, files, kinds ? &list : NULL, scores, err);
     // Nothing is printed before all files are read, so that a failure leaves no half table.
     if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, model, ids, err);
 
@@ -501,7 +341,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
                                reef_cli_pool *pool,
                                const reef_cli_file *files,
                                reef_error *err) {
-    static const char *const ONE_STATE[] = {"as-of", "floor", "last-word", "logits"};
+    static const char *const ONE_STATE[] = {"as-of", "logits"};
     // Options of one state would silently apply to none here.
     for (size_t i = 0; i < sizeof(ONE_STATE) / sizeof(*ONE_STATE); i++)
         if (reef_cli_text(cli, ONE_STATE[i]) != NULL)
@@ -553,23 +393,13 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_cli_file *files = reef_cli_alloc(cli->operand_count, sizeof(*files));
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    // Gates are measured on the pool's own reservoir: they need no file.
-    if (status == REEF_OK && reef_cli_text(cli, "gates") != NULL) {
-        status = reef_eval_gates(cli, &pool, err);
-        goto cleanup;
-    }
     bool kinds = reef_cli_text(cli, "kinds") != NULL;
-    if (status == REEF_OK && reef_cli_text(cli, "svg") != NULL && !kinds)
-        status = reef_fail(err, REEF_ERR_INVALID,
-                           "--svg is a picture of kinds or gates: it needs --kinds or --gates");
     if (status == REEF_OK && kinds) status = reef_eval_kinds_check(cli, &pool, err);
     if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
     // All files are read before the first is evaluated, so that a missing one is found at once.
     if (status == REEF_OK)
         status = reef_cli_text(cli, "matrix") != NULL ? eval_matrix(cli, &pool, files, err)
                                                       : eval_once(cli, &pool, files, err);
-
-cleanup:
     for (size_t i = 0; i < cli->operand_count; i++) reef_cli_file_release(&files[i]);
     free(files);
     reef_cli_pool_close(&pool);

@@ -6,21 +6,12 @@
 #include "cli.h"
 #include "cli_pool.h"
 
-/** INVALID where no context memories answer, or for --svg without a picture to draw. */
+/** INVALID where no context memories answer. */
 REEF_MUST_CHECK reef_status reef_eval_kinds_check(const reef_cli_call *cli,
                                                   const reef_cli_pool *pool,
                                                   reef_error *err);
 
 /** Kinds with the bytes that each answered, and where who answers changes. */
 json_t *reef_eval_kinds_json(const reef_kinds_text *text);
-
-/** Write the picture that --svg names. */
-REEF_MUST_CHECK reef_status reef_eval_kinds_draw(const reef_cli_call *cli,
-                                                 const reef_kinds_text *texts,
-                                                 size_t count,
-                                                 reef_error *err);
-
-/** In the terminal. */
-void reef_eval_kinds_print(const reef_cli_call *cli, const reef_kinds_text *texts, size_t count);
 
 #endif
