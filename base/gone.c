@@ -9,6 +9,7 @@
 static const reef_gone GONE[] = {
     {"bench", "reef-lab of research/, which is built with -DREEF_RESEARCH=ON"},
     {"compact", "reefd merges windows of usage by itself"},
+    {"completion", "bash completion is installed with reef"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},
     {"eval --floor", NULL},
     {"eval --gates", NULL},
@@ -21,12 +22,17 @@ static const reef_gone GONE[] = {
     {"experts --since", "reef usage --since"},
     {"experts --text", NULL},
     {"experts --until", "reef usage --until"},
+    {"help --man", "the manual is installed with reef: man reef"},
     {"init --config-out", "example.ini, which is installed, shows every setting of reefd"},
     {"kind list --svg", NULL},
+    {"kind near", "reef kind merge POOL --near"},
+    {"kind show", "reef kind list POOL KIND"},
     {"plot forgetting", "reef eval --matrix, and the dashboard"},
     {"plot growth", "reef generations and reef timeline"},
     {"plot usage", "reef usage"},
     {"run", "reefd --pool POOL --source FILE"},
+    {"snapshot diff", NULL},
+    {"snapshot show", "reef snapshot list"},
     {"usage --npy", "reef usage --json, and counts of all experts in libreef"},
 };
 

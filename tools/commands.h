@@ -28,8 +28,6 @@
     X(thaw)                                                                                        \
     X(snapshot_create)                                                                             \
     X(snapshot_list)                                                                               \
-    X(snapshot_show)                                                                               \
-    X(snapshot_diff)                                                                               \
     X(snapshot_restore)                                                                            \
     X(snapshot_remove)                                                                             \
     X(snapshot_prune)                                                                              \
@@ -45,9 +43,7 @@
     X(score)                                                                                       \
     X(generate)                                                                                    \
     X(kind_list)                                                                                   \
-    X(kind_show)                                                                                   \
     X(kind_merge)                                                                                  \
-    X(kind_near)                                                                                   \
     X(kind_recover)                                                                                \
     X(kind_name)                                                                                   \
     X(prune)                                                                                       \
@@ -59,7 +55,6 @@
     X(plot_loss)                                                                                   \
     X(report)                                                                                      \
     X(config_check)                                                                                \
-    X(completion)                                                                                  \
     X(version)                                                                                     \
     X(help)
 

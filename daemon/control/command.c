@@ -88,7 +88,7 @@ static reef_status read_freeze(reef_request *request, json_t *object, reef_error
                        &quantile, "thaw", &thaw, "dry_run", &dry_run))
         return fail_arguments(&why, object, err);
     if (layer < -1 || layer >= REEF_LAYER_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no layer %" JSON_INTEGER_FORMAT, layer);
+        return reef_fail(err, REEF_ERR_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
     if (first < 0 || last < first)
         return reef_fail(err, REEF_ERR_INVALID,
                          "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is not a range",

@@ -38,9 +38,6 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
     pack(${doc}/changelog.Debian)
     configure_file(${CPACK_REEF_SOURCE}/package/debian/lintian-overrides ${root}/usr/share/lintian/overrides/${name} COPYONLY)
 
-    if(EXISTS ${root}/usr/share/zsh/site-functions) # where Debian's zsh does not look
-        file(RENAME ${root}/usr/share/zsh/site-functions ${root}/usr/share/zsh/vendor-completions)
-    endif()
     file(GLOB_RECURSE manuals ${root}/usr/share/man/*.[1-9])
     foreach(manual IN LISTS manuals)
         pack(${manual})

@@ -26,6 +26,10 @@ static const reef_cli_option OPTIONS[] = {
     {0},
 };
 
+static const char *const FIRST[] = {"size",      "memory",    "context-memory",
+                                    "net-share", "kinds-max", "boundary-mark",
+                                    "dry-run",   "help-all",  NULL};
+
 const reef_cli_manual reef_init_manual = {
     .about = "Makes the directory POOL with a model whose "
              "first generation is open, initialised from the\n"
@@ -43,6 +47,7 @@ const reef_cli_manual reef_init_manual = {
              "that it comes from. Options beside it change "
              "its configuration where its tensors still fit.",
     .options = OPTIONS,
+    .first = FIRST,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small\n"
                "reef init reef.pool --memory 2G --dry-run\n"

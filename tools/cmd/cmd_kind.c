@@ -1,4 +1,4 @@
-// reef kind list, show and name: the kinds of text that a pool has learned.
+// reef kind list and name: the kinds of text that a pool has learned.
 #include "chart_kinds.h"
 #include "cli_alloc.h"
 #include "cli_format.h"
@@ -12,19 +12,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define OPTION_AS_OF                                                                               \
-    {                                                                                              \
-        "as-of", "STATE",                                                                          \
-            "a generation, a snapshot, a moment such as yesterday, or now (default: now)"          \
-    }
-
 static const reef_cli_option LIST_OPTIONS[] = {
-    OPTION_AS_OF,
-    {0},
-};
-
-static const reef_cli_option SHOW_OPTIONS[] = {
-    OPTION_AS_OF,
+    {"as-of", "STATE",
+     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
     {0},
 };
 
@@ -42,18 +32,14 @@ const reef_cli_manual reef_kind_list_manual = {
         "\n"
         "The last 4,096 visits are known one by one; of those before them, each kind has a sum.\n"
         "As of an earlier state, kinds are as they were then. A snapshot has the names of its\n"
-        "time; as of a generation they are those of now.",
+        "time; as of a generation they are those of now.\n"
+        "\n"
+        "With KIND, its name or its number: that one, with where in the stream its visits were,\n"
+        "what was learned, and what that cost in bits per byte before it was learned.",
     .options = LIST_OPTIONS,
     .example = "reef kind list reef.pool\n"
+               "reef kind list reef.pool 0\n"
                "reef kind list reef.pool --as-of 0",
-};
-
-const reef_cli_manual reef_kind_show_manual = {
-    .about = "One kind, by its name or its number, with its visits: where in the stream each was,\n"
-             "what was learned, and what that cost in bits per byte before it was learned.",
-    .options = SHOW_OPTIONS,
-    .example = "reef kind show reef.pool 0\n"
-               "reef kind show reef.pool 0 --as-of 0",
 };
 
 const reef_cli_manual reef_kind_name_manual = {
@@ -156,23 +142,7 @@ void reef_kinds_print(const reef_kind_list *list) {
     draw_stream(list);
 }
 
-reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
-    char as_of[REEF_NAME_BYTES_MAX + 1];
-    reef_cli_pool pool;
-    reef_kind_list list = {0};
-    reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read_as_of(cli, &pool, as_of, &list, err);
-    if (status == REEF_OK && cli->json)
-        status = reef_cli_reply(
-            cli, json_pack("{s:s, s:o}", "as_of", as_of, "kinds", reef_kind_list_json(&list)), err);
-    else if (status == REEF_OK)
-        reef_kinds_print(&list);
-    reef_kind_list_release(&list);
-    reef_cli_pool_close(&pool);
-    return status;
-}
-
-// ---- show ---------------------------------------------------------------------------------------
+// ---- one kind -----------------------------------------------------------------------------------
 
 static void print_visits(const reef_kind_list *list, uint32_t kind) {
     static const char *const HEADINGS[] = {"visit", "from byte", "to byte", "learned",
@@ -221,36 +191,51 @@ static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) 
     print_visits(list, kind->kind);
 }
 
-// The kind that the command names, and all that there are, in the state that --as-of names; the list
+static json_t *list_json(const reef_kind_list *list,
+                         const reef_kind_facts *kind,
+                         const char *as_of) {
+    json_t *kinds = kind == NULL ? reef_kind_list_json(list) : json_array();
+    if (kind != NULL) {
+        json_t *one = reef_kind_json(kind);
+        json_object_set_new(one, "visit_list", reef_kind_visits_json(list, kind->kind));
+        json_array_append_new(kinds, one);
+    }
+    return json_pack("{s:s, s:o}", "as_of", as_of, "kinds", kinds);
+}
+
+// All kinds in the state that --as-of names, and the one that the command names, or NULL; the list
 // is the caller's, even after an error.
-static reef_status find_kind(reef_cli_call *cli,
-                             char as_of[REEF_NAME_BYTES_MAX + 1],
-                             reef_kind_list *list,
-                             const reef_kind_facts **out,
-                             reef_error *err) {
+static reef_status read_kinds(reef_cli_call *cli,
+                              char as_of[REEF_NAME_BYTES_MAX + 1],
+                              reef_kind_list *list,
+                              const reef_kind_facts **out,
+                              reef_error *err) {
     uint32_t kind = 0;
     reef_cli_pool pool;
     *list = (reef_kind_list){0};
+    *out = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_kinds_read_as_of(cli, &pool, as_of, list, err);
-    if (status == REEF_OK) status = reef_kind_find(list, cli->operands[0], &kind, err);
-    if (status == REEF_OK) *out = reef_kind_list_find(list, kind);
+    if (status == REEF_OK && cli->operand_count > 0) {
+        status = reef_kind_find(list, cli->operands[0], &kind, err);
+        if (status == REEF_OK) *out = reef_kind_list_find(list, kind);
+    }
     reef_cli_pool_close(&pool);
     return status;
 }
 
-reef_status reef_cmd_kind_show(reef_cli_call *cli, reef_error *err) {
+reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
     char as_of[REEF_NAME_BYTES_MAX + 1];
     const reef_kind_facts *kind;
     reef_kind_list list;
-    reef_status status = find_kind(cli, as_of, &list, &kind, err);
+    reef_status status = read_kinds(cli, as_of, &list, &kind, err);
     if (status == REEF_OK && cli->json) {
-        json_t *document = reef_kind_json(kind);
-        json_object_set_new(document, "as_of", json_string(as_of));
-        json_object_set_new(document, "visit_list", reef_kind_visits_json(&list, kind->kind));
-        status = reef_cli_reply(cli, document, err);
+        status = reef_cli_reply(cli, list_json(&list, kind, as_of), err);
     } else if (status == REEF_OK) {
-        print_kind(&list, kind);
+        if (kind != NULL)
+            print_kind(&list, kind);
+        else
+            reef_kinds_print(&list);
     }
     reef_kind_list_release(&list);
     return status;
@@ -311,7 +296,7 @@ reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
     // Found here, since the daemon's message would speak of members.
     reef_status status = removes ? REEF_OK : reef_kind_name_check(name, err);
     if (status != REEF_OK) return status;
-    status = find_kind(cli, as_of, &list, &kind, err);
+    status = read_kinds(cli, as_of, &list, &kind, err);
     if (status == REEF_OK) {
         json_t *request = json_pack("{s:s, s:I, s:s, s:b}", "command", "kind_name", "kind",
                                     (json_int_t)kind->kind, "name", name, "dry_run", cli->dry_run);

@@ -1,4 +1,4 @@
-// reef kind merge: two kinds whose memories predict each other become one. reef kind near: which?
+// reef kind merge: two kinds whose memories predict each other become one; and which would?
 #include "cli_alloc.h"
 #include "cli_format.h"
 #include "cli_kinds.h"
@@ -11,24 +11,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static const reef_cli_option NEAR_OPTIONS[] = {
-    {"limit", "N", "so many pairs of kinds (default: 20)"},
+static const reef_cli_option OPTIONS[] = {
+    {"near", NULL, "list the pairs of kinds that are alike, and what merging each would cost"},
+    {"limit", "N", "with --near: so many pairs (default: 20)"},
     {0},
-};
-
-const reef_cli_manual reef_kind_near_manual = {
-    .about =
-        "Lists the pairs of kinds whose texts share the most contexts, and what merging each pair\n"
-        "would cost (reef kind merge --dry-run). "
-        "`more` is the increase in bits per byte over both\n"
-        "texts, weighted by what each kind has learned; "
-        "a negative value is a gain. The kind of the\n"
-        "open generation is left out, since it cannot be merged. "
-        "The pool is only read, also while\n"
-        "a daemon runs.",
-    .options = NEAR_OPTIONS,
-    .example = "reef kind near kinds.pool\n"
-               "reef kind near kinds.pool --limit 3 --json",
 };
 
 const reef_cli_manual reef_kind_merge_manual = {
@@ -40,9 +26,16 @@ const reef_cli_manual reef_kind_merge_manual = {
         "What it costs is measured before, and alone with --dry-run: the bits per byte of the end\n"
         "of either text, by two memories that learned one text each and answer as kinds do, and\n"
         "by one that learned both. Kinds are named by number or name. A daemon does not train\n"
-        "meanwhile, which takes seconds; a dry run stops none.",
-    .options = NULL,
-    .example = "reef kind merge kinds.pool 1 0 --dry-run\n"
+        "meanwhile, which takes seconds; a dry run stops none.\n"
+        "\n"
+        "--near takes the pairs of kinds whose texts share the most contexts, and changes "
+        "nothing.\n"
+        "`more` is the increase in bits per byte over both texts, weighted by what each kind has\n"
+        "learned; a negative value is a gain. The kind of the open generation is left out, since\n"
+        "it cannot be merged.",
+    .options = OPTIONS,
+    .example = "reef kind merge kinds.pool --near\n"
+               "reef kind merge kinds.pool 1 0 --dry-run\n"
                "reef kind merge kinds.pool 1 0",
 };
 
@@ -116,31 +109,6 @@ static json_t *done_json(const reef_cli_call *cli, json_t *merging) {
     json_object_del(merging, "waited_ms");
     json_object_set_new(merging, "done", json_boolean(!cli->dry_run));
     return merging;
-}
-
-reef_status reef_cmd_kind_merge(reef_cli_call *cli, reef_error *err) {
-    uint32_t kinds[2] = {0};
-    reef_kind_list list = {0};
-    json_t *result = NULL;
-    reef_status status = read_kinds(cli, &list, err);
-    for (size_t i = 0; status == REEF_OK && i < 2; i++)
-        status = reef_kind_find(&list, cli->operands[i], &kinds[i], err);
-    reef_kind_list_release(&list);
-    if (status != REEF_OK) return status;
-    json_t *request =
-        json_pack("{s:s, s:I, s:I, s:b}", "command", "kind_merge", "from", (json_int_t)kinds[0],
-                  "into", (json_int_t)kinds[1], "dry_run", cli->dry_run);
-    if (cli->dry_run) {
-        status = reef_cli_check(cli, request, merge, &result, err);
-        json_decref(request);
-    } else {
-        status = reef_cli_change(cli, request, merge, &result, err);
-    }
-    if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_reply(cli, done_json(cli, result), err);
-    print_merging(cli, result);
-    json_decref(result);
-    return REEF_OK;
 }
 
 // ---- near ---------------------------------------------------------------------------------------
@@ -234,7 +202,7 @@ static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
     reef_cli_table_free(table);
 }
 
-reef_status reef_cmd_kind_near(reef_cli_call *cli, reef_error *err) {
+static reef_status list_near(reef_cli_call *cli, reef_error *err) {
     uint64_t limit = 20;
     reef_kind_list list = {0};
     json_t *result = NULL;
@@ -252,4 +220,35 @@ reef_status reef_cmd_kind_near(reef_cli_call *cli, reef_error *err) {
     json_decref(result);
     reef_kind_list_release(&list);
     return status;
+}
+
+// ---- the command --------------------------------------------------------------------------------
+
+reef_status reef_cmd_kind_merge(reef_cli_call *cli, reef_error *err) {
+    uint32_t kinds[2] = {0};
+    reef_kind_list list = {0};
+    json_t *result = NULL;
+    if (reef_cli_text(cli, "near") != NULL) return list_near(cli, err);
+    if (cli->operand_count != 2)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "which kinds? give FROM and INTO, or --near to see which are alike");
+    reef_status status = read_kinds(cli, &list, err);
+    for (size_t i = 0; status == REEF_OK && i < 2; i++)
+        status = reef_kind_find(&list, cli->operands[i], &kinds[i], err);
+    reef_kind_list_release(&list);
+    if (status != REEF_OK) return status;
+    json_t *request =
+        json_pack("{s:s, s:I, s:I, s:b}", "command", "kind_merge", "from", (json_int_t)kinds[0],
+                  "into", (json_int_t)kinds[1], "dry_run", cli->dry_run);
+    if (cli->dry_run) {
+        status = reef_cli_check(cli, request, merge, &result, err);
+        json_decref(request);
+    } else {
+        status = reef_cli_change(cli, request, merge, &result, err);
+    }
+    if (status != REEF_OK) return status;
+    if (cli->json) return reef_cli_reply(cli, done_json(cli, result), err);
+    print_merging(cli, result);
+    json_decref(result);
+    return REEF_OK;
 }

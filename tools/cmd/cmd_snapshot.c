@@ -20,37 +20,22 @@ const reef_cli_manual reef_snapshot_create_manual = {
 };
 
 const reef_cli_manual reef_snapshot_list_manual = {
-    .about = "Snapshots in the order of their names. "
-             "One whose record is damaged is reported, and ends the command\n"
-             "with 65; `reef snapshot remove` with its whole name removes it.",
+    .about =
+        "Snapshots in the order of their names. The beginning of a name, or four or more digits\n"
+        "of a root, are enough for other commands where only one snapshot has them. "
+        "One whose record is damaged is reported, and ends the command\n"
+        "with 65; `reef snapshot remove` with its whole name removes it.",
     .options = NULL,
     .example = "reef snapshot list reef.pool",
 };
 
-const reef_cli_manual reef_snapshot_show_manual = {
-    .about =
-        "Where in the history the snapshot was made, what it shares and what it holds itself.\n"
-        "The beginning of a name is enough where only one "
-        "snapshot's name begins so, and so are four or\n"
-        "more digits of its root, as `reef snapshot list` shows them.",
-    .options = NULL,
-    .example = "reef snapshot show reef.pool before-upgrade\n"
-               "reef snapshot show reef.pool before",
-};
-
-typedef reef_status (*snapshot_find)(reef_txn *txn,
-                                     const char *name,
-                                     reef_snapshot *out,
-                                     reef_error *err);
-
 static reef_status read_snapshot(reef_cli_pool *pool,
-                                 snapshot_find find_snapshot,
                                  const char *name,
                                  reef_snapshot *snapshot,
                                  reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = find_snapshot(txn, name, snapshot, err);
+    if (status == REEF_OK) status = reef_snapshot_read(txn, name, snapshot, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -75,7 +60,7 @@ static reef_status check_free(reef_cli_pool *pool, const char *name, reef_error 
     reef_error reason;
     reef_status status = reef_snapshot_name_check(name, err);
     if (status != REEF_OK) return status;
-    status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, &reason);
+    status = read_snapshot(pool, name, &snapshot, &reason);
     if (status == REEF_OK)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a snapshot called %.64s exists; choose another name", name);
@@ -100,7 +85,7 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
                      : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
         if (status == REEF_OK)
             // Read back, to show what was stored.
-            status = read_snapshot(&pool, reef_snapshot_read, name, &snapshot, err);
+            status = read_snapshot(&pool, name, &snapshot, err);
     }
     json_decref(result);
     reef_cli_pool_close(&pool);
@@ -119,7 +104,7 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- list and show ------------------------------------------------------------------------------
+// ---- list ---------------------------------------------------------------------------------------
 
 typedef struct listing {
     const reef_config *config;
@@ -202,39 +187,4 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
     json_decref(list.array);
     json_decref(list.damaged);
     return status;
-}
-
-reef_status reef_cmd_snapshot_show(reef_cli_call *cli, reef_error *err) {
-    reef_cli_pool pool;
-    reef_snapshot snapshot;
-    reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK)
-        // A unique beginning of the name is enough to show one.
-        status = read_snapshot(&pool, reef_snapshot_find, cli->operands[0], &snapshot, err);
-    // Copied, because the pool is closed before printing.
-    const reef_config config = pool.config;
-    reef_cli_pool_close(&pool);
-    if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_reply(cli, reef_snapshot_json(&snapshot), err);
-    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(snapshot.root, root);
-    printf("snapshot          %s\n", snapshot.name);
-    printf("made              %s\n", reef_cli_time(snapshot.unix_ms, words));
-    // Commit and step are those of the state, not of the moment it was made in.
-    printf("commit            %" PRIu64 "\n", snapshot.commit);
-    printf("step              %" PRIu64 "\n", snapshot.step);
-    printf("stream            %s %ss\n",
-           reef_cli_count(reef_cli_stream_units(&config, snapshot.stream_bytes), words),
-           reef_cli_stream_unit(&config));
-    // Sealed generations are shared: a snapshot costs only the open one.
-    printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.shared_count,
-           snapshot.shared_count == 1 ? "" : "s");
-    // After a consolidation the snapshot keeps copies of what the pool no longer has.
-    if (snapshot.shared_count < snapshot.sealed_count)
-        printf("holds copies of   generations %" PRIu32 " to %" PRIu32 "\n", snapshot.shared_count,
-               snapshot.open_generation);
-    else
-        printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
-    printf("root              %s\n", root);
-    return REEF_OK;
 }

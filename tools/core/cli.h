@@ -32,18 +32,19 @@ typedef struct reef_cli_option {
 typedef struct reef_cli_manual {
     const char *about;              // a paragraph, lines already broken
     const reef_cli_option *options; // ends with a NULL name; NULL for none
-    const char *example;            // one or more lines, each a command
+    const char *const *first; // names of those that help shows; NULL: all. --help-all shows all
+    const char *example;      // one or more lines, each a command
 } reef_cli_manual;
 
 // What a command takes besides its own options.
 typedef enum reef_cli_traits {
-    CLI_POOL = 1,      // works on a pool
-    CLI_CONFIG = 2,    // every field of the configuration is an option
-    CLI_CHANGES = 4,   // changes something: --dry-run
-    CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
-    CLI_THREADS = 16,  // computes: --threads
-    CLI_CONFIRMS = 32, // asks a person before it continues: --yes
-    CLI_MEMORY = 64,   // can leave sealed experts on the disk: --memory
+    CLI_POOL = 1,                            // works on a pool
+    CLI_CONFIG = 2,                          // every field of the configuration is an option
+    CLI_CHANGES = 4,                         // changes something: --dry-run
+    CLI_DAEMON = 8,                          // asks the daemon where one runs: --socket
+    CLI_THREADS = 16,                        // computes: --threads
+    CLI_CONFIRMS = 32,                       // asks a person before it continues: --yes
+    CLI_MEMORY = 64,                         // can leave sealed experts on the disk: --memory
     CLI_COMPUTES = CLI_THREADS | CLI_MEMORY, // runs the model of a pool
 } reef_cli_traits;
 
@@ -78,11 +79,21 @@ struct reef_cli_call {
     json_t *lost_kinds;    // an array: kinds that are damaged, of models that were opened
 };
 
+/** Commands that help shows together. */
+typedef struct reef_cli_group {
+    const char *title;
+    const char *const *names; // in the order of help; ends with NULL
+} reef_cli_group;
+
 // ---- commands.c: the table ----------------------------------------------------------------------
 
 const reef_cli_command *reef_cli_commands(size_t *count);
-/** The table that all of this is about from now on; not copied. */
-void reef_cli_commands_install(const reef_cli_command *table, size_t count);
+const reef_cli_group *reef_cli_groups(size_t *count);
+/** The tables that all of this is about from now on; not copied. */
+void reef_cli_commands_install(const reef_cli_command *table,
+                               size_t count,
+                               const reef_cli_group *groups,
+                               size_t group_count);
 /** The command called `name`, or NULL. */
 const reef_cli_command *reef_cli_command_find(const char *name);
 /**

@@ -115,7 +115,7 @@ static reef_status parse_options(reef_cli_call *cli,
         } else {
             const char *name =
                 found < 256 ? name_of_letter(list, (char)found) : list->options[found - 256].name;
-            if (strcmp(name, "help") == 0) *help = true;
+            if (strncmp(name, "help", 4) == 0) *help = true; // --help-all as well
             // An option without a value has an empty one, so that NULL means "not given".
             cli->given[cli->given_count++] =
                 (reef_cli_given){.name = name, .value = optarg != NULL ? optarg : ""};

@@ -1,4 +1,4 @@
-// Help on commands, as text and as JSON; manual.c writes the same as manual pages.
+// Help on commands, as text and as JSON; tools/manual writes it as manual pages.
 #include "cli_help.h"
 #include "cli.h"
 
@@ -51,10 +51,17 @@ static void print_synopsis(const reef_cli_command *command) {
     printf("\n");
 }
 
-static void print_options(const reef_cli_command *command, const reef_cli_options *list) {
+static bool is_first(const reef_cli_command *command, const char *option) {
+    const char *const *name = command->manual->first;
+    while (name != NULL && *name != NULL && strcmp(*name, option) != 0) name++;
+    return name == NULL || *name != NULL;
+}
+
+static void print_options(const reef_cli_command *command, const reef_cli_options *list, bool all) {
     printf("\noptions:\n");
     for (size_t i = 0; i < list->count; i++) {
         reef_cli_option option = list->options[i];
+        if (!all && !is_first(command, option.name)) continue;
         // Fields of the configuration have their default in brackets.
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option.name) : NULL;
@@ -69,11 +76,11 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
     if (command->traits & CLI_CONFIG) printf("\nDefaults stand in brackets.\n");
 }
 
-static void print_help(const reef_cli_command *command, const reef_cli_options *list) {
+static void print_help(const reef_cli_command *command, const reef_cli_options *list, bool all) {
     printf("reef %s: %s\n\n", command->name, command->summary);
     print_synopsis(command);
     printf("\n%s\n", command->manual->about);
-    print_options(command, list);
+    print_options(command, list, all);
     printf("\nexample:\n");
     // Each line of the example is a command, so each gets a prompt.
     const char *line = command->manual->example;
@@ -107,7 +114,7 @@ reef_status reef_cli_help(reef_cli_call *cli, const reef_cli_command *command, r
     if (cli->json)
         status = reef_cli_reply(cli, command_json(command, &list), err);
     else
-        print_help(command, &list);
+        print_help(command, &list, reef_cli_text(cli, "help-all") != NULL);
     reef_cli_options_release(&list);
     return status;
 }
@@ -198,25 +205,36 @@ static json_t *commands_json(const char *first) {
     return json_pack("{s:o}", "commands", array);
 }
 
+static void print_command(const reef_cli_command *command) {
+    // The summaries line up behind the longest name.
+    printf("  %-18s%s\n", command->name, command->summary);
+}
+
 reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error *err) {
     if (cli->json) return reef_cli_reply(cli, commands_json(first), err);
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
-    // A group has a list of its own.
-    if (first != NULL)
+    // The commands of one first word have a list of their own.
+    if (first != NULL) {
         printf("usage: reef %s COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n", first);
-    else
-        printf("reef: a lifelong-learning expert store\n\n"
-               "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n");
-    for (size_t i = 0; i < count; i++)
-        // The summaries line up behind the longest name.
-        if (first == NULL || is_group(&commands[i], first))
-            printf("  %-22s%s\n", commands[i].name, commands[i].summary);
-    if (first != NULL) return REEF_OK;
+        for (size_t i = 0; i < count; i++)
+            if (is_group(&commands[i], first)) print_command(&commands[i]);
+        return REEF_OK;
+    }
+    printf("reef: a lifelong-learning expert store\n\n"
+           "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n");
+    size_t group_count;
+    const reef_cli_group *groups = reef_cli_groups(&group_count);
+    for (size_t g = 0; g < group_count; g++) {
+        printf("\n%s:\n", groups[g].title);
+        for (const char *const *name = groups[g].names; *name != NULL; name++)
+            if (reef_cli_command_find(*name) != NULL) print_command(reef_cli_command_find(*name));
+    }
     printf(
         "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. Shards of a pool\n"
         "in one directory are read as that pool (`reef shards --help`). REEF_ISA (scalar,\n"
         "avx2, avx512) chooses the kernels. `reef COMMAND --help` explains a command; reefd is\n"
-        "the daemon that trains a pool.\n");
+        "the daemon that trains a pool. Exit codes: 64 usage, 65 damaged, 66 not there, 71 no\n"
+        "memory, 73 disk full, 74 reading or writing failed, 75 somebody else uses it.\n");
     return REEF_OK;
 }

@@ -29,6 +29,10 @@ static const reef_cli_option CONFIRM_OPTIONS[] = {
     {"yes", NULL, "continue without asking"},
     {0},
 };
+static const reef_cli_option CONFIG_OPTIONS[] = {
+    {"help-all", NULL, "print help with every option"},
+    {0},
+};
 static const reef_cli_option COMMON_OPTIONS[] = {
     {"json", NULL, "answer with one JSON document"},
     {"help", NULL, "print this help"},
@@ -93,7 +97,7 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
                   options_count(POOL_OPTIONS) + options_count(THREAD_OPTIONS) +
                   options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
                   options_count(DAEMON_OPTIONS) + options_count(CONFIRM_OPTIONS) +
-                  options_count(COMMON_OPTIONS);
+                  options_count(CONFIG_OPTIONS) + options_count(COMMON_OPTIONS);
     *list = (reef_cli_options){.options = reef_cli_alloc(most, sizeof(*list->options))};
     // The command's own options first: they are what a reader looks for.
     list_add(list, command->manual->options);
@@ -104,6 +108,7 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
     if (command->traits & CLI_CONFIRMS) list_add(list, CONFIRM_OPTIONS);
     if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
+    if (command->traits & CLI_CONFIG) list_add(list, CONFIG_OPTIONS);
     // Common options last, on every command.
     list_add(list, COMMON_OPTIONS);
 }

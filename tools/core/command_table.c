@@ -8,10 +8,22 @@
 
 static const reef_cli_command *commands;
 static size_t command_count;
+static const reef_cli_group *groups;
+static size_t group_count;
 
-void reef_cli_commands_install(const reef_cli_command *table, size_t count) {
+void reef_cli_commands_install(const reef_cli_command *table,
+                               size_t count,
+                               const reef_cli_group *together,
+                               size_t together_count) {
     commands = table;
     command_count = count;
+    groups = together;
+    group_count = together_count;
+}
+
+const reef_cli_group *reef_cli_groups(size_t *count) {
+    *count = group_count;
+    return groups;
 }
 
 const reef_cli_command *reef_cli_commands(size_t *count) {

@@ -380,7 +380,7 @@ static void a_snapshot_is_in_the_way(void **state) {
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "snapshots kept"));
     program_release(&p);
-    reef(&p, "snapshot", "show", w->pool, "kept", NULL);
+    reef(&p, "snapshot", "remove", w->pool, "kept", NULL);
     assert_int_equal(p.code, 66);
     program_release(&p);
     free(root_of(w));

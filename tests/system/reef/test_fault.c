@@ -83,7 +83,6 @@ static const char *const COMMANDS[][ARGUMENTS_MAX] = {
     {REEF_BINARY, "thaw", POOL, "--dry-run"},
     {REEF_BINARY, "snapshot", "create", POOL, "new"},
     {REEF_BINARY, "snapshot", "list", POOL},
-    {REEF_BINARY, "snapshot", "show", POOL, "kept"},
     {REEF_BINARY, "eval", POOL, TEXT},
     {REEF_BINARY, "eval", POOL, "--as-of", "kept", TEXT},
     {REEF_BINARY, "eval", POOL, "--matrix", TEXT},

@@ -361,12 +361,14 @@ static void kinds_are_listed_and_named(void **state) {
     assert_true(json_is_null(json_object_get(json_array_get(kinds, 0), "name")));
     assert_string_equal(json_string_value(json_object_get(digits, "name")), "digits");
     assert_true(json_is_true(json_object_get(digits, "learning")));
-    json_t *shown = reef_json("kind", "show", pool, "digits", NULL);
-    const json_t *visits = json_object_get(shown, "visit_list");
+    json_t *shown = reef_json("kind", "list", pool, "digits", NULL);
+    assert_int_equal(json_array_size(json_object_get(shown, "kinds")), 1);
+    const json_t *only = json_array_get(json_object_get(shown, "kinds"), 0);
+    const json_t *visits = json_object_get(only, "visit_list");
     assert_int_equal(json_array_size(visits), 1);
-    assert_int_equal(integer(json_array_get(visits, 0), "from"), integer(shown, "began_at"));
+    assert_int_equal(integer(json_array_get(visits, 0), "from"), integer(only, "began_at"));
     assert_int_equal(integer(json_array_get(visits, 0), "learned_bytes"),
-                     integer(shown, "visited_bytes"));
+                     integer(only, "visited_bytes"));
     json_decref(shown);
     json_decref(list);
     json_t *first = reef_json("kind", "list", pool, "--as-of", "0", NULL);
@@ -379,11 +381,11 @@ static void kinds_are_listed_and_named(void **state) {
     } SHOWN[] = {
         {{"kind", "list"}, "digits "},
         {{"kind", "list"}, "█"},
-        {{"kind", "show", "0"}, "bits per byte"},
-        {{"kind", "show", "0"}, "visits      1\n"},
+        {{"kind", "list", "0"}, "bits per byte"},
+        {{"kind", "list", "0"}, "visits      1\n"},
         {{"kind", "list", "--as-of", "0"}, "0  -"},
-        {{"kind", "show", "digits", "--as-of", "now"}, "kind 1, digits, learning"},
-        {{"kind", "show", "1", "--as-of", "unnamed"}, "kind 1, learning"},
+        {{"kind", "list", "digits", "--as-of", "now"}, "kind 1, digits, learning"},
+        {{"kind", "list", "1", "--as-of", "unnamed"}, "kind 1, learning"},
         {{"status"}, "1, digits, of 2, is being learned"},
         {{"top", "--once"}, "1, digits, of 2"},
         {{"generations"}, "digits"},
@@ -435,7 +437,7 @@ static void names_that_cannot_be_are_refused(void **state) {
         program_release(&p);
     }
     program p;
-    reef(&p, "kind", "show", pool, "digits", "--as-of", "unnamed", NULL);
+    reef(&p, "kind", "list", pool, "digits", "--as-of", "unnamed", NULL);
     assert_int_equal(p.code, 66);
     assert_non_null(strstr(p.err, "no kind is called digits"));
     program_release(&p);
@@ -520,13 +522,13 @@ static void kinds_are_merged(void **state) {
     json_decref(reef_json("seal", pool, NULL));
     json_decref(reef_json("kind", "name", pool, "0", "letters", NULL));
     // Letters and digits have no contexts in common.
-    reef(&p, "kind", "near", pool, NULL);
+    reef(&p, "kind", "merge", pool, "--near", NULL);
     assert_string_equal(p.out, "no two kinds are near each other\n");
     program_release(&p);
-    reef(&p, "kind", "near", pool, "--limit", "0", NULL);
+    reef(&p, "kind", "merge", pool, "--near", "--limit", "0", NULL);
     assert_int_equal(p.code, 64);
     program_release(&p);
-    reef(&p, "kind", "near", w->pool, NULL);
+    reef(&p, "kind", "merge", w->pool, "--near", NULL);
     assert_int_equal(p.code, 64);
     assert_non_null(strstr(p.err, "--boundaries contexts"));
     program_release(&p);
@@ -544,7 +546,7 @@ static void kinds_are_merged(void **state) {
     reef(&p, "kind", "list", pool, NULL);
     assert_non_null(strstr(p.out, " in 1\n"));
     program_release(&p);
-    reef(&p, "kind", "show", pool, "letters", NULL);
+    reef(&p, "kind", "list", pool, "letters", NULL);
     assert_non_null(strstr(p.out, "merged into kind 1"));
     program_release(&p);
     reef(&p, "timeline", pool, NULL);

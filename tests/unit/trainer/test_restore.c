@@ -1,4 +1,4 @@
-// Restoring a snapshot: training continues to the same bits; and the difference between two states.
+// Restoring a snapshot: training continues to the same bits.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
 #include "reef_snapshot.h"
@@ -305,113 +305,6 @@ static void a_vector_model_needs_its_sums_and_has_them(void **state) {
     assert_int_equal(snapshot.open_generation, 1);
 }
 
-// ---- differences --------------------------------------------------------------------------------
-
-// Rows of a layer that differ between two states, from the records themselves.
-static size_t rows_that_differ(
-    reef_store *store, uint32_t a, uint32_t b, uint32_t layer, size_t rows, size_t row_bytes) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    reef_view x, y;
-    size_t count = 0;
-    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
-    reef_key key = {.db = REEF_DB_EXPERTS, .generation = a, .layer = layer};
-    ok(reef_record_view(txn, &key, &x, &err), &err);
-    key.generation = b;
-    ok(reef_record_view(txn, &key, &y, &err), &err);
-    for (size_t i = 0; i < rows; i++)
-        count += memcmp((const char *)x.data + i * row_bytes, (const char *)y.data + i * row_bytes,
-                        row_bytes) != 0;
-    reef_txn_abort(txn);
-    return count;
-}
-
-static const reef_tensor_change *tensor_of(const reef_state_change *change, const char *name) {
-    for (size_t i = 0; i < change->tensor_count; i++)
-        if (strcmp(change->tensors[i].name, name) == 0) return &change->tensors[i];
-    return NULL;
-}
-
-static void a_difference_counts_what_changed(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_state_change change;
-    uint64_t frozen;
-    choose(&f->config, "boundaries", "given");
-    make_pool(f, 1);
-    feed_kind(f, 0, 10 * STEP_BYTES, 1);
-    reef_snapshot a = take(f, "a");
-    take(f, "b");
-    ok(reef_state_diff(f->store, "a", "b", &change, &err), &err);
-    assert_int_equal(change.layer_count, 2);
-    for (size_t l = 0; l < 2; l++) {
-        assert_true(change.layers[l].before == 36 && change.layers[l].after == 36);
-        assert_int_equal(change.layers[l].changed, 0);
-        assert_true(isnan(change.layers[l].usage_drift));
-    }
-    assert_int_equal(change.tensor_count, 0);
-    assert_true(change.tensors_compared > 10);
-    reef_state_change_release(&change);
-
-    // The first ten experts cannot change.
-    ok(reef_trainer_freeze(f->trainer, &(reef_freeze){.layer = -1, .last = 9}, &frozen, &err),
-       &err);
-    feed_kind(f, 1, 10 * STEP_BYTES, 2);
-    ok(reef_trainer_grow(f->trainer, 7, &err), &err);
-    ok(reef_state_diff(f->store, "b", NULL, &change, &err), &err);
-    assert_true(change.after.step > change.before.step && change.sealed_count == 0);
-    for (size_t l = 0; l < 2; l++) {
-        const reef_layer_change *layer = &change.layers[l];
-        assert_true(layer->before == 36 && layer->after == 49);
-        assert_true(layer->changed > 0 && layer->changed <= 26);
-        assert_int_equal(layer->changed,
-                         rows_that_differ(f->store, a.copy, 0, layer->layer, 36, 2 * 16 * 4));
-        assert_true(layer->uses > 0 && layer->usage_drift > 0.0 && layer->usage_drift <= 1.0);
-    }
-    const reef_tensor_change *embedding = tensor_of(&change, "embedding");
-    assert_non_null(embedding);
-    assert_true(embedding->relative > 0.0 && embedding->relative < 10.0);
-    const reef_tensor_change *keys = tensor_of(&change, "block0.sub_keys_a");
-    assert_non_null(keys);
-    assert_true(keys->before == 6 * 4 && keys->after == 7 * 4);
-    assert_null(tensor_of(&change, "state"));
-    reef_state_change_release(&change);
-}
-
-static void assert_sealing_changes_no_expert(lifelong *f, const char *dtype) {
-    reef_error err;
-    reef_state_change change;
-    choose(&f->config, "boundaries", "given");
-    make_pool(f, 1);
-    feed_kind(f, 0, 10 * STEP_BYTES, 1);
-    take(f, "a");
-    ok(reef_trainer_seal(f->trainer, dtype, NULL, &err), &err);
-    ok(reef_state_diff(f->store, "a", "now", &change, &err), &err);
-    assert_true(change.sealed_after && !change.sealed_before && !change.sealed_gone);
-    assert_int_equal(change.sealed_count, 1);
-    assert_int_equal(change.sealed[0].generation, 0);
-    for (size_t l = 0; l < 2; l++) assert_int_equal(change.layers[l].changed, 0);
-    const reef_tensor_change *bias = tensor_of(&change, "block1.query_bias");
-    assert_true(bias != NULL && bias->before == 0 && isnan(bias->relative));
-    reef_state_change_release(&change);
-
-    // The other way round it is the same, with the signs turned.
-    ok(reef_state_diff(f->store, "now", "a", &change, &err), &err);
-    assert_true(change.sealed_gone && change.sealed_count == 1 && change.sealed_before);
-    for (size_t l = 0; l < 2; l++) assert_int_equal(change.layers[l].changed, 0);
-    reef_state_change_release(&change);
-    fails(reef_state_diff(f->store, "a", "none", &change, &err), REEF_ERR_NOT_FOUND, &err, "none");
-    reef_state_change_release(&change);
-}
-
-static void sealing_in_bf16_alone_changes_no_expert(void **state) {
-    assert_sealing_changes_no_expert(*state, "bf16");
-}
-
-static void nor_does_sealing_in_int8(void **state) {
-    assert_sealing_changes_no_expert(*state, "int8");
-}
-
 // ---- removing -----------------------------------------------------------------------------------
 
 static void snapshots_are_removed_together_or_not_at_all(void **state) {
@@ -448,9 +341,6 @@ int main(void) {
         RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
         RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
         RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),
-        RESTORE_TEST(a_difference_counts_what_changed),
-        RESTORE_TEST(sealing_in_bf16_alone_changes_no_expert),
-        RESTORE_TEST(nor_does_sealing_in_int8),
         RESTORE_TEST(snapshots_are_removed_together_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -455,52 +455,6 @@ REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 /** The type of that name; false: there is none. */
 REEF_API bool reef_rows_dtype_parse(const char *text, reef_dtype *out);
 
-/** Experts of one layer in two states of a generation. */
-typedef struct reef_layer_change {
-    uint32_t layer;
-    uint64_t before, after; // how many there are
-    uint64_t changed;       // of those that both have: rows that differ
-    uint64_t uses;          // choices of an expert between the states
-    // How far the shares of these choices lie from those before: 0 the same, 1 none in common. NaN
-    // where a state has no usage stored, or nothing was chosen.
-    double usage_drift;
-} reef_layer_change;
-
-/** A tensor that is not the same in two states. */
-typedef struct reef_tensor_change {
-    char name[REEF_NAME_BYTES_MAX + 1];
-    size_t before, after; // values; 0 where it does not exist
-    // |after - before| / |before| over what both have; infinite from zeros; NaN in one only
-    double relative;
-} reef_tensor_change;
-
-typedef struct reef_state_change {
-    reef_snapshot before, after; // "now" is the last commit
-    size_t sealed_count;
-    reef_generation_record *sealed; // (sealed_count) sealed in one of the states only,
-    bool sealed_gone;               // and that is the first
-    uint32_t generation;            // the one that is compared: open in the state that has fewer
-    bool sealed_before, sealed_after;
-    size_t layer_count;
-    reef_layer_change layers[REEF_LAYER_COUNT_MAX];
-    size_t tensor_count, tensors_compared;
-    reef_tensor_change *tensors; // (tensor_count) those that differ
-} reef_state_change;
-REEF_API void reef_state_change_release(reef_state_change *change); // accepts the zeroed one
-
-/**
- * What lies between two states: the generations sealed, and how the one that was open changed. Rows
- * are compared as they would be after sealing where one state has them in bf16.
- *
- * before, after  snapshots or beginnings of their names; NULL or "now" is the last commit
- * out            written; reef_state_change_release it, on failure too
- */
-REEF_API REEF_MUST_CHECK reef_status reef_state_diff(reef_store *store,
-                                                     const char *before,
-                                                     const char *after,
-                                                     reef_state_change *out,
-                                                     reef_error *err);
-
 /** The header of a file of one sealed generation. */
 typedef struct reef_generation_file {
     reef_generation_record info; // as in the pool it comes from; the root is that of the file
