@@ -84,12 +84,12 @@ static void clear(reef_kind_vote *vote, uint32_t kind) {
 static void add_chunk(reef_kind_vote *vote,
                       uint32_t kind,
                       const reef_text_ring *text,
-                      uint32_t back,
-                      uint32_t count) {
+                      uint64_t back,
+                      uint64_t count) {
     uint64_t *column = vote->rows + kind / 64, mine = 1ull << kind % 64, bytes = 0;
     uint64_t *words[AHEAD * ORDER_COUNT];
-    for (uint32_t at = 0; at < count;) {
-        uint32_t end = count - at < AHEAD ? count : at + AHEAD;
+    for (uint64_t at = 0; at < count;) {
+        uint64_t end = count - at < AHEAD ? count : at + AHEAD;
         size_t ahead = 0;
         for (; at < end; at++) {
             int known;
@@ -119,8 +119,8 @@ reef_status reef_kind_vote_set(reef_kind_vote *vote,
     uint32_t chunks = vote->sample / CHUNK;
     if (text->kept <= vote->sample) add_chunk(vote, kind, text, 0, text->kept);
     for (uint32_t c = 0; text->kept > vote->sample && c < chunks; c++) {
-        uint64_t back = (uint64_t)(text->kept - CHUNK) * c / (chunks - 1);
-        add_chunk(vote, kind, text, (uint32_t)back, CHUNK);
+        uint64_t back = (text->kept - CHUNK) * c / (chunks - 1);
+        add_chunk(vote, kind, text, back, CHUNK);
     }
     if (vote->bits[kind] > 0) vote->known++;
     return REEF_OK;

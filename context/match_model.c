@@ -1,13 +1,11 @@
 // See match_model.h.
 #include "match_model.h"
 
-#include <string.h>
-
 #define LENGTH_COMPARED_MAX 400
 #define POSITIONS_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
 
 // How many bytes before `at` agree with the last bytes of the text.
-static uint32_t agreement(const reef_text_ring *text, uint32_t at) {
+static uint32_t agreement(const reef_text_ring *text, uint64_t at) {
     uint32_t length = 0;
     for (; length < LENGTH_COMPARED_MAX; length++) {
         int known = 0, also = 0;
@@ -18,10 +16,16 @@ static uint32_t agreement(const reef_text_ring *text, uint32_t at) {
     return length;
 }
 
-static void follow(reef_match *match, const reef_text_ring *text, uint8_t byte) {
+static void follow(reef_match *match, const reef_text_ring *text, uint8_t byte, bool learns) {
     int known = 0;
     bool right = reef_text_at(text, match->at, &known) == byte && known;
     match->at++;
+    // At the end of the memory's text it would go on in what this session read first.
+    if (!learns && text->base != NULL && match->at == text->begin) {
+        match->follows = false;
+        match->length = 0;
+        return;
+    }
     if (right) {
         if (match->length < REEF_MATCH_LENGTH_MAX) match->length++;
         return;
@@ -30,18 +34,19 @@ static void follow(reef_match *match, const reef_text_ring *text, uint8_t byte) 
     if (++match->misses > REEF_MATCH_MISSES || !known) match->follows = false;
 }
 
-// The upper bits of the product, which all bytes of the hash reach; lower ones miss the oldest.
+// The highest bits of the product, which all bytes of the hash reach; lower ones miss the oldest.
 static size_t entry_of(const reef_match *match, const reef_lines *index) {
-    return (size_t)(match->hash * 0x9E3779B97F4A7C15ull >> (64 - REEF_MATCH_INDEX_MAX_LOG2)) &
-           (index->count * POSITIONS_A_LINE - 1);
+    int log2 = __builtin_ctzll(index->count * POSITIONS_A_LINE);
+    return (size_t)(match->hash * 0x9E3779B97F4A7C15ull >> (64 - log2));
 }
 
 void reef_match_step(reef_match *match,
                      const reef_lines *index,
                      const reef_text_ring *text,
                      uint32_t shortest,
-                     uint8_t byte) {
-    if (match->follows) follow(match, text, byte);
+                     uint8_t byte,
+                     bool learns) {
+    if (match->follows) follow(match, text, byte, learns);
     // Every byte is shifted by 64 / shortest bits a step, so it is gone after `shortest` of them.
     match->hash = match->hash * (0x2F0B4C47ull << 64 / shortest) + byte + 1;
     __builtin_prefetch(reef_lines_peek(index, entry_of(match, index) / POSITIONS_A_LINE));
@@ -53,11 +58,12 @@ void reef_match_look_up(reef_match *match,
                         bool learns) {
     size_t entry = entry_of(match, index), line = entry / POSITIONS_A_LINE;
     const uint32_t *seen = (const uint32_t *)(const void *)reef_lines_peek(index, line);
-    match->found = seen[entry % POSITIONS_A_LINE];
+    uint32_t end = (uint32_t)text->end, position = seen[entry % POSITIONS_A_LINE];
+    match->found = position == 0 ? 0 : text->end - (uint32_t)(end - position);
     if (match->found != 0) reef_text_prefetch(text, match->found - 1);
     if (!learns) return;
     uint32_t *positions = (uint32_t *)(void *)reef_lines_at(index, line);
-    positions[entry % POSITIONS_A_LINE] = text->end;
+    positions[entry % POSITIONS_A_LINE] = end;
 }
 
 void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t shortest) {
@@ -70,13 +76,15 @@ void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t sho
     match->misses = 0;
 }
 
-// Which half an entry belongs to is not known, since its hash is gone: both have it, and the text
+// Which of the two an entry becomes is not known, since its hash is gone: both have it, and the text
 // is compared before it is believed.
 void reef_match_index_double(reef_lines *to, const reef_lines *from) {
-    for (size_t at = 0; at < from->count; at++) {
-        const uint8_t *line = reef_lines_peek(from, at);
-        memcpy(reef_lines_at(to, at), line, REEF_LINE_BYTES);
-        memcpy(reef_lines_at(to, at + from->count), line, REEF_LINE_BYTES);
+    for (size_t entry = 0; entry < to->count * POSITIONS_A_LINE; entry++) {
+        size_t old = entry / 2;
+        const uint32_t *line =
+            (const uint32_t *)(const void *)reef_lines_peek(from, old / POSITIONS_A_LINE);
+        uint32_t *larger = (uint32_t *)(void *)reef_lines_at(to, entry / POSITIONS_A_LINE);
+        larger[entry % POSITIONS_A_LINE] = line[old % POSITIONS_A_LINE];
     }
 }
 

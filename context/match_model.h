@@ -1,7 +1,7 @@
 // The longest earlier occurrence of the last bytes, and the byte that followed it.
 //
-// An index has, for a hash of the last `shortest` bytes, the position behind their last occurrence.
-// A candidate is compared byte by byte, so it is what it seems. It is followed as long as it is
+// An index has, for a hash of the last `shortest` bytes, the lower 32 bits of the position behind
+// their last occurrence; 0: none. The text keeps fewer bytes than these tell apart. A candidate is compared byte by byte, so it is what it seems. It is followed as long as it is
 // right, and for some bytes after it was wrong: in logs one number differs and the rest agrees.
 //
 // Entry and candidate are two misses, one after the other. So a byte is followed in three steps,
@@ -14,29 +14,30 @@
 
 #include <stdbool.h>
 
+#define REEF_MATCHES 2      // one over the last 6 bytes, one over the last 20
 #define REEF_MATCH_MISSES 8 // wrong bytes in a row of reading after which a match is given up
 #define REEF_MATCH_LENGTH_MAX 65535
 #define REEF_MATCH_STATES (32 * 4)
-#define REEF_MATCH_INDEX_MAX_LOG2 21 // entries of the largest index
 
 typedef struct reef_match {
     bool follows;    // there is a candidate
-    uint32_t at;     // position of the byte that it expects
     uint32_t length; // bytes in agreement since the last wrong one
     uint32_t misses; // wrong ones since it was found
-    uint32_t found;  // position behind an occurrence that was not compared yet; 0: none
+    uint64_t at;     // position of the byte that it expects
+    uint64_t found;  // position behind an occurrence that was not compared yet; 0: none
     uint64_t hash;   // of about the last `shortest` bytes: older ones are shifted out
 } reef_match;
 
 /**
  * The text has one byte more, `byte`, at its end: follow the match, and ask for the entry of the
- * index that the last bytes have.
+ * index that the last bytes have. `learns`: false follows none into a session's own text.
  */
 void reef_match_step(reef_match *match,
                      const reef_lines *index,
                      const reef_text_ring *text,
                      uint32_t shortest,
-                     uint8_t byte);
+                     uint8_t byte,
+                     bool learns);
 /** Read that entry, ask for the text there, and enter the position. `learns`: false enters none. */
 void reef_match_look_up(reef_match *match,
                         reef_lines *index,

@@ -5,24 +5,22 @@
 //
 //   header   offset  size
 //                 0     4  "RMEM"
-//                 4     4  version: 4, or 3: then the part "mixer" is stored as it is, not as a
-//                          difference
+//                 4     4  version: 5
 //                 8     8  bytes_max
 //                16     8  learned bytes
-//                24     4  log2 of the lines of cells
-//                28     4  log2 of the lines of trees
-//                32     8  log2 of the lines of each index of matches
+//                24    16  log2 of the lines of cells, of trees, and of each index of matches
 //                40     4  bytes of the part "mixer"
 //                44     4  bytes of the part "net"; 0: no net has spoken
-//                48     8  the last eight bytes, the newest lowest
-//                56    52  what position.h says, 13 words: word, has_letter, words[2], first_word,
-//                          folded, shape, template, field_hash, last_field_hash, line, line_above,
-//                          field
-//               108     4  bytes of the part "wide"; 0: it has no further contexts
-//               112    64  two matches of 32 bytes: follows, at, length, misses, found (4 each),
-//                          zero (4), hash (8)
-//               176    16  of a wide memory WIDE_WORDS words that its further contexts need of
-//                          position.h; else zeros
+//                48     4  bytes of the part "wide"; 0: it has no further contexts
+//                52     4  zero
+//                56     8  the last eight bytes, the newest lowest
+//                64    16  positions of the first bytes of the line and of the line above
+//                80    44  what position.h says, 11 words: word, has_letter, words[2], first_word,
+//                          folded, shape, template, field_hash, last_field_hash, field
+//               124    16  of a wide memory first_word_above, gap, shapes[2]; else zeros
+//               140     4  zero
+//               144    80  two matches of 40 bytes: at, found, hash (8 each), length, misses,
+//                          follows, zero (4 each)
 #include "memory_internal.h"
 
 #include "reef_byte_order.h"
@@ -57,10 +55,8 @@ static_assert(sizeof(reef_wide_state) ==
                       2 * REEF_WIDE_INPUTS * (REEF_WEIGHT_SETS + REEF_EXPECTED_WEIGHT_SETS),
               "the state of further contexts has no padding");
 
-#define MAGIC 0x4D454D52u                                    // "RMEM"
-#define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
-#define LEARNED_BYTES_MAX (1ull << 56)
-#define POSITION_WORDS 13
+#define MAGIC 0x4D454D52u // "RMEM"
+#define POSITION_WORDS 11
 #define WIDE_WORDS 4
 
 enum {
@@ -97,6 +93,10 @@ static uint32_t net_bytes(const reef_predictor *p) {
     return p->net != NULL ? (uint32_t)reef_net_state_bytes(p->wide != NULL) : 0;
 }
 
+static uint32_t wide_bytes(const reef_predictor *p) {
+    return p->wide != NULL ? (uint32_t)sizeof(*p->wide) : 0;
+}
+
 // The words of a position in their order; reading and writing walk the same list.
 static void list_position(reef_position *position, uint32_t *words[POSITION_WORDS]) {
     uint32_t *const list[POSITION_WORDS] = {
@@ -105,60 +105,60 @@ static void list_position(reef_position *position, uint32_t *words[POSITION_WORD
         &position->first_word, &position->folded,
         &position->shape,      &position->template,
         &position->field_hash, &position->last_field_hash,
-        &position->line,       &position->line_above,
         &position->field,
     };
     memcpy(words, list, sizeof(list));
 }
 
 // Those that only further contexts need.
-static void list_wide_position(reef_position *position, uint32_t *words[POSITION_WORDS]) {
+static void list_wide_position(reef_position *position, uint32_t *words[WIDE_WORDS]) {
     uint32_t *const list[WIDE_WORDS] = {&position->first_word_above, &position->gap,
                                         &position->shapes[0], &position->shapes[1]};
     memcpy(words, list, sizeof(list));
 }
 
+// All that is written, in the order of the table above.
 static void write_header(reef_memory *memory) {
     reef_predictor *p = &memory->predictor;
+    const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
     uint8_t *at = memory->header;
-    uint32_t *words[POSITION_WORDS];
-    // In the order of the table above; what is not written stays zero.
-    memset(at, 0, REEF_MEMORY_HEADER_BYTES);
+    uint32_t *words[POSITION_WORDS], *wide_words[WIDE_WORDS];
     at = put32(at, MAGIC);
-    at = put32(at, memory->version);
-    at = put64(at, memory->bytes_max);
-    at = put64(at, p->learned_bytes);
-    at = put32(at, p->cell_lines_log2);
-    at = put32(at, p->slot_lines_log2);
-    for (size_t k = 0; k < REEF_MATCHES; k++)
-        at = put32(at, (uint32_t)__builtin_ctzll(p->index[k].count));
+    at = put32(at, REEF_MEMORY_VERSION);
+    at = put64(at, sizes.bytes_max);
+    at = put64(at, sizes.learned_bytes);
+    for (size_t t = 0; t < REEF_TABLES; t++) at = put32(at, sizes.lines_log2[t]);
     at = put32(at, (uint32_t)sizeof(*p->state));
     at = put32(at, net_bytes(p));
+    at = put32(at, wide_bytes(p));
+    at = put32(at, 0);
     at = put64(at, p->position.bytes);
+    at = put64(at, p->position.line);
+    at = put64(at, p->position.line_above);
     list_position(&p->position, words);
     for (size_t i = 0; i < POSITION_WORDS; i++)
         at = put32(at, words[i] != NULL ? *words[i] : p->position.has_letter);
-    at = put32(at, p->wide != NULL ? (uint32_t)sizeof(*p->wide) : 0);
+    list_wide_position(&p->position, wide_words);
+    for (size_t i = 0; i < WIDE_WORDS; i++) at = put32(at, p->wide != NULL ? *wide_words[i] : 0);
+    at = put32(at, 0);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         const reef_match *match = &p->matches[k];
-        at = put32(at, match->follows);
-        at = put32(at, match->at);
+        at = put64(at, match->at);
+        at = put64(at, match->found);
+        at = put64(at, match->hash);
         at = put32(at, match->length);
         at = put32(at, match->misses);
-        at = put32(at, match->found);
+        at = put32(at, match->follows);
         at = put32(at, 0);
-        at = put64(at, match->hash);
     }
-    list_wide_position(&p->position, words);
-    for (size_t i = 0; i < WIDE_WORDS && p->wide != NULL; i++) at = put32(at, *words[i]);
-    assert(at <= memory->header + REEF_MEMORY_HEADER_BYTES);
+    assert(at == memory->header + REEF_MEMORY_HEADER_BYTES);
 }
 
 typedef struct header {
     reef_memory_sizes sizes;
     reef_position position;
     reef_match matches[REEF_MATCHES];
-    uint32_t version, mixer_bytes, net_bytes, wide_bytes;
+    uint32_t mixer_bytes, net_bytes, wide_bytes;
 } header;
 
 static uint32_t get32(const uint8_t **at) {
@@ -184,37 +184,49 @@ static bool get_flag(const uint8_t **at, uint32_t *zeros) {
     return value & 1;
 }
 
+static void get_position(const uint8_t **at, header *h, uint32_t *zeros) {
+    uint32_t *words[POSITION_WORDS], *wide_words[WIDE_WORDS];
+    h->position.bytes = get64(at);
+    h->position.line = get64(at);
+    h->position.line_above = get64(at);
+    list_position(&h->position, words);
+    for (size_t i = 0; i < POSITION_WORDS; i++)
+        if (words[i] != NULL)
+            *words[i] = get32(at);
+        else
+            h->position.has_letter = get_flag(at, zeros);
+    list_wide_position(&h->position, wide_words);
+    for (size_t i = 0; i < WIDE_WORDS; i++) {
+        *wide_words[i] = get32(at);
+        if (h->wide_bytes == 0) *zeros |= *wide_words[i];
+    }
+    *zeros |= get32(at);
+}
+
 static void get_matches(const uint8_t **at, reef_match *matches, uint32_t *zeros) {
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         reef_match *match = &matches[k];
-        match->follows = get_flag(at, zeros);
-        match->at = get32(at);
+        match->at = get64(at);
+        match->found = get64(at);
+        match->hash = get64(at);
         match->length = get32(at);
         match->misses = get32(at);
-        match->found = get32(at);
+        match->follows = get_flag(at, zeros);
         *zeros |= get32(at);
-        match->hash = get64(at);
     }
 }
 
-static reef_status check_sizes(const header *h, reef_error *err) {
-    const reef_memory_sizes *s = &h->sizes;
-    const bool wide = reef_memory_is_wide(s->bytes_max);
-    bool within = s->bytes_max >= REEF_MEMORY_BYTES_MIN && s->bytes_max <= REEF_MEMORY_BYTES_MAX &&
-                  s->learned_bytes <= LEARNED_BYTES_MAX &&
-                  s->cell_lines_log2 >= REEF_CELL_LINES_MIN_LOG2 &&
-                  s->cell_lines_log2 <= REEF_CELL_LINES_MAX_LOG2 &&
-                  s->slot_lines_log2 >= REEF_SLOT_LINES_MIN_LOG2 &&
-                  s->slot_lines_log2 <= REEF_SLOT_LINES_MAX_LOG2;
-    for (size_t k = 0; k < REEF_MATCHES; k++)
-        within &= s->index_lines_log2[k] >= REEF_INDEX_LINES_MIN_LOG2 &&
-                  s->index_lines_log2[k] <= INDEX_LINES_MAX_LOG2;
-    if (!within || reef_memory_sizes_bytes(s) > s->bytes_max)
+static reef_status check_values(const header *h, reef_error *err) {
+    const bool wide = reef_memory_is_wide(h->sizes.bytes_max);
+    if (!reef_memory_sizes_are_possible(&h->sizes))
         return fail_corrupt(PART_HEADER, "sizes outside their bounds", err);
     if (h->mixer_bytes != sizeof(reef_mix_state) ||
         (h->net_bytes != 0 && h->net_bytes != reef_net_state_bytes(wide)) ||
         h->wide_bytes != (wide ? sizeof(reef_wide_state) : 0))
         return fail_corrupt(PART_HEADER, "a mixer of another size", err);
+    const uint64_t end = h->sizes.learned_bytes;
+    if (h->position.line > end || h->position.line_above > h->position.line)
+        return fail_corrupt(PART_HEADER, "a line that cannot be", err);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         if (h->matches[k].length > REEF_MATCH_LENGTH_MAX ||
             h->matches[k].misses > REEF_MATCH_MISSES + 1)
@@ -224,37 +236,27 @@ static reef_status check_sizes(const header *h, reef_error *err) {
 
 static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err) {
     const uint8_t *at = bytes;
-    uint32_t *words[POSITION_WORDS], zeros = 0;
+    uint32_t zeros = 0;
     memset(h, 0, sizeof(*h));
     if (get32(&at) != MAGIC) return fail_corrupt(PART_HEADER, "not one of a memory", err);
     uint32_t version = get32(&at);
-    if (version != REEF_MEMORY_VERSION && version != REEF_MEMORY_VERSION_WHOLE)
+    if (version != REEF_MEMORY_VERSION)
         return reef_fail(err, REEF_ERR_VERSION,
                          "part header of a memory: version %" PRIu32 ", where %d is known", version,
                          REEF_MEMORY_VERSION);
-    // All fields first, checks after: check_sizes compares fields with each other.
-    h->version = version;
+    // All fields first, checks after: check_values compares fields with each other.
     h->sizes.bytes_max = get64(&at);
     h->sizes.learned_bytes = get64(&at);
-    h->sizes.cell_lines_log2 = get32(&at);
-    h->sizes.slot_lines_log2 = get32(&at);
-    for (size_t k = 0; k < REEF_MATCHES; k++) h->sizes.index_lines_log2[k] = get32(&at);
+    for (size_t t = 0; t < REEF_TABLES; t++) h->sizes.lines_log2[t] = get32(&at);
     h->mixer_bytes = get32(&at);
     h->net_bytes = get32(&at);
-    h->position.bytes = get64(&at);
-    list_position(&h->position, words);
-    for (size_t i = 0; i < POSITION_WORDS; i++)
-        if (words[i] != NULL)
-            *words[i] = get32(&at);
-        else
-            h->position.has_letter = get_flag(&at, &zeros);
     h->wide_bytes = get32(&at);
+    zeros |= get32(&at);
+    get_position(&at, h, &zeros);
     get_matches(&at, h->matches, &zeros);
-    list_wide_position(&h->position, words);
-    for (size_t i = 0; i < WIDE_WORDS && h->wide_bytes > 0; i++) *words[i] = get32(&at);
-    while (at < bytes + REEF_MEMORY_HEADER_BYTES) zeros |= get32(&at);
+    assert(at == bytes + REEF_MEMORY_HEADER_BYTES);
     if (zeros != 0) return fail_corrupt(PART_HEADER, "bytes that must be zero are not", err);
-    return check_sizes(h, err);
+    return check_values(h, err);
 }
 
 // ---- what is in the parts -----------------------------------------------------------------------
@@ -332,8 +334,7 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
         parts[PART_INDEX + k] = lines_part(PART_INDEX + k, &p->index[k]);
     parts[PART_MIXER] = (reef_memory_part){NAMES[PART_MIXER], p->state, sizeof(*p->state)};
     parts[PART_NET] = (reef_memory_part){NAMES[PART_NET], p->net, net_bytes(p)};
-    parts[PART_WIDE] =
-        (reef_memory_part){NAMES[PART_WIDE], p->wide, p->wide != NULL ? sizeof(*p->wide) : 0};
+    parts[PART_WIDE] = (reef_memory_part){NAMES[PART_WIDE], p->wide, wide_bytes(p)};
 }
 
 // Most of a young memory's mixer is as it was at the start. Stored as the exclusive or with that it
@@ -356,7 +357,6 @@ static void apply_difference(reef_memory *memory) {
 void reef_memory_parts(reef_memory *memory, reef_memory_part *parts) {
     write_header(memory);
     list_parts(memory, parts);
-    if (memory->version == REEF_MEMORY_VERSION_WHOLE) return;
     write_difference(memory);
     parts[PART_MIXER].data = memory->difference;
 }
@@ -384,10 +384,9 @@ static reef_status fill(
         if (p->net == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
     }
-    memory->version = h->version;
     reef_status status = fetch_parts(memory, fetch, context, err);
     if (status != REEF_OK) return status;
-    if (memory->version != REEF_MEMORY_VERSION_WHOLE) apply_difference(memory);
+    apply_difference(memory);
     reef_predictor_begin(p);
     p->position = h->position;
     memcpy(p->matches, h->matches, sizeof(p->matches));
@@ -419,6 +418,33 @@ reef_status reef_memory_restore(reef_memory **out,
 
 // ---- what is known of stored parts --------------------------------------------------------------
 
+// The sizes that list_parts finds in a memory, by its header alone.
+static void list_announced(const header *h, reef_memory_part *parts) {
+    const reef_memory_sizes *s = &h->sizes;
+    uint64_t bytes[PARTS] = {
+        [PART_HEADER] = REEF_MEMORY_HEADER_BYTES,
+        [PART_TEXT] = reef_memory_text_bytes(s),
+        [PART_MIXER] = h->mixer_bytes,
+        [PART_NET] = h->net_bytes,
+        [PART_WIDE] = h->wide_bytes,
+    };
+    for (size_t t = 0; t < REEF_TABLES; t++)
+        bytes[PART_CELLS + t] = (uint64_t)REEF_LINE_BYTES << s->lines_log2[t];
+    for (size_t i = 0; i < PARTS; i++) parts[i] = (reef_memory_part){NAMES[i], NULL, bytes[i]};
+}
+
+reef_status reef_memory_stored_parts(const void *header_part,
+                                     size_t header_bytes,
+                                     reef_memory_part *parts,
+                                     reef_error *err) {
+    header h;
+    if (header_bytes != REEF_MEMORY_HEADER_BYTES)
+        return fail_corrupt(PART_HEADER, "it has another size", err);
+    reef_status status = read_header(header_part, &h, err);
+    if (status == REEF_OK) list_announced(&h, parts);
+    return status;
+}
+
 // Contexts are hashed, so some lines of a table are a fair sample of all.
 static uint64_t scale_up(uint64_t used, size_t lines, uint32_t lines_log2) {
     uint64_t all = 1ull << lines_log2;
@@ -441,18 +467,18 @@ reef_status reef_memory_stored_stats(const void *header_part,
     reef_status status = read_header(header_part, &h, err);
     if (status != REEF_OK) return status;
     const reef_memory_sizes *s = &h.sizes;
+    const uint32_t cells_log2 = s->lines_log2[REEF_TABLE_CELLS],
+                   trees_log2 = s->lines_log2[REEF_TABLE_TREES];
     // The tables may be samples: what is in use is counted in the lines that are there.
     size_t cell_lines = cells_bytes / REEF_LINE_BYTES, tree_lines = trees_bytes / REEF_LINE_BYTES;
     *out = (reef_memory_stats){
         .learned_bytes = s->learned_bytes,
         .bytes = reef_memory_sizes_bytes(s) + h.net_bytes,
         .bytes_max = s->bytes_max,
-        .cells = (1ull << s->cell_lines_log2) * REEF_CELLS_A_LINE,
-        .trees = (1ull << s->slot_lines_log2) * REEF_SLOTS_A_LINE,
-        .cells_used =
-            scale_up(reef_memory_cells_used(cells, cell_lines), cell_lines, s->cell_lines_log2),
-        .trees_used =
-            scale_up(reef_memory_trees_used(trees, tree_lines), tree_lines, s->slot_lines_log2),
+        .cells = (1ull << cells_log2) * REEF_CELLS_A_LINE,
+        .trees = (1ull << trees_log2) * REEF_SLOTS_A_LINE,
+        .cells_used = scale_up(reef_memory_cells_used(cells, cell_lines), cell_lines, cells_log2),
+        .trees_used = scale_up(reef_memory_trees_used(trees, tree_lines), tree_lines, trees_log2),
         .text_bytes = reef_memory_text_bytes(s),
     };
     return REEF_OK;

@@ -41,7 +41,7 @@ uint32_t reef_character_kind(uint8_t byte) {
     return byte == '.' || byte == ',' || byte == ';' || byte == ':' ? 6 : 7;
 }
 
-void reef_position_begin(reef_position *position, uint32_t at) {
+void reef_position_begin(reef_position *position, uint64_t at) {
     *position = (reef_position){.line = at, .line_above = at};
 }
 
@@ -56,7 +56,7 @@ static void end_word(reef_position *p) {
     p->has_letter = false;
 }
 
-static void begin_line(reef_position *p, uint32_t at) {
+static void begin_line(reef_position *p, uint64_t at) {
     p->first_word_above = p->first_word;
     p->line_above = p->line;
     p->line = at;
@@ -113,9 +113,9 @@ uint32_t reef_order_hash(uint32_t order, uint64_t bytes) {
 
 // The byte at an offset of a stretch of text; 0 behind its end and where it is forgotten.
 static uint32_t byte_within(const reef_text_ring *text,
-                            uint32_t begin,
-                            uint32_t end,
-                            uint32_t offset) {
+                            uint64_t begin,
+                            uint64_t end,
+                            uint64_t offset) {
     int known = 0;
     if (offset >= end - begin) return 0;
     uint8_t byte = reef_text_at(text, begin + offset, &known);
@@ -135,7 +135,7 @@ static uint64_t older_bytes(const reef_text_ring *text, uint32_t count) {
 
 static void hash_wide_contexts(const reef_position *p,
                                const reef_text_ring *text,
-                               uint32_t column,
+                               uint64_t column,
                                uint32_t above,
                                uint32_t *hashes) {
     const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
@@ -152,7 +152,7 @@ static void hash_wide_contexts(const reef_position *p,
     CONTEXT(WORD_SKIP_BYTES, second << 32 | (b & 0xFFFF));
     CONTEXT(COARSE_5, b & 0xF8F8F8F8F8);
     CONTEXT(COARSE_6, b & 0xE0E0E0E0FFFF);
-    CONTEXT(COLUMN, (uint64_t)(column < 255 ? column : 255) << 16 | (b & 0xFF) << 8 | above);
+    CONTEXT(COLUMN, (column < 255 ? column : 255) << 16 | (b & 0xFF) << 8 | above);
     CONTEXT(LINE_BYTES, first << 32 | (b & 0xFFFFFF));
     CONTEXT(LINES, ((uint64_t)p->first_word_above << 32) + first * FACTOR_2 + p->word);
     CONTEXT(SHAPE_WORD, (shapes & 0xFFFFFFFF) * SPREAD + word);
@@ -166,7 +166,7 @@ void reef_contexts_hash(const reef_position *p,
                         uint32_t *hashes) {
     const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
     const uint32_t last = b & 0xFF;
-    uint32_t column = text->end - p->line;
+    uint64_t column = text->end - p->line;
     uint32_t above = byte_within(text, p->line_above, p->line, column);
     uint32_t next_above = byte_within(text, p->line_above, p->line, column + 1);
     for (uint32_t order = 1; order <= 5; order++)

@@ -70,12 +70,12 @@ typedef struct reef_position {
     uint32_t shapes[2];         // of the last 16, four bits each, the newest eight first
     uint32_t template;          // hash of the line so far, without digits
     uint32_t field_hash, last_field_hash;
-    uint32_t line, line_above; // positions of their first bytes
+    uint64_t line, line_above; // positions of their first bytes
     uint32_t field;            // number of the field in its line
 } reef_position;
 
 /** At the beginning of a text that continues at position `at` of a ring. */
-void reef_position_begin(reef_position *position, uint32_t at);
+void reef_position_begin(reef_position *position, uint64_t at);
 
 /** One byte further; `text` ends with it. */
 void reef_position_step(reef_position *position, const reef_text_ring *text, uint8_t byte);

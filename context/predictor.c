@@ -451,7 +451,8 @@ static void end_byte(reef_predictor *p) {
     reef_text_push(&p->text, byte);
     reef_position_step(&p->position, &p->text, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte);
+        reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte,
+                        !p->frozen);
     // The lines of the next byte are on their way while this one is learned.
     reef_trees_prefetch(p, p->next_hashes);
     if (!p->frozen) reef_trees_end_byte(p, byte);
@@ -473,7 +474,8 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
         for (size_t k = 0; k < REEF_MATCHES; k++) {
             p->matches[k].follows = false;
             p->matches[k].length = 0;
-            reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], bytes[i]);
+            reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], bytes[i],
+                            !p->frozen);
         }
     }
     if (count == 0) return;

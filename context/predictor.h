@@ -41,7 +41,6 @@
 #include "position.h"
 #include "slot_table.h"
 
-#define REEF_MATCHES 2
 #define REEF_SETS 6 // of weights that are chosen for a bit
 
 // Inputs of the mixer: of each prediction its log odds and, in the second half, its distance from a

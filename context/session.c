@@ -212,7 +212,7 @@ reef_status reef_memory_session_skip(reef_memory_session *session,
                                      reef_error *err) {
     reef_predictor *p = &session->predictor;
     if (p->begun && p->bit > 0) return fail_within_byte("a skip", err);
-    uint32_t room = count < p->text.bound ? (uint32_t)count : p->text.bound;
+    uint64_t room = count < p->text.bound ? count : p->text.bound;
     reef_status status = reef_text_reserve(&p->text, room, err);
     if (status != REEF_OK) return status;
     reef_predictor_skip(p, bytes, count);

@@ -168,6 +168,19 @@ REEF_API size_t reef_memory_part_count(void);
 REEF_API void reef_memory_parts(reef_memory *memory, reef_memory_part *parts);
 
 /**
+ * Names and sizes of all parts that a stored header announces, as reef_memory_restore reads them.
+ *
+ * header  all of that part
+ * parts   (reef_memory_part_count()) written; without data
+ *
+ * Errors: CORRUPT, VERSION as for reef_memory_restore.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_stored_parts(const void *header,
+                                                              size_t header_bytes,
+                                                              reef_memory_part *parts,
+                                                              reef_error *err);
+
+/**
  * Read the part `name`, which has `bytes` bytes, into `into`. Fails with what the caller of
  * reef_memory_restore is to get, such as CORRUPT where the part has another size.
  */

@@ -101,7 +101,7 @@ static void assert_same_memory(const reef_memory *left, const reef_memory *right
     for (size_t k = 0; k < REEF_MATCHES; k++) assert_same_lines(&a->index[k], &b->index[k]);
     assert_int_equal(a->text.end, b->text.end);
     assert_int_equal(a->text.kept, b->text.kept);
-    for (uint32_t back = 1; back <= a->text.kept; back++) {
+    for (uint64_t back = 1; back <= a->text.kept; back++) {
         int known_a = 0, known_b = 0;
         uint8_t byte = reef_text_at(&a->text, a->text.end - back, &known_a);
         assert_int_equal(byte, reef_text_at(&b->text, b->text.end - back, &known_b));

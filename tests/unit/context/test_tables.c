@@ -10,6 +10,7 @@
 #include "draw.h"
 #include "draw_text.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdalign.h>
 #include <stdarg.h>
@@ -490,15 +491,16 @@ enum { TEXT = 40000 };
 // Every position of the text, and some before and behind it, in a ring whose first byte is at
 // `begin` and that has `all` from there to its end.
 static void assert_text(const reef_text_ring *ring,
-                        uint32_t begin,
+                        uint64_t begin,
                         const uint8_t *all,
-                        uint32_t kept) {
-    uint32_t count = ring->end - begin;
-    for (uint32_t i = 0; i < count + 2000; i++) {
+                        uint64_t kept) {
+    uint64_t count = ring->end - begin;
+    for (uint64_t i = 0; i < count + 2000; i++) {
         int known = -1;
         uint8_t byte = reef_text_at(ring, begin + i - 1000, &known);
         bool expected = i >= 1000 && i - 1000 < count && count - (i - 1000) <= kept;
-        if (known != expected) fail_msg("byte %u of %u is known: %d", i - 1000, count, known);
+        if (known != expected)
+            fail_msg("byte %" PRIu64 " of %" PRIu64 " is known: %d", i - 1000, count, known);
         if (expected) assert_int_equal(byte, all[i - 1000]);
         reef_text_prefetch(ring, begin + i - 1000);
     }
@@ -510,7 +512,8 @@ static void draw_bytes(uint64_t *seed, size_t count, uint8_t *bytes) {
 
 static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **state) {
     (void)state;
-    const uint32_t begins[] = {0, 1, 77777, UINT32_MAX - 20000, UINT32_MAX - 3, 1u << 31};
+    const uint64_t begins[] = {0,        1,         77777, UINT32_MAX - 20000, UINT32_MAX - 3,
+                               1u << 31, 1ull << 40};
     static uint8_t bytes[TEXT];
     uint64_t seed = 59;
     draw_bytes(&seed, TEXT, bytes);
@@ -525,7 +528,7 @@ static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **sta
             must(reef_text_reserve(&ring, more, &err), &err);
             for (uint32_t i = 0; i < more; i++) reef_text_push(&ring, bytes[count++]);
             assert_true(ring.capacity <= ring.bound);
-            uint32_t kept = count < ring.bound ? count : ring.bound;
+            uint64_t kept = count < ring.bound ? count : ring.bound;
             assert_int_equal(ring.kept, kept);
             if (draw_int(&seed, 0, 7) == 0) assert_text(&ring, begins[b], bytes, kept);
         }
@@ -551,7 +554,7 @@ static void without_a_reserve_a_ring_forgets_and_does_not_grow(void **state) {
 
 // A base of some bytes and a view that continues them: together one text, of which the base has
 // its last bytes and the view its own.
-static void assert_view_continues(uint32_t begin, uint32_t in_base) {
+static void assert_view_continues(uint64_t begin, uint32_t in_base) {
     enum { BOUND = 8192 };
     static uint8_t bytes[TEXT];
     uint64_t seed = 67 + in_base;
@@ -590,7 +593,7 @@ static void assert_view_continues(uint32_t begin, uint32_t in_base) {
 
 static void a_view_continues_its_base(void **state) {
     (void)state;
-    const uint32_t begins[] = {0, UINT32_MAX - 5000, UINT32_MAX - 12000};
+    const uint64_t begins[] = {0, UINT32_MAX - 5000, UINT32_MAX - 12000, 1ull << 40};
     const uint32_t counts[] = {0, 1, 1000, 8192, 12000};
     for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++)
         for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
@@ -624,7 +627,7 @@ static void close_match(match_world *w) {
 static void match_byte(match_world *w, bool learns) {
     uint8_t byte = w->bytes[w->count++];
     reef_text_push(&w->text, byte);
-    reef_match_step(&w->match, &w->index, &w->text, w->shortest, byte);
+    reef_match_step(&w->match, &w->index, &w->text, w->shortest, byte, learns);
     reef_match_look_up(&w->match, &w->index, &w->text, learns);
     reef_match_take(&w->match, &w->text, w->shortest);
 }

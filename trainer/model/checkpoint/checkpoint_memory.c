@@ -37,12 +37,65 @@ static size_t block_bytes(size_t bytes, size_t at) {
     return bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
 }
 
+// ---- packed records -----------------------------------------------------------------------------
+
+static reef_status unpack(
+    const reef_key *key, const reef_view *view, void *out, size_t bytes, reef_error *err) {
+    if (reef_zero_runs_unpack(out, bytes, view->data, view->bytes)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
+                     key->generation, key->name, key->block, bytes);
+}
+
+reef_status reef_checkpoint_read_packed(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
+    reef_view view;
+    reef_status status = reef_record_view(txn, key, &view, err);
+    return status == REEF_OK ? unpack(key, &view, out, bytes, err) : status;
+}
+
 // Memory for one packed block.
 static reef_status new_packed(uint8_t **out, reef_error *err) {
     *out = malloc(reef_zero_runs_bound(REEF_BLOCK_BYTES_MAX));
     return *out != NULL ? REEF_OK
                         : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of a memory");
 }
+
+reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
+                                        const reef_key *key,
+                                        const void *data,
+                                        size_t bytes,
+                                        reef_error *err) {
+    uint8_t *packed = NULL;
+    reef_status status = new_packed(&packed, err);
+    if (status == REEF_OK)
+        status = reef_generation_hash_add(hash, key, REEF_BYTES, packed,
+                                          reef_zero_runs_pack(packed, data, bytes), err);
+    free(packed);
+    return status;
+}
+
+// The first block of a part; NULL where it is not stored.
+typedef struct block {
+    uint8_t *data; // owned
+    size_t bytes;
+} block;
+
+static reef_status read_first(
+    reef_txn *txn, const reef_key *prefix, const char *name, block *out, reef_error *err) {
+    const reef_key key = key_of(prefix, name, 0);
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+    if (status != REEF_OK) return status;
+    out->bytes = reef_zero_runs_length(view.data, view.bytes);
+    out->data = malloc(out->bytes + 1);
+    if (out->data == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of %zu bytes", out->bytes);
+    return reef_checkpoint_read_packed(txn, &key, out->data, out->bytes, err);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
 
 static reef_status put_packed(reef_txn *txn,
                               const reef_key *prefix,
@@ -101,6 +154,39 @@ static reef_status delete_tail(reef_txn *txn, const reef_key *prefix, reef_error
     return status;
 }
 
+static reef_status fail_unreadable(const reef_key *prefix, const char *why, reef_error *err) {
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "the memory of generation %u cannot be stored, it could not be read back: %s",
+                     prefix->generation, why);
+}
+
+// What was written must be what a reader will ask for. So the header is read back, by the reader's
+// own rules, and of each part that it announces the last block: a memory that has outgrown what can
+// be read never takes the place of one that can.
+static reef_status check_written(reef_txn *txn, const reef_key *prefix, reef_error *err) {
+    block header = {0};
+    reef_memory_part parts[REEF_MEMORY_RECORDS_MAX];
+    reef_error reason;
+    reef_status status = read_first(txn, prefix, "header", &header, err);
+    if (status == REEF_OK &&
+        reef_memory_stored_parts(header.data, header.bytes, parts, &reason) != REEF_OK)
+        status = fail_unreadable(prefix, reason.message, err);
+    free(header.data);
+    for (size_t i = 0; status == REEF_OK && i < reef_memory_part_count(); i++) {
+        if (parts[i].bytes == 0) continue;
+        uint32_t last = (uint32_t)((parts[i].bytes - 1) / REEF_BLOCK_BYTES_MAX);
+        const reef_key key = key_of(prefix, parts[i].name, last);
+        reef_view view;
+        if (reef_shard_is_elsewhere(txn, &key)) continue;
+        status = reef_record_view(txn, &key, &view, err);
+        if (status == REEF_OK &&
+            reef_zero_runs_length(view.data, view.bytes) !=
+                block_bytes(parts[i].bytes, (size_t)last * REEF_BLOCK_BYTES_MAX))
+            status = fail_unreadable(prefix, "a part has another size than the header says", err);
+    }
+    return status;
+}
+
 reef_status reef_checkpoint_put_tables(reef_txn *txn,
                                        const reef_key *prefix,
                                        const reef_generation_memory *m,
@@ -113,7 +199,7 @@ reef_status reef_checkpoint_put_tables(reef_txn *txn,
     for (size_t i = 0; status == REEF_OK && i < list.count; i++)
         status = put_packed(txn, prefix, &list.records[i], packed, err);
     free(packed);
-    return status;
+    return status == REEF_OK ? check_written(txn, prefix, err) : status;
 }
 
 static reef_status delete_tables(reef_txn *txn,
@@ -146,37 +232,6 @@ reef_status reef_checkpoint_put_memory(reef_txn *txn,
     if (generation->open && m->adopted) status = delete_tables(txn, &prefix, m, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, &prefix, m, err);
     m->checkpoint_put = status == REEF_OK;
-    return status;
-}
-
-// ---- packed records -----------------------------------------------------------------------------
-
-static reef_status unpack(
-    const reef_key *key, const reef_view *view, void *out, size_t bytes, reef_error *err) {
-    if (reef_zero_runs_unpack(out, bytes, view->data, view->bytes)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_CORRUPT,
-                     "memory (generation %u, %s, block %u) does not unpack to %zu bytes",
-                     key->generation, key->name, key->block, bytes);
-}
-
-reef_status reef_checkpoint_read_packed(
-    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
-    reef_view view;
-    reef_status status = reef_record_view(txn, key, &view, err);
-    return status == REEF_OK ? unpack(key, &view, out, bytes, err) : status;
-}
-
-reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
-                                        const reef_key *key,
-                                        const void *data,
-                                        size_t bytes,
-                                        reef_error *err) {
-    uint8_t *packed = NULL;
-    reef_status status = new_packed(&packed, err);
-    if (status == REEF_OK)
-        status = reef_generation_hash_add(hash, key, REEF_BYTES, packed,
-                                          reef_zero_runs_pack(packed, data, bytes), err);
-    free(packed);
     return status;
 }
 
@@ -267,26 +322,6 @@ reef_status reef_checkpoint_read_chain(reef_txn *txn,
 }
 
 // ---- stats --------------------------------------------------------------------------------------
-
-// The first block of a part; NULL where it is not stored.
-typedef struct block {
-    uint8_t *data; // owned
-    size_t bytes;
-} block;
-
-static reef_status read_first(
-    reef_txn *txn, const reef_key *prefix, const char *name, block *out, reef_error *err) {
-    const reef_key key = key_of(prefix, name, 0);
-    reef_view view;
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status != REEF_OK) return status;
-    out->bytes = reef_zero_runs_length(view.data, view.bytes);
-    out->data = malloc(out->bytes + 1);
-    if (out->data == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of %zu bytes", out->bytes);
-    return reef_checkpoint_read_packed(txn, &key, out->data, out->bytes, err);
-}
 
 // By the tail, which is not in the tables yet.
 static reef_status add_tail(reef_txn *txn,
