@@ -11,6 +11,7 @@ static const reef_gone GONE[] = {
     {"compact", "reefd merges windows of usage by itself"},
     {"completion", "bash completion is installed with reef"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},
+    {"consolidate", "reef kind merge joins two kinds, reef prune gives states up"},
     {"eval --floor", NULL},
     {"eval --gates", NULL},
     {"eval --last-word", NULL},

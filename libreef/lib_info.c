@@ -54,7 +54,6 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
         info->position = reef_lib_position(pool, now.stream_bytes);
         info->collected = reef_trainer_layer_collected(pool->trainer);
     }
-    // Consolidated generations have a side of zero, so they add nothing.
     for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
         reef_generation_record generation = {0};
         status = find_generation(pool, g, &generation, err);

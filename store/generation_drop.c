@@ -1,5 +1,5 @@
-// What is removed as a whole: all of a generation (rows, tensors, moments, flags, memory and
-// visits), or what it holds of one kind's visits.
+// What is removed as a whole: all of a generation (rows, tensors, moments, flags, memory, visits and,
+// of the open one, totals of usage), or what it holds of one kind's visits.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -22,7 +22,7 @@ reef_status reef_records_drop(
         if (found)
             status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, err);
         reef_cursor_close(&cursor);
-        // Of usage only the totals match; windows are removed by reef_usage_windows_drop.
+        // Of usage only the totals match.
         bool its = found && key.generation == generation && key.level == 0 && key.window == 0;
         if (status != REEF_OK || !its) return status;
         status = reef_record_remove(txn, &key, err);
@@ -36,6 +36,21 @@ reef_status reef_generation_drop(reef_txn *txn, uint32_t generation, reef_error 
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = reef_records_drop(txn, parts[i], generation, 0, err);
+    return status;
+}
+
+#define USAGE_KEY_GENERATION 12 // after level u32 and window u64
+
+reef_status reef_generation_clear(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_status status = reef_txn_writable(txn, err);
+    if (status != REEF_OK) return status;
+    if (generation != txn->sealed_count || generation >= txn->generation_count)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot clear generation %" PRIu32 " of pool %s: it is not the open one",
+                         generation, txn->store->path);
+    status = reef_generation_drop(txn, generation, err);
+    if (status == REEF_OK)
+        status = reef_records_drop(txn, REEF_DB_USAGE, generation, USAGE_KEY_GENERATION, err);
     return status;
 }
 

@@ -84,7 +84,7 @@ reef_status reef_generation_read(reef_txn *txn,
     if (status != REEF_OK) return status;
     generation_decode(bytes, generation, out);
     // The others are counted before their records are read.
-    if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_I8 ||
+    if (out->side == 0 || out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_I8 ||
         (generation < REEF_SNAPSHOT_GENERATION && out->continues > generation))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",
@@ -136,14 +136,12 @@ reef_status reef_generation_put(reef_txn *txn,
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": a pool has at most %u", number,
                          REEF_GENERATION_COUNT_MAX);
-    if (generation->side > REEF_GENERATION_SIDE_MAX)
+    if (generation->side == 0 || generation->side > REEF_GENERATION_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": side %" PRIu32
-                         " is more than %u, with which ids of experts fill 32 bits",
+                         " is not 1 to %u, with which ids of experts fill 32 bits",
                          number, generation->side, REEF_GENERATION_SIDE_MAX);
-    // During a consolidation one sealed generation may be replaced.
-    bool replaced = txn->replaced != 0 && number == txn->replaced;
-    if (number < txn->sealed_count && !replaced)
+    if (number < txn->sealed_count)
         return reef_fail(err, REEF_ERR_INVALID, "cannot write generation %" PRIu32 ": it is sealed",
                          number);
     if (number > txn->sealed_count)

@@ -337,9 +337,7 @@ static reef_status change_check(const reef_txn *txn, const reef_key *key, reef_e
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot change %s: a pool has at most %u generations", text,
                          REEF_GENERATION_COUNT_MAX);
-    // Consolidation opens one sealed number for its replacement.
-    bool replaced = txn->replaced != 0 && key->generation == txn->replaced;
-    if (key->generation < txn->sealed_count && !replaced)
+    if (key->generation < txn->sealed_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot change %s: generation %" PRIu32 " is sealed", text,
                          key->generation);

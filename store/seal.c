@@ -10,8 +10,7 @@ reef_status reef_generation_seal(
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK) status = reef_generation_read(txn, generation, &record, err);
     if (status != REEF_OK) return status;
-    bool replaced = txn->replaced != 0 && generation == txn->replaced;
-    if (record.sealed || (generation != txn->sealed_count && !replaced))
+    if (record.sealed || generation != txn->sealed_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot seal generation %" PRIu32 ": it is sealed already", generation);
     // Moments go first, so that the root covers exactly what a sealed generation keeps.
@@ -22,11 +21,6 @@ reef_status reef_generation_seal(
     record.sealed_step = step;
     record.sealed_at = at;
     status = reef_generation_store(txn, &record, err);
-    if (status != REEF_OK) return status;
-    // A replacement takes an old number, so the count stays.
-    if (replaced)
-        txn->replaced = 0;
-    else
-        txn->sealed_count++;
-    return REEF_OK;
+    if (status == REEF_OK) txn->sealed_count++;
+    return status;
 }

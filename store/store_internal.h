@@ -33,9 +33,8 @@ struct reef_txn {
     uint64_t bytes_written; // payload bytes so far
     uint32_t generation_count, sealed_count; // sealed ones are 0 .. sealed_count - 1
     bool hashed_changed;                     // something in the root hash was written or removed
-    bool snapshot_unfinished; // a snapshot of this very commit waits for its number and root
-    uint32_t replaced;        // generation that reef_generations_replace left to be sealed; 0: none
-    bool last_damaged;        // the last generation's record, and that is `failure`
+    bool snapshot_unfinished;     // a snapshot of this very commit waits for its number and root
+    bool last_damaged;            // the last generation's record, and that is `failure`
     reef_txn_check before_commit; // or NULL
     void *before_context;
     reef_error failure; // of the first write that LMDB refused: nothing is committed then
@@ -159,10 +158,6 @@ reef_records_drop(reef_txn *txn, reef_db db, uint32_t generation, size_t offset,
 REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
                                                  uint32_t generation,
                                                  reef_error *err);
-/** Remove the windows of usage of a generation; its totals stay. */
-REEF_MUST_CHECK reef_status reef_usage_windows_drop(reef_txn *txn,
-                                                    uint32_t generation,
-                                                    reef_error *err);
 /**
  * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments and
  * reservoir: all that training needs. The copy's record has the copy's root.

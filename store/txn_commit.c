@@ -27,11 +27,6 @@ void reef_txn_before_commit(reef_txn *txn, reef_txn_check check, void *context) 
 reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err) {
     uint8_t bytes[REEF_COMMIT_BYTES];
     reef_status status = reef_txn_writable(txn, err);
-    if (status == REEF_OK && txn->replaced != 0)
-        status = reef_fail(err, REEF_ERR_INVALID,
-                           "cannot commit: generation %" PRIu32
-                           " was given up to be replaced and is not sealed again",
-                           txn->replaced);
     if (status != REEF_OK) goto cleanup;
     status = reef_shard_settle(txn, err);
     if (status != REEF_OK) goto cleanup;

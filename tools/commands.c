@@ -35,8 +35,6 @@ static const reef_cli_command COMMANDS[] = {
      "add experts to the open generation", &reef_grow_manual, reef_cmd_grow},
     {"branch", "GENERATION", 1, 1, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
      "begin the open generation as a copy of a sealed one", &reef_branch_manual, reef_cmd_branch},
-    {"consolidate", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_COMPUTES | CLI_CONFIRMS,
-     "distil several sealed generations into one", &reef_consolidate_manual, reef_cmd_consolidate},
     {"freeze", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS,
      "freeze experts of the open generation", &reef_freeze_manual, reef_cmd_freeze},
     {"thaw", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,

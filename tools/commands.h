@@ -21,7 +21,6 @@
     X(ingest)                                                                                      \
     X(stop)                                                                                        \
     X(seal)                                                                                        \
-    X(consolidate)                                                                                 \
     X(grow)                                                                                        \
     X(branch)                                                                                      \
     X(freeze)                                                                                      \

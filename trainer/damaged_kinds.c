@@ -20,7 +20,7 @@
 
 static bool is_kind(const reef_trainer *trainer, uint32_t kind) {
     const reef_generation_record *info = &trainer->network.generations[kind]->info;
-    return reef_generation_begins_kind(info) && !reef_generation_is_empty(info);
+    return reef_generation_begins_kind(info);
 }
 
 // memory  written: what is whole of it; lost->what is empty where that is all

@@ -37,10 +37,7 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
         if (status == REEF_OK) status = reef_network_append(&trainer->network, generation, err);
     }
     if (status != REEF_OK) return status;
-    // Consolidation empties generations, but never the backbone and never the open one.
-    if (count == 0 || !reef_open_generation(trainer)->open ||
-        reef_generation_is_empty(&reef_open_generation(trainer)->info) ||
-        reef_generation_is_empty(&trainer->network.generations[0]->info))
+    if (count == 0 || !reef_open_generation(trainer)->open)
         return reef_fail(err, REEF_ERR_CORRUPT, "pool %s has no open generation",
                          reef_store_path(trainer->store));
     return REEF_OK;

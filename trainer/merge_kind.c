@@ -1,6 +1,6 @@
 // Two kinds whose memories predict each other become one, on command.
 //
-// Tables of two memories cannot be made one (consolidate/distil_memory.c). But a memory keeps the
+// Tables of two memories cannot be made one. But a memory keeps the
 // end of its stream as text, and that is all of it where a kind is small: the other one learns it
 // again. What that costs is measured before, on the end of either text, by memories that are made
 // for it: two that learned a text each, and answer as kinds do, and one that learned both.
@@ -40,7 +40,7 @@ static reef_status check_mergeable(const reef_trainer *trainer,
     if (!reef_recognises_by_contexts(trainer))
         return reef_fail(err, REEF_ERR_INVALID,
                          "kinds are merged in pools with context memories and --boundaries "
-                         "contexts; elsewhere generations are consolidated");
+                         "contexts");
     if (from == into)
         return reef_fail(err, REEF_ERR_INVALID, "kind %" PRIu32 " is the same kind", from);
     reef_status status = check_kind(trainer, from, err);

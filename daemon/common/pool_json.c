@@ -18,18 +18,7 @@ uint64_t reef_generation_experts(const reef_generation_record *generation, uint3
     return (uint64_t)generation->side * generation->side * peer_layers;
 }
 
-uint32_t reef_generation_merged_into(const reef_generation_record *generations,
-                                     uint32_t count,
-                                     uint32_t index) {
-    while (index + 1 < count && reef_generation_is_empty(&generations[index])) index++;
-    return index;
-}
-
-json_t *reef_generation_json(const reef_generation_record *generations,
-                             uint32_t count,
-                             uint32_t index,
-                             uint32_t peer_layers) {
-    const reef_generation_record *generation = &generations[index];
+json_t *reef_generation_json(const reef_generation_record *generation, uint32_t peer_layers) {
     // The same object for the daemon, for reef and for HTTP: the members are part of the protocol
     // and keep their names.
     json_t *object = json_object();
@@ -58,13 +47,6 @@ json_t *reef_generation_json(const reef_generation_record *generations,
         reef_json_set_root(object, generation->root);
     else
         json_object_set_new(object, "root", json_null());
-    // "consolidated_into": an empty generation was consolidated, and its content is under the later
-    // number.
-    json_object_set_new(
-        object, "consolidated_into",
-        reef_generation_is_empty(generation)
-            ? reef_json_count(reef_generation_merged_into(generations, count, index))
-            : json_null());
     return object;
 }
 

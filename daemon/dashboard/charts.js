@@ -90,7 +90,7 @@ const charts = (() => {
 
     function markOf(event) {
         if (event.event === 'seal' || event.event === 'boundary') return ['drift', 'contexts'].includes(event.reason) ? 'drift' : 'seal';
-        return ['grow', 'branch', 'import', 'restore', 'consolidate'].includes(event.event) ? 'other' : null;
+        return ['grow', 'branch', 'import', 'restore'].includes(event.event) ? 'other' : null;
     }
 
     function drawMarks(plot, marks) {

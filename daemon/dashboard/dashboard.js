@@ -262,10 +262,9 @@
         $('growth').tBodies[0].replaceChildren(...generations.map((one) => {
             const bar = make('span', { class: `bar${one.sealed ? '' : ' open'}`, 'aria-hidden': 'true' });
             bar.style.width = `${(4 * one.experts / most).toFixed(2)}rem`;
-            const gone = one.consolidated_into !== null;
             return make('tr', { 'data-generation': one.generation }, make('td', {}, one.generation),
-                make('td', {}, gone ? `→ ${one.consolidated_into}` : one.sealed ? `■ sealed ${one.dtype}` : '● open'),
-                make('td', {}, ...(gone ? ['–'] : [bar, count(one.experts)])), make('td', {}, bytes(one.opened_at)),
+                make('td', {}, one.sealed ? `■ sealed ${one.dtype}` : '● open'),
+                make('td', {}, bar, count(one.experts)), make('td', {}, bytes(one.opened_at)),
                 make('td', { 'data-fact': 'used' }), make('td', { 'data-fact': 'uneven' }), make('td', { 'data-fact': 'leak' }),
                 ...(status.context_memory ? [make('td', { 'data-fact': 'memory' })] : []));
         }));
@@ -318,7 +317,7 @@
 
     // The open generation is chosen, and stays so when the next one opens, until another one is asked for.
     function fillGenerations() {
-        const select = $('usage-generation'), there = generations.filter((one) => one.consolidated_into === null).map((one) => String(one.generation));
+        const select = $('usage-generation'), there = generations.map((one) => String(one.generation));
         const follows = !select.options.length || select.selectedIndex === select.options.length - 1;
         fill(select, there, follows || !there.includes(select.value) ? there[there.length - 1] : select.value);
     }

@@ -10,20 +10,10 @@
 
 #include <jansson.h>
 
-/**
- * Number of the `index`-th of `count` generations, or of the later one that it was consolidated
- * into.
- */
-uint32_t reef_generation_merged_into(const reef_generation_record *generations,
-                                     uint32_t count,
-                                     uint32_t index);
 /** Experts of a generation in all layers of a model with `peer_layers` of them. */
 uint64_t reef_generation_experts(const reef_generation_record *generation, uint32_t peer_layers);
 /** What an open generation does not have yet is null. */
-json_t *reef_generation_json(const reef_generation_record *generations,
-                             uint32_t count,
-                             uint32_t index,
-                             uint32_t peer_layers);
+json_t *reef_generation_json(const reef_generation_record *generation, uint32_t peer_layers);
 /** Statistics of a context memory. */
 json_t *reef_memory_stats_json(const reef_memory_stats *stats);
 /** What each input of its mixer was worth: an array of name, share and hits. */

@@ -31,7 +31,7 @@ struct reef_forgetting {
     size_t record_bytes; // of one example; 0 in a pool of text
     column columns[SIDE_MAX];
     size_t column_count;
-    bool gone[SIDE_MAX];                   // consolidated, or pruned away: no such state
+    bool gone[SIDE_MAX];                   // pruned away: no such state
     double values[SIDE_MAX + 1][SIDE_MAX]; // by state and column
     size_t done;                           // cells, row by row
     uint64_t commit;

@@ -67,15 +67,7 @@ static reef_status parse_usage(const reef_query *query,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
                          asked->layer,
                          reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)asked->layer)));
-    // A generation that was merged has no counts of its own any more; the message names the one
-    // that has.
-    if (!reef_generation_is_empty(&pool->generations[asked->generation])) return REEF_OK;
-    uint32_t merged_into =
-        reef_generation_merged_into(pool->generations, pool->count, (uint32_t)asked->generation);
-    return reef_fail(err, REEF_ERR_NOT_FOUND,
-                     "generation %" PRIu64 " was consolidated into generation %" PRIu32
-                     " and has no experts; ask for that one",
-                     asked->generation, merged_into);
+    return REEF_OK;
 }
 
 static reef_status add_usage(reef_txn *txn,
@@ -138,8 +130,7 @@ static reef_status sum_usage(reef_txn *txn,
     reef_status status = REEF_OK;
     *share = *unevenness = (double)NAN;
     // NaN becomes null: unknown, not zero.
-    if (reef_config_is_vector(&pool->config) || reef_generation_is_empty(generation))
-        return REEF_OK;
+    if (reef_config_is_vector(&pool->config)) return REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
         if (!reef_layer_retrieves(&pool->config, l)) continue;

@@ -296,8 +296,7 @@ static void report_whole(const plan *p) {
         reef_generation_record generation;
         // An export needs the record, all data and the configuration in meta.
         if (file_is_damaged(p, g) || meta_is_damaged(p) ||
-            reef_generation_read(c->txn, g, &generation, NULL) != REEF_OK ||
-            reef_generation_is_empty(&generation))
+            reef_generation_read(c->txn, g, &generation, NULL) != REEF_OK)
             continue;
         c->options->on_whole(c->options->context, g);
     }

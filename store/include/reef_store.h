@@ -464,37 +464,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_add(reef_generation_ha
 REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
                                         uint8_t out[REEF_HASH_BYTES]);
 
-/**
- * Was it consolidated into a later one? It keeps its number and its offset in the stream, and
- * computes nothing.
- */
-static inline bool reef_generation_is_empty(const reef_generation_record *generation) {
-    return generation->side == 0;
-}
-
 /** The kind whose net it is: the generation that began it, most often itself. */
 static inline uint32_t reef_generation_kind(const reef_generation_record *generation) {
     return generation->continues > 0 ? generation->continues - 1 : generation->generation;
 }
 
-/** Did a kind begin with it, and is it still here? */
+/** Did a kind begin with it? */
 static inline bool reef_generation_begins_kind(const reef_generation_record *generation) {
-    return generation->continues == 0 && !reef_generation_is_empty(generation);
+    return generation->continues == 0;
 }
-
-/**
- * Give up the sealed generations first .. last for one new one, `last`. Their tensors, experts,
- * flags, memory and usage are removed; those before `last` stay as numbers without content (side 0,
- * sealed, the root of nothing). Then write the new one as if it were open: this transaction can
- * commit once it is sealed. Generations after `last` are not touched.
- *
- * Errors: INVALID the range is not of sealed generations from 1 on, or a snapshot shares one of
- * them.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_generations_replace(reef_txn *txn,
-                                                              uint32_t first,
-                                                              uint32_t last,
-                                                              reef_error *err);
 
 // ---- visits, events, hashes as text -------------------------------------------------------------
 

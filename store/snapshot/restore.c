@@ -146,7 +146,7 @@ reef_status reef_snapshot_restore(reef_txn *txn,
     // What is not kept need not be read.
     if (txn->last_damaged && keep_as == NULL) txn->failure = (reef_error){0};
     reef_status status = reef_txn_writable(txn, err);
-    if (status == REEF_OK && (txn->hashed_changed || txn->replaced != 0))
+    if (status == REEF_OK && txn->hashed_changed)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "a transaction that has changed the pool cannot restore a snapshot");
     if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, plan, err);

@@ -483,25 +483,3 @@ reef_status reef_usage_last(reef_txn *txn,
     free(sums);
     return status;
 }
-
-// ---- giving generations up ----------------------------------------------------------------------
-
-// Each pass seeks again: a cursor does not survive the deletion of its record.
-reef_status reef_usage_windows_drop(reef_txn *txn, uint32_t generation, reef_error *err) {
-    reef_key from = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
-    for (;;) {
-        reef_cursor cursor;
-        reef_key key = {0};
-        bool found = false;
-        reef_status status = reef_usage_seek(&cursor, txn, &from, err);
-        while (!found && reef_usage_at(&cursor, &key, &status, err)) {
-            found = key.generation == generation;
-            if (!found) status = reef_cursor_next(&cursor, txn, err);
-        }
-        reef_cursor_close(&cursor);
-        if (status == REEF_OK && found) status = reef_record_remove(txn, &key, err);
-        if (status != REEF_OK || !found) return status;
-        // Nothing before this key is of the generation, so the search continues here.
-        from = key;
-    }
-}

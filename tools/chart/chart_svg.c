@@ -227,7 +227,7 @@ static void cell_colour(double share, char out[8]) {
 }
 
 static void draw_cell(FILE *out, reef_chart_box cell, double bits, double share, bool own) {
-    char colour[8], text[CLI_WORD_BYTES] = "-"; // as of a generation that was consolidated
+    char colour[8], text[CLI_WORD_BYTES] = "-"; // of a state that is gone
     cell_colour(share, colour);
     if (!isnan(bits)) snprintf(text, sizeof(text), "%.3f", bits);
     double inset = own ? 3 : 1;

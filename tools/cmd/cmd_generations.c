@@ -47,11 +47,7 @@ static void add_row(reef_cli_table *table,
                             reef_cli_count(reef_cli_generation_experts(pool, g), words));
         reef_cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
     }
-    // Emptied by consolidation: its number stays, so that old records still have a meaning.
-    if (reef_generation_is_empty(g))
-        reef_cli_table_cell(table, "in %" PRIu32, reef_cli_generation_merged_into(pool, g));
-    else
-        reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
+    reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
     // In examples or tokens where the model has them, else in bytes.
     reef_cli_table_cell(table, "%s",
@@ -99,8 +95,8 @@ static json_t *row_json(const reef_cli_pool *pool,
                         counted ? json_integer((json_int_t)usage->selections) : json_null());
     json_object_set_new(object, "context_memory",
                         memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
-    // Is there no state as of it any more, though it has content?
-    json_object_set_new(object, "pruned", json_boolean(!kept && !reef_generation_is_empty(g)));
+    // Is there no state as of it any more?
+    json_object_set_new(object, "pruned", json_boolean(!kept));
     json_object_set_new(object, "kind_name", name[0] == '\0' ? json_null() : json_string(name));
     return object;
 }

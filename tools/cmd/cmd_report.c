@@ -305,10 +305,6 @@ static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef
         size_t boundary = nearest_boundary(r, r->domains[j].start);
         // Boundary k opened generation k + 1.
         r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
-        // The generation may have been consolidated: its experts stand in the next that is not
-        // empty.
-        while (reef_generation_is_empty(&pool->generations[r->domains[j].generation]))
-            r->domains[j].generation++; // into which it was consolidated
     }
     // Now that domains have generations, "its own" can be replaced by a number.
     for (size_t i = 0; i < r->sealed_count; i++) {
@@ -319,14 +315,6 @@ static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
                              sealed->generation, pool->generation_count - 1);
-        // A consolidated generation has no state left to evaluate; of one that was pruned away the
-        // figure is NAN.
-        const reef_generation_record *one = &pool->generations[sealed->generation];
-        if (reef_generation_is_empty(one))
-            return reef_fail(err, REEF_ERR_NOT_FOUND,
-                             "--sealed-bits names generation %zu, which was consolidated into "
-                             "generation %" PRIu32 ": there is no such state to compare with",
-                             sealed->generation, reef_cli_generation_merged_into(pool, one));
     }
     return REEF_OK;
 }
@@ -431,10 +419,7 @@ static reef_status measure_domains(report *r,
     if (status == REEF_OK) status = reef_cli_states_kept(pool, &kept, err);
     // A sample for every generation, so that index and generation agree.
     for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
-        if (reef_generation_is_empty(&pool->generations[g]))
-            r->samples[r->sample_count++] =
-                reef_cli_format("(consolidated into a later generation)");
-        else if (!kept[g])
+        if (!kept[g])
             r->samples[r->sample_count++] = reef_cli_format("(the pool was pruned of this state)");
         else
             status = sample(r, cli, pool, g, err);

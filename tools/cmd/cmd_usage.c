@@ -160,12 +160,6 @@ static reef_status choose_generation(const reef_cli_call *cli,
                          "there is no generation %" PRIu64 ": the pool has 0 to %" PRIu32,
                          generation, pool->generation_count - 1);
     *out = &pool->generations[generation];
-    // Its experts have other numbers in the merged generation.
-    if (reef_generation_is_empty(*out))
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "generation %" PRIu64 " was consolidated into generation %" PRIu32
-                         " and has no experts; ask for that one",
-                         generation, reef_cli_generation_merged_into(pool, *out));
     return REEF_OK;
 }
 

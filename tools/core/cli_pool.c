@@ -165,16 +165,9 @@ uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
     return reef_generation_experts(generation, reef_cli_peer_layers(&pool->config));
 }
 
-uint32_t reef_cli_generation_merged_into(const reef_cli_pool *pool,
-                                         const reef_generation_record *generation) {
-    return reef_generation_merged_into(pool->generations, pool->generation_count,
-                                       generation->generation);
-}
-
 json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation) {
-    return reef_generation_json(pool->generations, pool->generation_count, generation->generation,
-                                reef_cli_peer_layers(&pool->config));
+    return reef_generation_json(generation, reef_cli_peer_layers(&pool->config));
 }
 
 reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_error *err) {

@@ -65,9 +65,6 @@ uint32_t reef_cli_peer_layers(const reef_config *config);
 /** Experts of one generation in all layers together. */
 uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation);
-/** The generation that has its content: itself, or that into which it was consolidated. */
-uint32_t reef_cli_generation_merged_into(const reef_cli_pool *pool,
-                                         const reef_generation_record *generation);
 json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation);
 json_t *reef_cli_commit_json(const reef_commit *commit);

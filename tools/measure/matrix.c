@@ -57,7 +57,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
     reef_cli_progress_start(&progress, "evaluating", total * rows, "B");
     reef_status status = reef_cli_states_kept(pool, &kept, err);
     for (size_t row = 0; row < rows && status == REEF_OK; row++) {
-        // As of a consolidated generation there is no state, nor where the pool was pruned of it.
+        // There is no state where the pool was pruned of it.
         if (row + 1 < rows && !kept[row]) {
             for (size_t j = 0; j < file_count; j++) matrix->bits[row * file_count + j] = NAN;
             // The bar jumps over what is left out.

@@ -5,7 +5,6 @@
 //   stream       accepted bytes: deferred, recognised or trained
 //   growth       boundaries: seal, open, branch, grow; gates
 //   commit       all of it as one transaction
-//   consolidate  several sealed generations merged into one
 //   exchange     generations and models of other pools
 //   kinds        kinds of text: recognised, learned on, named, merged
 //   vector, layer  the two other kinds of model
@@ -44,7 +43,6 @@ typedef struct reef_kind_head {
     reef_visit visit;
     bool in_open_generation; // that one holds a visit of it
     bool stored;             // all of it
-    bool consolidating;      // the commit to come drops it
     uint32_t merged_into;    // where visit.merged: the kind that learns its text
     uint64_t without_net;    // bytes that its memory has learned since its net last learned
     uint64_t used_at;        // see kind_head_uses

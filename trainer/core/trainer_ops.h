@@ -84,7 +84,6 @@ typedef struct reef_trainer_ops {
     const char *no_stream;
     const char *no_branch;
     const char *no_import;
-    const char *no_consolidation;
     const char *no_freeze;
     const char *no_growth;
 } reef_trainer_ops;

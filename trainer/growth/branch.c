@@ -41,12 +41,6 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
                          ": it is open; only a sealed one can be copied, so seal it first with "
                          "reef seal",
                          from);
-    // An empty generation has no weights; its content lies in a later one.
-    if (reef_generation_is_empty(&trainer->network.generations[from]->info))
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "cannot branch generation %" PRIu32
-                         ": it was consolidated into a later one; reef generations says into which",
-                         from);
     // A branch replaces the open generation, and would throw its training away.
     if (trainer->generation_step > 0)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -193,7 +187,7 @@ static reef_status settle_queries(reef_trainer *trainer,
                                   reef_error *err) {
     const reef_config *config = &trainer->network.config;
     size_t windows = place_windows(trainer, from->info.generation, false);
-    // A consolidated or imported origin may have no text of its own in the reservoir. Any text is
+    // An imported origin may have no text of its own in the reservoir. Any text is
     // better than none: it is only a start.
     if (windows == 0) windows = place_windows(trainer, from->info.generation, true);
     if (!config->batch_norm || windows == 0) return REEF_OK;

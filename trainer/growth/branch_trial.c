@@ -132,7 +132,6 @@ static reef_status try_branch(const trial *t, uint32_t from, double *bits, reef_
 static bool can_branch(const reef_trainer *trainer, uint32_t from) {
     const reef_generation *origin = trainer->network.generations[from];
     return reef_branch_is_whole(&trainer->network.config, from) &&
-           !reef_generation_is_empty(&origin->info) &&
            origin->info.side == reef_open_generation(trainer)->info.side;
 }
 

@@ -88,7 +88,6 @@ static void add_unseen(const reef_network *network,
     // seen.
     for (size_t g = 0; g < generation_count; g++) {
         const reef_generation *generation = network->generations[g];
-        if (reef_generation_is_empty(&generation->info)) continue;
         double share = (double)(generation->info.sealed_at - generation->info.opened_at);
         bits += share * generation->reference_median;
         weight += share;

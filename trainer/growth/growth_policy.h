@@ -56,7 +56,7 @@ REEF_MUST_CHECK reef_status reef_policy_check_side(const reef_trainer *trainer,
 /** FULL, with what leaves no room for another generation. */
 reef_status reef_policy_fail_full(const reef_trainer *trainer, reef_error *err);
 
-/** Generations that were not consolidated into others. */
+/** Generations with which kinds began. */
 uint32_t reef_policy_kinds(const reef_trainer *trainer);
 
 /** Experts in all generations and layers. */

@@ -19,7 +19,7 @@ static uint32_t net_of_kind(const reef_trainer *trainer, uint32_t kind) {
     uint32_t newest = kind;
     for (uint32_t g = kind; (size_t)g < network->generation_count; g++) {
         const reef_generation_record *info = &network->generations[g]->info;
-        if (!reef_generation_is_empty(info) && reef_generation_kind(info) == kind) newest = g;
+        if (reef_generation_kind(info) == kind) newest = g;
     }
     return newest;
 }

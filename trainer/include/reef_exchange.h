@@ -33,8 +33,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_exchange_seal(reef_trainer *tr
                                                                 reef_error *err);
 
 /**
- * The kind that goes on for this one: itself, or what it was merged into. False: it is no kind, is
- * open, or was consolidated.
+ * The kind that goes on for this one: itself, or what it was merged into. False: it is no kind, or
+ * open.
  */
 REEF_API bool reef_trainer_kind_goes_on(const reef_trainer *trainer, uint32_t kind, uint32_t *out);
 

@@ -60,7 +60,7 @@ typedef struct reef_kind_list {
 } reef_kind_list;
 
 /**
- * The kinds of the last commit. Generations that were consolidated are the kind that they became.
+ * The kinds of the last commit.
  *
  * Errors: CORRUPT names the record; NO_MEMORY. After an error there is nothing to release.
  */

@@ -294,7 +294,7 @@ typedef struct reef_branch {
  *
  * out  written; may be NULL
  *
- * Errors: NOT_FOUND no such generation, or it was consolidated; INVALID it is open, the open one
+ * Errors: NOT_FOUND no such generation; INVALID it is open, the open one
  * has trained, a vector model; FULL experts_max, the disk;
  * IO; NO_MEMORY. After an error pool and trainer are as before.
  */
@@ -371,74 +371,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_restore(
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_restore_in_place(
     reef_store *store, const char *name, bool dry_run, reef_restoration *out, reef_error *err);
-
-/** What to consolidate, and how. All-zero fields mean the default. */
-typedef struct reef_consolidation_options {
-    uint32_t first, last; // sealed generations from 1 on; at least two of them with content
-    uint32_t side;        // of the new one; 0: the largest of theirs
-    uint64_t steps;       // of distillation; 0: by how much text there is
-    bool drop_snapshots;  // that share one of the generations; otherwise they are in the way
-    bool dry_run;         // plan and measure only: nothing is changed or committed
-    void (*progress)(void *context, uint64_t step, uint64_t steps, double bits); // may be NULL
-    void *context;
-} reef_consolidation_options;
-
-/** Loss on the part of one generation's text in the reservoir that nothing is taught from. */
-typedef struct reef_consolidation_loss {
-    uint32_t generation;
-    uint64_t bytes;       // tokens scored
-    double before, after; // bits per token now, every gate deciding; after is NaN in a dry run
-} reef_consolidation_loss;
-
-/**
- * What the end of the text that one memory keeps costs, in bits per byte: by memories of each
- * generation, which answer as kinds do, and by one of all. They are made for it, of what precedes
- * the ends.
- */
-typedef struct reef_consolidation_memory {
-    uint32_t generation;
-    uint64_t bytes; // of the end: a quarter of the text, 64 KiB at most
-    double apart, together;
-} reef_consolidation_memory;
-
-/** The plan of a consolidation, and what came of it. Counts are of all layers together. */
-typedef struct reef_consolidation {
-    uint32_t first, last; // `last` is the number of the new generation
-    uint32_t merged;      // generations with content that it replaces
-    uint32_t later;       // sealed ones after it: they were trained on top of the old ones
-    uint32_t side;
-    uint64_t steps, taught_bytes;
-    uint32_t token_bytes; // of the stream: what losses are counted by
-    uint64_t experts_before, experts_after;
-    uint64_t bytes_before, bytes_after; // payload of their tensors, gates and rows
-    double fired_before, fired_after; // generations after the first that fire per byte of `losses`
-    double gate_leak, gate_detect;    // of the new gate; NaN in a dry run
-    size_t loss_count;
-    reef_consolidation_loss *losses; // (loss_count) the consolidated generations and all after them
-    size_t memory_count;
-    reef_consolidation_memory *memories; // (memory_count) in pools without a net alone
-    size_t snapshot_count;
-    char (*snapshots)[REEF_NAME_BYTES_MAX + 1]; // (snapshot_count) that share one of them
-} reef_consolidation;
-REEF_API void reef_consolidation_release(reef_consolidation *report); // accepts the zeroed one
-
-/**
- * Distil the sealed generations first .. last into one new one, number `last`, and commit it
- * instead of them, all in one transaction. States as of each of them are lost: states before
- * `first` stay as they are to the bit; as of `last` and later is what the distilled pool computes;
- * in between no states are left. The open generation and its optimiser are not touched.
- * Deterministic in the pool and the options, for any number of threads.
- *
- * report  written, also in a dry run; reef_consolidation_release it, on failure too
- *
- * Errors: INVALID the range, the side, or too little text in the reservoir; a snapshot in the way
- * (unless drop_snapshots); FULL; IO; NO_MEMORY. After an error pool and trainer are as before.
- */
-REEF_API REEF_MUST_CHECK reef_status
-reef_trainer_consolidate(reef_trainer *trainer,
-                         const reef_consolidation_options *options,
-                         reef_consolidation *report,
-                         reef_error *err);
 
 /** How familiar its own text was to a kind before it learned it: by this kinds are told apart. */
 typedef struct reef_kind_level {
@@ -545,7 +477,7 @@ typedef struct reef_trainer_status {
     uint64_t generation_step;
     uint32_t kind; // that is being learned: the number of the generation that it began with
     char kind_name[REEF_NAME_BYTES_MAX + 1]; // "": it has none
-    uint32_t kinds;                          // generations that were not consolidated
+    uint32_t kinds;                          // generations with which kinds began
     uint64_t opened_at;                      // stream position where it was opened
     uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test
     // Prequential loss: median over the drift window, and of the last batch since the start. With

@@ -24,7 +24,6 @@ static bool is_open(const listed *of, uint32_t g, const reef_generation_record *
     return of->as_of.of_snapshot ? g >= of->as_of.snapshot.sealed_count : !info->sealed;
 }
 
-// Generations that were consolidated belong to the next one that is left.
 static reef_status add_generations(reef_kind_list *list, const listed *of, reef_error *err) {
     uint32_t count = of->as_of.last + 1;
     reef_status status = REEF_OK;
@@ -55,10 +54,10 @@ static reef_status add_generations(reef_kind_list *list, const listed *of, reef_
     return status;
 }
 
-// The kind that a generation belongs to; NULL: there is none.
-static reef_kind_facts *kind_of(const reef_kind_list *list, uint32_t generation) {
+// NULL: there is none.
+static reef_kind_facts *kind_of(const reef_kind_list *list, uint32_t kind) {
     for (size_t i = 0; i < list->count; i++)
-        if (list->kinds[i].kind >= generation) return &list->kinds[i];
+        if (list->kinds[i].kind == kind) return &list->kinds[i];
     return NULL;
 }
 
@@ -75,7 +74,7 @@ static void take_learned(reef_kind_list *list, const json_t *state) {
     const json_t *current = json_object_get(state, "current_kind");
     reef_kind_facts *open = &list->kinds[list->count - 1];
     // Records have what was sealed; the state has what the open generation and kinds that came back
-    // learned since. Its numbers may be of generations that were consolidated: see kind_of.
+    // learned since.
     if (memory != NULL) set_learned(open, memory, 0);
     for (size_t i = 0; i < json_array_size(learned); i++) {
         const json_t *item = json_array_get(learned, i);

@@ -389,7 +389,7 @@ reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits",
                          trainer->kind_head_count);
     for (size_t i = 0; i < trainer->kind_head_count; i++)
-        if (trainer->kind_heads[i].in_open_generation && !trainer->kind_heads[i].consolidating)
+        if (trainer->kind_heads[i].in_open_generation)
             visits[count++] = &trainer->kind_heads[i].visit;
     reef_status status = reef_checkpoint_put_visits(
         txn, reef_open_generation(trainer)->info.generation, visits, count, err);
@@ -428,93 +428,6 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
     return status;
 }
 
-// ---- consolidation ------------------------------------------------------------------------------
-
-// Has a generation of first .. last stored a visit of the kind?
-static bool is_held_among(const reef_kind_heads *heads,
-                          uint32_t first,
-                          uint32_t last,
-                          uint32_t kind) {
-    for (uint32_t g = first; g <= last; g++)
-        for (size_t i = 0; i < heads->holders[g].count; i++)
-            if (heads->holders[g].entries[i].kind == kind) return true;
-    return false;
-}
-
-static void take_entry(reef_visit *visit, const reef_visit_entry *newest) {
-    visit->learned = newest->learned;
-    visit->next = newest->next;
-    memcpy(visit->chain, newest->chain, sizeof(visit->chain));
-}
-
-// The kind's memory as of generation `last`, as tables: `fresh` begins a new chain of holders.
-static reef_status take_visit(reef_trainer *trainer,
-                              const reef_kind_heads *heads,
-                              uint32_t kind,
-                              reef_generation *fresh,
-                              reef_error *err) {
-    const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
-    reef_visit *visit = &fresh->visits[fresh->visit_count++];
-    *visit = (reef_visit){.kind = kind, .merged = newest->merged};
-    if (newest->merged) {
-        take_entry(visit, newest);
-        return REEF_OK;
-    }
-    reef_status status = read_head(&visit->memory, trainer, heads->state->last, kind, err);
-    // The pool was pruned of it: the entry stays, so that its records are known to be missing.
-    if (status == REEF_ERR_NOT_FOUND) {
-        take_entry(visit, newest);
-        return REEF_OK;
-    }
-    if (status != REEF_OK) return status;
-    visit->learned = reef_memory_learned_bytes(visit->memory.memory);
-    visit->next = visit->memory.next;
-    memcpy(visit->chain, visit->memory.chain, sizeof(visit->chain));
-    visit->memory.adopted = true;
-    return REEF_OK;
-}
-
-reef_status reef_kinds_consolidate(
-    reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err) {
-    const reef_as_of state = {.last = last, .own = last};
-    reef_txn *txn = NULL;
-    reef_kind_heads heads = {0};
-    if (!reef_kinds_learn(trainer)) return REEF_OK;
-    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, err);
-    reef_txn_abort(txn);
-    if (status != REEF_OK) return status;
-    fresh->visits = calloc((size_t)first + 1, sizeof(*fresh->visits));
-    if (fresh->visits == NULL)
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the visits of %u kinds", first);
-    for (uint32_t kind = 0; status == REEF_OK && kind < first; kind++)
-        if (is_held_among(&heads, first, last, kind))
-            status = take_visit(trainer, &heads, kind, fresh, err);
-    reef_kind_heads_release(&heads);
-    return status;
-}
-
-void reef_kinds_set_consolidating(reef_trainer *trainer,
-                                  uint32_t first,
-                                  uint32_t last,
-                                  bool consolidating) {
-    for (size_t i = 0; i < trainer->kind_head_count; i++) {
-        uint32_t kind = trainer->kind_heads[i].visit.kind;
-        if (kind >= first && kind <= last) trainer->kind_heads[i].consolidating = consolidating;
-    }
-}
-
-void reef_kinds_drop_consolidated(reef_trainer *trainer) {
-    size_t kept = 0;
-    for (size_t i = 0; i < trainer->kind_head_count; i++) {
-        if (trainer->kind_heads[i].consolidating)
-            reef_generation_memory_release(&trainer->kind_heads[i].visit.memory);
-        else
-            trainer->kind_heads[kept++] = trainer->kind_heads[i];
-    }
-    trainer->kind_head_count = kept;
-}
-
 // ---- the state ----------------------------------------------------------------------------------
 
 // Left out where there are none.
@@ -522,7 +435,7 @@ static void set_merged(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         const reef_kind_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || head->consolidating || !head->visit.merged) continue;
+        if (head == NULL || !head->visit.merged) continue;
         reef_json_append(&list, json_pack("[I, I]", (json_int_t)g, (json_int_t)head->merged_into));
     }
     if (json_array_size(list) > 0)
@@ -537,7 +450,7 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
     // By number: in which order they were read depends on restarts.
     for (size_t g = 0; g < trainer->network.generation_count; g++) {
         const reef_kind_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || head->consolidating || !came_back(head)) continue;
+        if (head == NULL || !came_back(head)) continue;
         const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);

@@ -117,20 +117,6 @@ REEF_MUST_CHECK reef_status reef_kinds_copy(reef_generation_memory *out,
                                             const reef_generation *sealed,
                                             reef_error *err);
 
-/**
- * Generations first .. last are consolidated into `fresh`, which takes over the visits that they
- * hold of kinds before them.
- */
-REEF_MUST_CHECK reef_status reef_kinds_consolidate(
-    reef_trainer *trainer, uint32_t first, uint32_t last, reef_generation *fresh, reef_error *err);
-/** Mark these kinds as ending with the next commit, or take the mark back. */
-void reef_kinds_set_consolidating(reef_trainer *trainer,
-                                  uint32_t first,
-                                  uint32_t last,
-                                  bool consolidating);
-/** After that commit succeeded: drop the kinds that were marked. */
-void reef_kinds_drop_consolidated(reef_trainer *trainer);
-
 /** The member "kinds" of the trainer's state: all heads. Left out where there are none. */
 void reef_kinds_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_kinds_load(reef_trainer *trainer,

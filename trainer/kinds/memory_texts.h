@@ -1,6 +1,6 @@
 // Texts that memories keep of what they learned, and what they would cost by other memories.
 //
-// Before kinds are merged or consolidated, memories are made for measuring: they learn texts up to
+// Before kinds are merged, memories are made for measuring: they learn texts up to
 // their ends, and these ends are read. Kinds apart answer as those of a pool do; then one memory
 // that learned all of them answers alone.
 #ifndef REEF_MEMORY_TEXTS_H

@@ -72,7 +72,7 @@ REEF_MUST_CHECK reef_status reef_recognition_set_level(reef_trainer *trainer,
                                                        reef_error *err);
 void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind);
 
-/** Forget cached candidates: kinds were merged or consolidated. */
+/** Forget cached candidates: kinds were merged. */
 void reef_recognition_forget(reef_trainer *trainer);
 
 /** Members "current_kind" and "levels" of the trainer's state, where contexts decide. */

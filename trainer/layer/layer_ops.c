@@ -103,6 +103,4 @@ const reef_trainer_ops reef_layer_ops = {
     .no_branch = "a layer by itself cannot branch: it has no gates",
     .no_import = "a layer by itself takes no generation of another pool: there is no gate to say "
                  "where it takes part",
-    .no_consolidation = "generations of a layer by itself cannot be consolidated: there is no "
-                        "text to teach from",
 };

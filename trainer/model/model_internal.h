@@ -32,7 +32,7 @@ typedef struct reef_eval_kind {
                         reef_error *err);
     /**
      * After that transaction: bring rows into reach, in a new one. Sealed generations are the same
-     * there, or were consolidated since: BUSY, as in `load`.
+     * there, or were given up by a restore since: BUSY, as in `load`.
      */
     reef_status (*pin)(reef_model *model, reef_error *err);
     /** Once both succeeded: memory for passes. */

@@ -126,8 +126,6 @@ const reef_trainer_ops reef_vector_ops = {
                  "could be copied",
     .no_import = "a vector model cannot import a generation: its gate is solved together with "
                  "those of the others",
-    .no_consolidation = "generations of a vector model cannot be consolidated: each is solved in "
-                        "closed form from examples that are no longer there",
     .no_freeze = "experts of a vector model cannot be frozen or thawed: they are drawn once and "
                  "stay as they are; seal the generation to open another",
     .no_growth = "experts of a vector model cannot be added: they are drawn once and stay as they "

@@ -22,7 +22,6 @@ READING = [
     ("seal", ["seal", "reef.pool", "--seal-dtype", "bf16", "--dry-run"]),
     ("grow", ["grow", "reef.pool", "--side", "12", "--dry-run"]),
     ("branch", ["branch", "sealed.pool", "1", "--dry-run"]),
-    ("consolidate", ["consolidate", "reef.pool", "--generations", "1-3", "--dry-run"]),
     ("freeze", ["freeze", "reef.pool", "--dry-run"]),
     ("thaw", ["thaw", "reef.pool", "--dry-run"]),
     ("snapshot-create", ["snapshot", "create", "reef.pool", "new", "--dry-run"]),

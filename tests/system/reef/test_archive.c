@@ -248,18 +248,6 @@ static void what_cannot_be_done_is_said_in_one_line(void **state) {
     assert_shell(m, "$REEF expand later r.reef --out k --force && cmp k code.c");
 }
 
-static void a_generation_that_is_gone_is_said_to_be(void **state) {
-    const memory_world *m = *state;
-    assert_shell(m, "cp -r memory merged && $REEF seal merged && $REEF train merged code.c "
-                    "english.txt && $REEF seal merged && $REEF compress merged code.c "
-                    "--as-of 1 -o merged.reef && $REEF expand merged merged.reef -o m && "
-                    "cmp m code.c");
-    assert_shell(m, "$REEF consolidate merged --generations 1-2 --steps 5 --drop-snapshots --yes");
-    assert_refused(m, 66, "was consolidated into generation 2",
-                   "$REEF expand merged merged.reef -o n");
-    assert_false(is_there(m, "n"));
-}
-
 // ---- the same for ever --------------------------------------------------------------------------
 
 static void every_kernel_writes_and_reads_the_same_archive(void **state) {
@@ -413,7 +401,6 @@ int main(void) {
         cmocka_unit_test(who_names_no_state_is_told_which),
         cmocka_unit_test(a_dry_run_writes_nothing),
         cmocka_unit_test(what_cannot_be_done_is_said_in_one_line),
-        cmocka_unit_test(a_generation_that_is_gone_is_said_to_be),
         cmocka_unit_test(every_kernel_writes_and_reads_the_same_archive),
         cmocka_unit_test(an_archive_outlives_training_sealing_and_copies),
         cmocka_unit_test(an_archive_goes_with_its_generation),

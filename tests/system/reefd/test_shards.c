@@ -559,7 +559,6 @@ static void what_cannot_be_divided(void **state) {
 static void a_shard_is_not_used_alone(void **state) {
     sandbox *box = *state;
     static const char *const commands[] = {"eval %s/many/rank-1 %s", "score %s/many/rank-1 %s",
-                                           "consolidate %s/many/rank-1 --generations 1-2 --yes",
                                            "export model %s/many/rank-1 model.safetensors",
                                            "export generation %s/many/rank-1 1 one.safetensors"};
     learn_in_two(box);
@@ -590,7 +589,6 @@ static void shards_together_are_not_changed(void **state) {
     sandbox *box = *state;
     static const char *const cases[][2] = {
         {"seal many", "or a whole pool (reef shards DIR NEW --to 1)"},
-        {"consolidate many --generations 0-1 --yes", "which can be read so"},
         {"export pool many new", "reef shards many NEW --to 1 makes a whole pool of them"},
         {"snapshot create many now-and-then", "which can be read so"},
         {"verify many --repair-plan", "give the directory of a shard, many/rank-0 to rank-1"},

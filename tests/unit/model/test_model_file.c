@@ -305,28 +305,6 @@ static void as_of_snapshots(void **state) {
     assert_sound(t->b);
 }
 
-static void consolidated_generations_leave_no_gap(void **state) {
-    two *t = *state;
-    reef_error err;
-    reef_consolidation report;
-    t->a->config.side_new = 4;
-    make_pool(t->a, 1);
-    for (int kind = 0; kind < 3; kind++) {
-        feed_kind(t->a, kind, TEXT_BYTES, 1);
-        seal(t->a);
-    }
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
-    ok(reef_trainer_consolidate(t->a->trainer, &options, &report, &err), &err);
-    reef_consolidation_release(&report);
-    reef_model_file file = export_as_of(t->a, NULL, t->file);
-    assert_int_equal(file.generations, 3); // 0, 2 and the open one
-    import(t, t->file);
-    assert_same_logits(t, NULL, NULL);
-    assert_same_logits(t, "2", "1");
-    assert_int_equal(generation_of(t->b, 2).parent, 1);
-    assert_sound(t->b);
-}
-
 // ---- with context memories ----------------------------------------------------------------------
 
 static void assert_same_bits(two *t, const char *as_of, const char *as_of_new) {
@@ -890,7 +868,6 @@ int main(void) {
         TEST(what_goes_on_is_no_boundary_and_a_change_is_one),
         TEST(all_kinds_of_models),
         TEST(as_of_snapshots),
-        TEST(consolidated_generations_leave_no_gap),
         TEST(memories_travel_with_a_model),
         TEST(and_where_there_is_no_net),
         TEST(tensors_have_names_and_shapes),

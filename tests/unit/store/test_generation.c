@@ -402,90 +402,6 @@ static void put_five(reef_txn *txn) {
     }
 }
 
-static size_t count_usage(reef_txn *txn) {
-    return count_records(txn, REEF_DB_USAGE, UINT32_MAX);
-}
-
-static void a_replaced_generation_leaves_numbers_and_nothing_else(void **state) {
-    pool_fixture *f = *state;
-    reef_error err;
-    reef_generation_record generation, old;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    put_five(txn);
-    pool_commit(txn, 1);
-    txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_generation_read(txn, 3, &old, &err), &err);
-    must(reef_generations_replace(txn, 1, 2, &err), &err);
-    assert_int_equal(count_usage(txn), 3);
-    must(reef_generation_put(txn, &(reef_generation_record){.generation = 2, .side = 7}, &err),
-         &err);
-    put_content(txn, 2, 50);
-    must(reef_generation_seal(txn, 2, 7, 700, &err), &err);
-    pool_commit(txn, 2);
-    pool_reopen(f);
-    txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_generation_read(txn, 1, &generation, &err), &err);
-    assert_true(reef_generation_is_empty(&generation) && generation.sealed);
-    assert_int_equal(count_records(txn, REEF_DB_TENSORS, 1), 0);
-    assert_int_equal(count_records(txn, REEF_DB_EXPERTS, 1), 0);
-    assert_int_equal(count_records(txn, REEF_DB_FLAGS, 1), 0);
-    assert_int_equal(count_records(txn, REEF_DB_MEMORY, 1), 0);
-    must(reef_generation_read(txn, 2, &generation, &err), &err);
-    assert_true(generation.side == 7 && generation.sealed);
-    assert_content(txn, 2, 50);
-    assert_int_equal(count_records(txn, REEF_DB_MOMENTS, 2), 0);
-    assert_content(txn, 0, 0);
-    assert_content(txn, 3, 3);
-    assert_content(txn, 4, 4);
-    must(reef_generation_read(txn, 3, &generation, &err), &err);
-    assert_memory_equal(generation.root, old.root, REEF_HASH_BYTES);
-    assert_true(count_records(txn, REEF_DB_MOMENTS, 4) > 0);
-    reef_txn_abort(txn);
-    assert_int_equal(pool_check(f->store).damaged, 0);
-}
-
-static void a_replaced_generation_has_to_be_sealed_before_the_commit(void **state) {
-    pool_fixture *f = *state;
-    reef_error err;
-    reef_commit commit = {.step = 2};
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    put_five(txn);
-    pool_commit(txn, 1);
-    txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_generations_replace(txn, 1, 3, &err), &err);
-    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_ERR_INVALID, &err,
-              "not sealed again");
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_INVALID, &err, "not sealed again");
-    txn = pool_begin(f->store, REEF_TXN_READ);
-    for (uint32_t g = 0; g < 5; g++) assert_content(txn, g, g);
-    reef_txn_abort(txn);
-    assert_int_equal(pool_check(f->store).damaged, 0);
-}
-
-static void what_cannot_be_given_up_is_refused(void **state) {
-    pool_fixture *f = *state;
-    reef_error err;
-    reef_snapshot snapshot;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    put_five(txn);
-    pool_commit(txn, 1);
-    txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generations_replace(txn, 0, 2, &err), REEF_ERR_INVALID, &err, "are 1 to 3");
-    must_fail(reef_generations_replace(txn, 2, 1, &err), REEF_ERR_INVALID, &err, "are 1 to 3");
-    must_fail(reef_generations_replace(txn, 2, 4, &err), REEF_ERR_INVALID, &err, "are 1 to 3");
-    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
-    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_ERR_INVALID, &err, "snapshot kept");
-    must(reef_snapshot_remove(txn, "kept", &err), &err);
-    assert_int_equal(count_records(txn, REEF_DB_EXPERTS, snapshot.copy), 0);
-    assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), 0);
-    assert_int_equal(count_records(txn, REEF_DB_MEMORY, snapshot.copy), 0);
-    must_fail(reef_snapshot_read(txn, "kept", &snapshot, &err), REEF_ERR_NOT_FOUND, &err, "kept");
-    must_fail(reef_snapshot_remove(txn, "kept", &err), REEF_ERR_NOT_FOUND, &err, "kept");
-    must(reef_generations_replace(txn, 1, 2, &err), &err);
-    reef_txn_abort(txn);
-    assert_int_equal(pool_check(f->store).snapshots, 0);
-}
-
 static void removing_a_snapshot_changes_no_root(void **state) {
     pool_fixture *f = *state;
     reef_error err;
@@ -801,9 +717,6 @@ int main(void) {
         POOL_TEST(the_root_follows_from_the_records_alone),
         POOL_TEST(without_memory_the_root_is_that_of_all_else),
         POOL_TEST(only_the_open_generation_can_be_cleared),
-        POOL_TEST(a_replaced_generation_leaves_numbers_and_nothing_else),
-        POOL_TEST(a_replaced_generation_has_to_be_sealed_before_the_commit),
-        POOL_TEST(what_cannot_be_given_up_is_refused),
         POOL_TEST(removing_a_snapshot_changes_no_root),
         POOL_TEST(a_snapshot_keeps_the_open_generation_and_shares_the_sealed),
         POOL_TEST(a_snapshot_made_with_changes_belongs_to_their_commit),

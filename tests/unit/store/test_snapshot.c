@@ -508,10 +508,6 @@ static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
     reef_commit early = make_history(f->store);
     make_snapshot(f->store, "late", 9);
     damage_snapshot(f, "late");
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_ERR_INVALID, &err,
-              "snapshot late may need it");
-    reef_txn_abort(txn);
     must_fail(restore(&in_place, f->store, &err), REEF_ERR_INVALID, &err, "late may need");
 
     // What a new pool does not need is not in it.

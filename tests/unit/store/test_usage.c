@@ -605,36 +605,6 @@ static void sums_survive_kills_at_any_moment(void **state) {
 
 // ---- generations, damage, mistakes --------------------------------------------------------------
 
-static void a_generation_that_is_given_up_takes_its_windows_along(void **state) {
-    pool_fixture *f = *state;
-    reef_error err;
-    const reef_usage_use one = {.expert = 4, .count = 3, .score = 3};
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    for (uint32_t g = 0; g < 3; g++) {
-        pool_open_generation(txn, g);
-        for (uint64_t n = 0; n < 3; n++)
-            must(reef_usage_add(txn, g, (uint32_t)n % 2, 1, &one, START + n * DAY, &err), &err);
-        must(reef_generation_seal(txn, g, 7, 700, &err), &err);
-    }
-    pool_commit(txn, 1);
-    compact(f->store, START + 4 * DAY); // deltas, hours and days of all three
-    assert_int_equal(survey(f->store).levels[REEF_USAGE_DAYS].records +
-                         survey(f->store).levels[REEF_USAGE_HOURS].records,
-                     9);
-    txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_generations_replace(txn, 1, 2, &err), &err);
-    pool_open_generation(txn, 2);
-    must(reef_generation_seal(txn, 2, 9, 900, &err), &err);
-    pool_commit(txn, 2);
-    reef_usage_stat stat = survey(f->store);
-    assert_int_equal(stat.levels[REEF_USAGE_DAYS].records + stat.levels[REEF_USAGE_HOURS].records,
-                     3);
-    uint64_t sums[16][2];
-    range_of(f->store, 0, UINT64_MAX, 16, sums[0]); // of generation 0: still there
-    assert_int_equal(sums[4][0], 6);
-    pool_check(f->store);
-}
-
 static void what_is_no_list_of_uses_is_named(void **state) {
     pool_fixture *f = *state;
     static const uint8_t cut[] = {0, 0, 3, 1}, beyond[] = {0, 0, 200, 1, 1, 1}; // expert 200
@@ -736,7 +706,6 @@ int main(void) {
         TEST(steps_are_small_and_many),
         TEST(a_step_that_is_not_committed_changes_nothing),
         TEST(sums_survive_kills_at_any_moment),
-        TEST(a_generation_that_is_given_up_takes_its_windows_along),
         TEST(what_is_no_list_of_uses_is_named),
         TEST(a_damaged_total_is_mended_and_its_delta_left_out),
         TEST(mistakes_are_refused),

@@ -392,30 +392,6 @@ static void growing_keeps_the_weight_of_the_loss(void **state) {
     assert_true(after.loss_reference == before.loss_reference);
 }
 
-// Consolidating refits the new gate on the loss of what is older than all it replaces.
-static void generations_whose_gates_read_losses_can_be_consolidated(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_consolidation report;
-    learn_once(f, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    feed_kind(f, 0, 8000, 1);
-    commit(f);
-    reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
-    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
-    reef_consolidation_release(&report);
-    uint8_t probe[PROBE_BYTES];
-    float margins[PROBE_BYTES];
-    reef_model *model = open_model(f, "now", 1);
-    for (size_t i = 1; i < 3; i++) {
-        lag_text(probe, PROBE_BYTES, LAGS[i], 61);
-        reef_gate_stats stats = margins_of(model, 2, probe, PROBE_BYTES, margins);
-        assert_true(stats.loss_weight > 0);
-        assert_true(share_fired(margins, PROBE_BYTES) > 0.8);
-    }
-    reef_model_close(model);
-}
-
 // ---- what is stored -----------------------------------------------------------------------------
 
 static void put_gate(lifelong *f, const float *values, size_t count) {
@@ -462,7 +438,6 @@ int main(void) {
         TEST(what_is_generated_follows_the_same_gates),
         cmocka_unit_test(threads_and_restarts_change_nothing),
         TEST(growing_keeps_the_weight_of_the_loss),
-        TEST(generations_whose_gates_read_losses_can_be_consolidated),
         TEST(a_gate_that_was_stored_without_a_loss_reads_none),
 #undef TEST
     };

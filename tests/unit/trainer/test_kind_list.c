@@ -365,36 +365,6 @@ static void the_timeline_has_when_kinds_began(void **state) {
     reef_kind_list_release(&list);
 }
 
-// Also where a kind that is being learned is among those that become one.
-static void kinds_that_become_one_are_one(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    make_pool(f, 1);
-    for (int kind = 0; kind < 4; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
-    feed_kind(f, 1, SHORT, 9);
-    commit(f);
-    assert_int_equal(status_of(f).kind, 1);
-    ok(name_kind(f, 0, "other", &err), &err);
-    ok(name_kind(f, 1, "first", &err), &err);
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
-    reef_consolidation report;
-    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
-    reef_consolidation_release(&report);
-    reopen(f, 1);
-    assert_int_equal(status_of(f).kind, 2);
-    reef_kind_list list = read_list(f);
-    assert_int_equal(list.count, 3);
-    assert_int_equal(list.kinds[1].kind, 2);
-    assert_string_equal(list.kinds[0].name, "other");
-    assert_string_equal(list.kinds[1].name, "first");
-    assert_true(list.kinds[1].is_current);
-    assert_int_equal(list.kinds[1].visit_count, 3);
-    reef_kind_list_release(&list);
-    feed_kind(f, 1, SHORT, 10);
-    commit(f);
-    is_sound(f->store);
-}
-
 static void the_status_has_the_memory_of_the_kind_that_is_learned(void **state) {
     lifelong *f = *state;
     make_pool(f, 1);
@@ -653,7 +623,6 @@ int main(void) {
         TEST(a_snapshot_lists_the_kinds_of_its_time),
         TEST(a_sealed_generation_lists_the_kinds_that_there_were),
         TEST(the_timeline_has_when_kinds_began),
-        TEST(kinds_that_become_one_are_one),
         TEST(a_damaged_history_does_not_end_learning),
         TEST(of_older_visits_sums_are_kept),
         TEST(what_does_not_follow_on_is_another_visit),

@@ -185,7 +185,7 @@ static void a_dry_run_changes_nothing(void **state) {
     assert_true(would.into_together > would.into_apart - 0.02);
 }
 
-static void prune_and_consolidate_after_it(void **state) {
+static void prune_after_it(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_pruning pruned;
@@ -197,20 +197,10 @@ static void prune_and_consolidate_after_it(void **state) {
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_kind(f, 0, LONG, 20);
     commit(f);
-    // The generation that holds the end of kind 1 becomes part of another one, and so may the kind
-    // itself, or the one that goes on.
-    const reef_consolidation_options options = {.first = 2, .last = 3, .steps = 20};
-    reef_consolidation report;
-    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
-    reef_consolidation_release(&report);
     assert_int_equal(answers(f, 1), 0);
     reopen(f);
     assert_int_equal(answers(f, 1), 0);
     assert_sound(f);
-    const reef_consolidation_options all = {.first = 1, .last = 3, .steps = 20};
-    ok(reef_trainer_consolidate(f->trainer, &all, &report, &err), &err);
-    reef_consolidation_release(&report);
-    reopen(f);
     feed_kind(f, 1, LONG, 21);
     commit(f);
     assert_sound(f);
@@ -318,7 +308,7 @@ int main(void) {
         MERGE_TEST(a_reader_that_is_reopened_hears_of_it),
         MERGE_TEST(the_same_bits_whenever_it_was_committed),
         MERGE_TEST(a_dry_run_changes_nothing),
-        MERGE_TEST(prune_and_consolidate_after_it),
+        MERGE_TEST(prune_after_it),
         MERGE_TEST(a_merged_kind_is_exported_as_it_was_sealed_alone),
         MERGE_TEST(what_cannot_be_merged),
         MERGE_TEST(those_with_words_in_common_are_near),

@@ -300,13 +300,11 @@ static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **stat
 
 // ---- what else can be done with a pool ----------------------------------------------------------
 
-// All that initialises, resets or joins experts: of a model with both kinds of rows, for any
+// All that initialises or resets experts: of a model with both kinds of rows, for any
 // threads.
 static reef_commit live_through_everything(lifelong *own, size_t threads) {
     reef_error err;
     reef_branch branch;
-    reef_consolidation report;
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
     choose(&own->config, "subkeys_new", "queries");
     own->config.copy_experts = 5;
     own->config.recycle_after = 640;
@@ -316,16 +314,13 @@ static reef_commit live_through_everything(lifelong *own, size_t threads) {
         feed_kind(own, kind, 2 * TEXT_BYTES, 1);
         seal(own);
     }
-    ok(reef_trainer_consolidate(own->trainer, &options, &report, &err), &err);
-    assert_int_equal(report.experts_after, 2 * 25); // of layers p and k
-    reef_consolidation_release(&report);
     ok(reef_trainer_branch(own->trainer, 2, false, &branch, &err), &err);
     assert_int_equal(branch.experts, 2 * 25);
     feed_kind(own, 1, TEXT_BYTES, 6);
     return commit(own);
 }
 
-static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
+static void rows_of_both_kinds_are_begun_and_renewed(void **state) {
     lifelong *f = *state;
     lifelong *one = fresh(f, 2), *other = fresh(f, 2);
     reef_commit first = live_through_everything(one, 1);
@@ -381,7 +376,7 @@ int main(int argc, char **argv) {
         TEST(a_generation_moves_to_another_pool),
         TEST(values_grow_and_what_has_none_says_so),
         TEST(settings_that_would_do_nothing_are_refused_in_a_new_pool),
-        TEST(rows_of_both_kinds_are_begun_renewed_and_joined),
+        TEST(rows_of_both_kinds_are_begun_and_renewed),
         TEST(later_bytes_change_no_earlier_loss),
     };
 #undef TEST

@@ -213,11 +213,6 @@ static void they_are_no_kinds(void **state) {
         assert_int_equal(reef_generation_export(f->store, g, f->dir, &as_sealed, NULL, &err),
                          REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, "continues kind"));
-        reef_consolidation report;
-        const reef_consolidation_options options = {.first = g - 1, .last = g, .steps = 1};
-        assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
-                         REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, "continues kind"));
     }
     reef_kind_list_release(&list);
 }

@@ -141,35 +141,6 @@ static void training_goes_on_to_the_same_bits(void **state) {
     assert_sound(f);
 }
 
-static void what_is_consolidated_stays_given_up(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    bool *kept;
-    uint32_t count;
-    reef_txn *txn = NULL;
-    learn(f);
-    remove_early(f);
-    prune(f, 1, false);
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
-    reef_consolidation report;
-    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
-    reef_consolidation_release(&report);
-    // Kind 0 had visits in both that are gone, and later ones that do not need them.
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_states_kept(txn, &kept, &count, &err), &err);
-    reef_txn_abort(txn);
-    assert_true(kept[0] && !kept[1] && !kept[2] && kept[3]);
-    free(kept);
-    close_pool(f);
-    open_pool(f, 1);
-    // The kind goes on from where it was.
-    double now = bits_as_of(f, "now", 0);
-    feed_kind(f, 0, LONG, 40);
-    commit(f);
-    assert_true(bits_as_of(f, "now", 0) != now);
-    assert_sound(f);
-}
-
 static void what_cannot_be_pruned(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -189,7 +160,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PRUNE_TEST(what_later_states_need_stays),
         PRUNE_TEST(training_goes_on_to_the_same_bits),
-        PRUNE_TEST(what_is_consolidated_stays_given_up),
         PRUNE_TEST(what_cannot_be_pruned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

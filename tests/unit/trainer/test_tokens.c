@@ -176,28 +176,6 @@ static void windows_of_the_reservoir_are_whole_tokens(void **state) {
     reef_reservoir_lists_release(&lists);
 }
 
-// A window of the reservoir that is as long as the context has no room for a sample: counted in
-// tokens, not in bytes.
-static void samples_of_ids_are_counted_in_tokens(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_consolidation report;
-    f->config.reservoir_window = 2 * f->config.context;
-    choose(&f->config, "boundaries", "given");
-    choose(&f->config, "gate", "off");
-    choose(&f->config, "rehearse", "0");
-    make_pool(f, 1);
-    for (int kind = 0; kind < 3; kind++) {
-        feed_ids(f, kind, PART, 1);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    }
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 2};
-    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "a larger reservoir_window"));
-    reef_consolidation_release(&report);
-}
-
 static void gates_of_ids_fire_on_their_own(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -497,31 +475,6 @@ static void policies_that_read_queries_and_losses_take_ids(void **state) {
     for (int kind = 0; kind < 3; kind++) assert_true(bits_of(f, "now", kind) < 0.6 * log2(IDS));
 }
 
-static void ids_are_consolidated_and_branched(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_branch branch;
-    reef_consolidation report;
-    choose(&f->config, "boundaries", "given");
-    make_pool(f, 2);
-    for (int kind = 0; kind < 3; kind++) {
-        feed_ids(f, kind, PART, 1);
-        seal(f);
-    }
-    double branched = bits_of(f, "now", 1);
-    ok(reef_trainer_branch(f->trainer, 1, false, &branch, &err), &err);
-    assert_true(bits_of(f, "now", 1) == branched);
-    feed_ids(f, 3, PART, 1);
-    commit(f);
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 200};
-    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
-    assert_int_equal(report.token_bytes, 2);
-    for (size_t i = 0; i < report.loss_count; i++)
-        if (report.losses[i].bytes > 0) assert_true(report.losses[i].after < log2(IDS) - 2);
-    reef_consolidation_release(&report);
-    for (int kind = 0; kind < 4; kind++) assert_true(bits_of(f, "now", kind) < log2(IDS) - 3);
-}
-
 static void a_generation_of_ids_goes_from_pool_to_pool(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -564,7 +517,6 @@ int main(void) {
         TEST(ids_are_learned_sealed_and_kept),
         TEST(losses_belong_to_the_source_of_their_token),
         TEST(windows_of_the_reservoir_are_whole_tokens),
-        TEST(samples_of_ids_are_counted_in_tokens),
         TEST(gates_of_ids_fire_on_their_own),
         TEST(losses_are_those_of_the_logits),
         TEST(the_largest_vocabulary_is_scored),
@@ -575,7 +527,6 @@ int main(void) {
         TEST(stored_ids_outside_the_vocabulary_are_damage),
         cmocka_unit_test(settings_that_do_not_go_with_ids_are_refused),
         TEST(policies_that_read_queries_and_losses_take_ids),
-        TEST(ids_are_consolidated_and_branched),
         TEST(a_generation_of_ids_goes_from_pool_to_pool),
 #undef TEST
     };

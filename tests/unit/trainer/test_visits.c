@@ -269,35 +269,6 @@ static void a_reader_that_is_reopened_hears_of_it(void **state) {
     reef_model_close(model);
 }
 
-static void what_was_consolidated_keeps_what_others_learned(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    make_pool(f, 1);
-    feed_kind(f, 0, LONG, 1);
-    for (int kind = 1; kind < 4; kind++) {
-        feed_kind(f, kind, LONG, (uint32_t)kind + 1);
-        feed_kind(f, 0, SHORT, (uint32_t)kind + 10);
-    }
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    feed_kind(f, 0, SHORT, 20);
-    commit(f);
-    uint64_t learned = learned_as_of(f, "now", 0), then = learned_as_of(f, "2", 0);
-    assert_true(then > 0 && learned > then);
-    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
-    reef_consolidation report;
-    ok(reef_trainer_consolidate(f->trainer, &options, &report, &err), &err);
-    reef_consolidation_release(&report);
-    assert_int_equal(learned_as_of(f, "now", 0), learned);
-    assert_int_equal(learned_as_of(f, "2", 0), then);
-    assert_sound(f);
-    reopen(f, 1);
-    double now = bits_as_of(f, "now", 0);
-    feed_kind(f, 0, SHORT, 21);
-    commit(f);
-    assert_true(bits_as_of(f, "now", 0) != now);
-    assert_sound(f);
-}
-
 static void a_damaged_visit_is_named(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -549,7 +520,6 @@ int main(void) {
         TEST(states_stay_what_they_were),
         TEST(a_long_visit_is_stored_as_tables),
         TEST(a_reader_that_is_reopened_hears_of_it),
-        TEST(what_was_consolidated_keeps_what_others_learned),
         TEST(a_damaged_visit_is_named),
         TEST(a_chain_that_is_no_hash_is_damage),
         TEST(contexts_tell_kinds_apart_and_know_them_again),

@@ -71,8 +71,7 @@ static void keep_recent(reef_follow_scorer *scorer, const uint8_t *bytes, size_t
 }
 
 // Scores what was added behind `before` bytes of the two pieces in memory. A generation that is
-// read in place can be replaced by a consolidated one: the model is then opened again, at the
-// present state.
+// read in place can be given up by a restore: the model is then opened again, at the present state.
 static reef_status score_text(reef_follow_scorer *scorer, size_t before, reef_error *err) {
     size_t count = scorer->used - before;
     reef_status status = reef_model_score_next(scorer->model, scorer->text, before, count,

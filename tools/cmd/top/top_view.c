@@ -340,8 +340,7 @@ static void put_generation(view *v, uint32_t g) {
     char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
     put_line(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
-             one->sealed ? "sealed" : "open",
-             reef_cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
+             one->sealed ? "sealed" : "open", reef_cli_count(count, experts),
              stream_words(d, one->opened_at, opened), usage);
     free(usage);
 }

@@ -392,12 +392,8 @@ static reef_status measure_state(train *t,
     return status;
 }
 
-// Measures the state of a sealed generation. After its consolidation this state does not exist, and
-// the earlier values stay.
+// Measures the state of a sealed generation.
 static reef_status measure_sealed(train *t, uint32_t generation, double *values, reef_error *err) {
-    if (generation < t->pool.generation_count &&
-        reef_generation_is_empty(&t->pool.generations[generation]))
-        return REEF_OK;
     reef_eval_score *scores = reef_cli_alloc(t->set.count, sizeof(*scores));
     char *as_of = reef_cli_format("%" PRIu32, generation);
     reef_status status = measure_state(t, as_of, scores, err);

@@ -141,14 +141,14 @@ static reef_status fail_not_kept(uint32_t generation, reef_error *err) {
                      generation);
 }
 
-// The last sealed generation up to `from` that was not consolidated; false: there is none.
+// The last sealed generation up to `from`; false: there is none.
 static reef_status last_sealed(
     reef_txn *txn, uint32_t from, reef_generation_record *out, bool *found, reef_error *err) {
     reef_status status = REEF_OK;
     *found = false;
     for (uint32_t g = from + 1; status == REEF_OK && !*found && g-- > 0;) {
         status = reef_generation_read(txn, g, out, err);
-        *found = status == REEF_OK && out->sealed && !reef_generation_is_empty(out);
+        *found = status == REEF_OK && out->sealed;
     }
     return status;
 }
@@ -329,8 +329,7 @@ static reef_status match_in_pool(search *s, reef_error *err) {
         uint32_t g = i == 0 ? s->wanted->generation : i - 1;
         if (g >= count) continue;
         status = reef_generation_read(s->txn, g, &info, err);
-        if (status == REEF_OK && !reef_generation_is_empty(&info))
-            match_memory(s, g, g, info.sealed);
+        if (status == REEF_OK) match_memory(s, g, g, info.sealed);
     }
     return status;
 }
@@ -345,32 +344,15 @@ static void format_pool(const reef_archive_header *header, char out[40]) {
              header->pool[2], header->pool[3], day);
 }
 
-static reef_status fail_gone(reef_txn *txn,
-                             const reef_archive_header *header,
+static reef_status fail_gone(const reef_archive_header *header,
                              const reef_archive_memory *wanted,
                              reef_error *err) {
-    uint32_t count = 0, g = wanted->generation;
-    reef_generation_record info = {0};
     if (!wanted->sealed)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "the archive needs generation %" PRIu32 " as snapshot '%.64s' had it, at "
                          "byte %" PRIu64 " of the stream; the snapshot is gone from the pool, and "
                          "no other state has the same",
-                         g, header->state, header->stream_bytes);
-    reef_status status = reef_generation_count(txn, &count, err);
-    // Consolidated generations are empty; the next one with content has taken over their kinds.
-    while (status == REEF_OK && g < count) {
-        status = reef_generation_read(txn, g, &info, err);
-        if (status == REEF_OK && !reef_generation_is_empty(&info)) break;
-        g++;
-    }
-    if (status != REEF_OK) return status;
-    if (g < count && g != wanted->generation)
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "the archive needs generation %" PRIu32 ", which was consolidated into "
-                         "generation %" PRIu32
-                         " and given up; a copy of the pool from before has it",
-                         wanted->generation, g);
+                         wanted->generation, header->state, header->stream_bytes);
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(wanted->root, root);
     return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -379,8 +361,7 @@ static reef_status fail_gone(reef_txn *txn,
                      wanted->generation, root);
 }
 
-static reef_status not_found(reef_txn *txn,
-                             const reef_archive_header *header,
+static reef_status not_found(const reef_archive_header *header,
                              const reef_archive_header *pool,
                              const search *s,
                              reef_error *err) {
@@ -390,7 +371,7 @@ static reef_status not_found(reef_txn *txn,
         return s->first.status;
     }
     if (memcmp(header->pool, pool->pool, REEF_HASH_BYTES) == 0)
-        return fail_gone(txn, header, s->wanted, err);
+        return fail_gone(header, s->wanted, err);
     format_pool(header, theirs);
     format_pool(pool, ours);
     return reef_fail(err, REEF_ERR_INVALID,
@@ -417,7 +398,7 @@ reef_status reef_memory_source_find(reef_memory_source *out,
     if (can) status = match_in_pool(&s, err);
     if (can && status == REEF_OK && !s.found)
         status = reef_snapshot_scan(s.txn, match_in_snapshot, &s, err);
-    if (status == REEF_OK && !s.found) status = not_found(s.txn, header, &pool, &s, err);
+    if (status == REEF_OK && !s.found) status = not_found(header, &pool, &s, err);
     reef_txn_abort(s.txn);
     return status;
 }

@@ -33,7 +33,7 @@ static inline uint32_t reef_as_of_records(const reef_as_of *as_of, uint32_t gene
  * Find a state: NULL or "now", the number of a generation, a snapshot or the beginning of its name,
  * or a moment (reef_state_at).
  *
- * Errors: NOT_FOUND there is none, or a generation was consolidated into a later one.
+ * Errors: NOT_FOUND there is none.
  */
 REEF_MUST_CHECK reef_status reef_as_of_find(reef_as_of *out,
                                             reef_txn *txn,

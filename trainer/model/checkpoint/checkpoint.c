@@ -213,11 +213,6 @@ reef_status reef_checkpoint_load(reef_generation **out,
     if (status == REEF_OK)
         status = reef_generation_new_divided(&generation, config, &info, source->division, err);
     if (status != REEF_OK) return status;
-    if (reef_generation_is_empty(&info)) { // it has a number and nothing else
-        generation->stored = true;
-        *out = generation;
-        return REEF_OK;
-    }
     status = read_records(generation, txn, config, source, workers, err);
     if (status != REEF_OK) {
         reef_generation_free(generation);

@@ -45,7 +45,7 @@ typedef struct reef_checkpoint_source {
  * workers  for training they make the memory ready together; may be NULL
  *
  * A renewed transaction may take several steps, as long as what is read is sealed or a snapshot's
- * copy. Errors: BUSY if it is removed meanwhile, as by a consolidation; CORRUPT names the record;
+ * copy. Errors: BUSY if it is removed meanwhile, as by a restore; CORRUPT names the record;
  * NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,

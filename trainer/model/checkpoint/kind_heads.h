@@ -16,8 +16,7 @@ typedef struct reef_visit_entry {
     uint32_t kind, merged; // merged 1: the kind ends with this visit, which has no records
     uint64_t learned, next;
     uint8_t chain[REEF_HASH_BYTES];
-    // Of the kind's memory as it was sealed, from which the visit continued: if the generation was
-    // consolidated since, it is not this kind any more.
+    // Of the kind's memory as it was sealed, from which the visit continued.
     uint8_t sealed_chain[REEF_HASH_BYTES];
 } reef_visit_entry;
 _Static_assert(sizeof(reef_visit_entry) == REEF_VISIT_BYTES, "as it is stored");

@@ -18,26 +18,14 @@ typedef struct pruning {
     uint32_t count;        // generations
     reef_as_of now;        // the state that all holders belong to
     reef_kind_heads heads; // of it
-    bool *empty;           // (count) generations that were consolidated
     bool *needed;          // (visits of all holders, one after the other) by a state that is kept
     size_t *first;         // (count) of each holder, in that order
 } pruning;
 
 static void release(pruning *p) {
     reef_kind_heads_release(&p->heads);
-    free(p->empty);
     free(p->needed);
     free(p->first);
-}
-
-static reef_status list_empty(pruning *p, reef_error *err) {
-    reef_status status = REEF_OK;
-    for (uint32_t g = 0; status == REEF_OK && g < p->count; g++) {
-        reef_generation_record info;
-        status = reef_generation_read(p->txn, g, &info, err);
-        if (status == REEF_OK) p->empty[g] = reef_generation_is_empty(&info);
-    }
-    return status;
 }
 
 static reef_status begin(pruning *p, reef_txn *txn, reef_error *err) {
@@ -49,16 +37,14 @@ static reef_status begin(pruning *p, reef_txn *txn, reef_error *err) {
     p->now = (reef_as_of){.last = p->count - 1, .own = p->count - 1};
     status = reef_kind_heads_read(&p->heads, txn, &p->now, err);
     if (status != REEF_OK) return status;
-    p->empty = calloc(p->count, sizeof(*p->empty));
     p->first = calloc(p->count, sizeof(*p->first));
     for (uint32_t g = 0; p->first != NULL && g < p->count; g++) {
         p->first[g] = visits;
         visits += p->heads.holders[g].count;
     }
     p->needed = calloc(visits + 1, sizeof(*p->needed));
-    if (p->empty == NULL || p->needed == NULL || p->first == NULL)
+    if (p->needed == NULL || p->first == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " states", p->count);
-    if (status == REEF_OK) status = list_empty(p, err);
     if (status != REEF_OK) release(p);
     return status;
 }
@@ -90,7 +76,7 @@ static reef_status list_kept(const pruning *p, bool pruned, bool *kept, reef_err
             lacking[kind] = !tables && (was || !there);
             lacking_count = lacking_count + lacking[kind] - was;
         }
-        kept[g] = !p->empty[g] && lacking_count == 0;
+        kept[g] = lacking_count == 0;
     }
     free(lacking);
     return REEF_OK;
@@ -148,15 +134,7 @@ static reef_status need_snapshot(void *context, const reef_snapshot *snapshot, r
 
 // The oldest of the newest `keep_last` states.
 static uint32_t first_kept(const pruning *p, uint32_t keep_last) {
-    uint32_t first = p->count - 1;
-    for (uint32_t g = first, kept = 0; kept < keep_last; g--) {
-        if (!p->empty[g]) {
-            first = g;
-            kept++;
-        }
-        if (g == 0) break;
-    }
-    return first;
+    return keep_last < p->count ? p->count - keep_last : 0;
 }
 
 // ---- the rest goes ------------------------------------------------------------------------------

@@ -105,15 +105,14 @@ static reef_status locate(reef_residency *residency, reef_network *network, reef
     return status;
 }
 
-// A sealed generation is the same for ever, but another process may replace it by a consolidated
-// one.
+// A sealed generation is the same for ever, but another process may go back to a snapshot and seal
+// another one.
 static reef_status check_same(const reef_residency *residency,
                               const reef_network *network,
                               reef_error *err) {
     for (size_t g = 0; g < network->generation_count; g++) {
         const reef_generation_record *info = &network->generations[g]->info;
-        // A generation whose root changed was consolidated by another process; its rows in the map
-        // are not ours any more.
+        // Of a generation whose root changed the rows in the map are not ours any more.
         reef_generation_record now;
         if (!is_in_place(network->generations[g])) continue;
         reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);

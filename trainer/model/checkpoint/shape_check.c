@@ -135,7 +135,6 @@ static void check_generation(const sizes *s, uint32_t records) {
     // A damaged record of a generation was reported by the walk over all records.
     // The walk over all records has reported it.
     if (reef_generation_read(s->txn, records, &info, NULL) != REEF_OK) return;
-    if (reef_generation_is_empty(&info)) return;
     if (reef_config_is_vector(&s->config)) {
         check_layer(s, &info, records, 0, reef_vector_row_values(&s->config));
         return;

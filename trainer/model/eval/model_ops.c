@@ -146,7 +146,7 @@ static reef_status load_generation(reef_model *model,
     if (status != REEF_OK) return status;
     if (reef_kind_heads_find(heads, g) != NULL)
         reef_generation_memory_move(&(*generation)->memory, head);
-    else if (!reef_generation_is_empty(&(*generation)->info))
+    else
         status = load_memory(model, txn, heads, g, &(*generation)->memory, err);
     if (status != REEF_OK) return status;
     if (memcmp((*generation)->info.root, expected->root, sizeof(expected->root)) == 0)
@@ -176,11 +176,7 @@ static reef_status read_records(reef_generation_record *expected,
     reef_status status = REEF_OK;
     for (uint32_t g = 0; status == REEF_OK && g <= chosen->last; g++)
         status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
-    if (status != REEF_OK || !(reef_generation_is_empty(&expected[0]) ||
-                               reef_generation_is_empty(&expected[chosen->last])))
-        return status;
-    return reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none stands for it",
-                     reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
+    return status;
 }
 
 // Memories of kinds that came back. What the open generation holds of them changes with commits, so

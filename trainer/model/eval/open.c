@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOAD_ATTEMPTS_MAX 3 // consolidating takes minutes, more often than loading
+#define LOAD_ATTEMPTS_MAX 3 // nobody restores more often
 
 static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
     reef_network *network = &model->network;
@@ -41,7 +41,7 @@ static void give_shared_back(reef_model *model) {
     model->shared = NULL;
 }
 
-// Start again if a generation was consolidated halfway: its replacement is there by then.
+// Start again if a restore gave a generation up halfway: another one is there by then.
 static reef_status load_network(reef_model *model, const char *as_of, reef_error *err) {
     reef_status status = REEF_ERR_BUSY;
     for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_ERR_BUSY; i++) {

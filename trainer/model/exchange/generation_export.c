@@ -56,11 +56,6 @@ static reef_status check_exportable(const exporting *e, uint32_t count, reef_err
                          " and was sealed without a context memory of its own; export it with that "
                          "of its kind, or the pool",
                          info->generation, info->continues - 1);
-    if (reef_generation_is_empty(info))
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "generation %" PRIu32 " was consolidated into a later one and has no "
-                         "content; see reef generations",
-                         info->generation);
     return REEF_OK;
 }
 

@@ -67,7 +67,6 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         *one = (reef_file_generation){.number = g, .records = reef_as_of_records(as_of, g)};
         reef_status status = reef_generation_read(e->txn, one->records, &one->info, err);
         if (status != REEF_OK) return status;
-        if (reef_generation_is_empty(&one->info)) continue;
         // The root of a snapshot's copy is that of its own number.
         // One whose memory has learned more since is not what was sealed.
         one->has_root =

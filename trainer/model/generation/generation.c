@@ -159,11 +159,6 @@ reef_status reef_generation_new_divided(reef_generation **out,
     generation->info = *info;
     generation->open = !info->sealed;
     generation->division = division;
-    if (reef_generation_is_empty(info)) { // nothing but its number; its gate never fires
-        *out = generation;
-        return REEF_OK;
-    }
-
     // Counted first, so that all dense values are one block: they are cleared, copied and hashed as
     // one.
     reef_generation_count_tensors(generation, config);

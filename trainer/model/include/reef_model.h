@@ -487,7 +487,7 @@ typedef struct reef_export_options {
  * options  NULL: all-zero
  * out      written; may be NULL
  *
- * Errors: NOT_FOUND no such generation, or it was consolidated, or no such directory; INVALID it is
+ * Errors: NOT_FOUND no such generation or no such directory; INVALID it is
  * open, of a vector model, its kind was merged into another one, or the file exists; with
  * `as_sealed` also one that continues a kind, which has no memory of its own. BUSY it was stopped;
  * CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.

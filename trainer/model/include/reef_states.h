@@ -28,7 +28,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_states_prune(
     reef_txn *txn, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err);
 
 /**
- * Which states can be asked: not those that were given up, nor those of consolidated generations.
+ * Which states can be asked: not those that were given up.
  *
  * kept  written: allocated, free() it; `count` of them, one for each generation
  *
