@@ -117,13 +117,14 @@ static void a_chain_of_kinds_is_one_step(void **state) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     seal(txn, 0);
-    must_fail(
-        reef_generation_put(txn, &(reef_generation_record){.generation = 1, .continues = 2}, &err),
-        REEF_ERR_INVALID, &err, "generation 1, which it continues, begins no kind");
-    must(reef_generation_put(txn, &(reef_generation_record){.generation = 1, .continues = 1}, &err),
+    must_fail(reef_generation_put(
+                  txn, &(reef_generation_record){.side = 1, .generation = 1, .continues = 2}, &err),
+              REEF_ERR_INVALID, &err, "generation 1, which it continues, begins no kind");
+    must(reef_generation_put(
+             txn, &(reef_generation_record){.side = 1, .generation = 1, .continues = 1}, &err),
          &err);
     seal(txn, 1);
-    const reef_generation_record deeper = {.generation = 2, .continues = 2};
+    const reef_generation_record deeper = {.side = 1, .generation = 2, .continues = 2};
     must_fail(reef_generation_put(txn, &deeper, &err), REEF_ERR_INVALID, &err,
               "generation 1, which it continues, begins no kind");
     // As if it had been written all the same.
@@ -139,23 +140,24 @@ static void only_the_last_generation_may_be_open(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.generation = 1}, &err),
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &err),
               REEF_ERR_INVALID, &err, "only generation 0 can be open");
     pool_open_generation(txn, 0);
     pool_open_generation(txn, 0); // changing the open one is fine
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.generation = 1}, &err),
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &err),
               REEF_ERR_INVALID, &err, "only generation 0 can be open");
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.sealed = true}, &err),
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .sealed = true}, &err),
               REEF_ERR_INVALID, &err, "as sealed");
     seal(txn, 0);
-    must_fail(reef_generation_put(txn, &(reef_generation_record){0}, &err), REEF_ERR_INVALID, &err,
-              "is sealed");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1}, &err),
+              REEF_ERR_INVALID, &err, "is sealed");
     must_fail(reef_generation_seal(txn, 0, 1, 1, &err), REEF_ERR_INVALID, &err, "sealed already");
-    must_fail(
-        reef_generation_put(txn, &(reef_generation_record){.generation = 1, .parent = 1}, &err),
-        REEF_ERR_INVALID, &err, "its parent is 1");
     must_fail(reef_generation_put(
-                  txn, &(reef_generation_record){.generation = REEF_SNAPSHOT_GENERATION}, &err),
+                  txn, &(reef_generation_record){.side = 1, .generation = 1, .parent = 1}, &err),
+              REEF_ERR_INVALID, &err, "its parent is 1");
+    must_fail(reef_generation_put(
+                  txn, &(reef_generation_record){.side = 1, .generation = REEF_SNAPSHOT_GENERATION},
+                  &err),
               REEF_ERR_INVALID, &err, "at most 65536");
     pool_open_generation(txn, 1);
     pool_commit(txn, 1);

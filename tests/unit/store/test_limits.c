@@ -56,7 +56,7 @@ static void a_generation_has_ids_of_32_bits_and_no_more(void **state) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     reef_generation_record generation = generation_of(0, REEF_GENERATION_SIDE_MAX + 1);
     must_fail(reef_generation_put(txn, &generation, &err), REEF_ERR_INVALID, &err,
-              "side 65537 is more than 65536");
+              "side 65537 is not 1 to 65536");
     generation.side--;
     must(reef_generation_put(txn, &generation, &err), &err);
     const reef_key last = {.db = REEF_DB_EXPERTS, .layer = 31, .block = UINT32_MAX}; // of one row

@@ -252,8 +252,8 @@ static void read_transactions_and_readers_cannot_write(void **state) {
     must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
               "cannot write");
     must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err, "cannot write");
-    must_fail(reef_generation_put(txn, &(reef_generation_record){0}, &err), REEF_ERR_INVALID, &err,
-              "cannot write");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1}, &err),
+              REEF_ERR_INVALID, &err, "cannot write");
     must_fail(reef_timeline_append(txn, "{}", &err), REEF_ERR_INVALID, &err, "cannot write");
     must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_INVALID, &err,
               "cannot write"); // uses it up
