@@ -105,12 +105,10 @@ function(reef_test_starts_many)
 endfunction()
 
 # reef_test_ranks(test_x x.c LABELS unit RANKS 1 2 3 LIBS reef::module): a program that mpirun starts once for each rank;
-# one CTest entry a number of ranks. Without MPI or mpirun there is one entry, which says so and is skipped.
+# one CTest entry a number of ranks. None in a build without MPI.
 function(reef_test_ranks name source)
     cmake_parse_arguments(ARG "" "" "RANKS;LABELS;LIBS" ${ARGN})
     if(NOT REEF_MPI_FOUND OR NOT MPIEXEC_EXECUTABLE)
-        add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: built without MPI, or mpirun is not installed")
-        set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" SKIP_REGULAR_EXPRESSION "skipped:")
         return()
     endif()
     add_executable(${name} ${source})
@@ -124,4 +122,10 @@ function(reef_test_ranks name source)
         set_tests_properties(${name}_${ranks} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600 COST 930
             ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;TSAN_OPTIONS=detect_deadlocks=0")
     endforeach()
+endfunction()
+
+# reef_test_packages(test ...): tests that use programs or modules which the build does not need. tools/test installs
+# them; tools/test --quick leaves these tests out.
+function(reef_test_packages)
+    set_property(TEST ${ARGN} APPEND PROPERTY LABELS packages)
 endfunction()

@@ -22,13 +22,6 @@
 
 #include <cmocka.h>
 
-bool redis_is_installed(void) {
-    if (system("command -v redis-server >/dev/null && command -v redis-cli >/dev/null") == 0)
-        return true;
-    print_message("skipped: no redis-server or redis-cli; install redis-server\n");
-    return false;
-}
-
 void redis_server_init(redis_server *redis, const char *directory) {
     *redis = (redis_server){0};
     snprintf(redis->folder, sizeof(redis->folder), "%s/redis", directory);

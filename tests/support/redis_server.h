@@ -18,8 +18,6 @@ typedef struct redis_server {
     struct relay_orders *orders;
 } redis_server;
 
-/** Whether there is one on this machine; says so when not. */
-bool redis_is_installed(void);
 /** Begin with an empty folder below `directory`; nothing runs yet. */
 void redis_server_init(redis_server *redis, const char *directory);
 /** Start it, with what it had written before. */

@@ -59,14 +59,6 @@ static void command(const char *format, ...) {
     if (system(line) != 0) fail_msg("failed: %s", line);
 }
 
-static bool have(const char *program, const char *package) {
-    char line[128];
-    snprintf(line, sizeof(line), "command -v %s >/dev/null 2>&1", program);
-    if (system(line) == 0) return true;
-    print_message("skipped: no %s; install the package %s\n", program, package);
-    return false;
-}
-
 // ---- a log --------------------------------------------------------------------------------------
 
 static void rotate(const world *w, const char *how) {
@@ -106,7 +98,6 @@ static void clear(world *w) {
 }
 
 static void kill_while_following(world *w, const char *how) {
-    if (!have("logrotate", "logrotate")) skip();
     size_t kills = test_effort(KILLS_FEW, KILLS_MANY);
     uint64_t seed = 3;
     snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);

@@ -103,7 +103,6 @@ static void empty(world *w) {
 
 static void no_failure_of_redis_leaves_a_trace(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     uint64_t seed = 5;
     redis_server_start(&w->redis, "");
     redis_relay_start(&w->redis, w->run.box.directory);
@@ -149,7 +148,6 @@ static void await_words(const world *w, const char *words) {
 
 static void a_server_that_is_away_is_waited_for(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     live_start(&w->run);
     await_words(w, "retrying");
@@ -181,7 +179,6 @@ static bool rename_hosts(const world *w, const char *hosts) {
 // As where "localhost" is ::1 as well, and the server listens on 127.0.0.1 only.
 static void every_address_of_a_name_is_tried(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     redis_relay_start(&w->redis, w->run.box.directory);
     add_entries(w, 0, 200);
@@ -195,7 +192,6 @@ static void every_address_of_a_name_is_tried(void **state) {
 
 static void a_wrong_password_or_key_is_reported_without_it(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "geheim");
     snprintf(w->run.source, sizeof(w->run.source), "redis://:falsch@%s/stream", w->redis.socket);
     live_start(&w->run);
@@ -220,7 +216,6 @@ static void a_wrong_password_or_key_is_reported_without_it(void **state) {
 
 static void entries_that_were_trimmed_unread_are_reported(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     redis_server_start(&w->redis, "");
     add_entries(w, 0, 200);
@@ -358,7 +353,6 @@ static double reef_train_stream(world *w, vector_form form, const char *query) {
 
 static void a_stream_of_vectors_is_what_a_file_of_them_is(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     snprintf(w->run.source, sizeof(w->run.source), "jsonl:%s/vectors", w->run.box.directory);
     FILE *file = fopen(w->run.source + strlen("jsonl:"), "w");
     assert_non_null(file);
@@ -381,7 +375,6 @@ static void what_is_no_vector_is_passed_over(void **state) {
                                       "vector '{}' label 1",
                                       "vector '' label ''"};
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     add_vectors(w, 0, 300);
@@ -442,7 +435,6 @@ static reef_commit finish_acknowledged(world *w, const char *group) {
 
 static void what_is_committed_is_acknowledged_and_no_more(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef&consumer=one",
              w->redis.socket);
@@ -513,7 +505,6 @@ static void begin_monitor(const world *w, const char *file) {
 static void nothing_is_waited_for_between_acknowledgements(void **state) {
     const size_t sweeps = (VECTORS + 255) / 256;
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef", w->redis.socket);
     add_vectors(w, 0, VECTORS);
@@ -537,7 +528,6 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
 
 static void a_group_that_others_disturb_changes_nothing(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     uint64_t seed = 11;
     redis_server_start(&w->redis, "");
     redis_relay_start(&w->redis, w->run.box.directory);
@@ -580,7 +570,6 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
 
 static void a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select");
     snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream?group=reef",
@@ -601,7 +590,6 @@ static size_t times_said(const world *w, const char *words) {
 // The group can be made and asked each second, and every acknowledgement is refused.
 static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select +xgroup "
                              "+xclaim +xpending");
@@ -619,7 +607,6 @@ static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void 
 
 static void a_stream_that_may_be_asked_about_and_not_read_is_reported_once(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xinfo +select");
     snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream",
@@ -650,7 +637,6 @@ static void await_id(const world *w, const char *key, const char *id) {
 
 static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     start_without_commits(w);
@@ -728,7 +714,6 @@ static void make_cut_pool(const world *w, size_t before, size_t real, size_t byt
 static void a_vector_that_was_removed_half_read_shifts_no_other(void **state) {
     const size_t real = 12, later = 20; // killed once more, among the zeros that replace it
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     add_vectors(w, 1, 301); // the first one's bytes count as well
@@ -757,7 +742,6 @@ static void a_vector_that_was_removed_half_read_shifts_no_other(void **state) {
 static void a_vector_that_was_removed_half_read_is_completed_before_others_come(void **state) {
     const size_t real = 12;
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     add_vectors(w, 1, 301);
@@ -789,7 +773,6 @@ static void a_server_that_does_not_know_what_was_half_read_is_reported_and_waite
     void **state) {
     const size_t real = 12;
     world *w = *state;
-    if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     make_cut_pool(w, 0, real, real);

@@ -469,10 +469,7 @@ static void a_program_with_decimal_commas_has_the_same_pools(void **state) {
     float bits[500], same[500];
     make_text(text, "a reef of 3,000 corals. ");
     double loss = learn_and_ask(points, text, bits);
-    if (!take_commas(*state)) {
-        print_message("there is no locale with decimal commas; skipped\n");
-        skip();
-    }
+    assert_true(take_commas(*state)); // needs Debian's package locales
     double other = learn_and_ask(commas, text, same);
     assert_string_equal(localeconv()->decimal_point, ","); // as the program left it
     setlocale(LC_ALL, "C");

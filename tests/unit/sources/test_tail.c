@@ -299,12 +299,6 @@ static void packed_files_are_read_on(void **state) {
 
 // ---- logrotate ----------------------------------------------------------------------------------
 
-static bool have_logrotate(void) {
-    if (system("logrotate --version >/dev/null 2>&1") == 0) return true;
-    print_message("skipped: no logrotate; install the package of that name\n");
-    return false;
-}
-
 static void logrotate(const world *w, const char *how) {
     if (strstr(how, "%s") != NULL) pause_ms(1001); // a name for each second
     char path[TEMP_DIR_BYTES];
@@ -319,7 +313,6 @@ static void logrotate(const world *w, const char *how) {
 }
 
 static void rotate_by(world *w, const char *how) {
-    if (!have_logrotate()) skip();
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
