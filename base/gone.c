@@ -34,6 +34,11 @@ static const reef_gone GONE[] = {
     {"run", "reefd --pool POOL --source FILE"},
     {"snapshot diff", NULL},
     {"snapshot show", "reef snapshot list"},
+    {"train --cost-repeats", NULL},
+    {"train --eval", "reef eval --matrix, after each text or at the end"},
+    {"train --eval-at", NULL},
+    {"train --flops", "research/paper, by the length of what is fed"},
+    {"train --results", "reef eval --matrix --json"},
     {"usage --npy", "reef usage --json, and counts of all experts in libreef"},
 };
 

@@ -81,34 +81,34 @@ class World:
 
     def make_pools(self):
         self.run("init", "fresh.pool", *NET)
-        self.run("train", "fresh.pool", "english.txt", "--cost-repeats", "0")
+        self.run("train", "fresh.pool", "english.txt")
         self.run("seal", "fresh.pool")
         shutil.copytree(f"{self.base}/fresh.pool", f"{self.base}/reef.pool")
         shutil.copytree(f"{self.base}/fresh.pool", f"{self.base}/other.pool")
-        self.run("train", "other.pool", "french.txt", "--cost-repeats", "0")
+        self.run("train", "other.pool", "french.txt")
         self.run("seal", "other.pool")
         shutil.copytree(f"{self.base}/other.pool", f"{self.base}/sealed.pool")
         self.run("export", "generation", "other.pool", "1", "french.safetensors")
         self.run("export", "model", "other.pool", "model.safetensors")
         for name in ("code.c", "french.txt", "server.log"):
-            self.run("train", "reef.pool", name, "--cost-repeats", "0")
+            self.run("train", "reef.pool", name)
             self.run("seal", "reef.pool")
-        self.run("train", "reef.pool", "main.c", "--cost-repeats", "0")
+        self.run("train", "reef.pool", "main.c")
         for name in ("before-upgrade", "monday", "tuesday"):
             self.run("snapshot", "create", "reef.pool", name)
         self.run("init", "memory.pool", *SIZES)
-        self.run("train", "memory.pool", "english.txt", "--cost-repeats", "0")
+        self.run("train", "memory.pool", "english.txt")
         self.run("seal", "memory.pool")
-        self.run("train", "memory.pool", "code.c", "--cost-repeats", "0")
+        self.run("train", "memory.pool", "code.c")
         self.run("compress", "memory.pool", "notes.txt", "--as-of", "0")
         self.run("init", "kinds.pool", "--net-share", "0", "--context-memory", "4M")
         for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
-            self.run("train", "kinds.pool", *names, "--cost-repeats", "0")
+            self.run("train", "kinds.pool", *names)
             self.run("seal", "kinds.pool")
         self.run("init", "iris.pool", "--model", "vector", "--inputs", "4", "--side", "4", "--memory", "50")
-        self.run("train", "iris.pool", "csv:iris.csv", "--cost-repeats", "0")
+        self.run("train", "iris.pool", "csv:iris.csv")
         self.run("init", "ids.pool", "--vocab", "300", *SIZES)
-        self.run("train", "ids.pool", "ids.u16", "--cost-repeats", "0")
+        self.run("train", "ids.pool", "ids.u16")
         self.run("seal", "ids.pool")
         with open(f"{self.base}/reef.ini", "w") as file:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
@@ -116,7 +116,7 @@ class World:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
         self.run("init", "budget.pool", *NET)
         self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")
-        self.run("train", "mnist.pool", "idx:t10k-images.gz,t10k-labels.gz", "--cost-repeats", "0")
+        self.run("train", "mnist.pool", "idx:t10k-images.gz,t10k-labels.gz")
 
     def copy(self, name):
         """A copy of the folder, to be changed."""

@@ -128,7 +128,7 @@ world_make() {
     base=$work/base early=$work/early imported=$work/generation.safetensors
     faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" init "$base" "${tiny[@]}"
     [ "$code" = 0 ] || fail "init: exit $code"
-    faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" train "$base" "$english" --commit-steps 10 --threads 1 --cost-repeats 0
+    faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" train "$base" "$english" --commit-steps 10 --threads 1
     [ "$code" = 0 ] || fail "train: exit $code"
     cp -r "$base" "$work/aged"
     must "$reef" seal "$base" --threads 1
@@ -136,10 +136,10 @@ world_make() {
     head -c 8 "$code_text" >"$work/few"
     # A daemon merges usage, so that trainings of it do not, and all of their commits are of one kind.
     must "$reefd" --pool "$early" --source "file:$work/few" --threads 1 --quiet
-    must "$reef" train "$base" "$english" "$code_text" --threads 1 --cost-repeats 0
+    must "$reef" train "$base" "$english" "$code_text" --threads 1
     must "$reef" snapshot create "$base" kept --threads 1
     must "$reef" export pool "$base" "$work/compact" --no-verify # without free pages that a snapshot could take
-    must "$reef" train "$base" "$english" "$code_text" "$more" --threads 1 --cost-repeats 0
+    must "$reef" train "$base" "$english" "$code_text" "$more" --threads 1
     cp -r "$base" "$work/other"
     must "$reef" seal "$work/other" --threads 1
     must "$reef" export generation "$work/other" 1 "$imported"
@@ -156,7 +156,7 @@ operation() {
     from=$base looked=$pool environment=()
     case $1 in
     init) from="" command=("$reef" init "$pool" "${tiny[@]}") ;;
-    train) from=$early command=("$reef" train "$pool" "$english" "$code_text" --commit-steps 2 --threads 1 --cost-repeats 0) ;;
+    train) from=$early command=("$reef" train "$pool" "$english" "$code_text" --commit-steps 2 --threads 1) ;;
     daemon) from=$early command=("$reefd" --pool "$pool" --source "$code_text" --commit-steps 2 --threads 1 --quiet) ;;
     seal) command=("$reef" seal "$pool" --threads 1) ;;
     snapshot) from=$work/compact command=("$reef" snapshot create "$pool" new --threads 1) ;;

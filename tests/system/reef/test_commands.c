@@ -276,7 +276,6 @@ static void a_dry_run_refuses_what_the_command_refuses(void **state) {
     BOTH_REFUSE(73, "side 40 would make", "grow", full, "--side", "40");
     BOTH_REFUSE(73, "experts_max 20", "seal", layer);
     BOTH_REFUSE(64, "a layer by itself", "train", layer, w->english);
-    BOTH_REFUSE(64, "a layer by itself", "train", layer, w->english, "--flops", "1e9");
     free(fresh);
     free(full);
     free(vectors);

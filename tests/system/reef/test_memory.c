@@ -112,9 +112,9 @@ static char *trained(const world *w, const char *name) {
     reef(&p, "init", pool, TINY_OPTIONS, MEMORY, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
     program_release(&p);
-    json_decref(reef_json("train", pool, w->english, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("train", pool, w->english, NULL));
     json_decref(reef_json("seal", pool, NULL));
-    json_decref(reef_json("train", pool, w->code, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("train", pool, w->code, NULL));
     return pool;
 }
 

@@ -50,7 +50,7 @@ static int logs_make(void **state) {
     write_log(l->fresh, 200, 2, true);
     json_decref(reef_json("init", l->pool, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
                           "0", NULL));
-    json_decref(reef_json("train", l->pool, l->learned, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("train", l->pool, l->learned, NULL));
     json_decref(reef_json("init", l->unmade, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
                           "0", NULL));
     *state = l;

@@ -91,20 +91,6 @@ static void refused(const char *says, ...) {
     program_release(&p);
 }
 
-static json_t *eval_file(const files *f, const char *as_of, const char *file) {
-    json_t *answer = reef_json("eval", f->pool, "--as-of", as_of, file, NULL);
-    json_t *score = json_incref(json_array_get(json_object_get(answer, "files"), 0));
-    json_decref(answer);
-    return score;
-}
-
-static double bits_of(const files *f, const char *as_of, const char *file) {
-    json_t *score = eval_file(f, as_of, file);
-    double bits = real(score, "bits_per_token");
-    json_decref(score);
-    return bits;
-}
-
 static char *root_of(const files *f) {
     json_t *status = reef_json("status", f->pool, NULL);
     char *root = reef_cli_format(
@@ -113,56 +99,11 @@ static char *root_of(const files *f) {
     return root;
 }
 
-static double at(const json_t *matrix, size_t row, size_t column) {
-    return json_number_value(json_array_get(json_array_get(matrix, row), column));
-}
-
-// ---- trained and measured -----------------------------------------------------------------------
-
-static void ids_are_trained_and_measured_in_tokens(void **state) {
-    files *f = *state;
-    make(f->pool, "given");
-    char *low = reef_cli_format("low=%s", f->held_low),
-         *high = reef_cli_format("high=%s", f->held_high);
-    json_t *run = reef_json("train", f->pool, f->low, "--eval", low, "--eval", high,
-                            "--cost-repeats", "1", NULL);
-    assert_string_equal(json_string_value(json_object_get(run, "measure")), "bits_per_token");
-    assert_int_equal(integer(run, "accepted_bytes"), 2 * TRAIN_TOKENS);
-    const json_t *matrix = json_object_get(run, "matrix");
-    assert_float_equal(at(matrix, 0, 0), log2(300), 1); // before: nothing is known
-    assert_true(at(matrix, 1, 0) < at(matrix, 0, 0) - 3);
-    assert_true(bits_of(f, "now", f->held_low) == at(matrix, 1, 0));
-    double learned = at(matrix, 1, 0);
-    json_decref(run);
-    expect_keys(reef_json("seal", f->pool, NULL), "loss_before loss_after");
-    run = reef_json("train", f->pool, f->high, "--eval", low, "--eval", high, "--cost-repeats", "0",
-                    NULL);
-    assert_true(at(json_object_get(run, "matrix"), 1, 1) <
-                at(json_object_get(run, "matrix"), 0, 1) - 2);
-    json_decref(run);
-    assert_true(bits_of(f, "0", f->held_low) == learned); // as it was, to the bit
-
-    json_t *score = eval_file(f, "now", f->held_low);
-    assert_int_equal(integer(score, "tokens"), HELD_TOKENS - 1);
-    assert_float_equal(number(score, "perplexity_per_token"), exp2(real(score, "bits_per_token")),
-                       1e-9);
-    assert_null(json_object_get(score, "bits_per_byte"));
-    assert_null(json_object_get(score, "words"));
-    json_decref(score);
-    json_t *answer = reef_json("eval", f->pool, "--matrix", f->held_low, f->held_high, NULL);
-    assert_true(at(json_object_get(answer, "matrix"), 0, 0) == learned);
-    json_decref(answer);
-    expect_keys(reef_json("status", f->pool, NULL), "last_bits_per_token");
-    expect_keys(reef_json("verify", f->pool, NULL), "damaged");
-    free(low);
-    free(high);
-}
-
 static void people_read_tokens(void **state) {
     files *f = *state;
     static const char *const WORDS[] = {"bits/token", "bits per token", "bits per token"};
     make(f->pool, "given");
-    json_decref(reef_json("train", f->pool, f->low, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("train", f->pool, f->low, NULL));
     json_decref(reef_json("seal", f->pool, NULL));
     program p[3];
     reef(&p[0], "eval", f->pool, f->held_low, NULL);
@@ -176,28 +117,6 @@ static void people_read_tokens(void **state) {
     }
 }
 
-static void a_budget_is_spent_on_ids_and_taken_up_again(void **state) {
-    files *f = *state;
-    char *low = reef_cli_format("low=%s", f->held_low), *other = path_in(f->directory, "other");
-    make(f->pool, "given");
-    make(other, "given");
-    json_t *part = reef_json("train", f->pool, f->low, f->high, "--flops", "5e8", NULL);
-    json_t *whole =
-        reef_json("train", f->pool, f->low, f->high, "--flops", "12e8", "--eval", low, NULL);
-    json_t *once = reef_json("train", other, f->low, f->high, "--flops", "12e8", NULL);
-    assert_true(integer(part, "steps") < integer(whole, "steps"));
-    assert_true(number(whole, "epochs") > 1); // read again from the beginning, whole tokens
-    assert_string_equal(json_string_value(json_object_get(whole, "root")),
-                        json_string_value(json_object_get(once, "root")));
-    const json_t *held = json_object_get(json_object_get(whole, "eval"), "low");
-    assert_float_equal(real(held, "bits_per_token"), bits_of(f, "now", f->held_low), 0);
-    json_decref(part);
-    json_decref(whole);
-    json_decref(once);
-    free(low);
-    free(other);
-}
-
 // ---- what is no id ------------------------------------------------------------------------------
 
 static void bad_files_are_refused_before_anything_is_trained(void **state) {
@@ -206,24 +125,18 @@ static void bad_files_are_refused_before_anything_is_trained(void **state) {
     static const char BAD[] = "bad.u16 has the id 300 as token 400, at byte 800, but the pool's "
                               "vocab is 300: ids are 0 to 299";
     make(f->pool, "given");
-    json_decref(reef_json("train", f->pool, f->low, "--cost-repeats", "0", NULL));
-    char *before = root_of(f), *odd = reef_cli_format("x=%s", f->odd),
-         *bad = reef_cli_format("x=%s", f->bad);
+    json_decref(reef_json("train", f->pool, f->low, NULL));
+    char *before = root_of(f);
     refused(ODD, "train", f->pool, f->low, f->odd, NULL);
     refused(BAD, "train", f->pool, f->low, f->bad, NULL);
-    refused(ODD, "train", f->pool, f->low, "--eval", odd, NULL);
-    refused(BAD, "train", f->pool, f->low, "--eval", bad, NULL);
-    refused(BAD, "train", f->pool, f->bad, "--flops", "1e8", NULL);
     refused(ODD, "eval", f->pool, f->odd, NULL);
     refused(BAD, "eval", f->pool, f->bad, NULL);
     refused(BAD, "eval", f->pool, "--matrix", f->bad, NULL);
     char *after = root_of(f);
     assert_string_equal(before, after);
-    json_decref(reef_json("train", f->pool, f->low, f->high, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("train", f->pool, f->low, f->high, NULL));
     free(before);
     free(after);
-    free(odd);
-    free(bad);
 }
 
 static void what_is_about_text_is_refused(void **state) {
@@ -284,9 +197,7 @@ static void a_size_is_measured_on_ids(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(ids_are_trained_and_measured_in_tokens),
         TEST(people_read_tokens),
-        TEST(a_budget_is_spent_on_ids_and_taken_up_again),
         TEST(bad_files_are_refused_before_anything_is_trained),
         TEST(what_is_about_text_is_refused),
         TEST(a_daemon_is_refused_at_its_start),

@@ -81,32 +81,6 @@ reef_status reef_train_stream_open(reef_train_stream *stream,
     return status;
 }
 
-reef_status reef_train_stream_repeat(reef_train_stream *stream, reef_error *err) {
-    for (size_t i = 0; i < stream->count; i++) {
-        reef_input *file = &stream->files[i];
-        // Another name: reading it once and repeatedly are different positions.
-        char *name = reef_cli_format("repeat:%s", file->name);
-        bool fits = strlen(name) <= REEF_INPUT_NAME_BYTES_MAX;
-        if (fits) strcpy(file->name, name);
-        free(name);
-        if (!fits)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "the name '%.120s' is too long to be read again and again: "
-                             "give a shorter path",
-                             file->name);
-    }
-    stream->repeat = true;
-    return REEF_OK;
-}
-
-// Bytes of file i in the first `at` of a stream that repeats.
-static uint64_t read_of(const reef_train_stream *stream, size_t i, uint64_t at) {
-    uint64_t all = reef_train_stream_bytes(stream), rest = at % all;
-    uint64_t bytes = stream->starts[i + 1] - stream->starts[i];
-    uint64_t part = rest > stream->starts[i] ? rest - stream->starts[i] : 0;
-    return at / all * bytes + (part < bytes ? part : bytes);
-}
-
 // The pool keeps its sources in the order in which they were first read. The files that were read
 // must have the same order here.
 static reef_status check_order(const reef_train_stream *stream,
@@ -125,23 +99,6 @@ static reef_status check_order(const reef_train_stream *stream,
                              name, before);
         before = name;
     }
-    return REEF_OK;
-}
-
-static reef_status seek_repeated(reef_train_stream *stream,
-                                 const reef_trainer *trainer,
-                                 reef_error *err) {
-    // The sum of the positions is the offset in the repeated stream.
-    for (size_t i = 0; i < stream->count; i++)
-        stream->at += reef_trainer_cursor(trainer, stream->files[i].name);
-    for (size_t i = 0; i < stream->count; i++)
-        // Each file must have been read as far as that offset requires.
-        if (reef_trainer_cursor(trainer, stream->files[i].name) != read_of(stream, i, stream->at))
-            return reef_fail(
-                err, REEF_ERR_INVALID,
-                "the pool has read '%.120s' otherwise: give the same files, unchanged, "
-                "in the order in which they were trained",
-                stream->files[i].name);
     return REEF_OK;
 }
 
@@ -168,13 +125,9 @@ static reef_status seek_once(reef_train_stream *stream,
 reef_status reef_train_stream_seek(reef_train_stream *stream,
                                    const reef_trainer *trainer,
                                    reef_error *err) {
-    reef_trainer_status now;
-    reef_trainer_status_read(trainer, &now);
     stream->at = 0;
-    reef_status status = (stream->repeat ? seek_repeated : seek_once)(stream, trainer, err);
-    if (status != REEF_OK) return status;
-    stream->base = now.stream_bytes + now.pending_bytes - stream->at;
-    return check_order(stream, trainer, err);
+    reef_status status = seek_once(stream, trainer, err);
+    return status != REEF_OK ? status : check_order(stream, trainer, err);
 }
 
 void reef_train_stream_release(reef_train_stream *stream) {
@@ -189,27 +142,22 @@ uint64_t reef_train_stream_bytes(const reef_train_stream *stream) {
     return stream->starts[stream->count];
 }
 
-size_t reef_train_stream_file(const reef_train_stream *stream, uint64_t at) {
+// The file that holds the next byte.
+static size_t next_file(const reef_train_stream *stream) {
     size_t file = 0;
-    if (stream->repeat) at %= reef_train_stream_bytes(stream);
-    while (file + 1 < stream->count && at >= stream->starts[file + 1]) file++;
+    while (file + 1 < stream->count && stream->at >= stream->starts[file + 1]) file++;
     return file;
 }
 
 reef_status reef_train_stream_read(reef_train_stream *stream,
-                                   uint64_t limit,
                                    const char **name,
                                    const uint8_t **bytes,
                                    size_t *count,
                                    reef_error *err) {
-    size_t i = reef_train_stream_file(stream, stream->at);
+    size_t i = next_file(stream);
     reef_input *file = &stream->files[i];
-    // Length of one epoch.
-    uint64_t all = reef_train_stream_bytes(stream);
-    uint64_t before = stream->repeat ? stream->at / all * all : 0; // earlier epochs
-    // Never across a file, and never beyond the limit.
-    uint64_t end = before + stream->starts[i + 1] < limit ? before + stream->starts[i + 1] : limit;
-    uint64_t offset = stream->at - before - stream->starts[i];
+    // Never across a file.
+    uint64_t end = stream->starts[i + 1], offset = stream->at - stream->starts[i];
     size_t want = end - stream->at < READ_BYTES ? (size_t)(end - stream->at) : READ_BYTES;
     reef_status status = file->kind->read_now(file, offset, stream->buffer, want, count, err);
     if (status != REEF_OK) return status;

@@ -10,9 +10,6 @@ typedef struct reef_train_stream {
     uint64_t *starts; // (count + 1) where each file begins; the last one is the end of the stream
     size_t count;
     uint64_t at; // bytes of the stream that the trainer has accepted
-    // where the stream begins in the pool's own, which may have begun with other files
-    uint64_t base;
-    bool repeat; // after the end it starts again; `at` continues
     uint8_t *buffer;
 } reef_train_stream;
 
@@ -29,14 +26,6 @@ REEF_MUST_CHECK reef_status reef_train_stream_open(reef_train_stream *stream,
                                                    const reef_config *config,
                                                    reef_error *err);
 /**
- * Let the stream start again after its end, repeatedly, in the same order. The pool keeps cursors
- * of their own for it, "repeat:" before the file's name: a daemon that reads the same file begins
- * at its beginning.
- *
- * Errors: INVALID a file's name is too long for that.
- */
-REEF_MUST_CHECK reef_status reef_train_stream_repeat(reef_train_stream *stream, reef_error *err);
-/**
  * Go on where the pool's cursors stand.
  *
  * Errors: CORRUPT a file is shorter than its cursor; INVALID a later file was read before an
@@ -48,14 +37,11 @@ REEF_MUST_CHECK reef_status reef_train_stream_seek(reef_train_stream *stream,
 void reef_train_stream_release(reef_train_stream *stream); // accepts the zeroed stream
 
 uint64_t reef_train_stream_bytes(const reef_train_stream *stream);
-/** The file that holds byte `at`; the last one at the end of a stream that does not repeat. */
-size_t reef_train_stream_file(const reef_train_stream *stream, uint64_t at);
 /**
- * The next bytes, of one file and up to stream position `limit`.
+ * The next bytes, of one file; there must be one.
  * name, bytes  written; good until the next call
  */
 REEF_MUST_CHECK reef_status reef_train_stream_read(reef_train_stream *stream,
-                                                   uint64_t limit,
                                                    const char **name,
                                                    const uint8_t **bytes,
                                                    size_t *count,
