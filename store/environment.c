@@ -150,7 +150,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
             return reef_fail(err, REEF_ERR_NO_MEMORY,
                              "no memory to map pool %s into %" PRIu64 " bytes of address space",
                              environment->path, environment->map_bytes);
-        return reef_environment_fail(environment, code, 0, "open the environment", err);
+        return reef_environment_fail(environment, code, 0, "open the data", err);
     }
     // Unregistered readers are not seen by a writer, which would reuse their pages.
     if (read_only && (status = reef_writer_absent(environment->path, err)) != REEF_OK) {

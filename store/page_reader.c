@@ -18,6 +18,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,7 @@ reef_status reef_pages_open(reef_pages *out, const char *path, reef_error *err) 
     int code = errno;
     free(name);
     if (out->fd >= 0) return REEF_OK;
+    if (code == EACCES) return reef_pool_access_fail(path, "open the data", err);
     return reef_fail(err, code == ENOENT || code == ENOTDIR ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                      "cannot open " DATA_FILE " of pool %s: %s", path, strerror(code));
 }
@@ -392,6 +395,23 @@ reef_status reef_pages_meta_of(reef_pages *file,
         status = meta_use(file, metas, which, err);
     }
     return status;
+}
+
+// Whose the pool is says what to do about it.
+reef_status reef_pool_access_fail(const char *path, const char *doing, reef_error *err) {
+    struct stat info;
+    struct passwd user, *found = NULL;
+    char words[1024], file[PATH_MAX];
+    snprintf(file, sizeof(file), "%s/data.mdb", path);
+    if (stat(file, &info) != 0 && stat(path, &info) != 0)
+        return reef_fail(err, REEF_ERR_IO,
+                         "no right to %s of pool %.140s: a folder above it may not be entered",
+                         doing, path);
+    if (getpwuid_r(info.st_uid, &user, words, sizeof(words), &found) != 0) found = NULL;
+    return reef_fail(err, REEF_ERR_IO,
+                     "no right to %s of pool %.120s: it is owned by %.32s (user %u), mode %04o",
+                     doing, path, found != NULL ? user.pw_name : "nobody known",
+                     (unsigned)info.st_uid, (unsigned)info.st_mode & 07777);
 }
 
 char *reef_pool_file_path(const char *path, const char *file) {

@@ -87,6 +87,11 @@ bool reef_writer_is_here(const char *path);
 /** "pool ... is open for writing by process ..." */
 REEF_MUST_CHECK reef_status reef_writer_busy(const char *path, long pid, reef_error *err);
 
+/** "no right to open ... of pool ...: it is owned by ...". Returns IO. */
+REEF_MUST_CHECK reef_status reef_pool_access_fail(const char *path,
+                                                  const char *doing,
+                                                  reef_error *err);
+
 /** Free bytes of the file system that holds `path`, as this user sees it; UINT64_MAX if unknown. */
 uint64_t reef_disk_free_bytes(const char *path);
 

@@ -34,6 +34,9 @@ reef_status reef_lmdb_fail(
     const char *path, int code, uint64_t bytes_needed, const char *doing, reef_error *err) {
     reef_status status = REEF_ERR_IO;
     switch (code) {
+    case EACCES:
+    case EPERM:
+        return reef_pool_access_fail(path, doing, err);
     case ENOSPC:
     case EDQUOT:
         return fail_full(path, bytes_needed, doing, err);

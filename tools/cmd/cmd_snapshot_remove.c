@@ -32,7 +32,7 @@ const reef_cli_manual reef_snapshot_remove_manual = {
 };
 
 static const reef_cli_option PRUNE_OPTIONS[] = {
-    {"keep-last", "N", "keep the N newest snapshots"},
+    {"keep-last", "N", "keep the N newest; automatic ones (auto-, before-restore-) go first"},
     {"keep-daily", "N", "keep the newest snapshot of each of the last N days that have one"},
     {0},
 };
@@ -102,13 +102,25 @@ static bool is_first_of_day(const choices *list, size_t i) {
     return i == 0;
 }
 
+// Those that nobody named: of a restoration, and of reefd's own clock.
+static bool is_automatic(const reef_snapshot *snapshot) {
+    return strncmp(snapshot->name, "before-restore-", 15) == 0 ||
+           strncmp(snapshot->name, "auto-", 5) == 0;
+}
+
+// The newest stay; what somebody named comes before what is automatic.
 static void choose_by_age(choices *list, uint64_t keep_last, uint64_t keep_daily) {
-    uint64_t days = 0;
+    uint64_t days = 0, named = 0, kept[2] = {0};
     qsort(list->all, list->count, sizeof(*list->all), by_age);
+    for (size_t i = 0; i < list->count && !list->all[i].snapshot.damaged; i++)
+        named += !is_automatic(&list->all[i].snapshot);
+    const uint64_t most[2] = {keep_last, keep_last > named ? keep_last - named : 0};
     for (size_t i = 0; i < list->count && !list->all[i].snapshot.damaged; i++) {
         bool newest_of_day = is_first_of_day(list, i);
+        bool automatic = is_automatic(&list->all[i].snapshot);
         if (newest_of_day) days++;
-        list->all[i].goes = !(i < keep_last || (newest_of_day && days <= keep_daily));
+        list->all[i].goes =
+            !(kept[automatic]++ < most[automatic] || (newest_of_day && days <= keep_daily));
     }
 }
 

@@ -14,8 +14,6 @@
 #include <time.h>
 #include <wchar.h>
 
-#define SHARES_IN_A_ROW 8
-
 const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
     char digits[24];
     int count = snprintf(digits, sizeof(digits), "%" PRIu64, value);
@@ -156,8 +154,7 @@ char *reef_cli_cut(const char *text, size_t columns) {
     return reef_cli_format("%.*s…", (int)bytes, text);
 }
 
-// Of many only a few matter, and they are not where the eye expects them.
-static char *greatest_shares(const double *shares, size_t count) {
+char *reef_cli_shares(const double *shares, size_t count) {
     char *text = reef_cli_format("%s", "");
     const double least = 0.0005; // smaller shares are left out
     size_t last = count;         // shown before; equal shares follow by number
@@ -173,17 +170,6 @@ static char *greatest_shares(const double *shares, size_t count) {
         last = best;
         char *more = reef_cli_format("%s%s%.4g (%zu)", text, shown > 0 ? ", " : "",
                                      100 * shares[best], best);
-        free(text);
-        text = more;
-    }
-    return text;
-}
-
-char *reef_cli_shares(const double *shares, size_t count) {
-    if (count > SHARES_IN_A_ROW) return greatest_shares(shares, count);
-    char *text = reef_cli_format("%s", "");
-    for (size_t i = 0; i < count; i++) {
-        char *more = reef_cli_format("%s%s%.4g", text, i ? " " : "", 100 * shares[i]);
         free(text);
         text = more;
     }

@@ -15,8 +15,7 @@ const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]);
 /** 2 min 5 s */
 const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]);
 /**
- * Shares as percentages in a row, "100 0.02"; of more than eight the greatest, "97.1 (12), 2.03
- * (0)". On the heap.
+ * The four greatest shares as percentages, with their numbers: "97.1 (12), 2.03 (0)". On the heap.
  */
 char *reef_cli_shares(const double *shares, size_t count);
 /** 2024-05-01 12:00:00, local time */

@@ -3,12 +3,15 @@
 #include "cli_table.h"
 #include "cli_alloc.h"
 #include "cli_format.h"
+#include "cli_terminal.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LAST_COLUMNS_MIN 16 // less of a text says nothing: it is shown as a whole
 
 struct reef_cli_table {
     char *alignment; // one letter per column
@@ -72,18 +75,26 @@ void reef_cli_table_print(const reef_cli_table *table, FILE *out) {
     size_t *widths = reef_cli_alloc(table->columns, sizeof(*widths));
     // Widths of the whole table first: columns must line up.
     for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
+    size_t before = 2 * (table->columns - 1), terminal = reef_cli_columns(out);
+    for (size_t c = 0; c + 1 < table->columns; c++) before += widths[c];
+    // Text in the last column takes what the terminal has left, and in a file as much as it needs.
+    bool cuts = table->alignment[table->columns - 1] == '<' && terminal > before + LAST_COLUMNS_MIN;
     for (size_t i = 0; i < table->count; i++) {
         size_t column = i % table->columns;
         bool last = column + 1 == table->columns || i + 1 == table->count;
-        size_t pad = widths[column] - reef_cli_width(table->cells[i]);
+        bool is_cut = cuts && column + 1 == table->columns;
+        char *cell = reef_cli_cut(table->cells[i], is_cut ? terminal - before : SIZE_MAX);
         bool right = table->alignment[column] == '>';
+        size_t width = reef_cli_width(cell),
+               pad = widths[column] > width ? widths[column] - width : 0;
         // No blanks at the end of a line.
-        const char *gap = column && !(last && table->cells[i][0] == '\0') ? "  " : "";
-        fprintf(out, "%s%*s%s", gap, right ? (int)pad : 0, "", table->cells[i]);
+        const char *gap = column && !(last && cell[0] == '\0') ? "  " : "";
+        fprintf(out, "%s%*s%s", gap, right ? (int)pad : 0, "", cell);
         if (last)
             fputc('\n', out);
         else if (!right)
             fprintf(out, "%*s", (int)pad, "");
+        free(cell);
     }
     free(widths);
 }

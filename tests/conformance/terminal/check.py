@@ -243,6 +243,20 @@ def check_questions(reef, folder):
     assert script.returncode == 0 and snapshots(reef, folder) == set()
 
 
+def check_width(reef, folder):
+    """A text in a table takes what the terminal has, and in a file as much as it needs."""
+    with open(f"{folder}/long.txt", "w") as file:
+        file.write("the sea is calm and the night is long " * 8 + "\n")
+    score = [reef, "score", f"{folder}/pool", f"{folder}/long.txt"]
+    whole = subprocess.run(score, capture_output=True, text=True, check=True).stdout
+    assert "\u2026" not in whole and max(map(len, whole.split("\n"))) > 300
+    for columns in (80, 120):
+        shown = Terminal(score, columns=columns)
+        assert shown.end() == 0
+        lines = shown.shown.decode().split("\r\n")
+        assert max(map(len, lines)) == columns and "\u2026" in shown.shown.decode(), lines
+
+
 def main():
     reef, reefd = map(os.path.abspath, sys.argv[1:])
     os.environ.pop("REEF_POOL", None)
@@ -256,6 +270,7 @@ def main():
             check_stopped(reef, folder)
             check_run(reef, reefd, folder, f"{folder}/stream.txt")
             check_questions(reef, folder)
+            check_width(reef, folder)
         finally:
             for process in STARTED:
                 if process.poll() is None:

@@ -181,30 +181,6 @@ static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
     free(pool);
 }
 
-// ---- what goes wrong ----------------------------------------------------------------------------
-
-static void mistakes_are_reported(void **state) {
-    world *w = *state;
-    const struct {
-        const char *words[2], *says;
-        int code;
-    } WRONG[] = {
-        {{"--generation", "2"}, "the pool has 0 to 1", 66},
-        {{"--layer", "1"}, "no experts that are retrieved", 64},
-        {{"--layer", "2"}, "the model has 0 to 1", 66},
-        {{"--sort", "size"}, "must be uses, last or id", 64},
-        {{"--state", "dead"}, "open, sealed or frozen", 64},
-    };
-    for (size_t i = 0; i < sizeof(WRONG) / sizeof(WRONG[0]); i++) {
-        program p;
-        const char *const *word = WRONG[i].words;
-        reef(&p, "experts", w->pool, word[0], word[1], NULL);
-        if (p.code != WRONG[i].code || strstr(p.err, WRONG[i].says) == NULL)
-            fail_msg("%s %s: exit %d: %s", WRONG[i].words[0], WRONG[i].words[1], p.code, p.err);
-        program_release(&p);
-    }
-}
-
 static void without_a_net_the_commands_of_experts_say_so(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "no-net"), *file = path_in(w->directory, "nothing");
@@ -260,7 +236,6 @@ int main(void) {
         cmocka_unit_test(sorting_goes_by_what_was_asked_for),
         cmocka_unit_test(norms_are_those_of_the_rows),
         cmocka_unit_test(frozen_ones_are_distinguished_from_those_that_learn),
-        cmocka_unit_test(mistakes_are_reported),
         cmocka_unit_test(without_a_net_the_commands_of_experts_say_so),
         cmocka_unit_test(a_freeze_that_changes_nothing_is_no_event),
     };

@@ -384,6 +384,11 @@ static void a_followed_text_has_the_same_threshold(void **state) {
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "nearest learned line"));
     assert_non_null(strstr(p.err, "learned lines exceed"));
+    // A line that is explained is shown once, with its marks: its figures stand alone.
+    rest = NULL;
+    for (char *line = strtok_r(p.out, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest))
+        if (line[0] == '!') assert_true(strlen(line) < 24);
     program_release(&p);
     free(command);
 }

@@ -437,6 +437,16 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
     reef_store_close(store);
     json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
     expect_names(own.pool, "later ");
+    // What nobody named goes first.
+    assert_int_equal(reef_store_open(&store, own.pool, &(reef_store_options){.write = true}, &err),
+                     REEF_OK);
+    snapshot_at(store, "before-restore-30", 10, 12);
+    snapshot_at(store, "auto-20200511T000000Z", 11, 0);
+    reef_store_close(store);
+    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "2", NULL));
+    expect_names(own.pool, "auto-20200511T000000Z later ");
+    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
+    expect_names(own.pool, "later ");
     expect_sound(own.pool);
     pool_free(&own);
 }

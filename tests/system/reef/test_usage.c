@@ -194,32 +194,6 @@ static void times_are_read_as_people_type_them(void **state) {
     }
 }
 
-static void mistakes_say_what_was_wrong(void **state) {
-    world *w = *state;
-    const struct {
-        const char *arguments[6];
-        int code;
-        const char *says;
-    } mistakes[] = {
-        {{"usage", w->pool, "--since", "soon"}, 64, "--since is 'soon', which is not a time"},
-        {{"usage", w->pool, "--until", "2024-02-30"}, 64, "--until"},
-        {{"usage", w->pool, "--since", "2h", "--until=3h"}, 64, "is not before"},
-        {{"usage", w->pool, "--layer", "1"}, 64, "layer 1 is of kind dense"},
-        {{"usage", w->pool, "--layer", "2"}, 66, "the model has 0 to 1"},
-        {{"usage", w->pool, "--layer", "x"}, 64, "--layer"},
-        {{"usage", w->missing, "--since", "2h"}, 66, w->missing},
-    };
-    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
-        const char *const *a = mistakes[i].arguments;
-        program p;
-        reef(&p, a[0], a[1], a[2], a[3], a[4], NULL);
-        if (p.code != mistakes[i].code || strstr(p.err, mistakes[i].says) == NULL)
-            fail_msg("mistake %zu: exit %d: %s", i, p.code, p.err);
-        assert_string_equal(p.out, "");
-        program_release(&p);
-    }
-}
-
 // ---- the daemon ---------------------------------------------------------------------------------
 
 // Train a pool on some text with reefd, which must end well; what it said is the caller's.
@@ -286,7 +260,6 @@ int main(void) {
         cmocka_unit_test(a_range_counts_what_was_used_in_it),
         cmocka_unit_test(usage_of_before_the_windows_is_reported_and_kept_apart),
         cmocka_unit_test(times_are_read_as_people_type_them),
-        cmocka_unit_test(mistakes_say_what_was_wrong),
         cmocka_unit_test(a_daemon_compacts_by_itself),
         cmocka_unit_test(what_cannot_be_compacted_is_reported_and_stops_no_training),
     };

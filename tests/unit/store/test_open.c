@@ -69,6 +69,32 @@ static void a_missing_pool_is_not_found(void **state) {
     must_not_open(below, &creating, REEF_ERR_NOT_FOUND, below); // parents are not made
 }
 
+static void the_pool_of_somebody_else_says_whose_it_is(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    assert_int_equal(reef_store_open(&store, f->path, &creating, &err), REEF_OK);
+    reef_store_close(store);
+    char data[TEMP_DIR_BYTES];
+    temp_dir_join(data, f->path, "data.mdb");
+    assert_int_equal(chmod(f->directory, 0755), 0);
+    assert_int_equal(chmod(f->path, 0755), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (geteuid() == 0 && setuid(65534) != 0) _exit(3);
+        if (geteuid() != 65534 && chmod(data, 0) != 0) _exit(4);
+        bool refused = reef_store_open(&store, f->path, &reading, &err) == REEF_ERR_IO;
+        _exit(refused && strstr(err.message, "it is owned by ") != NULL &&
+                      strstr(err.message, ", mode 0") != NULL
+                  ? 0
+                  : 5);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void what_is_no_pool_is_invalid(void **state) {
     pool_fixture *f = *state;
     char file[TEMP_DIR_BYTES];
@@ -686,6 +712,7 @@ int main(void) {
         DIRECTORY_TEST(a_pool_of_a_development_version_says_which_commit_reads_it),
         DIRECTORY_TEST(another_lmdb_version_is_refused),
         DIRECTORY_TEST(a_tree_with_other_flags_is_corrupt),
+        DIRECTORY_TEST(the_pool_of_somebody_else_says_whose_it_is),
         DIRECTORY_TEST(a_database_with_a_damaged_name_is_corrupt),
         DIRECTORY_TEST(a_damaged_record_of_the_last_commit_is_corrupt),
         DIRECTORY_TEST(a_record_of_the_last_commit_that_is_too_short_is_corrupt),

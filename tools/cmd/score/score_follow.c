@@ -146,10 +146,12 @@ static void put_line(const watch *w, const scored_line *l) {
         snprintf(how_far, sizeof(how_far), "%+.1f", l->distance);
     const char *on = !w->colour ? "" : l->outlier ? RED : FAINT; // the whole line, or its figures
     const char *off = !w->colour ? "" : PLAIN;
+    // The explanation has the line itself, with marks.
+    bool explained = w->explains && l->outlier;
     printf("%s%c %5.2f %6s%s  %s%s\n", on, l->outlier ? '!' : ' ', l->bits / (double)l->bytes,
-           how_far, l->outlier ? "" : off, text, l->outlier ? off : "");
+           how_far, l->outlier ? "" : off, explained ? "" : text, l->outlier ? off : "");
     free(text);
-    if (w->explains && l->outlier)
+    if (explained)
         reef_score_explain_print(l->text, l->surprise, shown_bytes(l), w->nearest, w->colour);
 }
 

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_COLUMNS 60    // of a line that is shown in a table
-#define EXPLAIN_COLUMNS 96 // of a row of one that is explained
+#define EXPLAIN_COLUMNS 96 // of a row of a line that is explained, and of a session's name
 
 // ---- what is shown ------------------------------------------------------------------------------
 
@@ -217,11 +216,16 @@ static void explain_lines(const reef_score_reply *reply, const choice *lines) {
     }
 }
 
-// Control characters of a log must not reach the terminal. Cut by columns, so that wide characters
-// keep the table aligned.
+// Control characters of a log must not reach the terminal.
 static void put_text_cell(reef_cli_table *table, const uint8_t *bytes, size_t count) {
     char *text = reef_cli_printable(bytes, count, false);
-    char *shown = reef_cli_cut(text, TEXT_COLUMNS);
+    reef_cli_table_cell(table, "%s", text);
+    free(text);
+}
+
+static void put_name_cell(reef_cli_table *table, const reef_session *s) {
+    char *text = reef_cli_printable(s->id, s->id_bytes, false);
+    char *shown = reef_cli_cut(text, EXPLAIN_COLUMNS);
     reef_cli_table_cell(table, "%s", shown);
     free(shown);
     free(text);
@@ -252,7 +256,7 @@ static void print_sessions(const reef_score_reply *reply, const choice *sessions
     for (size_t i = 0; i < sessions->count; i++) {
         const reef_session *s = &reply->sessions->sessions[sessions->indices[i]];
         const reef_scored_line *worst = &reply->lines->lines[s->worst[0]];
-        put_text_cell(table, s->id, s->id_bytes);
+        put_name_cell(table, s);
         reef_cli_table_cell(table, "%zu", s->line_count);
         reef_cli_table_cell(table, "%zu", reply->lines->lines[s->first].number);
         reef_cli_table_cell(table, "%.2f", s->score);

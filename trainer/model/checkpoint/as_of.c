@@ -30,7 +30,14 @@ static reef_status find_named(char name[REEF_NAME_BYTES_MAX + 1],
     reef_status status = reef_snapshot_find(txn, as_of, &snapshot, err);
     if (status == REEF_OK) snprintf(name, REEF_NAME_BYTES_MAX + 1, "%s", snapshot.name);
     if (status == REEF_OK || status == REEF_ERR_CORRUPT) return status;
-    if (!reef_moment_parse(as_of, reef_unix_ms(), &moment)) return status;
+    if (!reef_moment_parse(as_of, reef_unix_ms(), &moment))
+        return status != REEF_ERR_NOT_FOUND
+                   ? status
+                   : reef_fail(err, REEF_ERR_NOT_FOUND,
+                               "there is no state '%.64s': a state is now, a generation's number, "
+                               "a snapshot's name, or a moment such as 2024-05-01, '2024-05-01 "
+                               "12:00', yesterday or 3h",
+                               as_of);
     return reef_state_at(txn, moment.last, name, err);
 }
 

@@ -319,9 +319,8 @@ static const reef_config_field *find_field(const char *name) {
 
 reef_status reef_config_name_unknown(const char *name, reef_error *err) {
     if (reef_gone_report(NULL, name, err)) return REEF_ERR_INVALID;
-    // A suggestion that shares less than half of the letters does not help. With half of the
-    // letters wrong a suggestion is noise.
-    size_t count, nearest = (strlen(name) + 1) / 2 + 1;
+    // A name that differs in more than a third does not help.
+    size_t count, nearest = strlen(name) / 3 + 1;
     const reef_config_field *fields = reef_config_fields(&count), *closest = NULL;
     char written[NAME_BYTES_MAX];
     bool fits = write_as_field(name, written);
