@@ -40,6 +40,7 @@ static const reef_gone GONE[] = {
     {"train --flops", "research/paper, by the length of what is fed"},
     {"train --results", "reef eval --matrix --json"},
     {"usage --npy", "reef usage --json, and counts of all experts in libreef"},
+    {"verify --repair-plan", "reef verify names the remedy in one line"},
 };
 
 const reef_gone *reef_gone_all(size_t *count) {

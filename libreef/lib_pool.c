@@ -134,7 +134,7 @@ reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err) {
     const reef_lost_kind *lost = reef_model_lost_kinds(model, &count);
     if (count == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
-                     "kind %" PRIu32 " is damaged; reef verify --repair-plan says what helps: "
+                     "kind %" PRIu32 " is damaged; reef verify says what helps: "
                      "%.150s",
                      lost->kind, lost->what);
 }

@@ -154,8 +154,8 @@ static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, re
             reef_fail(&reason, REEF_ERR_CORRUPT, "meta (name commit) has %zu bytes instead of %d",
                       view.bytes, REEF_COMMIT_BYTES);
     if (status == REEF_OK) return REEF_OK;
-    return reef_fail(err, status, "pool %s: %.140s; 'reef verify --repair-plan' says what is left",
-                     path, reason.message);
+    return reef_fail(err, status, "pool %s: %.140s; 'reef verify' says what is left", path,
+                     reason.message);
 }
 
 reef_status reef_last_commit_check(const char *path, MDB_env *lmdb, MDB_dbi meta, reef_error *err) {

@@ -52,8 +52,8 @@ static reef_status fail_damaged(const reef_trainer *trainer,
                                 reef_error *err) {
     const char *name = reef_kind_names_of(&trainer->kind_names, lost->kind);
     return reef_fail(err, REEF_ERR_CORRUPT,
-                     "kind %" PRIu32 "%s%.64s%s is damaged, and must not learn on: see reef verify "
-                     "--repair-plan; %.110s",
+                     "kind %" PRIu32 "%s%.64s%s is damaged, and must not learn on: see reef "
+                     "verify; %.110s",
                      lost->kind, name[0] != '\0' ? " (" : "", name, name[0] != '\0' ? ")" : "",
                      lost->what);
 }

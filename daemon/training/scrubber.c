@@ -66,8 +66,7 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
     char line[512];
     (void)key; // `what` names it
     if (!is_new_damage(s, what)) return;
-    snprintf(line, sizeof(line),
-             "pool %.120s is damaged: %s; training continues, see reef verify --repair-plan",
+    snprintf(line, sizeof(line), "pool %.120s is damaged: %s; training continues, see reef verify",
              reef_store_path(s->store), what);
     reef_report_error(s->report, REEF_ERR_CORRUPT, line);
     s->poke(s->context);

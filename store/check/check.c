@@ -9,8 +9,7 @@
 // Pages are of one state, which takes one transaction. All else is true of a commit and of the next
 // one, by itself: a record and its sum, a generation and its root, a snapshot and its copies, a
 // layer and its windows. It therefore works in steps (reef_txn_renew), each on the last commit, so
-// that no walk keeps a writer from reusing pages. Only a plan of repair speaks of one state, and
-// takes one transaction for all.
+// that no walk keeps a writer from reusing pages.
 #include "check.h"
 
 #include "reef_byte_order.h"
@@ -281,8 +280,7 @@ static void check_all(reef_check *c) {
     if (c->options->also != NULL && reef_check_release_reader(c, &renewed) &&
         c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);
-    // At the end, since advice depends on all that is damaged.
-    if (c->options->on_repair != NULL) reef_check_plan(c);
+    if (c->ended.status == REEF_OK) reef_check_remedy(c); // which depends on all that is damaged
 }
 
 // The pages of the newest commit. From here on c->txn holds it, or the first step.
@@ -292,7 +290,7 @@ static reef_status check_file(reef_check *c, reef_store *store, reef_error *err)
     if (status == REEF_OK) status = reef_pages_pin(&pages, store, &c->txn, err);
     if (status == REEF_OK) status = reef_check_pages(c, &pages, err);
     reef_pages_close(&pages);
-    if (status != REEF_OK || c->options->on_repair != NULL) return status;
+    if (status != REEF_OK) return status;
     reef_txn_abort(c->txn);
     return reef_txn_begin(&c->txn, store, REEF_TXN_READ_RENEWED, err);
 }

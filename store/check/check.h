@@ -8,7 +8,7 @@
 
 #define REEF_DAMAGED_MAX 1000 // findings that are kept; counting continues
 
-/** One finding about a record, kept for the plan. */
+/** One finding about a record, kept for the remedy. */
 typedef struct reef_damaged {
     reef_key key; // its name, if any, is `name`
     char name[REEF_NAME_BYTES_MAX + 1];
@@ -80,8 +80,8 @@ REEF_MUST_CHECK reef_status reef_check_pages_of(const char *path,
 void reef_check_usage(reef_check *c);
 /** Entries of the journal against each other: no gap, no overlap, their bytes what they were. */
 void reef_check_journal(reef_check *c);
-/** Report for each damaged record what it belongs to and where its content can be had. */
-void reef_check_plan(reef_check *c);
+/** Find out what helps, when all findings are known. */
+void reef_check_remedy(reef_check *c);
 
 /**
  * Is the content of this record known never to change: a sealed generation's, or a snapshot's copy?

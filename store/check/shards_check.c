@@ -49,6 +49,7 @@ static void add_report(reef_check_report *all, const reef_check_report *one) {
     all->commits = greater(all->commits, one->commits);
     if (one->longest_read_ms > all->longest_read_ms) all->longest_read_ms = one->longest_read_ms;
     memcpy(all->root, one->root, sizeof(all->root));
+    if (one->remedy.kind > all->remedy.kind) all->remedy = one->remedy;
 }
 
 static reef_status check_shard(const char *path,
@@ -80,11 +81,6 @@ reef_status reef_shards_verify(const char *path,
     *report = (reef_check_report){0};
     reef_status status = reef_view_count(path, &count, err);
     if (status != REEF_OK) return status;
-    if (options->on_repair != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a plan is for one file: give the directory of a shard, %.120s/rank-0 to "
-                         "rank-%" PRIu32,
-                         path, count - 1);
     for (; status == REEF_OK && findings.rank < count; findings.rank++)
         status = check_shard(path, check, &findings, report, err);
     if (status == REEF_OK && report->damaged == 0)

@@ -2,7 +2,7 @@
 //
 //   parent                          child
 //     fork  ------------------------> opens the pool itself, checks
-//     reads frames until the end <--- DAMAGE text, ..., REPAIR plan, ..., RESULT report
+//     reads frames until the end <--- DAMAGE text, ..., RESULT report
 //     waitpid                         _exit
 //
 // A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS),
@@ -23,17 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef enum frame_kind { DAMAGE = 1, REPAIR = 2, WHOLE = 3, RESULT = 4 } frame_kind;
+typedef enum frame_kind { DAMAGE = 1, RESULT = 2 } frame_kind;
 
 // A fixed size below PIPE_BUF: frames are written and read whole. Parent and child are one program.
 typedef struct frame {
     frame_kind kind;
     reef_status status;
-    union {
-        reef_check_report report;
-        reef_repair repair;
-        uint32_t generation;
-    };
+    reef_check_report report; // with RESULT
     char text[sizeof(((reef_error *)0)->message)];
 } frame;
 _Static_assert(sizeof(frame) < 4096, "a frame fits the pipe");
@@ -78,22 +74,6 @@ static void child_on_damage(void *context, const char *what) {
     child_send(*(int *)context, &f);
 }
 
-static void child_on_repair(void *context, const reef_repair *repair) {
-    frame f;
-    memset(&f, 0, sizeof(f));
-    f.kind = REPAIR;
-    f.repair = *repair;
-    child_send(*(int *)context, &f);
-}
-
-static void child_on_whole(void *context, uint32_t generation) {
-    frame f;
-    memset(&f, 0, sizeof(f));
-    f.kind = WHOLE;
-    f.generation = generation;
-    child_send(*(int *)context, &f);
-}
-
 // Signals end the child, whatever the program does about them, and leave no core file behind.
 static void child_signals(void) {
     static const int signals[] = {SIGBUS, SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGPIPE};
@@ -112,8 +92,6 @@ static void child_run(int fd,
     reef_check_options here = *options;
     here.context = &fd;
     here.on_damage = child_on_damage;
-    here.on_repair = options->on_repair != NULL ? child_on_repair : NULL;
-    here.on_whole = options->on_whole != NULL ? child_on_whole : NULL;
     // Padding is written to the pipe too, so no byte may be uninitialised.
     memset(&f, 0, sizeof(f));
     f.kind = RESULT;
@@ -164,20 +142,6 @@ static void child_wait(pid_t child) {
     }
 }
 
-// What the child says before its result; a repair's key gets its name from this process.
-static void pass_on(const reef_check_options *options, frame *f, uint64_t *damaged) {
-    if (f->kind == DAMAGE) {
-        (*damaged)++;
-        if (options->on_damage != NULL) options->on_damage(options->context, f->text);
-    } else if (f->kind == REPAIR) {
-        // A pointer of the child means nothing here.
-        if (f->repair.name[0] != '\0') f->repair.key.name = f->repair.name;
-        options->on_repair(options->context, &f->repair);
-    } else if (f->kind == WHOLE) {
-        options->on_whole(options->context, f->generation);
-    }
-}
-
 reef_status reef_verify_in_child(const char *path,
                                  reef_verify_work work,
                                  const reef_check_options *options,
@@ -207,7 +171,9 @@ reef_status reef_verify_in_child(const char *path,
     // Findings are passed on as they come; the result is the last frame.
     while (!finished && read_all(ends[0], &f, sizeof(f))) {
         finished = f.kind == RESULT;
-        if (!finished) pass_on(options, &f, &damaged);
+        if (finished) break;
+        damaged++;
+        if (options->on_damage != NULL) options->on_damage(options->context, f.text);
     }
     close(ends[0]);
     // Died in the middle: the number of findings so far is all that is known.

@@ -1,4 +1,4 @@
-// Is the pool undamaged? A check walks all of it, here or in a child process, and can plan repairs;
+// Is the pool undamaged? A check walks all of it, here or in a child process, and says what helps;
 // a scrub reads what is sealed piece by piece, beside training.
 //
 // Errors and threads: see reef_store.h.
@@ -6,6 +6,21 @@
 #define REEF_POOL_CHECK_H
 
 #include "reef_store.h"
+
+/** What helps a damaged pool, all findings together. */
+typedef enum reef_remedy_kind {
+    REEF_REMEDY_NOTHING, // none is needed: it is sound, or nothing computes with what is damaged
+    REEF_REMEDY_RESTORE, // snapshot `name`: its whole state is sound and has nothing of it
+    REEF_REMEDY_RECOVER, // kinds go on as they were before: `reef kind recover`
+    REEF_REMEDY_REMOVE,  // snapshot `name`, in which it lies; the present state does not need it
+    REEF_REMEDY_PUSH,    // what waited in source `name`, once more
+    REEF_REMEDY_COPY,    // only a copy of the pool
+} reef_remedy_kind;
+typedef struct reef_remedy {
+    reef_remedy_kind kind;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    uint64_t commit, stream_bytes; // of a snapshot to be restored: training continues from there
+} reef_remedy;
 
 typedef struct reef_check_report {
     uint64_t records, bytes; // checked
@@ -20,29 +35,8 @@ typedef struct reef_check_report {
     uint64_t pages_lost;    // neither used nor free: nothing reads them, and nothing will
     uint64_t reads;         // transactions that it took, and
     double longest_read_ms; // the longest that this process held on the pool
+    reef_remedy remedy;
 } reef_check_report;
-
-/**
- * What one damaged record is, and where its content can be had. Made by a check with `on_repair`.
- */
-typedef struct reef_repair {
-    char what[256]; // as reported to on_damage
-    reef_key key;   // of the record; its name, where it has one, is in `name`
-    char name[REEF_NAME_BYTES_MAX + 1];
-    uint32_t generation; // to whose state it belongs; of a copy, the generation that was copied
-    bool sealed; // that generation is sealed, or the record lies in a copy: it never changes
-    char snapshot[REEF_NAME_BYTES_MAX + 1]; // whose copy it lies in; "" for the pool's own
-    bool intact; // its bytes are as they were written; its entry in sums is damaged or lost
-    bool stale;  // its bytes are an earlier commit's: the last change of it was lost
-    uint64_t commit, commit_lost;       // of a stale one: which it is of, which it should be of
-    bool identical;                     // the same bytes lie elsewhere in the pool, proved by the
-    uint32_t identical_generation;      // content hash in sums: under this number,
-    char twin[REEF_NAME_BYTES_MAX + 1]; // in the copy of this snapshot ("": of the pool's own)
-    char restore[REEF_NAME_BYTES_MAX + 1]; // the newest snapshot whose whole state is sound, and
-    uint64_t restore_commit;               // without this record; "" if there is none
-    uint64_t restore_stream_bytes;         // offset in the stream from which training would
-                                           // continue
-} reef_repair;
 
 typedef struct reef_check_options {
     bool quick;    // hash no payload of what is sealed
@@ -53,10 +47,8 @@ typedef struct reef_check_options {
                         void (*on_damage)(void *context, const reef_key *key, const char *what),
                         void *context,
                         reef_error *err);
-    void (*on_damage)(void *context, const char *what);          // may be NULL
-    void (*on_repair)(void *context, const reef_repair *repair); // after all; NULL: no plan
-    void (*on_whole)(void *context, uint32_t generation);        // a sealed one that is sound
-    void *context;                                               // of the three
+    void (*on_damage)(void *context, const char *what); // may be NULL
+    void *context;
 } reef_check_options;
 
 /**
@@ -79,8 +71,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
                                                       reef_error *err);
 /**
  * The same with options. What is not sealed is always hashed; of a sealed record that is not, the
- * header is checked against `sums`. For the first 1,000 damaged records there is a plan, which
- * takes one transaction for the whole check: what it names lies in one state.
+ * header is checked against `sums`.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_with(reef_store *store,
                                                            const reef_check_options *options,
@@ -99,7 +90,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
 /**
  * reef_store_check_with in a child process; `also` runs there. Where `path` holds shards, each is
  * checked so, counts are sums over them, and findings begin with `rank-K: `. INVALID also: they are
- * not one pool, or a plan is asked for.
+ * not one pool.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify_with(const char *path,
                                                             const reef_check_options *options,

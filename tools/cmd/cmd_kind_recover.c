@@ -12,7 +12,7 @@ const reef_cli_manual reef_kind_recover_manual = {
         "Where a record of a kind is damaged, the pool can be read, and says so, but not trained\n"
         "on. This lets the kind go on as it was before what is damaged; one of which nothing is\n"
         "whole begins anew, with its number and its name. All other kinds stay as they are, to\n"
-        "the bit, and so do earlier states. reef verify --repair-plan says first whether a\n"
+        "the bit, and so do earlier states. reef verify says first whether a\n"
         "snapshot has more.\n"
         "\n"
         "What is damaged stays in the file, and reef verify keeps reporting it. reef prune\n"

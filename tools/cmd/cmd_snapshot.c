@@ -180,7 +180,7 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK && damaged > 0)
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the records of %zu of %zu snapshots are damaged; "
-                           "see reef verify --repair-plan",
+                           "see reef verify",
                            damaged, list.count);
     reef_cli_table_free(list.table);
     free(stream);

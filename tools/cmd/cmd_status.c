@@ -370,7 +370,7 @@ static void print_scrub(const json_t *scrub) {
                reef_cli_time(status_integer(scrub, "last_scrub"), when));
         printf("%s sealed records, ", reef_cli_count(status_integer(scrub, "last_records"), words));
         printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), words),
-               damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
+               damaged ? "damage was found, see reef verify" : "all sound");
     }
     // A pass under way; nothing while it rests.
     if (status_integer(scrub, "records")) {

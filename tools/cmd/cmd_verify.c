@@ -1,11 +1,10 @@
 // reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot
-// take the tool down; and plan the repair of a damaged one.
+// take the tool down; and say what helps a damaged one.
 #include "cli_format.h"
 #include "commands.h"
 #include "reef_clock.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
-#include "repair_advice.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@ static const reef_cli_option OPTIONS[] = {
     {"quick", NULL, "hash no payload of what is sealed; everything else as always"},
     {"sample", "P", "hash P percent of the sealed records, drawn by chance"},
     {"seed", "N", "draw the sample that an earlier run printed"},
-    {"repair-plan", NULL, "print what is lost, where it is kept, and the commands to save it"},
     {0},
 };
 
@@ -33,18 +31,15 @@ const reef_cli_manual reef_verify_manual = {
              "header is compared with sums. Ends with 65 when\n"
              "something is damaged. Only reads; "
              "a daemon may run on the pool, whose pages are kept from reuse for a\n"
-             "quarter of a second at most and while the pages are walked; "
-             "with --repair-plan as long as it takes.",
+             "quarter of a second at most and while the pages are walked.",
     .options = OPTIONS,
     .example = "reef verify reef.pool && echo sound\n"
-               "reef verify reef.pool --sample 5\n"
-               "reef verify reef.pool --repair-plan",
+               "reef verify reef.pool --sample 5",
 };
 
 typedef struct findings {
     json_t *lines;
     bool print;
-    reef_verify_plan plan;
 } findings;
 
 static void add_line(findings *found, const char *what) {
@@ -57,16 +52,6 @@ static void add_line(findings *found, const char *what) {
 static void on_damage(void *context, const char *what) {
     findings *found = context;
     if (json_array_size(found->lines) < DAMAGE_SHOWN_MAX) add_line(found, what);
-}
-
-static void on_repair(void *context, const reef_repair *repair) {
-    findings *found = context;
-    reef_verify_plan_add(&found->plan, repair);
-}
-
-static void on_whole(void *context, uint32_t generation) {
-    findings *found = context;
-    reef_verify_plan_add_whole(&found->plan, generation);
 }
 
 // ---- options ------------------------------------------------------------------------------------
@@ -124,6 +109,42 @@ static void print_hashed(const reef_cli_call *cli,
     printf("not hashed   %s\n", reef_cli_bytes(report->sealed_bytes - report->hashed_bytes, bytes));
 }
 
+// What helps, in one line; NULL where nothing is damaged. On the heap.
+static char *remedy_text(const char *path, const reef_check_report *report) {
+    char *text = NULL, *pool = reef_cli_printable((const uint8_t *)path, strlen(path), false);
+    const reef_remedy *remedy = &report->remedy;
+    if (report->damaged == 0) {
+        free(pool);
+        return NULL;
+    }
+    switch (remedy->kind) {
+    case REEF_REMEDY_NOTHING:
+        text = reef_cli_format("none is needed: nothing computes with what is lost");
+        break;
+    case REEF_REMEDY_RESTORE:
+        text = reef_cli_format("reef snapshot restore %s %s NEW; it trains on from byte %" PRIu64
+                               " of the stream",
+                               pool, remedy->name, remedy->stream_bytes);
+        break;
+    case REEF_REMEDY_RECOVER:
+        text = reef_cli_format("reef kind recover %s; other kinds stay as they are", pool);
+        break;
+    case REEF_REMEDY_REMOVE:
+        text = reef_cli_format("reef snapshot remove %s %s; the present state does not need it",
+                               pool, remedy->name);
+        break;
+    case REEF_REMEDY_PUSH:
+        text = reef_cli_format("push again what waited in %s, into a source of another name",
+                               remedy->name);
+        break;
+    case REEF_REMEDY_COPY:
+        text = reef_cli_format("a copy of the pool: nothing in it is whole without what is lost");
+        break;
+    }
+    free(pool);
+    return text;
+}
+
 static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
@@ -153,7 +174,12 @@ static void print_report(const reef_cli_call *cli,
            reef_cli_count(report->reads, words), report->reads == 1 ? "" : "s",
            reef_cli_duration(report->longest_read_ms / 1e3, longest));
     // Every damage has had its own line; the error message follows.
-    if (report->damaged > 0) return;
+    if (report->damaged > 0) {
+        char *remedy = remedy_text(cli->pool, report);
+        printf("remedy       %s\n", remedy);
+        free(remedy);
+        return;
+    }
     // The judgement is limited by what was checked.
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"
@@ -169,36 +195,28 @@ static json_t *report_json(const reef_cli_call *cli,
     // The reply takes one reference to the lines.
     json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
                                      json_incref(found->lines), percent, seconds);
-    // Without --repair-plan these members are absent.
-    if (options->on_repair == NULL) return object;
-    json_object_set_new(object, "plan", reef_verify_plan_json(&found->plan));
-    json_object_set_new(object, "whole", reef_verify_plan_whole_json(&found->plan));
+    char *remedy = remedy_text(cli->pool, report);
+    json_object_set_new(object, "remedy", remedy != NULL ? json_string(remedy) : json_null());
+    free(remedy);
     return object;
 }
 
 reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     reef_check_report report = {0};
-    findings found = {.lines = json_array(), .print = !cli->json, .plan = {.pool = cli->pool}};
-    // The plan is made from the same scan, by two more callbacks.
-    bool plan = reef_cli_text(cli, "repair-plan") != NULL;
-    reef_check_options options = {.also = reef_pool_check_sizes,
-                                  .on_damage = on_damage,
-                                  // Left out where no plan is asked for: finding what is whole
-                                  // takes extra reads.
-                                  .on_repair = plan ? on_repair : NULL,
-                                  .on_whole = plan ? on_whole : NULL,
-                                  .context = &found};
+    findings found = {.lines = json_array(), .print = !cli->json};
+    reef_check_options options = {
+        .also = reef_pool_check_sizes, .on_damage = on_damage, .context = &found};
     // The time includes opening the pool, as a user waits for it.
     double percent, started = reef_seconds();
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
     double seconds = reef_seconds() - started;
-    if (plan) reef_verify_plan_add_kinds(&found.plan, cli);
     // The scan could not continue, but the document has all that was found until then.
     if (status == REEF_ERR_CORRUPT && cli->json) {
         reef_error reason;
         add_line(&found, err->message);
         report.damaged++;
+        report.remedy.kind = REEF_REMEDY_COPY;
         if (reef_cli_reply(cli, report_json(cli, &options, &report, &found, percent, seconds),
                            &reason) != REEF_OK)
             // A failure to write replaces the finding: the exit code must not be taken for a whole
@@ -210,10 +228,6 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     } else if (status == REEF_OK) {
         print_report(cli, &options, &report, seconds);
     }
-    // A plan is most useful when the scan had to stop.
-    if (plan && !cli->json && (status == REEF_OK || status == REEF_ERR_CORRUPT))
-        reef_verify_plan_print(&found.plan);
-    reef_verify_plan_release(&found.plan);
     json_decref(found.lines);
     // The report was shown; the exit code says that the pool is damaged.
     if (status == REEF_OK && report.damaged > 0)

@@ -38,7 +38,7 @@ static void tell(const reef_cli_call *cli,
                 reef_cli_count(lost->whole_to, words));
     else
         fprintf(stderr, "does not answer");
-    fprintf(stderr, ": %s; reef verify %s --repair-plan says what helps\n", lost->what, pool);
+    fprintf(stderr, ": %s; reef verify %s says what helps\n", lost->what, pool);
     free(pool);
 }
 

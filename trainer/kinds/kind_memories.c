@@ -512,7 +512,7 @@ static reef_status check_mergings(const reef_trainer *trainer, reef_error *err) 
         if (steps == count)
             return reef_fail(err, REEF_ERR_CORRUPT,
                              "kind %" PRIu32 " was merged by way of more kinds than there are: see "
-                             "reef verify --repair-plan",
+                             "reef verify",
                              kind);
     }
     return REEF_OK;

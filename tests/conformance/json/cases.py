@@ -80,7 +80,6 @@ READING = [
     ("verify", ["verify", "reef.pool"]),
     ("verify", ["verify", "reef.pool", "--quick"]),
     ("verify", ["verify", "iris.pool", "--sample", "50"]),
-    ("verify-repair-plan", ["verify", "reef.pool", "--repair-plan"]),
     ("plot-loss", ["plot", "loss", "reef.pool"]),
     ("plot-loss", ["plot", "loss", "iris.pool"]),
     ("top", ["top", "reef.pool"]),

@@ -225,7 +225,7 @@ static void compare_program(campaign *c, tally *t, const char *how, const findin
 // An answer without a damaged kind says which, for programs and for people.
 static bool says_what_is_lost(const program *p) {
     return strstr(p->out, "\"lost_kinds\": [") != NULL && strstr(p->err, "is damaged") != NULL &&
-           strstr(p->err, "--repair-plan") != NULL;
+           strstr(p->err, "reef verify") != NULL;
 }
 
 // Score and evaluation of a damaged pool: the sound pool's answer, an error, or one that says what

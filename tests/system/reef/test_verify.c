@@ -56,11 +56,15 @@ static const char *text(const json_t *document, const char *name) {
     return value;
 }
 
-// Run a command of a plan as it stands there.
-static void run_command(const json_t *repair) {
-    const char *command = text(repair, "command");
-    assert_int_equal(strncmp(command, "reef ", 5), 0);
-    char *line = reef_cli_format("%s %s >/dev/null", REEF_BINARY, command + 5);
+// Run the command with which a remedy begins, and --yes.
+static void run_remedy(const json_t *document, const char *restored) {
+    const char *remedy = text(document, "remedy");
+    assert_int_equal(strncmp(remedy, "reef ", 5), 0);
+    int length = (int)strcspn(remedy + 5, ";");
+    const char *gap = strstr(remedy, " NEW;");
+    if (gap != NULL) length = (int)(gap + 1 - (remedy + 5));
+    char *line = reef_cli_format("%s %.*s %s --yes >/dev/null", REEF_BINARY, length, remedy + 5,
+                                 gap != NULL ? restored : "");
     if (system(line) != 0) fail_msg("%s failed", line);
     free(line);
 }
@@ -248,102 +252,58 @@ static void a_record_of_a_wrong_size_is_found_although_its_checksum_is_right(voi
     free(pool);
 }
 
-// ---- the plan -----------------------------------------------------------------------------------
+// ---- what helps ---------------------------------------------------------------------------------
 
-static const json_t *only_repair(const json_t *document) {
-    const json_t *plan = json_object_get(document, "plan");
-    assert_int_equal(json_array_size(plan), 1);
-    return json_array_get(plan, 0);
+static void expect_remedy(const char *pool, const reef_key *lost, const char *restored) {
+    record_damage(pool, lost);
+    json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
+    assert_int_equal(integer(found, "damaged"), 1);
+    run_remedy(found, restored);
+    expect_sound(restored != NULL ? restored : pool);
+    json_decref(found);
 }
 
-// Also where the pool itself cannot be opened for more than that.
-static void a_damaged_generation_is_restored_by_the_plans_command(void **state) {
+static void the_state_before_is_restored_by_the_command_that_is_named(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "plan-generation"), *restored = reef_cli_format("%s.restored", pool);
-    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = 1};
-    record_damage(pool, &key);
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    run_command(json_array_get(json_object_get(found, "plan"), 0));
-    expect_sound(restored);
-    json_decref(found);
-    free(restored);
+    const reef_key keys[] = {{.db = REEF_DB_EXPERTS, .generation = 1},
+                             {.db = REEF_DB_GENERATIONS, .generation = 1}};
+    for (size_t i = 0; i < 3; i++) { // the last one sealed since the snapshot
+        char name[] = "remedy-0";
+        name[7] = (char)('0' + i);
+        char *pool = pool_new(w, name), *restored = reef_cli_format("%s.restored", pool);
+        if (i == 2) json_decref(reef_json("seal", pool, NULL));
+        expect_remedy(pool, &keys[i > 0], restored);
+        free(restored);
+        free(pool);
+    }
+}
+
+static void people_read_it_as_well(void **state) {
+    world *w = *state;
+    program p;
+    char *pool = pool_new(w, "remedy-text");
+    record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 1});
+    reef(&p, "verify", pool, NULL);
+    assert_int_equal(p.code, RUN_DAMAGED);
+    char *line = reef_cli_format("remedy       reef snapshot restore %s kept NEW; it trains on "
+                                 "from byte",
+                                 pool);
+    assert_non_null(strstr(p.out, line));
+    program_release(&p);
+    free(line);
     free(pool);
 }
 
 static void what_it_was_trained_with_is_written_again(void **state) {
     world *w = *state;
-    program p;
-    char *pool = pool_new(w, "plan-kernels");
-    const reef_key key = {.db = REEF_DB_META, .name = "kernels"};
-    record_damage(pool, &key);
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
+    char *pool = pool_new(w, "remedy-kernels");
+    record_damage(pool, &(reef_key){.db = REEF_DB_META, .name = "kernels"});
+    json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
+    assert_non_null(strstr(text(found, "remedy"), "none is needed"));
     json_decref(found);
-    reef(&p, "verify", pool, "--repair-plan", NULL);
-    assert_non_null(strstr(p.out, "the next commit writes it again"));
-    program_release(&p);
     json_decref(reef_json("seal", pool, NULL));
     expect_sound(pool);
     free(pool);
-}
-
-static void the_state_before_is_restored_by_the_plans_command(void **state) {
-    world *w = *state;
-    char *pool = pool_new(w, "plan-open"), *restored = reef_cli_format("%s.restored", pool);
-    const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
-    record_damage(pool, &key);
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    const json_t *repair = only_repair(found);
-    assert_non_null(strstr(text(repair, "damage"), "experts (generation 1, layer 0, block 0)"));
-    assert_string_equal(text(repair, "part_of"),
-                        "open generation 1: rows of experts, layer 0, block 0");
-    assert_string_equal(text(repair, "restore"), "kept");
-    assert_true(json_is_false(json_object_get(repair, "sealed")));
-    char *command = reef_cli_format("reef snapshot restore %s kept %s", pool, restored);
-    assert_string_equal(text(repair, "command"), command);
-    run_command(repair);
-    expect_sound(restored);
-    const json_t *whole = json_object_get(found, "whole");
-    assert_int_equal(json_array_size(whole), 1); // generation 0 can still be kept as a file
-    assert_int_equal(integer(json_array_get(whole, 0), "generation"), 0);
-
-    program p;
-    reef(&p, "verify", pool, "--repair-plan", NULL);
-    assert_int_equal(p.code, RUN_DAMAGED);
-    static const char *const SAYS[] = {"plan (nothing has been changed)",
-                                       "   part of  open gen",
-                                       "   lost     the present state",
-                                       "   kept     ",
-                                       "   remedy   a new pool as of snapshot kept",
-                                       "   command  reef export generation"};
-    for (size_t i = 0; i < sizeof(SAYS) / sizeof(SAYS[0]); i++)
-        if (strstr(p.out, SAYS[i]) == NULL) fail_msg("'%s' is not in:\n%s", SAYS[i], p.out);
-    assert_non_null(strstr(p.out, command));
-    program_release(&p);
-    json_decref(found);
-    free(command);
-    free(restored);
-    free(pool);
-}
-
-// Without the record of the open generation, or of a sealed one that the snapshot does not need.
-static void a_damaged_generations_state_before_is_restored_by_the_plans_command(void **state) {
-    world *w = *state;
-    for (uint32_t g = 0; g < 2; g++) {
-        char *pool = pool_new(w, g == 0 ? "plan-last" : "plan-sealed-since");
-        char *restored = reef_cli_format("%s.restored", pool);
-        if (g == 1) json_decref(reef_json("seal", pool, NULL));
-        record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
-        json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-        assert_int_equal(integer(found, "damaged"), 1);
-        const json_t *repair = only_repair(found);
-        assert_int_equal(json_is_true(json_object_get(repair, "sealed")), g);
-        run_command(repair);
-        expect_sound(restored);
-        json_decref(found);
-        free(restored);
-        free(pool);
-    }
 }
 
 // Nothing else is written to such a pool.
@@ -369,109 +329,32 @@ static void a_damaged_last_generation_is_not_trained_on(void **state) {
     free(pool);
 }
 
-// Names may hold any bytes, and JSON may not.
-static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
-    world *w = *state;
-    static const char *const NAMES[] = {"odd '%\xff\n\\", "line\n"};
-    for (size_t i = 0; i < 2; i++) {
-        char *pool = pool_new(w, NAMES[i]), *restored = reef_cli_format("%s.restored", pool);
-        const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
-        record_damage(pool, &key);
-        json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-        run_command(only_repair(found));
-        expect_sound(restored);
-        assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
-        json_decref(found);
-        free(restored);
-        free(pool);
-    }
-}
-
-// Tensors and context memory of the open generation: the same advice, but for the part.
-static void damaged_memory_has_the_advice_of_a_tensor(void **state) {
-    world *w = *state;
-    reef_error err;
-    reef_store *store = NULL;
-    reef_txn *txn = NULL;
-    reef_commit commit;
-    json_t *found[2];
-    const reef_key keys[] = {
-        {.db = REEF_DB_TENSORS, .generation = 1, .name = "spare"},
-        {.db = REEF_DB_MEMORY, .generation = 1, .name = "spare", .block = 2},
-    };
-    for (size_t i = 0; i < 2; i++) {
-        char *pool = pool_new(w, i == 0 ? "plan-tensor" : "plan-memory");
-        check(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
-        check(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
-        check(reef_commit_read(txn, &commit, &err), &err);
-        check(reef_record_put(txn, &keys[i], REEF_BYTES, "a payload of its own", 20, &err), &err);
-        check(reef_txn_commit(txn, &commit, &err), &err);
-        reef_store_close(store);
-        record_damage(pool, &keys[i]);
-        found[i] = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-        free(pool);
-    }
-    const json_t *tensor = only_repair(found[0]), *memory = only_repair(found[1]);
-    assert_string_equal(text(tensor, "part_of"), "open generation 1: tensor spare");
-    assert_string_equal(text(memory, "part_of"),
-                        "open generation 1: context memory spare, block 2");
-    static const char *const SAME[] = {"lost", "kept", "restore", "remedy"};
-    for (size_t i = 0; i < sizeof(SAME) / sizeof(SAME[0]); i++)
-        assert_string_equal(text(tensor, SAME[i]), text(memory, SAME[i]));
-    assert_string_equal(text(memory, "lost"), "the present state of the open generation");
-    assert_string_equal(text(memory, "restore"), "kept");
-    for (size_t i = 0; i < 2; i++) json_decref(found[i]);
-}
-
-static void a_snapshot_that_is_damaged_is_let_go_by_the_plans_command(void **state) {
-    world *w = *state;
-    char *pool = pool_new(w, "plan-copy");
-    const reef_key key = {
-        .db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "gate_weights"};
-    record_damage(pool, &key);
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    const json_t *repair = only_repair(found);
-    assert_string_equal(text(repair, "snapshot"), "kept");
-    assert_int_equal(integer(repair, "generation"), 1);
-    assert_non_null(strstr(text(repair, "lost"), "the pool as it is now does not need it"));
-    run_command(repair);
-    expect_sound(pool);
-    json_decref(found);
-    free(pool);
-}
-
-static void a_snapshot_whose_record_is_damaged_is_let_go_by_the_plans_command(void **state) {
+static void a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named(void **state) {
     world *w = *state;
     program p;
-    char *pool = pool_new(w, "plan-record");
+    char *pool = pool_new(w, "remedy-copy");
+    const reef_key key = {
+        .db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "gate_weights"};
+    expect_remedy(pool, &key, NULL);
+    free(pool);
+    pool = pool_new(w, "remedy-record");
     reef(&p, "snapshot", "create", pool, "other", NULL);
     program_release(&p);
-    record_damage(pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"});
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    assert_int_equal(integer(found, "damaged"), 1);
-    const json_t *repair = only_repair(found);
-    assert_string_equal(text(repair, "part_of"), "snapshot kept");
-    run_command(repair);
-    expect_sound(pool);
-    json_decref(found);
+    expect_remedy(pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"}, NULL);
     free(pool);
 }
 
 static void what_is_kept_nowhere_has_no_command(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "plan-sealed");
-    const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0};
-    record_damage(pool, &key);
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    const json_t *repair = only_repair(found);
-    assert_true(json_is_true(json_object_get(repair, "sealed")));
-    assert_true(json_is_null(json_object_get(repair, "command")));
-    assert_string_equal(text(repair, "kept"), "nowhere in this pool");
-    assert_non_null(strstr(text(repair, "remedy"), "a file of generation 0 (reef import)"));
+    char *pool = pool_new(w, "remedy-sealed");
+    record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 0});
+    json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
+    assert_non_null(strstr(text(found, "remedy"), "a copy of the pool"));
     json_decref(found);
     // What is not hashed is not found, and the run reports that it was not checked.
     found = verify_json(pool, RUN_OK, "--quick", NULL);
     assert_int_equal(integer(found, "damaged"), 0);
+    assert_true(json_is_null(json_object_get(found, "remedy")));
     json_decref(found);
     free(pool);
 }
@@ -484,15 +367,11 @@ int main(void) {
         cmocka_unit_test(status_names_the_reader_that_keeps_pages_from_reuse),
         cmocka_unit_test(status_tells_the_last_scrub),
         cmocka_unit_test(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
-        cmocka_unit_test(a_damaged_generation_is_restored_by_the_plans_command),
+        cmocka_unit_test(the_state_before_is_restored_by_the_command_that_is_named),
+        cmocka_unit_test(people_read_it_as_well),
         cmocka_unit_test(what_it_was_trained_with_is_written_again),
-        cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),
-        cmocka_unit_test(a_damaged_generations_state_before_is_restored_by_the_plans_command),
         cmocka_unit_test(a_damaged_last_generation_is_not_trained_on),
-        cmocka_unit_test(a_plans_command_can_be_had_for_a_pool_of_any_name),
-        cmocka_unit_test(damaged_memory_has_the_advice_of_a_tensor),
-        cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_plans_command),
-        cmocka_unit_test(a_snapshot_whose_record_is_damaged_is_let_go_by_the_plans_command),
+        cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named),
         cmocka_unit_test(what_is_kept_nowhere_has_no_command),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

@@ -253,32 +253,17 @@ static void damage(const char *path, const char *bytes) {
     free(all);
 }
 
-static const char *text_of(const json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    assert_non_null(text);
-    return text;
-}
-
-static void the_plan_of_repair_says_what_was_pushed_and_is_lost(void **state) {
+static void verify_says_what_was_pushed_and_is_lost(void **state) {
     world *w = *state;
     make_waiting(w);
     char data[200];
     snprintf(data, sizeof(data), "%s/data.mdb", w->box.pool);
     damage(data, "record 000130\n"); // of batch 2
     program p;
-    program_run(
-        &p,
-        (const char *const[]){REEF_BINARY, "verify", w->box.pool, "--repair-plan", "--json", NULL},
-        NULL);
+    program_run(&p, (const char *const[]){REEF_BINARY, "verify", w->box.pool, NULL}, NULL);
     assert_int_equal(p.code, EXIT_DATA);
-    json_t *found = json_loads(p.out, 0, NULL), *plan = json_object_get(found, "plan");
-    assert_int_equal(json_array_size(plan), 1);
-    const json_t *one = json_array_get(plan, 0);
-    assert_non_null(strstr(text_of(one, "damage"), "push:web"));
-    assert_string_equal(text_of(one, "lost"), "what was pushed and not trained yet, from here on");
-    assert_non_null(strstr(text_of(one, "remedy"), "push it again, into a source of another name"));
-    assert_true(json_is_null(json_object_get(one, "restore"))); // no snapshot has it
-    json_decref(found);
+    assert_non_null(strstr(p.err, "push:web"));
+    assert_non_null(strstr(p.out, "push again what waited in push:web, into a source of another"));
     program_release(&p);
 
     // What it advises works: nothing of the damaged source, and the batch through another one.
@@ -299,7 +284,7 @@ int main(void) {
         RUN(what_waits_is_trained_once_after_a_branch),
         RUN(what_waits_goes_on_in_a_pool_that_is_restored),
         RUN(what_waits_continues_where_the_pool_itself_is_restored),
-        RUN(the_plan_of_repair_says_what_was_pushed_and_is_lost),
+        RUN(verify_says_what_was_pushed_and_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
         strstr(what, "experts (generation 0, layer 1, block 0): the record's checksum"));
     json_decref(status);
     assert_true(reefd_said(&f->box, "is damaged: experts (generation 0, layer 1, block 0)"));
-    assert_true(reefd_said(&f->box, "see reef verify --repair-plan"));
+    assert_true(reefd_said(&f->box, "see reef verify"));
     json_t *check = reefd_ask(&f->box, "{\"command\": \"verify\"}");
     assert_true(json_is_false(json_object_get(check, "sound")));
     assert_non_null(strstr(json_string_value(json_array_get(json_object_get(check, "damage"), 0)),

@@ -278,7 +278,7 @@ static void memories_are_divided(void **state) {
     record_damage(second.pool, &there.last);
     int code = run_ranks(box, RANKS, "");
     ends_with(box, code,
-              "rank 1: kind 0 is damaged; reef verify --repair-plan says what helps: memory "
+              "rank 1: kind 0 is damaged; reef verify says what helps: memory "
               "(generation 0");
     assert_int_equal(shell_of("cd %s && cp kept/data.mdb many/rank-1/", box->directory), 0);
     assert_int_equal(run_ranks(box, RANKS, ""), 0);
@@ -591,7 +591,6 @@ static void shards_together_are_not_changed(void **state) {
         {"seal many", "or a whole pool (reef shards DIR NEW --to 1)"},
         {"export pool many new", "reef shards many NEW --to 1 makes a whole pool of them"},
         {"snapshot create many now-and-then", "which can be read so"},
-        {"verify many --repair-plan", "give the directory of a shard, many/rank-0 to rank-1"},
     };
     make_shards(box, 2);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)

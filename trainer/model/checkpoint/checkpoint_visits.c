@@ -304,7 +304,7 @@ reef_status reef_kind_heads_load(const reef_kind_heads *heads,
 
 reef_status reef_kind_fail_damaged(uint32_t kind, const char *what, reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT,
-                     "kind %" PRIu32 " is damaged; reef verify --repair-plan says what helps: "
+                     "kind %" PRIu32 " is damaged; reef verify says what helps: "
                      "%.150s",
                      kind, what);
 }
