@@ -156,7 +156,7 @@ int main(int argc, char **argv) {
     reef_cli_call cli = {0};
     reef_error err = {0};
     reef_program_begin("reef-lab");
-    reef_cli_commands_install(COMMANDS, COMMAND_COUNT);
+    reef_cli_commands_install(COMMANDS, COMMAND_COUNT, NULL, 0);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_commands();
         return 0;

@@ -221,7 +221,7 @@ static reef_status measure_rounds(step *s,
                                   reef_error *err) {
     // One batch more than needed: the last byte of a batch is followed by one to predict.
     size_t count = (size_t)(s->step_tokens * (s->steps + WARMUP_STEPS + 1)) + s->config.batch;
-    uint8_t *text = reef_bench_text(count);
+    uint8_t *text = reef_scratch_text(count);
     reef_cli_progress progress;
     reef_status status = REEF_OK;
     // Before the rounds, as a rival must have as many parameters.
@@ -243,10 +243,10 @@ static reef_status measure_rounds(step *s,
 }
 
 static reef_status measure(step *s, reef_error *err) {
-    reef_bench_directory directory = {0};
+    reef_scratch_directory directory = {0};
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
-    reef_status status = reef_bench_directory_new(&directory, err);
+    reef_status status = reef_scratch_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     char *path = reef_cli_format("%s/pool", directory.path);
     status = reef_pool_init(path, &s->config, err);
@@ -259,7 +259,7 @@ static reef_status measure(step *s, reef_error *err) {
     reef_trainer_close(trainer);
     reef_store_close(store);
     free(path);
-    reef_bench_directory_remove(&directory);
+    reef_scratch_directory_remove(&directory);
     return status;
 }
 

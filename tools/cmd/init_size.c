@@ -346,7 +346,7 @@ static reef_status train_for_a_while(reef_trainer *trainer,
 }
 
 static uint64_t resident_bytes(void) {
-    return (uint64_t)reef_bench_proc_bytes("/proc/self/status", "VmRSS");
+    return (uint64_t)reef_proc_bytes("/proc/self/status", "VmRSS");
 }
 
 static reef_status probe_pool(const char *path,
@@ -361,7 +361,7 @@ static reef_status probe_pool(const char *path,
     size_t count = TEXT_BYTES;
     // Text of the benchmark's generator is as compressible as prose.
     uint8_t *text =
-        reef_config_is_vector(config) ? vectors_text(config, &count) : reef_bench_text(count);
+        reef_config_is_vector(config) ? vectors_text(config, &count) : reef_scratch_text(count);
     if (reef_token_bytes(config) != 1)
         // Ids as likely as the bytes.
         for (size_t i = 0; i + 1 < count; i += 2) {
@@ -389,7 +389,7 @@ reef_status reef_init_probe_run(const reef_config *config,
                                 size_t threads,
                                 reef_init_probe *probe,
                                 reef_error *err) {
-    reef_bench_directory directory = {0};
+    reef_scratch_directory directory = {0};
     *probe = (reef_init_probe){0};
     // The data has no meaning, so no boundary is looked for.
     reef_config steady = *config;
@@ -399,13 +399,13 @@ reef_status reef_init_probe_run(const reef_config *config,
     steady.asking = 1;
     // A generation's first batches are all for the net, which takes longer than the probe.
     steady.drift_warmup = 1;
-    reef_status status = reef_bench_directory_new(&directory, err);
+    reef_status status = reef_scratch_directory_new(&directory, err);
     if (status == REEF_OK) {
         char *path = reef_cli_format("%s/pool", directory.path);
         status = probe_pool(path, &steady, threads, probe, err);
         free(path);
     }
     // Removed in any case.
-    reef_bench_directory_remove(&directory);
+    reef_scratch_directory_remove(&directory);
     return status;
 }

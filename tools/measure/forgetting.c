@@ -56,21 +56,6 @@ double reef_metrics_forgetting_learned(const reef_metrics_matrix *matrix, size_t
     return reef_metrics_gain(matrix->rising, now, reef_metrics_learned(matrix, column));
 }
 
-double reef_metrics_forward_transfer(const reef_metrics_matrix *matrix, size_t column) {
-    size_t row = learned_row(matrix, column);
-    if (row == METRICS_UNKNOWN || row == 0) return NAN;
-    return reef_metrics_gain(matrix->rising, reef_metrics_at(matrix, 0, column),
-                             reef_metrics_at(matrix, row - 1, column));
-}
-
-// The first domain learned had nothing to be transferred to it.
-static bool is_first(const reef_metrics_matrix *matrix, size_t column) {
-    size_t row = learned_row(matrix, column);
-    for (size_t j = 0; j < matrix->columns; j++)
-        if (learned_row(matrix, j) < row) return false;
-    return true;
-}
-
 static void add_known(double *sum, size_t *count, double value) {
     if (isnan(value)) return;
     *sum += value;
@@ -78,17 +63,14 @@ static void add_known(double *sum, size_t *count, double value) {
 }
 
 reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix) {
-    double most = 0, learned = 0, forward = 0;
-    size_t most_count = 0, learned_count = 0, forward_count = 0;
+    double most = 0, learned = 0;
+    size_t most_count = 0, learned_count = 0;
     for (size_t j = 0; j < matrix->columns; j++) {
         // A domain that was never learned cannot be forgotten.
         if (reef_metrics_is_old(matrix, j)) {
             add_known(&most, &most_count, reef_metrics_forgetting_max(matrix, j));
             add_known(&learned, &learned_count, reef_metrics_forgetting_learned(matrix, j));
         }
-        // The first domain has no earlier model to gain from.
-        if (!is_first(matrix, j))
-            add_known(&forward, &forward_count, reef_metrics_forward_transfer(matrix, j));
     }
     // Means over the domains for which the figure is defined.
     reef_metrics_summary summary = {
@@ -96,20 +78,10 @@ reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix) {
                                         matrix->values + (matrix->rows - 1) * matrix->columns),
         .forgetting_max = most_count > 0 ? most / (double)most_count : NAN,
         .forgetting_learned = learned_count > 0 ? learned / (double)learned_count : NAN,
-        .forward_transfer = forward_count > 0 ? forward / (double)forward_count : NAN,
     };
     // Backward transfer is forgetting with the sign of the literature (Lopez-Paz 2017).
     summary.backward_transfer = -summary.forgetting_learned;
     return summary;
-}
-
-double reef_metrics_stability_gap(bool rising, double before, size_t count, const double *after) {
-    double worst = NAN;
-    for (size_t i = 0; i < count; i++) {
-        double lost = reef_metrics_gain(rising, after[i], before);
-        if (!isnan(lost) && !(lost <= worst)) worst = lost;
-    }
-    return worst;
 }
 
 double reef_metrics_learned_share(double before, double own, double baseline) {

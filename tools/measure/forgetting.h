@@ -27,7 +27,6 @@ typedef struct reef_metrics_summary {
     double forgetting_max;     // Chaudhry et al. 2018, over old domains
     double forgetting_learned; // Lopez-Paz & Ranzato 2017: the negative of backward_transfer
     double backward_transfer;  // Lopez-Paz & Ranzato 2017, over old domains
-    double forward_transfer;   // Lopez-Paz & Ranzato 2017, over all domains but the first learned
 } reef_metrics_summary;
 
 /** How much better `after` is than `before`: the difference, positive when something was gained. */
@@ -44,19 +43,8 @@ bool reef_metrics_is_old(const reef_metrics_matrix *matrix, size_t column);
 double reef_metrics_forgetting_max(const reef_metrics_matrix *matrix, size_t column);
 /** The value right after learning, less the last one; a term of Lopez-Paz & Ranzato 2017, eq. 3. */
 double reef_metrics_forgetting_learned(const reef_metrics_matrix *matrix, size_t column);
-/**
- * The value just before learning against row 0, an untrained model; Lopez-Paz & Ranzato 2017, eq.
- * 4.
- */
-double reef_metrics_forward_transfer(const reef_metrics_matrix *matrix, size_t column);
 reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix);
 
-/**
- * What an old domain lost at worst for a while after a change: the value before it less the worst
- * of the `count` values after it; De Lange et al. 2023. Negative when it was never worse; NaN
- * without values.
- */
-double reef_metrics_stability_gap(bool rising, double before, size_t count, const double *after);
 /**
  * The share of a baseline's gain on a domain that was reached: (own - before) / (baseline -
  * before).

@@ -7,11 +7,36 @@
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_table.h"
-#include "eval_set.h"
+#include "cli_tokens.h"
+#include "cli_vectors.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+
+// Bits per byte or token of a text, or the share of examples whose class is right.
+static reef_status measure_file(reef_model *model,
+                                const reef_cli_file *file,
+                                reef_cli_progress *progress,
+                                double *value,
+                                reef_error *err) {
+    reef_score score = {0};
+    reef_cli_accuracy result;
+    reef_status status;
+    if (!reef_config_is_vector(reef_model_config(model))) {
+        status = reef_score_file(model, file, progress, NULL, &score, err);
+        *value = score.bits_per_byte;
+        return status;
+    }
+    status = reef_cli_accuracy_measure(model, file, progress, &result, err);
+    *value = result.accuracy;
+    free(result.answered_share);
+    // Without labels the value would be not a number, which hides the mistake.
+    if (status == REEF_OK && result.labelled == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "%.160s has no labels to measure accuracy by",
+                         file->path);
+    return status;
+}
 
 static reef_status measure_row(double *bits,
                                const reef_cli_call *cli,
@@ -24,12 +49,8 @@ static reef_status measure_row(double *bits,
     reef_model *model = NULL;
     reef_status status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     // All files with one open model: opening is dearer than a short file.
-    for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
-        reef_eval_score score;
-        status = reef_eval_file_measure(model, &files[j], progress, &score, err);
-        bits[j] = score.value;
-        free(score.fire_share);
-    }
+    for (size_t j = 0; j < file_count && status == REEF_OK; j++)
+        status = measure_file(model, &files[j], progress, &bits[j], err);
     reef_model_close(model);
     return status;
 }
@@ -42,10 +63,12 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
                                 reef_error *err) {
     // A row for each generation's state, and one for the present.
     size_t rows = (size_t)pool->generation_count + 1;
-    *matrix = (reef_cli_matrix){.rows = rows,
-                                .columns = file_count,
-                                .rising = reef_eval_is_accuracy(&pool->config),
-                                .measure = reef_eval_measure_words(&pool->config)};
+    bool accuracies = reef_config_is_vector(&pool->config);
+    *matrix =
+        (reef_cli_matrix){.rows = rows,
+                          .columns = file_count,
+                          .rising = accuracies,
+                          .measure = accuracies ? "accuracy" : reef_cli_bits_words(&pool->config)};
     matrix->bits = reef_cli_alloc(rows * file_count, sizeof(*matrix->bits));
     matrix->learned = reef_cli_alloc(file_count, sizeof(*matrix->learned));
     // Set by the caller, if it knows.
@@ -166,4 +189,20 @@ json_t *reef_matrix_json(const reef_cli_matrix *matrix) {
         json_array_append_new(array, numbers);
     }
     return array;
+}
+
+static void on_progress(void *context, size_t done) {
+    reef_cli_progress_show(context, done);
+}
+
+reef_status reef_score_file(reef_model *model,
+                            const reef_cli_file *file,
+                            reef_cli_progress *progress,
+                            float *bits,
+                            reef_score *score,
+                            reef_error *err) {
+    reef_status status =
+        reef_model_score(model, file->bytes, file->count, bits, score, on_progress, progress, err);
+    progress->done_before += file->count;
+    return status;
 }

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 // Makes meaningless bytes that look like text.
-uint8_t *reef_bench_text(size_t count) {
+uint8_t *reef_scratch_text(size_t count) {
     static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
     uint8_t *text = reef_cli_alloc(count, 1);
     uint64_t state = 1;
@@ -36,7 +36,7 @@ uint8_t *reef_bench_text(size_t count) {
     return text;
 }
 
-double reef_bench_proc_bytes(const char *path, const char *field) {
+double reef_proc_bytes(const char *path, const char *field) {
     FILE *file = fopen(path, "r");
     if (file == NULL) return 0;
     char line[256];
@@ -47,18 +47,6 @@ double reef_bench_proc_bytes(const char *path, const char *field) {
             break;
     fclose(file);
     return 1024 * kilobytes;
-}
-
-reef_status reef_bench_wants_text(const reef_config *config, reef_error *err) {
-    if (reef_token_bytes(config) != 1)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "this benchmark feeds text of bytes, which --vocab %u does not take: time "
-                         "a run of reef train instead",
-                         config->vocab);
-    if (!reef_config_is_vector(config)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "this benchmark feeds text, which --model vector does not take: time a run of "
-                     "reefd --pool POOL --source idx:IMAGES,LABELS instead");
 }
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
@@ -106,7 +94,7 @@ static void await(pid_t guardian) {
 }
 
 // `path` is a template of mkdtemp(), and afterwards the directory.
-static reef_status start_guardian(char *path, reef_bench_directory *out, reef_error *err) {
+static reef_status start_guardian(char *path, reef_scratch_directory *out, reef_error *err) {
     int ends[2], why = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pair of sockets: %s", strerror(errno));
@@ -125,7 +113,7 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
     bool made = guardian > 0 && receive(ends[0], &why, sizeof(why)) &&
                 receive(ends[0], path, strlen(path)) && why == 0;
     if (made) {
-        *out = (reef_bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
+        *out = (reef_scratch_directory){.path = path, .alive = ends[0], .guardian = guardian};
         return REEF_OK;
     }
     close(ends[0]);
@@ -136,9 +124,9 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
                      why ? strerror(why) : "the process that would remove it has ended");
 }
 
-reef_status reef_bench_directory_new(reef_bench_directory *out, reef_error *err) {
+reef_status reef_scratch_directory_new(reef_scratch_directory *out, reef_error *err) {
     const char *parent = getenv("TMPDIR");
-    *out = (reef_bench_directory){0};
+    *out = (reef_scratch_directory){0};
     char *path =
         reef_cli_format("%s/reef-bench-XXXXXX", parent != NULL && parent[0] ? parent : "/tmp");
     reef_status status = start_guardian(path, out, err);
@@ -146,12 +134,12 @@ reef_status reef_bench_directory_new(reef_bench_directory *out, reef_error *err)
     return status;
 }
 
-void reef_bench_directory_remove(reef_bench_directory *directory) {
+void reef_scratch_directory_remove(reef_scratch_directory *directory) {
     if (directory->path == NULL) return;
     remove_all(directory->path);
     (void)kill(directory->guardian, SIGKILL);
     await(directory->guardian);
     close(directory->alive);
     free(directory->path);
-    *directory = (reef_bench_directory){0};
+    *directory = (reef_scratch_directory){0};
 }

@@ -10,7 +10,6 @@
 #include "commands.h"
 #include "eval_kinds.h"
 #include "eval_logits.h"
-#include "eval_set.h"
 #include "eval_vectors.h"
 #include "matrix.h"
 #include "reef_pool_json.h"
@@ -319,6 +318,36 @@ cleanup:
     return status;
 }
 
+// The generation in which each file was learned: the option --learned, or file j in generation j if
+// the numbers agree, or METRICS_UNKNOWN.
+static reef_status read_learned(
+    const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
+    const char *text = reef_cli_text(cli, "learned");
+    size_t count = 0;
+    // With as many files as generations, file j was learned by generation j.
+    for (size_t j = 0; j < files; j++)
+        learned[j] = text == NULL && generations == files ? j : METRICS_UNKNOWN;
+    for (const char *at = text; at != NULL; count++) {
+        char *end;
+        // strtoul takes signs, hence the check of the first character.
+        unsigned long generation = strtoul(at, &end, 10);
+        bool number = *at >= '0' && *at <= '9' && (*end == ',' || *end == '\0');
+        if (!number || generation >= generations || count == files) {
+            // Marks the list as invalid, as no valid count is that large.
+            count = METRICS_UNKNOWN;
+            break;
+        }
+        learned[count] = generation;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    // All or none: a shorter list would be a guess about the rest.
+    if (text == NULL || count == files) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "--learned is '%.64s', but must be one generation, "
+                     "0 to %zu, for each of %zu files",
+                     text, generations - 1, files);
+}
+
 static json_t *figures_json(const reef_cli_matrix *matrix,
                             double (*figure)(const reef_metrics_matrix *, size_t)) {
     reef_metrics_matrix figures = reef_matrix_metrics(matrix);
@@ -351,7 +380,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
     reef_cli_matrix matrix = {0};
     // Which state learned which file is needed before hours of evaluation.
     reef_status status =
-        reef_eval_learned_read(cli, pool->generation_count, learned, cli->operand_count, err);
+        read_learned(cli, pool->generation_count, learned, cli->operand_count, err);
     if (status == REEF_OK)
         status = reef_matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
     // Forgetting is measured from those rows; the matrix keeps its own copy.
