@@ -1,7 +1,6 @@
 // Which kinds are so much alike that they may better be one? What is found here is only near by its
 // contexts; what merging costs is measured for two kinds at a time (merge_kind.c).
 #include "kind_memories.h"
-#include "recall.h"
 #include "recognition.h"
 #include "reef_kind_vote.h"
 #include "reef_kinds.h"
@@ -147,8 +146,7 @@ reef_status reef_trainer_near_kinds(
     if (s.samples == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for samples of %zu kinds",
                          s.kind_count);
-    reef_status status =
-        reef_kind_vote_new(&s.vote, reef_recall_sample(&trainer->network.config), err);
+    reef_status status = reef_kind_vote_new(&s.vote, REEF_KIND_SAMPLE, err);
     if (status == REEF_OK) status = take_samples(&s, err);
     if (status == REEF_OK) status = find_pairs(&s, err);
     if (status == REEF_OK) status = score_pairs(&s, err);

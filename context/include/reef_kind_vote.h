@@ -17,7 +17,7 @@
 typedef struct reef_kind_vote reef_kind_vote;
 
 #define REEF_KIND_SAMPLE 524288 // bytes of each kind's text, from all over it, whose contexts count
-#define REEF_KIND_SAMPLE_SMALL 65536 // the same in older pools, and where few kinds vote
+#define REEF_KIND_SAMPLE_SMALL 65536 // the same where few kinds vote
 
 /**
  * sample  one of these two

@@ -395,8 +395,6 @@ reef_status reef_init_probe_run(const reef_config *config,
     reef_config steady = *config;
     steady.boundaries = REEF_BOUNDARIES_GIVEN;
     steady.return_bytes = 0;
-    steady.recognition = 1;
-    steady.asking = 1;
     // A generation's first batches are all for the net, which takes longer than the probe.
     steady.drift_warmup = 1;
     reef_status status = reef_scratch_directory_new(&directory, err);

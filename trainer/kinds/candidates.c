@@ -1,7 +1,6 @@
 // See candidates.h.
 #include "candidates.h"
 #include "kind_memories.h"
-#include "recall.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +59,7 @@ static reef_status add_latest(reef_candidates *c,
 // take turns.
 static reef_status prepare_vote(reef_candidates *c, const reef_trainer *trainer, reef_error *err) {
     bool few = trainer->network.generation_count <= LATEST + NAMED;
-    uint32_t sample = few ? REEF_KIND_SAMPLE_SMALL : reef_recall_sample(&trainer->network.config);
+    uint32_t sample = few ? REEF_KIND_SAMPLE_SMALL : REEF_KIND_SAMPLE;
     if (c->vote != NULL && c->sample == sample) return REEF_OK;
     reef_kind_vote *vote;
     reef_status status = reef_kind_vote_new(&vote, sample, err);
@@ -138,9 +137,7 @@ reef_status reef_candidates_choose(
 
 reef_status reef_candidates_add(
     reef_candidates *c, reef_trainer *trainer, const uint8_t *text, size_t count, reef_error *err) {
-    // With `recognition` 1, where one was named that had learned last, no more were added.
-    bool enough = trainer->network.config.recognition >= 2 ? c->are_all : c->count < LATEST + NAMED;
-    return enough || c->count == REEF_CANDIDATES_MAX
+    return c->are_all || c->count == REEF_CANDIDATES_MAX
                ? REEF_OK
                : add_named(c, trainer, text, count, REEF_CANDIDATES_MORE, err);
 }

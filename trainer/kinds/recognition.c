@@ -236,7 +236,7 @@ static reef_status score_candidates(reef_trainer *trainer, size_t number, reef_e
     reef_candidates *c = &trainer->recognition->candidates;
     size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
     const uint8_t *piece = piece_at(trainer, number);
-    if (number > 0 && config->recognition >= 2) make_room(trainer->recognition, number);
+    if (number > 0) make_room(trainer->recognition, number);
     size_t before = number == 0 ? 0 : c->count;
     reef_status status = number == 0 ? reef_candidates_choose(c, trainer, piece, bytes, err)
                                      : reef_candidates_add(c, trainer, piece, bytes, err);
@@ -320,7 +320,7 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
         !known)
         return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from = from};
     // A young kind cannot be left for a new one: waiting for that would only hold the text back.
-    if (trainer->network.config.recognition >= 2 && level->pieces < LEVEL_WARMUP) strangeness = 0.0;
+    if (level->pieces < LEVEL_WARMUP) strangeness = 0.0;
     bool clear = (strangeness <= 0.0 && !better) || pieces == DEFERRED_PIECES_MAX;
     return (reef_kind_decision){.verdict = clear ? REEF_VERDICT_CURRENT : REEF_VERDICT_DEFER};
 }

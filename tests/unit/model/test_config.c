@@ -256,9 +256,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
          "ffw with letters k or m is for language models"},
         {{{"model", "vector"}, {"inputs", "5"}, {"subkeys", "head"}},
          "subkeys head is for language models"},
-        {{{"recognition", "2"}}, "recognition 2 says how kinds are known again"},
-        {{{"asking", "2"}}, "asking 2 says which kinds are asked about a text"},
-        {{{"context_memory", "8M"}, {"asking", "3"}, {"boundaries", "drift"}}, "set it to 1"},
         {{{"ffw", "kdmd"}, {"experts_max", "4095"}}, "less than the 4096 experts of the first"},
         {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}},
          "more values than a pool keeps of one mixture, 89478485"},
@@ -406,8 +403,6 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     standard.net_share = config.net_share;
     standard.boundaries = REEF_BOUNDARIES_CONTEXTS;
     standard.return_bytes = 128 << 10;
-    standard.asking = 3;
-    standard.recognition = 2;
     // A small net that does not rehearse.
     standard.layers = standard.heads = 1;
     standard.d_model = 64;

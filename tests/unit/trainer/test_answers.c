@@ -38,7 +38,7 @@ static void feed_text(lifelong *f, uint32_t kind, uint32_t seed, size_t count) {
 
 enum { SOME = 11 }; // kinds: more than are asked
 
-static lifelong_mould moulds[3]; // pools of SOME kinds and no net, by how they ask; 0: as it is
+static lifelong_mould some; // a pool of SOME kinds and no net
 
 static void learn_kinds(lifelong *f, uint32_t count) {
     make_pool(f, 1);
@@ -48,21 +48,19 @@ static void learn_kinds(lifelong *f, uint32_t count) {
     assert_int_equal(status_of(f).generation, count - 1);
 }
 
-// Learned once for each way of asking.
-static void learn_some(lifelong *f, size_t asking) {
-    static const char *const WAYS[] = {NULL, "1", "2"};
-    if (asking > 0) choose(&f->config, "asking", WAYS[asking]);
-    if (moulds[asking].dir[0] != '\0') {
-        lifelong_copy(f, &moulds[asking], 1);
+// Learned once.
+static void learn_some(lifelong *f) {
+    if (some.dir[0] != '\0') {
+        lifelong_copy(f, &some, 1);
         return;
     }
     learn_kinds(f, SOME);
-    lifelong_keep(f, &moulds[asking]);
+    lifelong_keep(f, &some);
 }
 
-static int discard_moulds(void **state) {
+static int discard_mould(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof(moulds) / sizeof(*moulds); i++) lifelong_discard(&moulds[i]);
+    lifelong_discard(&some);
     return 0;
 }
 
@@ -90,11 +88,11 @@ static double score(reef_model *model, const uint8_t *text, size_t count, float 
 
 static void however_a_text_is_cut_it_costs_the_same(void **state) {
     lifelong *f = *state;
-    static const char *const POOLS[] = {"many", "few", "net"};
-    for (size_t s = 0; s < 3; s++) {
+    static const char *const POOLS[] = {"memory", "net"};
+    for (size_t s = 0; s < 2; s++) {
         temp_dir_join(f->pool, f->dir, POOLS[s]);
-        if (s < 2)
-            learn_some(f, s + 1);
+        if (s == 0)
+            learn_some(f);
         else {
             choose(&f->config, "net_share", "0.5");
             learn_kinds(f, SOME);
@@ -110,7 +108,7 @@ static void however_a_text_is_cut_it_costs_the_same(void **state) {
             (void)score(model, text, TEXT, cut);
             assert_memory_equal(cut, whole, sizeof(whole));
             // A net starts each piece with other context, so its predictions differ.
-            for (size_t at = 0, count; s < 2 && at < TEXT; at += count) {
+            for (size_t at = 0, count; s == 0 && at < TEXT; at += count) {
                 reef_error err;
                 count = (size_t)draw_int(&seed, 1, 90);
                 if (count > TEXT - at) count = TEXT - at;
@@ -128,7 +126,7 @@ static void however_a_text_is_cut_it_costs_the_same(void **state) {
 // What a byte costs is what its probability was, and all bytes together have probability 1.
 static void probabilities_are_those_of_all_bytes(void **state) {
     lifelong *f = *state;
-    learn_some(f, 2);
+    learn_some(f);
     reef_model *model = open_model(f);
     reef_error err;
     uint8_t text[TEXT];
@@ -152,7 +150,6 @@ static void probabilities_are_those_of_all_bytes(void **state) {
 static void a_kind_is_found_within_some_bytes(void **state) {
     lifelong *f = *state;
     enum { PIECE = 300 };
-    choose(&f->config, "asking", "2");
     learn_kinds(f, KINDS);
     reef_model *model = open_model(f);
     double shares[KINDS];
@@ -210,7 +207,7 @@ static void of_each_byte_the_candidates_are_told(void **state) {
     lifelong *f = *state;
     reef_error err;
     enum { WIDTH = REEF_ANSWERS_MAX };
-    learn_some(f, 2);
+    learn_some(f);
     reef_model *model = open_model(f);
     uint8_t text[TEXT];
     uint32_t kinds[TEXT * WIDTH], first[TEXT];
@@ -253,30 +250,12 @@ static void before_anything_was_learned_there_is_one_kind(void **state) {
     reef_model_close(model);
 }
 
-static void the_way_of_asking_is_the_pools(void **state) {
-    lifelong *f = *state;
-    double bits[3];
-    uint8_t text[TEXT];
-    snippets(SOME, 150, text);
-    for (int i = 0; i < 3; i++) {
-        static const char *const POOLS[] = {"as it is", "one", "two"};
-        temp_dir_join(f->pool, f->dir, POOLS[i]);
-        learn_some(f, (size_t)i);
-        reef_model *model = open_model(f);
-        bits[i] = score(model, text, TEXT, NULL);
-        reef_model_close(model);
-        close_pool(f);
-    }
-    assert_true(bits[0] == bits[1] && bits[1] != bits[2]);
-}
-
 // With so many kinds the vote decides which ones are asked, and takes a larger sample from the 17th
 // on. After a restart it is rebuilt from the memories.
 static void a_kind_is_known_again_among_many(void **state) {
     lifelong *f = *state;
     static const size_t THREADS[] = {1, 3};
     reef_commit first = {0};
-    choose(&f->config, "asking", "3");
     for (size_t way = 0; way < 2; way++) {
         char name[16];
         snprintf(name, sizeof(name), "way-%zu", way);
@@ -320,9 +299,8 @@ int main(void) {
         TEST(a_kind_is_found_within_some_bytes),
         TEST(of_each_byte_the_candidates_are_told),
         TEST(before_anything_was_learned_there_is_one_kind),
-        TEST(the_way_of_asking_is_the_pools),
         TEST(a_kind_is_known_again_among_many),
         TEST(a_mixed_kind_does_not_keep_what_comes_back),
     };
-    return cmocka_run_group_tests(tests, NULL, discard_moulds);
+    return cmocka_run_group_tests(tests, NULL, discard_mould);
 }

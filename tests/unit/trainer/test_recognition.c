@@ -1,10 +1,8 @@
-// Which of many kinds learns what comes back, with either `recognition` of the configuration.
+// Which of many kinds learns what comes back.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
 enum { PIECE = 2048, FIRST = 20000, WORDS = 40, LETTERS = 6, MANY = 20, NEW = 100 };
-
-static const char *const WAYS[] = {"1", "2"}; // of `recognition`
 
 static int setup(void **state) {
     lifelong_setup(state);
@@ -39,10 +37,7 @@ static void feed_words(lifelong *f, uint32_t kind, size_t count, uint32_t seed) 
 }
 
 // A pool of so many kinds.
-static void make_kinds(lifelong *f, const char *recognition, uint32_t count) {
-    close_pool(f);
-    temp_dir_join(f->pool, f->dir, recognition);
-    choose(&f->config, "recognition", recognition);
+static void make_kinds(lifelong *f, uint32_t count) {
     make_pool(f, 1);
     for (uint32_t kind = 0; kind < count; kind++) feed_words(f, kind, FIRST, 1);
     assert_int_equal(status_of(f).generation, count - 1);
@@ -55,30 +50,26 @@ static uint64_t held_back(const lifelong *f) {
 // A kind of two pieces; one piece of a known kind, which is not enough for it; then text of none.
 static void a_young_kind_holds_nothing_back(void **state) {
     lifelong *f = *state;
-    for (size_t way = 0; way < 2; way++) {
-        make_kinds(f, WAYS[way], 2);
-        feed_words(f, 2, 2 * PIECE + 500, 1);
-        assert_int_equal(status_of(f).generation, 2);
-        feed_words(f, 0, PIECE + 500, 2);
-        assert_int_equal(held_back(f), PIECE);
-        for (uint32_t kind = 3; kind < 13; kind++) feed_words(f, kind, PIECE, 1);
-        assert_int_equal(held_back(f), way == 0 ? 11 * PIECE : 0);
-        assert_int_equal(status_of(f).generation, 2);
-    }
+    make_kinds(f, 2);
+    feed_words(f, 2, 2 * PIECE + 500, 1);
+    assert_int_equal(status_of(f).generation, 2);
+    feed_words(f, 0, PIECE + 500, 2);
+    assert_int_equal(held_back(f), PIECE);
+    for (uint32_t kind = 3; kind < 13; kind++) feed_words(f, kind, PIECE, 1);
+    assert_int_equal(held_back(f), 0);
+    assert_int_equal(status_of(f).generation, 2);
 }
 
 // A kind of much text is not left for a few pieces that are new. Behind them a known kind comes.
 static void whoever_the_text_names_is_asked(void **state) {
     lifelong *f = *state;
-    for (size_t way = 0; way < 2; way++) {
-        make_kinds(f, WAYS[way], MANY);
-        for (uint32_t i = 0; i < 50; i++) feed_words(f, 0, 33000, 2 + i);
-        for (uint32_t kind = 0; kind < 6; kind++) feed_words(f, NEW + kind, PIECE, 1);
-        assert_int_equal(status_of(f).generation, MANY - 1);
-        feed_words(f, 4, 6 * PIECE + 500, 2);
-        // Where the known one is not asked, it is taken for more of what is new.
-        assert_int_equal(status_of(f).generation, way == 0 ? MANY : MANY - 1);
-    }
+    make_kinds(f, MANY);
+    for (uint32_t i = 0; i < 50; i++) feed_words(f, 0, 33000, 2 + i);
+    for (uint32_t kind = 0; kind < 6; kind++) feed_words(f, NEW + kind, PIECE, 1);
+    assert_int_equal(status_of(f).generation, MANY - 1);
+    // If the known one were not asked, it would be taken for more of what is new.
+    feed_words(f, 4, 6 * PIECE + 500, 2);
+    assert_int_equal(status_of(f).generation, MANY - 1);
 }
 
 int main(void) {

@@ -325,7 +325,6 @@ static void a_chain_that_is_no_hash_is_damage(void **state) {
 
 static void by_contexts(lifelong *f) {
     choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "recognition", "2");
     choose(&f->config, "rehearse", "0");
 }
 

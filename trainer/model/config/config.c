@@ -22,8 +22,7 @@ static const choice MADE[] = {
     {"return_bytes", "131072"}, {"layers", "1"},      {"d_model", "64"},
     {"attention_heads", "2"},   {"heads", "1"},       {"d_key", "32"},
     {"rehearse", "0"},          {"d_ffw", "256"},     {"adapters", "32"},
-    {"learning_rate", "0.004"}, {"topk", "64"},       {"asking", "3"},
-    {"recognition", "2"},
+    {"learning_rate", "0.004"}, {"topk", "64"},
 };
 
 static void choose(reef_config *config, const choice *choices, size_t count) {
@@ -97,11 +96,7 @@ void reef_config_fit(reef_config *config) {
     if (reef_config_is_image(config)) config->ridge = IMAGE_RIDGE;
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) take_standard(config);
-    if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) {
-        config->return_bytes = 0;
-        config->recognition = 1;
-        config->asking = 1;
-    }
+    if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) config->return_bytes = 0;
     if (!(config->net_share > 0.0f)) leave_out_net(config);
     reef_config_fit_topk(config);
 }

@@ -225,16 +225,6 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
                          "return_bytes %" PRIu64 " is for kinds that come back, which only "
                          "boundaries contexts know again; set it to 0",
                          c->return_bytes);
-    if (c->recognition > 1 && c->boundaries != REEF_BOUNDARIES_CONTEXTS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "recognition %" PRIu32 " says how kinds are known again, which only "
-                         "boundaries contexts do; set it to 1",
-                         c->recognition);
-    if (c->asking > 1 && c->boundaries != REEF_BOUNDARIES_CONTEXTS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "asking %" PRIu32 " says which kinds are asked about a text, which only "
-                         "boundaries contexts do; set it to 1",
-                         c->asking);
     if (c->context_memory == 0) return REEF_OK;
     if (c->context_memory < REEF_MEMORY_BYTES_MIN)
         return reef_fail(err, REEF_ERR_INVALID,

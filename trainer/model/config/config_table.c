@@ -84,12 +84,6 @@
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
     X(return_bytes, INTEGER, "0", 0, INTEGER_MAX,                                                  \
       "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
-    X(recognition, INTEGER, "1", 1, 2,                                                             \
-      "contexts: how text of a known kind is known again: 1, as in pools made before; 2, also "    \
-      "where it varies")                                                                           \
-    X(asking, INTEGER, "1", 1, 3,                                                                  \
-      "contexts: which kinds are asked about a text: 1, more of them, as in pools made before; "   \
-      "2, those that its bytes name clearly; 3, also from a larger part of what kinds learned")    \
     X(subkeys_new, CHOICE, "random", 0, 0,                                                         \
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, "0", 0, 4294967295.0,                                                 \

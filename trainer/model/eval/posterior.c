@@ -5,22 +5,16 @@
 #include <string.h>
 
 #define SHARE (1.0 / 150) // dealt out again with each byte
-#define UNLIKELY 0.006    // a kind of less weight is dropped
+#define UNLIKELY 0.003    // a kind of less weight is dropped,
+#define SHARES_LEAST 1.3  // and one of less than what a kind that knows nothing of the text gets
 #define AWAKE 24          // bytes in which a woken kind has to gain weight
 #define USUAL_BYTES 64    // over which surprise is averaged
 #define USUAL_MORE 0.5    // bits a byte beyond that are no excess
 #define PATIENCE_MIN 2.0  // bits of excess: less than a change costs by itself
 #define PATIENCE_MAX 24.0
 #define PATIENCE_MORE 1.1 // times, where none of the others was it
-// Where `asking` is 2:
-#define UNLIKELY_FEW 0.003 // in place of UNLIKELY,
-#define SHARES_LEAST 1.3   // but more than what a kind that knows nothing of the text gets
-#define CHANGE_MORE 1.0    // bits a byte beyond the usual that are no sign of a change
-#define CHANGE_BITS 16.0   // bits beyond that are one
-
-static bool asks_few(const reef_posterior *p) {
-    return p->asking >= 2;
-}
+#define CHANGE_MORE 1.0   // bits a byte beyond the usual that are no sign of a change
+#define CHANGE_BITS 16.0  // bits beyond that are one
 
 static void end_kind(reef_posterior *p, size_t i) {
     p->running--;
@@ -49,7 +43,7 @@ static void learn_patience(reef_posterior *p) {
 }
 
 static double unlikely(const reef_posterior *p) {
-    return asks_few(p) ? fmax(UNLIKELY_FEW, SHARES_LEAST * SHARE / (double)p->running) : UNLIKELY;
+    return fmax(UNLIKELY, SHARES_LEAST * SHARE / (double)p->running);
 }
 
 // Others are woken: is it because the text changes? Until those had their chance it still does.
@@ -67,7 +61,7 @@ bool reef_posterior_begin_byte(reef_posterior *p) {
     for (size_t i = p->running; i-- > 0 && reef_posterior_awake(p) >= AWAKE;)
         if (p->weights[i] < unlikely(p) && p->running > 1) end_kind(p, i);
     normalise(p);
-    bool changes = asks_few(p) && p->change > CHANGE_BITS;
+    bool changes = p->change > CHANGE_BITS;
     if (!changes && p->excess <= PATIENCE_MIN + p->patience) return false;
     note_change(p, changes);
     p->excess = 0.0;

@@ -8,10 +8,8 @@
 // While one kind predicts as usual it runs alone. A surprise wakes others: they read the last bytes
 // again, so that their weights are as if they had run all the time.
 //
-// Who is asked, and how many, is told by `asking` of the configuration. 1 asks often and many. 2
-// asks few while a text is of one kind, lets unlikely kinds that run help longer, and asks many
-// where the text changes: where all that it lately cost beyond what is usual has added up, whoever
-// was asked in between.
+// Few are asked while a text is of one kind, and many where it changes: where all that it lately
+// cost beyond what is usual has added up, whoever was asked in between.
 //
 // All of it is a function of the bytes and their order, however a text is cut into calls.
 #ifndef REEF_POSTERIOR_H
@@ -24,9 +22,8 @@
 #define REEF_RUNNING_MAX 8 // kinds at a time
 #define REEF_REPLAY 16     // bytes that a kind reads again when it begins to run
 
-/** Zeros but for `asking`: a text begins. */
+/** Zeros: a text begins. */
 typedef struct reef_posterior {
-    uint32_t asking; // of the configuration; 0 as 1
     size_t running;
     uint32_t kinds[REEF_RUNNING_MAX];
     double weights[REEF_RUNNING_MAX]; // before the next byte; their sum is 1
@@ -38,8 +35,7 @@ typedef struct reef_posterior {
     double excess;   // of the last bytes, all beyond what is usual
     double patience; // excess that wakes others, beyond the least: it grows when that was in vain
     uint64_t woken;  // where others were woken last
-    // Where `asking` is 2:
-    double change;         // excess that goes on where others are woken
+    double change;   // excess that goes on where others are woken
     uint64_t change_from;  // byte where it began to rise
     bool changes;          // when others were woken last the text was changing,
     uint64_t changed_at;   // which was found there,

@@ -8,12 +8,12 @@
 #define PIECE 4096     // bytes that one generation answers in one call
 #define RECENT 16      // bytes before a surprise that vote on who is asked
 #define VOTES_UNTIL 64 // bytes after one, and who runs has been found
-#define NAMED_MAX 4    // kinds that it adds
-#define LATER_MAX 2    // and each later one
-// With `asking` 2 few others are asked while the text is of one kind, and those alone that have
-// nearly as many votes as the first.
-#define NAMED_CALM 2      // kinds that a surprise adds
-#define LATER_CALM 1      // and each later vote
+// While the text is of one kind few others are asked, and those alone that have nearly as many votes
+// as the first; where it changes, more.
+#define NAMED_CALM 2 // kinds that a surprise adds
+#define LATER_CALM 1 // and each later vote
+#define NAMED_MAX 4  // the same where it changes
+#define LATER_MAX 2
 #define LEAST_CALM 0.8    // of the first one's votes
 #define BEGIN_BYTES 32    // of a text, of which nothing is known yet
 #define LEAST_BEGIN 0.5   // there
@@ -67,7 +67,7 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
     recall->length = 0;
     recall->kept = 0;
     recall->chosen_for = 0;
-    recall->posterior = (reef_posterior){.asking = network->config.asking};
+    recall->posterior = (reef_posterior){0};
     return REEF_OK;
 }
 
@@ -227,8 +227,7 @@ static bool has_memory(const reef_network *network, size_t g) {
 // Before the first vote.
 static reef_status prepare_vote(reef_recall *recall, const reef_network *network, reef_error *err) {
     if (recall->vote != NULL) return REEF_OK;
-    reef_status status =
-        reef_kind_vote_new(&recall->vote, reef_recall_sample(&network->config), err);
+    reef_status status = reef_kind_vote_new(&recall->vote, REEF_KIND_SAMPLE, err);
     for (size_t g = 0; status == REEF_OK && g < network->generation_count; g++)
         status = reef_kind_vote_set(recall->vote, (uint32_t)g,
                                     network->generations[g]->memory.memory, err);
@@ -256,12 +255,12 @@ static reef_status vote(reef_recall *recall,
     return status;
 }
 
-// Those that the text names, where `asking` is 2.
-static reef_status vote_few(reef_recall *recall,
-                            const reef_network *network,
-                            uint32_t *kinds,
-                            size_t *count,
-                            reef_error *err) {
+// Those that the text names.
+static reef_status vote_named(reef_recall *recall,
+                              const reef_network *network,
+                              uint32_t *kinds,
+                              size_t *count,
+                              reef_error *err) {
     const reef_posterior *p = &recall->posterior;
     uint64_t awake = reef_posterior_awake(p), voters = awake + RECENT;
     if (p->woken == 0) return vote(recall, network, voters, LEAST_BEGIN, kinds, count, err);
@@ -293,9 +292,7 @@ static reef_status choose_candidates(reef_recall *recall,
     bool few = all <= *count, again = awake <= VOTES_UNTIL && (awake & (awake - 1)) == 0;
     *count = awake == 0 || (again && !few) ? newest : 0;
     if (few || *count == 0 || recall->length == 0) return REEF_OK;
-    if (recall->posterior.asking >= 2) return vote_few(recall, network, kinds, count, err);
-    if (recall->posterior.woken > 0) *count = awake > 0 ? LATER_MAX : NAMED_MAX;
-    return vote(recall, network, awake + RECENT, 0.0, kinds, count, err);
+    return vote_named(recall, network, kinds, count, err);
 }
 
 // A kind begins to run: it reads the last bytes again, as if it had run already.

@@ -107,9 +107,4 @@ REEF_MUST_CHECK reef_status reef_recall_distribution(reef_recall *recall,
                                                      float *p,
                                                      reef_error *err);
 
-/** Bytes of each kind's text whose contexts vote on what another text is. */
-static inline uint32_t reef_recall_sample(const reef_config *config) {
-    return config->asking >= 3 ? REEF_KIND_SAMPLE : REEF_KIND_SAMPLE_SMALL;
-}
-
 #endif

@@ -158,8 +158,6 @@ typedef struct reef_config {
     reef_size_new size_new; // side of later generations: "fixed" or "auto"
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
     uint64_t return_bytes; // that a kind learns when it comes back before its net follows; 0: never
-    uint32_t recognition;  // how kinds are known again; see recognition.h
-    uint32_t asking;       // which kinds are asked about a text; see posterior.h
     uint32_t kinds_max;    // generations with content, each of which begins a kind; 0: no bound
     reef_subkeys_new subkeys_new; // first sub-keys of later generations: "random" or "queries"
     uint32_t copy_experts;        // a layer: whose w_down a new generation copies; 0 for none
