@@ -3,7 +3,7 @@
 #define REEF_COMMANDS_H
 
 #include "cli.h"
-#include "cli_kinds.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_table.h"
 

@@ -1,7 +1,7 @@
 // `reef`: one tool for everything that is not streaming. Finds the command, runs it, and reports a
 // failure in one line with an exit code of sysexits(3).
+#include "cli.h"
 #include "cli_format.h"
-#include "cli_help.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_process.h"

@@ -1,5 +1,5 @@
 // Another implementation of what is measured, as a Python script that the user names.
-#include "cli_alloc.h"
+#include "cli_format.h"
 #include "lab.h"
 
 #include <errno.h>

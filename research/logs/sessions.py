@@ -2,7 +2,7 @@
 
 import re
 
-WORST = 5  # as SESSION_WORST of tools/cmd/score/sessions.h
+WORST = 5  # as SESSION_WORST of tools/cmd/score/score_parts.h
 
 
 def sessions(lines, pattern):

@@ -1,6 +1,5 @@
 // See chart_kinds.h.
 #include "chart_kinds.h"
-#include "cli_alloc.h"
 #include "cli_format.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // reef help: explain a command, or list all of them.
-#include "cli_help.h"
+#include "cli.h"
 #include "commands.h"
 
 #include <stdlib.h>

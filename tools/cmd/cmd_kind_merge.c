@@ -1,7 +1,6 @@
 // reef kind merge: two kinds whose memories predict each other become one; and which would?
-#include "cli_alloc.h"
 #include "cli_format.h"
-#include "cli_kinds.h"
+#include "cli_model.h"
 #include "cli_progress.h"
 #include "cli_table.h"
 #include "cli_transport.h"

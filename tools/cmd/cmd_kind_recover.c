@@ -1,7 +1,6 @@
 // reef kind recover: a pool with damaged kinds goes on with what is whole of them.
 #include "cli_format.h"
-#include "cli_kinds.h"
-#include "cli_recovery.h"
+#include "cli_model.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 // reef status: what a pool holds; and, when reefd runs on it, what the daemon is doing.
 #include "cli_format.h"
-#include "cli_kinds.h"
+#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_ranks.h"
 #include "cli_tokens.h"

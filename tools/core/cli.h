@@ -7,7 +7,7 @@
 #ifndef REEF_CLI_H
 #define REEF_CLI_H
 
-#include "cli_alloc.h"
+#include "cli_format.h"
 #include "reef_error.h"
 #include "reef_store.h"
 #include "reef_trainer.h"
@@ -191,5 +191,20 @@ REEF_MUST_CHECK reef_status reef_cli_reply(reef_cli_call *cli, json_t *document,
 json_t *reef_cli_real(double value);
 /** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */
 json_t *reef_cli_path(const char *path);
+
+// ---- cli_help.c: the texts of --help ------------------------------------------------------------
+
+/** Print a command's help, as text or as JSON. */
+reef_status reef_cli_help(reef_cli_call *cli, const reef_cli_command *command, reef_error *err);
+/** Whether `first` is the first word of commands of two words. */
+bool reef_cli_group_has(const char *first);
+/**
+ * Report that no such command exists, with the nearest one. second: the word after it, or NULL.
+ */
+REEF_MUST_CHECK reef_status reef_cli_command_unknown(const char *first,
+                                                     const char *second,
+                                                     reef_error *err);
+/** Print the list of the commands whose name begins with the word `first`; NULL: of all. */
+reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error *err);
 
 #endif

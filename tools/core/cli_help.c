@@ -1,5 +1,4 @@
 // Help on commands, as text and as JSON; tools/manual writes it as manual pages.
-#include "cli_help.h"
 #include "cli.h"
 
 #include "reef_gone.h"

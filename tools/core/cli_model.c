@@ -1,11 +1,33 @@
 // See cli_model.h.
 #include "cli_model.h"
 #include "cli_format.h"
-#include "cli_kinds.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+reef_status reef_cli_kinds_read(reef_cli_pool *pool, reef_kind_list *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (reef_kind_list){0};
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_kind_list_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_cli_kinds_read_as_of(const reef_cli_call *cli,
+                                      reef_cli_pool *pool,
+                                      char name[REEF_NAME_BYTES_MAX + 1],
+                                      reef_kind_list *out,
+                                      reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (reef_kind_list){0};
+    reef_status status = reef_cli_as_of(cli, pool->store, name, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_kind_list_read_as_of(txn, name, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
 
 // A command that opens a state again and again says it once.
 static bool is_told(const reef_cli_call *cli, const json_t *lost) {
@@ -62,4 +84,24 @@ reef_status reef_cli_model_open(reef_model **out,
              &lost[i]);
     reef_kind_list_release(&kinds);
     return REEF_OK;
+}
+
+reef_status reef_cli_recover(const reef_cli_call *cli,
+                             bool dry_run,
+                             reef_kind_recovery **out,
+                             size_t *count,
+                             reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    const reef_trainer_options options = {
+        .threads = cli->threads, .memory_bytes = cli->memory_bytes, .recovers_kinds = true};
+    *out = NULL;
+    *count = 0;
+    reef_status status =
+        reef_store_open(&store, cli->pool, &(reef_store_options){.write = !dry_run}, err);
+    if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);
+    if (status == REEF_OK) status = reef_trainer_kinds_recover(trainer, dry_run, out, count, err);
+    reef_trainer_close(trainer);
+    if (store != NULL) reef_store_close(store);
+    return status;
 }

@@ -1,7 +1,6 @@
 // See cli_ranks.h.
 #include "cli_ranks.h"
 
-#include "cli_alloc.h"
 #include "cli_format.h"
 
 #include <stdint.h>

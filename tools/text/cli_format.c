@@ -2,16 +2,19 @@
 #define _XOPEN_SOURCE 700 // wcwidth
 
 #include "cli_format.h"
-#include "cli_alloc.h"
 
 #include "reef_log.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 #include <wchar.h>
 
 const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
@@ -174,4 +177,46 @@ char *reef_cli_shares(const double *shares, size_t count) {
         text = more;
     }
     return text;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+#define EXIT_NO_MEMORY 71 // EX_OSERR
+
+static void out_of_memory(void) {
+    fputs("reef: out of memory\n", stderr);
+    exit(EXIT_NO_MEMORY);
+}
+
+void *reef_cli_alloc(size_t count, size_t bytes) {
+    void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
+    if (memory == NULL) out_of_memory();
+    return memory;
+}
+
+char *reef_cli_format(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    assert(length >= 0);
+    char *text = reef_cli_alloc((size_t)length + 1, 1);
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+// ---- people at a terminal -----------------------------------------------------------------------
+
+bool reef_cli_colours(void) {
+    const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
+    return isatty(STDOUT_FILENO) == 1 && !(none != NULL && none[0]) && kind != NULL &&
+           strcmp(kind, "dumb") != 0;
+}
+
+size_t reef_cli_columns(FILE *out) {
+    struct winsize size;
+    if (isatty(fileno(out)) != 1 || ioctl(fileno(out), TIOCGWINSZ, &size) != 0) return 0;
+    return size.ws_col;
 }

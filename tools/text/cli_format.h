@@ -1,10 +1,16 @@
-// Numbers and text for people.
+// Memory, numbers and text for people.
 #ifndef REEF_CLI_FORMAT_H
 #define REEF_CLI_FORMAT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+/** Cells of memory, zeroed. A tool that runs out of memory reports it and ends with 71. */
+void *reef_cli_alloc(size_t count, size_t bytes);
+/** The same for text: a copy of what printf would write. */
+char *reef_cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define CLI_WORD_BYTES 40
 
@@ -32,5 +38,14 @@ bool reef_cli_is_printable(const char *text);
 char *reef_cli_cut(const char *text, size_t columns);
 /** Columns of UTF-8 text in a terminal: two of a wide character, none of an accent by itself. */
 size_t reef_cli_width(const char *text);
+
+/**
+ * Whether text on standard output may have colours: on a terminal that has them, and not with
+ * NO_COLOR.
+ */
+bool reef_cli_colours(void);
+
+/** Columns of the terminal that `out` is; 0: it is none, and lines may be of any length. */
+size_t reef_cli_columns(FILE *out);
 
 #endif

@@ -1,9 +1,7 @@
 // Tables that line up: every column is as wide as its widest cell, counted in columns of a
 // terminal.
 #include "cli_table.h"
-#include "cli_alloc.h"
 #include "cli_format.h"
-#include "cli_terminal.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // What is gone: each name of the table is answered in one line that says what does it now, and none
 // is still there.
+#include "cli.h"
 #include "cli_format.h"
-#include "cli_help.h"
 #include "commands.h"
 #include "reef_gone.h"
 #include "reef_settings.h"

@@ -1,7 +1,5 @@
 // Sessions, marks and nearest lines of reef score, against what was worked out by hand.
-#include "nearest_line.h"
-#include "sessions.h"
-#include "surprise_marks.h"
+#include "score_parts.h"
 
 #include <math.h>
 #include <setjmp.h>

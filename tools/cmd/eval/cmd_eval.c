@@ -1,6 +1,5 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
 #include "cli_format.h"
-#include "cli_kinds.h"
 #include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"

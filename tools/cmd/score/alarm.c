@@ -1,6 +1,5 @@
-// See alarm.h.
-#include "alarm.h"
-#include "learned_text.h"
+// See score_parts.h.
+#include "score_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

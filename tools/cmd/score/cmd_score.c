@@ -4,10 +4,8 @@
 #include "cli_progress.h"
 #include "cli_vectors.h"
 #include "commands.h"
-#include "learned_text.h"
 #include "matrix.h"
-#include "score_follow.h"
-#include "score_reply.h"
+#include "score_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-// See learned_text.h.
-#include "learned_text.h"
+// See score_parts.h.
 #include "reef_context.h"
+#include "score_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

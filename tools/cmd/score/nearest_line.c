@@ -1,6 +1,6 @@
-// See nearest_line.h. The index is one sorted list of pairs (sequence, line).
-#include "nearest_line.h"
-#include "cli_alloc.h"
+// See score_parts.h. The index is one sorted list of pairs (sequence, line).
+#include "cli_format.h"
+#include "score_parts.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,17 +1,13 @@
-// See score_follow.h. Lines are read, scored and printed as soon as they are there; a signal ends
+// See score_parts.h. Lines are read, scored and printed as soon as they are there; a signal ends
 // that with a summary.
-#include "score_follow.h"
+#include "score_parts.h"
 
-#include "alarm.h"
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_signals.h"
-#include "cli_terminal.h"
 #include "cli_vectors.h"
-#include "learned_text.h"
 #include "line_reader.h"
 #include "outliers.h"
-#include "score_reply.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,7 @@
-// See score_reply.h.
-#include "score_reply.h"
+// See score_parts.h.
 #include "cli_format.h"
 #include "cli_table.h"
-#include "cli_terminal.h"
-#include "surprise_marks.h"
+#include "score_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

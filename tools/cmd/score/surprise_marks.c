@@ -1,8 +1,7 @@
-// See surprise_marks.h.
-#include "surprise_marks.h"
-#include "cli_alloc.h"
+// See score_parts.h.
 #include "cli_format.h"
 #include "reef_log.h"
+#include "score_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

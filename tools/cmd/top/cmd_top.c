@@ -4,8 +4,8 @@
 //   the pool, after a commit     --> generations, usage, loss over the stream
 //
 // Without a daemon the last commit is shown, and one is waited for.
+#include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_terminal.h"
 #include "commands.h"
 #include "reef_clock.h"
 #include "top_link.h"
