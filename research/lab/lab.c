@@ -17,6 +17,8 @@ static const reef_cli_command COMMANDS[] = {
      &reef_lab_scale_manual, reef_lab_scale},
     {"step", "", 0, 0, CLI_THREADS, "a training step of a model, beside another implementation",
      &reef_lab_step_manual, reef_lab_step},
+    {"flops", "", 0, 0, 0, "what a step of training costs, and parameters", &reef_lab_flops_manual,
+     reef_lab_flops},
     {"context", "TRAIN HELD [TRAIN HELD ...]", 2, -1, 0,
      "a context memory on texts: losses, speed and space", &reef_lab_context_manual,
      reef_lab_context},
@@ -64,6 +66,33 @@ reef_status reef_lab_shape_read(const reef_cli_call *cli,
         *numbers[i].value = (size_t)value;
     }
     return reef_cli_integer(cli, "repeat", 1, LAB_REPEAT_MAX, repeat, err);
+}
+
+// NAME=VALUE,... over the configuration.
+static reef_status read_model(const char *words, reef_config *config, reef_error *err) {
+    char *text = reef_cli_format("%s", words != NULL ? words : ""), *rest = NULL;
+    reef_status status = REEF_OK;
+    for (char *word = strtok_r(text, ",", &rest); word != NULL && status == REEF_OK;
+         word = strtok_r(NULL, ",", &rest)) {
+        char *equals = strchr(word, '=');
+        if (equals == NULL) {
+            status = reef_fail(err, REEF_ERR_INVALID, "--model has '%.80s', which is no NAME=VALUE",
+                               word);
+            break;
+        }
+        *equals = '\0';
+        status = reef_config_set(config, word, equals + 1, err);
+    }
+    free(text);
+    return status;
+}
+
+reef_status reef_lab_model_read(const reef_cli_call *cli, reef_config *config, reef_error *err) {
+    reef_config_default(config);
+    reef_status status = reef_config_set(config, "context_memory", "0", err);
+    if (status == REEF_OK) status = reef_config_set(config, "boundaries", "given", err);
+    if (status == REEF_OK) status = read_model(reef_cli_text(cli, "model"), config, err);
+    return status == REEF_OK ? reef_config_check(config, err) : status;
 }
 
 reef_status reef_lab_memory_check(const reef_router_shape *shape, reef_error *err) {

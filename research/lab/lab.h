@@ -17,6 +17,7 @@
     X(peer)                                                                                        \
     X(scale)                                                                                       \
     X(step)                                                                                        \
+    X(flops)                                                                                       \
     X(context)
 
 #define LAB_DECLARE(command)                                                                       \
@@ -36,6 +37,11 @@ REEF_MUST_CHECK reef_status reef_lab_shape_read(const reef_cli_call *cli,
                                                 reef_router_shape *shape,
                                                 size_t *tokens,
                                                 uint64_t *repeat,
+                                                reef_error *err);
+
+/** A net alone, in one generation, with the fields of --model; checked as a whole. */
+REEF_MUST_CHECK reef_status reef_lab_model_read(const reef_cli_call *cli,
+                                                reef_config *config,
                                                 reef_error *err);
 
 /** INVALID if an open layer of this shape takes more than the machine's memory. */

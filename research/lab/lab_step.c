@@ -318,34 +318,10 @@ static void print(const step *s) {
 
 // ---- the command --------------------------------------------------------------------------------
 
-// NAME=VALUE,... over the configuration.
-static reef_status read_model(const char *words, reef_config *config, reef_error *err) {
-    char *text = reef_cli_format("%s", words != NULL ? words : ""), *rest = NULL;
-    reef_status status = REEF_OK;
-    for (char *word = strtok_r(text, ",", &rest); word != NULL && status == REEF_OK;
-         word = strtok_r(NULL, ",", &rest)) {
-        char *equals = strchr(word, '=');
-        if (equals == NULL) {
-            status = reef_fail(err, REEF_ERR_INVALID, "--model has '%.80s', which is no NAME=VALUE",
-                               word);
-            break;
-        }
-        *equals = '\0';
-        status = reef_config_set(config, word, equals + 1, err);
-    }
-    free(text);
-    return status;
-}
-
 static reef_status read_options(const reef_cli_call *cli, step *s, reef_error *err) {
-    reef_config_default(&s->config);
     reef_status status = reef_cli_integer(cli, "steps", 1, STEPS_MAX, &s->steps, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "rounds", 1, ROUNDS_MAX, &s->rounds, err);
-    // The net alone, in one generation.
-    if (status == REEF_OK) status = reef_config_set(&s->config, "context_memory", "0", err);
-    if (status == REEF_OK) status = reef_config_set(&s->config, "boundaries", "given", err);
-    if (status == REEF_OK) status = read_model(reef_cli_text(cli, "model"), &s->config, err);
-    if (status == REEF_OK) status = reef_config_check(&s->config, err);
+    if (status == REEF_OK) status = reef_lab_model_read(cli, &s->config, err);
     reef_thread_pool *workers = NULL;
     if (status == REEF_OK) status = reef_thread_pool_new(&workers, cli->threads, err);
     s->threads = reef_thread_pool_count(workers); // how many "one per core" is

@@ -367,46 +367,4 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_init_divided(const char *path,
                                                             uint64_t *parameters,
                                                             reef_error *err);
 
-// ---- what training costs ------------------------------------------------------------------------
-
-// name in code, name for people
-#define REEF_FLOPS_PART_LIST(X)                                                                    \
-    X(EMBEDDING, "embedding")                                                                      \
-    X(ATTENTION, "attention")                                                                      \
-    X(DENSE, "dense")                                                                              \
-    X(MOE, "moe")                                                                                  \
-    X(PKM, "pkm")                                                                                  \
-    X(PEER, "peer")                                                                                \
-    X(ROUTER, "router")                                                                            \
-    X(HEAD, "head")
-
-typedef enum reef_flops_part {
-#define REEF_FLOPS_ENUM(upper, name) REEF_FLOPS_##upper,
-    REEF_FLOPS_PART_LIST(REEF_FLOPS_ENUM)
-#undef REEF_FLOPS_ENUM
-        REEF_FLOPS_PART_COUNT
-} reef_flops_part;
-
-/**
- * FLOPs of training on one window, all layers of a kind together; `router` is that of moe, pkm and
- * peer.
- */
-typedef struct reef_flops {
-    uint64_t forward[REEF_FLOPS_PART_COUNT], backward[REEF_FLOPS_PART_COUNT];
-    uint64_t forward_window, backward_window; // their sums
-    uint32_t window_tokens;                   // T, which they are divided by for
-    double token;                             // FLOPs of training per token
-    double step;                              // and per step: all windows, rehearsed ones too
-    uint64_t parameters;                      // that training moves
-    uint64_t parameters_active; // and of those the ones that a token meets; of moe on average
-} reef_flops;
-
-/**
- * What training costs while generation 0 is open, formula by formula as in research/PAPER.md: a
- * multiply and an add are 2 FLOPs; norms, softmax, activations, loss and optimiser are not counted.
- * All zero for a vector model.
- */
-REEF_API void reef_flops_count(const reef_config *config, reef_flops *out);
-REEF_API const char *reef_flops_part_text(reef_flops_part part);
-
 #endif

@@ -1,10 +1,9 @@
-// What training a configuration costs, counted by formula: see research/PAPER.md, "What a FLOP is
-// here".
+// What training a configuration costs, counted by formula: see PAPER.md, "What a FLOP is here".
 //
 // A multiply and an add are 2 FLOPs. Counted is what grows with a product of two sizes: matrix
 // products, inner products of scores and experts, weighted sums of rows. Not counted: norms,
 // softmax, activations, the choice of the best, the loss and the optimiser, which are a small share
-// and no two papers count alike. test_trainer_flops compares every term with the calls of the
+// and no two papers count alike. test_lab_flops compares every term with the calls of the
 // kernels.
 //
 // What always holds: counts are of generation 0 alone, per window, in integers, so that they are
