@@ -79,13 +79,13 @@ struct reef_cli_call {
     json_t *lost_kinds;    // an array: kinds that are damaged, of models that were opened
 };
 
-/** Commands that help shows together. */
+/** Commands that help shows together: so many of the table, after those of the group before. */
 typedef struct reef_cli_group {
     const char *title;
-    const char *const *names; // in the order of help; ends with NULL
+    size_t count;
 } reef_cli_group;
 
-// ---- commands.c: the table ----------------------------------------------------------------------
+// ---- command_table.c ----------------------------------------------------------------------------
 
 const reef_cli_command *reef_cli_commands(size_t *count);
 const reef_cli_group *reef_cli_groups(size_t *count);

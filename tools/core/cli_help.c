@@ -224,10 +224,10 @@ reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error
            "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n");
     size_t group_count;
     const reef_cli_group *groups = reef_cli_groups(&group_count);
+    const reef_cli_command *next = commands;
     for (size_t g = 0; g < group_count; g++) {
         printf("\n%s:\n", groups[g].title);
-        for (const char *const *name = groups[g].names; *name != NULL; name++)
-            if (reef_cli_command_find(*name) != NULL) print_command(reef_cli_command_find(*name));
+        for (size_t i = 0; i < groups[g].count; i++) print_command(next++);
     }
     printf(
         "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. Shards of a pool\n"
