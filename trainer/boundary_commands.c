@@ -186,7 +186,7 @@ reef_status reef_trainer_branch(
     if (status == REEF_OK && !dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     // Its commit clears what the open generation holds.
-    if (status == REEF_OK && !dry_run) status = reef_kinds_write_anew(trainer, err);
+    if (status == REEF_OK && !dry_run) status = reef_kinds_write_all_next(trainer, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;
     const reef_generation *origin = trainer->network.generations[from];

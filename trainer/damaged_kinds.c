@@ -39,7 +39,7 @@ static reef_status look(const reef_trainer *trainer,
     const uint8_t none[REEF_HASH_BYTES] = {0};
     if (status != REEF_OK || lost->what[0] != '\0') return status;
     if (kind == heads->state->last || (newest != NULL && newest->merged) ||
-        reef_kinds_is_known_as(trainer, kind, newest != NULL ? newest->chain : none))
+        reef_kind_is_committed_as(trainer, kind, newest != NULL ? newest->chain : none))
         return REEF_OK;
     snprintf(lost->what, sizeof(lost->what),
              "what it went on to learn is not that of the last commit");
@@ -97,11 +97,11 @@ static reef_status go_on(reef_trainer *trainer,
     reef_generation *open = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     uint32_t into;
-    if (reef_kinds_is_merged(trainer, kind, &into))
-        return reef_kinds_mark_merged(trainer, kind, into, err);
+    if (reef_kind_is_merged(trainer, kind, &into))
+        return reef_kind_mark_merged(trainer, kind, into, err);
     if (memory->memory == NULL) status = begin_anew(trainer, kind, memory, err);
     if (status != REEF_OK || kind != open->info.generation)
-        return status == REEF_OK ? reef_kinds_replace(trainer, kind, memory, err) : status;
+        return status == REEF_OK ? reef_kind_replace_memory(trainer, kind, memory, err) : status;
     reef_generation_memory_release(&open->memory);
     reef_generation_memory_move(&open->memory, memory);
     open->memory.adopted = true;
@@ -161,7 +161,7 @@ reef_status reef_trainer_kinds_recover(
     reef_txn *txn = NULL;
     *out = NULL;
     *count = 0;
-    if (!reef_kinds_learn(trainer) || trainer->options.shard.divided)
+    if (!reef_kinds_may_return(trainer) || trainer->options.shard.divided)
         return reef_fail(err, REEF_ERR_INVALID,
                          "kinds are recovered in whole pools with context memories");
     *out = calloc(trainer->network.generation_count + 1, sizeof(**out));

@@ -54,7 +54,7 @@ static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, ree
     if (status == REEF_OK)
         status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
     reef_memory_step_refresh_stats(trainer);
-    if (status == REEF_OK) reef_kinds_look_up(trainer, txn);
+    if (status == REEF_OK) reef_kind_read_facts(trainer, txn);
     return status;
 }
 
@@ -90,13 +90,13 @@ static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *e
 }
 
 static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_kinds_put(trainer, txn, err);
+    reef_status status = reef_kinds_put_visits(trainer, txn, err);
     return status == REEF_OK ? reef_checkpoint_reservoir(txn, &trainer->reservoir, err) : status;
 }
 
 static void language_committed(reef_trainer *trainer) {
     reef_generations_committed(trainer);
-    reef_kinds_committed(trainer);
+    reef_kinds_note_commit(trainer);
     if (trainer->reservoir.slots > 0) memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
 }
 

@@ -27,7 +27,7 @@ static reef_status check_kind(const reef_trainer *trainer, uint32_t kind, reef_e
     if ((size_t)kind + 1 == network->generation_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the generation of kind %" PRIu32 " is open: seal it first", kind);
-    if (reef_kinds_is_merged(trainer, kind, &into))
+    if (reef_kind_is_merged(trainer, kind, &into))
         return reef_fail(err, REEF_ERR_INVALID,
                          "kind %" PRIu32 " was merged into kind %" PRIu32 " already", kind, into);
     return REEF_OK;
@@ -52,7 +52,7 @@ static reef_status check_mergeable(const reef_trainer *trainer,
 static reef_status read_text(
     reef_trainer *trainer, uint32_t kind, reef_kept_text *out, uint64_t *learned, reef_error *err) {
     const reef_memory *memory = NULL;
-    reef_status status = reef_kinds_memory(trainer, kind, &memory, err);
+    reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
     if (status != REEF_OK) return status;
     if (memory == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "kind %" PRIu32 " has learned nothing", kind);
@@ -125,7 +125,7 @@ static reef_status merge_and_commit(reef_trainer *trainer,
     reef_status status = reef_trainer_commit(trainer, NULL, err); // nothing depends on when
     if (status != REEF_OK) return status;
     status = reef_recognition_learn_text(trainer, m->into, from->bytes, from->count, err);
-    if (status == REEF_OK) status = reef_kinds_mark_merged(trainer, m->from, m->into, err);
+    if (status == REEF_OK) status = reef_kind_mark_merged(trainer, m->from, m->into, err);
     if (status == REEF_OK)
         status = reef_state_event(
             trainer, err, "kind_merge",

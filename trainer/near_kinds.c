@@ -44,7 +44,7 @@ static reef_status take_samples(near_search *s, reef_error *err) {
     for (uint32_t kind = 0; status == REEF_OK && kind + 1 < s->kind_count; kind++) {
         const reef_memory *memory = NULL;
         if (!has_level(s->trainer, kind)) continue;
-        status = reef_kinds_memory(s->trainer, kind, &memory, err);
+        status = reef_kind_load_memory(s->trainer, kind, &memory, err);
         if (status != REEF_OK || memory == NULL) continue;
         sample *own = &s->samples[kind];
         own->count = reef_memory_text(memory, own->bytes, SAMPLE_BYTES);
@@ -88,7 +88,8 @@ static reef_status score_pairs(near_search *s, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t kind = 0; status == REEF_OK && kind < s->kind_count; kind++) {
         const reef_memory *memory = NULL;
-        if (s->samples[kind].count > 0) status = reef_kinds_memory(s->trainer, kind, &memory, err);
+        if (s->samples[kind].count > 0)
+            status = reef_kind_load_memory(s->trainer, kind, &memory, err);
         for (size_t i = 0; status == REEF_OK && i < s->pair_count; i++) {
             kind_pair *p = &s->pairs[i];
             for (size_t k = 0; k < 2; k++) {

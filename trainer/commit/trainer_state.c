@@ -284,7 +284,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
-    if (status == REEF_OK) status = reef_kinds_load(trainer, txn, state, err);
+    if (status == REEF_OK) status = reef_kinds_load_state(trainer, txn, state, err);
     if (status == REEF_OK) status = reef_kind_names_load(&trainer->kind_names, state, err);
     if (status == REEF_OK) status = reef_recognition_load(trainer, state, err);
     json_decref(state);

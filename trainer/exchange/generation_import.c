@@ -472,7 +472,7 @@ static reef_status join_network(importing *i, reef_error *err) {
     if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
     // What older kinds have learned since the last boundary is held by the open generation, and
     // goes with it to its next number.
-    if (status == REEF_OK) status = reef_kinds_write_anew(trainer, err);
+    if (status == REEF_OK) status = reef_kinds_write_all_next(trainer, err);
     if (status != REEF_OK) return status;
     // Deferred batches stay pending and are tested again, with the imported generation. What was
     // decided about them is not part of a commit; deciding again costs a pass.

@@ -68,13 +68,13 @@ bool reef_trainer_kind_goes_on(const reef_trainer *trainer, uint32_t kind, uint3
             !reef_generation_begins_kind(&network->generations[kind]->info))
             return false;
         *out = kind;
-        if (!reef_kinds_is_merged(trainer, kind, &kind)) return true;
+        if (!reef_kind_is_merged(trainer, kind, &kind)) return true;
     }
     return false;
 }
 
 uint64_t reef_trainer_kind_returned(const reef_trainer *trainer, uint32_t kind) {
-    return reef_kinds_is_merged(trainer, kind, NULL) ? 0 : reef_kinds_learned(trainer, kind);
+    return reef_kind_is_merged(trainer, kind, NULL) ? 0 : reef_kind_bytes_learned(trainer, kind);
 }
 
 reef_status reef_trainer_kind_sealed_bytes(const reef_trainer *trainer,
@@ -126,7 +126,7 @@ reef_status reef_trainer_kind_text(reef_trainer *trainer,
     const reef_memory *memory = NULL;
     *out = NULL;
     *got = 0;
-    reef_status status = reef_kinds_memory(trainer, kind, &memory, err);
+    reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
     if (status != REEF_OK || memory == NULL) return status;
     size_t kept = reef_memory_text(memory, NULL, 0);
     if (count < kept) kept = (size_t)count;
@@ -145,8 +145,8 @@ static reef_status learn_text(
     if (reef_recognises_by_contexts(trainer))
         return reef_recognition_learn_text(trainer, kind, bytes, count, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += PIECE_BYTES)
-        status = reef_kinds_learn_text(trainer, kind, bytes + at,
-                                       count - at < PIECE_BYTES ? count - at : PIECE_BYTES, err);
+        status = reef_kind_learn_text(trainer, kind, bytes + at,
+                                      count - at < PIECE_BYTES ? count - at : PIECE_BYTES, err);
     return status;
 }
 

@@ -194,7 +194,7 @@ static void reset_for_next_generation(reef_trainer *trainer) {
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;
-    if (!trainer->keeps_kind) trainer->current_kind = reef_kinds_open_kind(trainer);
+    if (!trainer->keeps_kind) trainer->current_kind = reef_open_kind(trainer);
 }
 
 // After the generations were swapped. A failure cannot be undone here: the open one is gone.
@@ -205,7 +205,7 @@ static reef_status begin_next(reef_trainer *trainer,
                               reef_error *err) {
     const reef_network *network = &trainer->network;
     // What older kinds learned while it was open is sealed with it.
-    reef_status status = reef_kinds_seal(trainer, sealed, err);
+    reef_status status = reef_kinds_seal_visits(trainer, sealed, err);
     if (status == REEF_OK)
         status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
                                 &out->loss_bytes, err);

@@ -137,7 +137,7 @@ reef_status reef_branch_make(reef_generation **out,
     }
     // Its queries came folded; they need batch statistics to train on.
     reef_branch_unfold(*out, from, config);
-    if (remembers) status = reef_kinds_copy(&(*out)->memory, trainer, from, err);
+    if (remembers) status = reef_kind_copy_memory(&(*out)->memory, trainer, from, err);
     if (status == REEF_OK) return REEF_OK;
     reef_generation_free(*out);
     *out = NULL;

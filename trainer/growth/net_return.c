@@ -26,9 +26,9 @@ static uint32_t net_of_kind(const reef_trainer *trainer, uint32_t kind) {
 
 bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind) {
     const reef_config *config = &trainer->network.config;
-    uint64_t behind = reef_kinds_without_net(trainer, kind);
+    uint64_t behind = reef_kind_bytes_without_net(trainer, kind);
     if (config->return_bytes == 0 || !reef_has_net(trainer) || behind < config->return_bytes ||
-        behind < reef_kinds_learned(trainer, kind) / BEHIND_SHARE)
+        behind < reef_kind_bytes_learned(trainer, kind) / BEHIND_SHARE)
         return false;
     uint64_t side = trainer->network.generations[net_of_kind(trainer, kind)]->info.side;
     return trainer->network.generation_count < REEF_GENERATION_COUNT_MAX &&
@@ -59,7 +59,7 @@ static reef_status continue_kind(reef_trainer *trainer,
     put_in_place(trainer, made);
     trainer->branched = true; // reef_start_generation has nothing to do
     trainer->current_kind = kind;
-    reef_kinds_follow(trainer, kind);
+    reef_kind_let_net_follow(trainer, kind);
     status = reef_branch_settle(trainer, from, whole, err);
     // What the kind's older generations learned is of it as well, so the gate need not wait.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, made, NULL, 0, err);

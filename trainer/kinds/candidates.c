@@ -15,7 +15,7 @@ void reef_candidates_release(reef_candidates *c) {
 }
 
 static bool is_other_kind(const reef_trainer *trainer, uint32_t kind) {
-    return kind != trainer->current_kind && !reef_kinds_is_merged(trainer, kind, NULL) &&
+    return kind != trainer->current_kind && !reef_kind_is_merged(trainer, kind, NULL) &&
            reef_generation_begins_kind(&trainer->network.generations[kind]->info);
 }
 
@@ -42,7 +42,7 @@ static reef_status add_latest(reef_candidates *c,
     if (all == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu kinds", count);
     for (size_t g = 0; g < count; g++) {
         if (!is_other_kind(trainer, (uint32_t)g)) continue;
-        all[*others][0] = reef_kinds_learned_at(trainer, (uint32_t)g);
+        all[*others][0] = reef_kind_last_learned_at(trainer, (uint32_t)g);
         all[(*others)++][1] = g;
     }
     qsort(all, *others, sizeof(*all), latest_first);
@@ -88,10 +88,10 @@ static reef_status reserve(reef_candidates *c, const reef_trainer *trainer, reef
 static reef_status refresh(reef_candidates *c, reef_trainer *trainer, reef_error *err) {
     reef_status status = reserve(c, trainer, err);
     for (uint32_t g = 0; status == REEF_OK && g < trainer->network.generation_count; g++) {
-        uint64_t now = is_other_kind(trainer, g) ? reef_kinds_learned_at(trainer, g) : 0;
+        uint64_t now = is_other_kind(trainer, g) ? reef_kind_last_learned_at(trainer, g) : 0;
         if (now == c->voted_at[g]) continue;
         const reef_memory *memory = NULL;
-        if (now > 0) status = reef_kinds_memory(trainer, g, &memory, err);
+        if (now > 0) status = reef_kind_load_memory(trainer, g, &memory, err);
         if (status == REEF_OK) status = reef_kind_vote_set(c->vote, g, memory, err);
         if (status == REEF_OK) c->voted_at[g] = now;
     }

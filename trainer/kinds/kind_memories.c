@@ -4,28 +4,22 @@
 #include "kind_heads.h"
 #include "memory_batch.h"
 #include "prequential.h"
-#include "reef_json_build.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool reef_kinds_learn(const reef_trainer *trainer) {
+bool reef_kinds_may_return(const reef_trainer *trainer) {
     return trainer->network.config.context_memory > 0 && trainer->store != NULL;
 }
 
-static reef_kind_head *find_head(const reef_trainer *trainer, uint32_t kind) {
+reef_kind_head *reef_kind_head_find(const reef_trainer *trainer, uint32_t kind) {
     for (size_t i = 0; i < trainer->kind_head_count; i++)
         if (trainer->kind_heads[i].visit.kind == kind) return &trainer->kind_heads[i];
     return NULL;
 }
 
 // ---- in memory, and not -------------------------------------------------------------------------
-
-// False: it was only read to compare. One that began anew may have learned nothing.
-static bool came_back(const reef_kind_head *head) {
-    return head->visit.next > 0;
-}
 
 static bool is_loaded(const reef_kind_head *head) {
     return head->visit.memory.memory != NULL;
@@ -99,7 +93,7 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
         status = copy_sealed(m, sealed, err);
     else if (sealed->stored)
         status = read_head(m, trainer, reef_open_generation(trainer)->info.generation, kind, err);
-    if (status == REEF_OK && came_back(head) &&
+    if (status == REEF_OK && reef_kind_head_came_back(head) &&
         (m->memory == NULL || reef_memory_learned_bytes(m->memory) != head->visit.learned ||
          memcmp(m->chain, head->visit.chain, sizeof(m->chain)) != 0))
         status = reef_fail(err, REEF_ERR_CORRUPT,
@@ -108,10 +102,10 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
     return status;
 }
 
-static reef_status add_head(reef_trainer *trainer,
-                            uint32_t kind,
-                            reef_kind_head **out,
-                            reef_error *err) {
+reef_status reef_kind_head_add(reef_trainer *trainer,
+                               uint32_t kind,
+                               reef_kind_head **out,
+                               reef_error *err) {
     size_t count = trainer->kind_head_count;
     reef_kind_head *heads = realloc(trainer->kind_heads, (count + 1) * sizeof(*heads));
     if (heads == NULL)
@@ -128,21 +122,21 @@ static reef_status loaded_head(reef_trainer *trainer,
                                reef_kind_head **out,
                                reef_error *err) {
     reef_status status = REEF_OK;
-    *out = find_head(trainer, kind);
-    if (*out == NULL) status = add_head(trainer, kind, out, err);
+    *out = reef_kind_head_find(trainer, kind);
+    if (*out == NULL) status = reef_kind_head_add(trainer, kind, out, err);
     if (status == REEF_OK && !is_loaded(*out)) status = load_head(trainer, *out, err);
     return status;
 }
 
-reef_status reef_kinds_memory(reef_trainer *trainer,
-                              uint32_t kind,
-                              const reef_memory **out,
-                              reef_error *err) {
+reef_status reef_kind_load_memory(reef_trainer *trainer,
+                                  uint32_t kind,
+                                  const reef_memory **out,
+                                  reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
     reef_kind_head *head;
     *out = open->memory.memory;
     if (kind == open->info.generation) return REEF_OK;
-    if (reef_kinds_is_merged(trainer, kind, NULL)) {
+    if (reef_kind_is_merged(trainer, kind, NULL)) {
         *out = NULL;
         return REEF_OK;
     }
@@ -153,26 +147,26 @@ reef_status reef_kinds_memory(reef_trainer *trainer,
     return REEF_OK;
 }
 
-uint64_t reef_kinds_learned_at(const reef_trainer *trainer, uint32_t kind) {
+uint64_t reef_kind_last_learned_at(const reef_trainer *trainer, uint32_t kind) {
     const reef_generation *open = reef_open_generation(trainer);
-    const reef_kind_head *head = find_head(trainer, kind);
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
     if (kind == open->info.generation) return open->memory.next;
-    if (head != NULL && came_back(head)) return head->visit.next;
+    if (head != NULL && reef_kind_head_came_back(head)) return head->visit.next;
     return trainer->network.generations[kind]->info.sealed_at;
 }
 
-const reef_memory *reef_kinds_seen(const reef_trainer *trainer,
-                                   uint32_t kind,
-                                   reef_memory_stats *seen) {
-    const reef_kind_head *head = find_head(trainer, kind);
+const reef_memory *reef_kind_view_loaded(const reef_trainer *trainer,
+                                         uint32_t kind,
+                                         reef_memory_stats *seen) {
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
     *seen = head != NULL ? head->seen : (reef_memory_stats){0};
     if (head == NULL) return NULL;
     seen->learned_bytes = head->visit.learned;
     return head->visit.memory.memory;
 }
 
-void reef_kinds_look_up(reef_trainer *trainer, reef_txn *txn) {
-    reef_kind_head *head = find_head(trainer, trainer->current_kind);
+void reef_kind_read_facts(reef_trainer *trainer, reef_txn *txn) {
+    reef_kind_head *head = reef_kind_head_find(trainer, trainer->current_kind);
     if (head == NULL) return;
     // It is only shown: what is damaged is reported where it is needed.
     if (reef_kind_memory_stats_read(txn, head->visit.kind, &head->seen, NULL) != REEF_OK)
@@ -193,55 +187,55 @@ static void note_learned(reef_trainer *trainer, reef_kind_head *head) {
 
 // ---- the kind of the open generation ------------------------------------------------------------
 
-uint32_t reef_kinds_open_kind(const reef_trainer *trainer) {
+uint32_t reef_open_kind(const reef_trainer *trainer) {
     return reef_generation_kind(&reef_open_generation(trainer)->info);
 }
 
-bool reef_kinds_open_continues(const reef_trainer *trainer) {
+bool reef_open_kind_is_older(const reef_trainer *trainer) {
     return reef_open_generation(trainer)->info.continues > 0;
 }
 
-const reef_memory *reef_kinds_open_memory(const reef_trainer *trainer) {
-    if (!reef_kinds_open_continues(trainer)) return reef_open_generation(trainer)->memory.memory;
-    const reef_kind_head *head = find_head(trainer, reef_kinds_open_kind(trainer));
+const reef_memory *reef_open_kind_memory(const reef_trainer *trainer) {
+    if (!reef_open_kind_is_older(trainer)) return reef_open_generation(trainer)->memory.memory;
+    const reef_kind_head *head = reef_kind_head_find(trainer, reef_open_kind(trainer));
     return head == NULL ? NULL : head->visit.memory.memory;
 }
 
-reef_status reef_kinds_open_learner(reef_trainer *trainer,
-                                    reef_generation_memory **out,
-                                    reef_error *err) {
+reef_status reef_open_kind_load(reef_trainer *trainer,
+                                reef_generation_memory **out,
+                                reef_error *err) {
     reef_kind_head *head = NULL;
     *out = &reef_open_generation(trainer)->memory;
-    if (!reef_kinds_open_continues(trainer)) return REEF_OK;
-    reef_status status = loaded_head(trainer, reef_kinds_open_kind(trainer), &head, err);
+    if (!reef_open_kind_is_older(trainer)) return REEF_OK;
+    reef_status status = loaded_head(trainer, reef_open_kind(trainer), &head, err);
     if (status == REEF_OK) *out = &head->visit.memory;
     return status;
 }
 
-void reef_kinds_open_learned(reef_trainer *trainer) {
-    if (!reef_kinds_open_continues(trainer)) return;
-    note_learned(trainer, find_head(trainer, reef_kinds_open_kind(trainer)));
+void reef_open_kind_note_learned(reef_trainer *trainer) {
+    if (!reef_open_kind_is_older(trainer)) return;
+    note_learned(trainer, reef_kind_head_find(trainer, reef_open_kind(trainer)));
     trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
 }
 
-uint64_t reef_kinds_without_net(const reef_trainer *trainer, uint32_t kind) {
-    const reef_kind_head *head = find_head(trainer, kind);
+uint64_t reef_kind_bytes_without_net(const reef_trainer *trainer, uint32_t kind) {
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
     return head == NULL ? 0 : head->without_net;
 }
 
-uint64_t reef_kinds_learned(const reef_trainer *trainer, uint32_t kind) {
-    const reef_kind_head *head = find_head(trainer, kind);
+uint64_t reef_kind_bytes_learned(const reef_trainer *trainer, uint32_t kind) {
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
     return head == NULL ? 0 : head->visit.learned;
 }
 
-void reef_kinds_follow(reef_trainer *trainer, uint32_t kind) {
-    reef_kind_head *head = find_head(trainer, kind);
+void reef_kind_let_net_follow(reef_trainer *trainer, uint32_t kind) {
+    reef_kind_head *head = reef_kind_head_find(trainer, kind);
     if (head != NULL) head->without_net = 0;
 }
 
 // ---- learning of older kinds --------------------------------------------------------------------
 
-reef_status reef_kinds_learn_text(
+reef_status reef_kind_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
     uint64_t end = trainer->stream_bytes, begin = end > count ? end - count : 0;
     reef_kind_head *head;
@@ -257,13 +251,13 @@ reef_status reef_kinds_learn_text(
     return status;
 }
 
-reef_status reef_kinds_mark_merged(reef_trainer *trainer,
-                                   uint32_t kind,
-                                   uint32_t into,
-                                   reef_error *err) {
-    reef_kind_head *head = find_head(trainer, kind);
+reef_status reef_kind_mark_merged(reef_trainer *trainer,
+                                  uint32_t kind,
+                                  uint32_t into,
+                                  reef_error *err) {
+    reef_kind_head *head = reef_kind_head_find(trainer, kind);
     reef_status status = REEF_OK;
-    if (head == NULL) status = add_head(trainer, kind, &head, err);
+    if (head == NULL) status = reef_kind_head_add(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
     head->visit.merged = head->in_open_generation = true;
@@ -272,17 +266,17 @@ reef_status reef_kinds_mark_merged(reef_trainer *trainer,
     return REEF_OK;
 }
 
-bool reef_kinds_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into) {
-    const reef_kind_head *head = find_head(trainer, kind);
+bool reef_kind_is_merged(const reef_trainer *trainer, uint32_t kind, uint32_t *into) {
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
     if (head == NULL || !head->visit.merged) return false;
     if (into != NULL) *into = head->merged_into;
     return true;
 }
 
-reef_status reef_kinds_learn_batch(reef_trainer *trainer,
-                                   uint32_t kind,
-                                   double *bits,
-                                   reef_error *err) {
+reef_status reef_kind_learn_pending_batch(reef_trainer *trainer,
+                                          uint32_t kind,
+                                          double *bits,
+                                          reef_error *err) {
     size_t count = reef_batch_tokens(&trainer->network.config);
     reef_kind_head *head;
     reef_status status = loaded_head(trainer, kind, &head, err);
@@ -309,13 +303,13 @@ reef_status reef_kinds_learn_batch(reef_trainer *trainer,
 
 // ---- after damage -------------------------------------------------------------------------------
 
-reef_status reef_kinds_replace(reef_trainer *trainer,
-                               uint32_t kind,
-                               reef_generation_memory *memory,
-                               reef_error *err) {
-    reef_kind_head *head = find_head(trainer, kind);
+reef_status reef_kind_replace_memory(reef_trainer *trainer,
+                                     uint32_t kind,
+                                     reef_generation_memory *memory,
+                                     reef_error *err) {
+    reef_kind_head *head = reef_kind_head_find(trainer, kind);
     reef_status status = REEF_OK;
-    if (head == NULL) status = add_head(trainer, kind, &head, err);
+    if (head == NULL) status = reef_kind_head_add(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
     reef_generation_memory_move(&head->visit.memory, memory);
@@ -325,11 +319,11 @@ reef_status reef_kinds_replace(reef_trainer *trainer,
     return REEF_OK;
 }
 
-bool reef_kinds_is_known_as(const reef_trainer *trainer,
-                            uint32_t kind,
-                            const uint8_t chain[REEF_HASH_BYTES]) {
-    const reef_kind_head *head = find_head(trainer, kind);
-    return head == NULL || !came_back(head) || head->visit.merged ||
+bool reef_kind_is_committed_as(const reef_trainer *trainer,
+                               uint32_t kind,
+                               const uint8_t chain[REEF_HASH_BYTES]) {
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
+    return head == NULL || !reef_kind_head_came_back(head) || head->visit.merged ||
            memcmp(head->visit.chain, chain, REEF_HASH_BYTES) == 0;
 }
 
@@ -350,7 +344,9 @@ static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_erro
     return REEF_OK;
 }
 
-reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef_error *err) {
+reef_status reef_kinds_seal_visits(reef_trainer *trainer,
+                                   reef_generation *sealed,
+                                   reef_error *err) {
     sealed->visits = calloc(trainer->kind_head_count + 1, sizeof(*sealed->visits));
     if (sealed->visits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits",
@@ -368,7 +364,7 @@ reef_status reef_kinds_seal(reef_trainer *trainer, reef_generation *sealed, reef
 
 // ---- commits ------------------------------------------------------------------------------------
 
-reef_status reef_kinds_write_anew(reef_trainer *trainer, reef_error *err) {
+reef_status reef_kinds_write_all_next(reef_trainer *trainer, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < trainer->kind_head_count; i++) {
         reef_kind_head *head = &trainer->kind_heads[i];
@@ -381,7 +377,7 @@ reef_status reef_kinds_write_anew(reef_trainer *trainer, reef_error *err) {
     return status;
 }
 
-reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+reef_status reef_kinds_put_visits(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     size_t count = 0;
     if (trainer->kind_head_count == 0) return REEF_OK;
     reef_visit **visits = calloc(trainer->kind_head_count, sizeof(*visits));
@@ -397,7 +393,7 @@ reef_status reef_kinds_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     return status;
 }
 
-void reef_kinds_committed(reef_trainer *trainer) {
+void reef_kinds_note_commit(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->kind_head_count; i++) {
         reef_kind_head *head = &trainer->kind_heads[i];
         head->stored = true;
@@ -407,12 +403,12 @@ void reef_kinds_committed(reef_trainer *trainer) {
 
 // ---- copies -------------------------------------------------------------------------------------
 
-reef_status reef_kinds_copy(reef_generation_memory *out,
-                            const reef_trainer *trainer,
-                            const reef_generation *sealed,
-                            reef_error *err) {
+reef_status reef_kind_copy_memory(reef_generation_memory *out,
+                                  const reef_trainer *trainer,
+                                  const reef_generation *sealed,
+                                  reef_error *err) {
     uint32_t kind = sealed->info.generation;
-    const reef_kind_head *head = find_head(trainer, kind);
+    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
     reef_status status = REEF_OK;
     if (trainer->network.config.context_memory == 0) return REEF_OK;
     if (head != NULL && head->visit.merged) return REEF_OK;
@@ -426,129 +422,6 @@ reef_status reef_kinds_copy(reef_generation_memory *out,
     out->adopted = out->memory != NULL; // whoever takes it has no records of it
     out->tail_bytes = 0;
     return status;
-}
-
-// ---- the state ----------------------------------------------------------------------------------
-
-// Left out where there are none.
-static void set_merged(const reef_trainer *trainer, json_t **state) {
-    json_t *list = json_array();
-    for (size_t g = 0; g < trainer->network.generation_count; g++) {
-        const reef_kind_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || !head->visit.merged) continue;
-        reef_json_append(&list, json_pack("[I, I]", (json_int_t)g, (json_int_t)head->merged_into));
-    }
-    if (json_array_size(list) > 0)
-        reef_json_set(state, "merged_kinds", list);
-    else
-        json_decref(list);
-}
-
-void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
-    set_merged(trainer, state);
-    json_t *list = json_array();
-    // By number: in which order they were read depends on restarts.
-    for (size_t g = 0; g < trainer->network.generation_count; g++) {
-        const reef_kind_head *head = find_head(trainer, (uint32_t)g);
-        if (head == NULL || !came_back(head)) continue;
-        const reef_visit *visit = &head->visit;
-        char chain[2 * REEF_HASH_BYTES + 1];
-        reef_hash_format(visit->chain, chain);
-        json_t *item = json_pack("[I, I, I, s]", (json_int_t)visit->kind,
-                                 (json_int_t)visit->learned, (json_int_t)visit->next, chain);
-        // Only where a net may follow: other states stay as they were.
-        if (trainer->network.config.return_bytes > 0)
-            reef_json_append(&item, json_integer((json_int_t)head->without_net));
-        reef_json_append(&list, item);
-    }
-    if (json_array_size(list) == 0) {
-        json_decref(list);
-        return;
-    }
-    reef_json_set(state, "kinds", list);
-    reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->visited_bytes));
-}
-
-static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_error *err) {
-    json_int_t kind = json_integer_value(json_array_get(item, 0));
-    json_int_t learned = json_integer_value(json_array_get(item, 1));
-    json_int_t next = json_integer_value(json_array_get(item, 2));
-    uint8_t chain[REEF_HASH_BYTES];
-    if (kind < 0 || (size_t)kind + 1 >= trainer->network.generation_count || learned < 0 ||
-        next < 1 || find_head(trainer, (uint32_t)kind) != NULL ||
-        !reef_hash_parse(json_string_value(json_array_get(item, 3)), chain))
-        return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed kind");
-    reef_kind_head *head = NULL;
-    reef_status status = add_head(trainer, (uint32_t)kind, &head, err);
-    if (status != REEF_OK) return status;
-    head->visit.learned = (uint64_t)learned;
-    head->visit.next = (uint64_t)next;
-    head->without_net = (uint64_t)json_integer_value(json_array_get(item, 4));
-    memcpy(head->visit.chain, chain, sizeof(chain));
-    return REEF_OK;
-}
-
-static reef_status load_merged(reef_trainer *trainer, const json_t *item, reef_error *err) {
-    json_int_t kind = json_integer_value(json_array_get(item, 0));
-    json_int_t into = json_integer_value(json_array_get(item, 1));
-    json_int_t count = (json_int_t)trainer->network.generation_count;
-    if (json_array_size(item) != 2 || kind < 0 || into < 0 || kind >= count || into >= count ||
-        kind == into)
-        return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed merged kind");
-    reef_status status = reef_kinds_mark_merged(trainer, (uint32_t)kind, (uint32_t)into, err);
-    if (status != REEF_OK) return status;
-    reef_kind_head *head = find_head(trainer, (uint32_t)kind);
-    head->in_open_generation = false;
-    head->stored = true;
-    return REEF_OK;
-}
-
-// Following from kind to kind must end at one that was not merged, within as many as there are.
-static reef_status check_mergings(const reef_trainer *trainer, reef_error *err) {
-    uint32_t count = (uint32_t)trainer->network.generation_count;
-    for (uint32_t kind = 0; kind < count; kind++) {
-        uint32_t at = kind, steps = 0;
-        while (steps < count && reef_kinds_is_merged(trainer, at, &at)) steps++;
-        if (steps == count)
-            return reef_fail(err, REEF_ERR_CORRUPT,
-                             "kind %" PRIu32 " was merged by way of more kinds than there are: see "
-                             "reef verify",
-                             kind);
-    }
-    return REEF_OK;
-}
-
-// Mark the kinds whose visits the open generation holds: commits write those with it.
-static reef_status find_in_open_generation(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    uint32_t open = reef_open_generation(trainer)->info.generation;
-    const reef_as_of state = {.last = open, .own = open};
-    reef_kind_heads heads;
-    reef_status status = reef_kind_heads_read(&heads, txn, &state, err);
-    if (status != REEF_OK) return status;
-    for (size_t i = 0; i < heads.holders[open].count; i++) {
-        reef_kind_head *head = find_head(trainer, heads.holders[open].entries[i].kind);
-        if (head != NULL) head->in_open_generation = true;
-    }
-    reef_kind_heads_release(&heads);
-    return REEF_OK;
-}
-
-reef_status reef_kinds_load(reef_trainer *trainer,
-                            reef_txn *txn,
-                            const json_t *state,
-                            reef_error *err) {
-    const json_t *list = json_object_get(state, "kinds");
-    const json_t *merged = json_object_get(state, "merged_kinds");
-    reef_status status = REEF_OK;
-    trainer->visited_bytes = (uint64_t)json_integer_value(json_object_get(state, "visited_bytes"));
-    for (size_t i = 0; status == REEF_OK && i < json_array_size(list); i++)
-        status = load_one(trainer, json_array_get(list, i), err);
-    for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
-        status = load_merged(trainer, json_array_get(merged, i), err);
-    if (status == REEF_OK) status = check_mergings(trainer, err);
-    return status == REEF_OK && trainer->kind_head_count > 0
-               ? find_in_open_generation(trainer, txn, err)
-               : status;
 }
 
 void reef_kinds_release(reef_trainer *trainer) {

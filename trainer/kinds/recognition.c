@@ -14,7 +14,6 @@
 #include "recognition.h"
 #include "candidates.h"
 #include "kind_memories.h"
-#include "reef_json_build.h"
 
 #include <assert.h>
 #include <math.h>
@@ -77,7 +76,7 @@ typedef struct reef_recognition {
 
 bool reef_recognises_by_contexts(const reef_trainer *trainer) {
     return trainer->network.config.boundaries == REEF_BOUNDARIES_CONTEXTS &&
-           reef_kinds_learn(trainer);
+           reef_kinds_may_return(trainer);
 }
 
 size_t reef_piece_batches(const reef_config *config) {
@@ -87,7 +86,7 @@ size_t reef_piece_batches(const reef_config *config) {
 
 // ---- levels -------------------------------------------------------------------------------------
 
-static reef_status reserve_levels(reef_trainer *trainer, reef_error *err) {
+reef_status reef_recognition_reserve(reef_trainer *trainer, reef_error *err) {
     size_t count = trainer->network.generation_count;
     if (trainer->recognition == NULL)
         trainer->recognition = calloc(1, sizeof(*trainer->recognition));
@@ -110,7 +109,7 @@ reef_status reef_recognition_set_level(reef_trainer *trainer,
                                        const reef_kind_level *level,
                                        reef_error *err) {
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
-    reef_status status = reserve_levels(trainer, err);
+    reef_status status = reef_recognition_reserve(trainer, err);
     if (status == REEF_OK)
         trainer->levels[kind] = (reef_familiarity_level){
             .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
@@ -155,7 +154,7 @@ static const uint8_t *piece_at(const reef_trainer *trainer, size_t number) {
 
 static reef_status check_empty(reef_trainer *trainer, reef_error *err) {
     const reef_memory *memory = NULL;
-    reef_status status = reef_kinds_memory(trainer, trainer->current_kind, &memory, err);
+    reef_status status = reef_kind_load_memory(trainer, trainer->current_kind, &memory, err);
     trainer->recognition->is_empty =
         memory == NULL || reef_memory_learned_bytes(memory) < PIECE_BYTES;
     return status;
@@ -165,7 +164,7 @@ static reef_status familiarity_of(
     reef_trainer *trainer, uint32_t kind, size_t number, double *out, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_memory *memory = NULL;
-    reef_status status = reef_kinds_memory(trainer, kind, &memory, err);
+    reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
     if (status == REEF_OK)
         *out = reef_memory_familiarity(memory, piece_at(trainer, number),
                                        reef_piece_batches(config) * reef_batch_bytes(config));
@@ -341,7 +340,7 @@ static reef_status change_in_piece(reef_trainer *trainer,
     double middle = 0.5 * (trainer->levels[trainer->current_kind].mean + r->current_score[behind]);
     double sum = 0.0, most = 0.0;
     const reef_memory *memory = NULL;
-    reef_status status = reef_kinds_memory(trainer, trainer->current_kind, &memory, err);
+    reef_status status = reef_kind_load_memory(trainer, trainer->current_kind, &memory, err);
     *out = 0;
     for (size_t b = 0; status == REEF_OK && b < batches; b++) {
         const uint8_t *bytes = piece_at(trainer, number) + b * size;
@@ -363,7 +362,7 @@ static reef_status find_change(reef_trainer *trainer,
     reef_status status = REEF_OK;
     size_t piece = decision->from, within = 0;
     if (decision->verdict == REEF_VERDICT_SWITCH)
-        status = reef_kinds_memory(trainer, decision->kind, &other, err);
+        status = reef_kind_load_memory(trainer, decision->kind, &other, err);
     if (status == REEF_OK) status = change_in_piece(trainer, piece, pieces, other, &within, err);
     decision->from = piece * reef_piece_batches(&trainer->network.config) + within;
     return status;
@@ -378,7 +377,7 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
                                  reef_error *err) {
     assert(deferred < DEFERRED_PIECES_MAX);
     *out = (reef_kind_decision){.verdict = REEF_VERDICT_CURRENT};
-    reef_status status = reserve_levels(trainer, err);
+    reef_status status = reef_recognition_reserve(trainer, err);
     if (status != REEF_OK) return status;
     reef_recognition *r = trainer->recognition;
     const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
@@ -415,58 +414,19 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
 
 reef_status reef_recognition_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err) {
-    reef_status status = reserve_levels(trainer, err);
+    reef_status status = reef_recognition_reserve(trainer, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += PIECE_BYTES) {
         size_t size = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
         const reef_memory *memory = NULL;
-        status = reef_kinds_memory(trainer, kind, &memory, err);
+        status = reef_kind_load_memory(trainer, kind, &memory, err);
         if (status == REEF_OK && at >= count / 2 && size == PIECE_BYTES)
             add_to_level(&trainer->levels[kind], reef_memory_familiarity(memory, bytes + at, size));
-        if (status == REEF_OK) status = reef_kinds_learn_text(trainer, kind, bytes + at, size, err);
+        if (status == REEF_OK) status = reef_kind_learn_text(trainer, kind, bytes + at, size, err);
     }
     return status;
 }
 
-// ---- the state ----------------------------------------------------------------------------------
-
-void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
-    if (!reef_recognises_by_contexts(trainer)) return;
-    json_t *list = json_array();
-    for (size_t g = 0; g < trainer->level_count; g++) {
-        const reef_familiarity_level *level = &trainer->levels[g];
-        if (level->pieces == 0) continue;
-        reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
-                                          level->mean, level->deviation));
-    }
-    reef_json_set(state, "current_kind", json_integer(trainer->current_kind));
-    reef_json_set(state, "levels", list);
-}
-
-reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, reef_error *err) {
-    const json_t *list = json_object_get(state, "levels");
-    const json_t *current = json_object_get(state, "current_kind");
-    trainer->current_kind = reef_kinds_open_kind(trainer);
-    if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
-    reef_status status = reserve_levels(trainer, err);
-    if (status != REEF_OK) return status;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t kind = json_integer_value(json_array_get(item, 0));
-        if (kind < 0 || (size_t)kind >= trainer->level_count)
-            return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed level");
-        trainer->levels[kind] = (reef_familiarity_level){
-            .pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
-            .mean = json_real_value(json_array_get(item, 2)),
-            .deviation = json_real_value(json_array_get(item, 3))};
-    }
-    json_int_t kind = current != NULL ? json_integer_value(current) : trainer->current_kind;
-    if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||
-        !reef_generation_begins_kind(&trainer->network.generations[kind]->info))
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         "the trainer's state is at kind %lld, which is none", (long long)kind);
-    trainer->current_kind = (uint32_t)kind;
-    return REEF_OK;
-}
+// -------------------------------------------------------------------------------------------------
 
 void reef_recognition_forget(reef_trainer *trainer) {
     if (trainer->recognition != NULL) reef_candidates_release(&trainer->recognition->candidates);

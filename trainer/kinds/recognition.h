@@ -59,7 +59,7 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
  * A kind takes over the text of a merged one, and learns it: how familiar the second half was
  * before it was learned counts for the kind's level.
  *
- * Errors: those of reef_kinds_learn_text.
+ * Errors: those of reef_kind_learn_text.
  */
 REEF_MUST_CHECK reef_status reef_recognition_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
@@ -75,7 +75,10 @@ void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind);
 /** Forget cached candidates: kinds were merged. */
 void reef_recognition_forget(reef_trainer *trainer);
 
-/** Members "current_kind" and "levels" of the trainer's state, where contexts decide. */
+/** Room for the levels of all kinds. Errors: NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_recognition_reserve(reef_trainer *trainer, reef_error *err);
+
+/** kind_state.c: members "current_kind" and "levels" of the trainer's state, where contexts decide. */
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,
                                                   const json_t *state,

@@ -24,7 +24,7 @@ reef_status reef_memory_step_learn(const reef_trainer *trainer,
 }
 
 void reef_memory_step_refresh_stats(reef_trainer *trainer) {
-    const reef_memory *memory = reef_kinds_open_memory(trainer);
+    const reef_memory *memory = reef_open_kind_memory(trainer);
     if (memory != NULL)
         reef_memory_refresh_stats(memory, &trainer->memory_stats);
     else
@@ -45,15 +45,15 @@ static void describe(reef_memory_status *out,
 }
 
 void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status *out) {
-    const reef_memory *memory = reef_kinds_open_memory(trainer);
+    const reef_memory *memory = reef_open_kind_memory(trainer);
     uint64_t bytes_max = trainer->network.config.context_memory;
     reef_memory_stats seen = memory != NULL ? trainer->memory_stats : (reef_memory_stats){0};
     describe(&out->memory, memory, &seen, bytes_max);
     out->kind_memory = out->memory;
     if (out->kind == reef_open_generation(trainer)->info.generation ||
-        (out->kind == reef_kinds_open_kind(trainer) && memory != NULL))
+        (out->kind == reef_open_kind(trainer) && memory != NULL))
         return;
-    memory = reef_kinds_seen(trainer, out->kind, &seen);
+    memory = reef_kind_view_loaded(trainer, out->kind, &seen);
     describe(&out->kind_memory, memory, &seen, bytes_max);
 }
 
@@ -61,7 +61,7 @@ reef_status reef_memory_step_probe(const reef_trainer *trainer,
                                    const uint8_t *bytes,
                                    double *bits,
                                    reef_error *err) {
-    const reef_memory *memory = reef_kinds_open_memory(trainer);
+    const reef_memory *memory = reef_open_kind_memory(trainer);
     size_t count = reef_batch_tokens(&trainer->network.config);
     reef_memory_session *session = NULL;
     *bits = 8.0; // of a memory that has learned nothing

@@ -17,7 +17,7 @@ static reef_status learn_as_kind(reef_trainer *trainer,
     bool net = reef_pending_is_for_net(trainer, trainer->stream_bytes);
     double bits = 0.0;
     reef_status status = REEF_OK;
-    if (kind != reef_kinds_open_kind(trainer)) {
+    if (kind != reef_open_kind(trainer)) {
         status = reef_pending_move_gates(trainer, err);
         if (status == REEF_OK) status = reef_pending_give(trainer, kind, 0.0, steps, err);
         return status == REEF_OK && reef_net_return_is_due(trainer, kind)

@@ -49,7 +49,7 @@ static reef_status add_to_history(reef_trainer *trainer,
                                   reef_error *err) {
     size_t bytes = reef_batch_bytes(&trainer->network.config);
     reef_status status = reef_series_add_at(trainer, step, end, bits, err);
-    if (status != REEF_OK || !reef_kinds_learn(trainer)) return status;
+    if (status != REEF_OK || !reef_kinds_may_return(trainer)) return status;
     return reef_visit_log_add(&trainer->visit_log, kind, end, bytes, bits * (double)bytes, err);
 }
 
@@ -71,7 +71,7 @@ static void watch_memory(reef_trainer *trainer, double bits) {
 static reef_status count_batch(
     reef_trainer *trainer, uint64_t step, uint64_t begin, double bits, reef_error *err) {
     watch_memory(trainer, bits);
-    return add_to_history(trainer, reef_kinds_open_kind(trainer), step,
+    return add_to_history(trainer, reef_open_kind(trainer), step,
                           begin + reef_batch_bytes(&trainer->network.config), bits, err);
 }
 
@@ -84,7 +84,7 @@ static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, 
     trainer->last_helped = sum / (double)count;
     reef_drift_push(&trainer->helped_drift, trainer->last_helped);
     reef_prequential_count(trainer, job->begin + 1, 1, trainer->memory_losses, 1.0, count);
-    reef_kinds_open_learned(trainer);
+    reef_open_kind_note_learned(trainer);
     return count_batch(trainer, job->step, job->begin, trainer->last_helped, err);
 }
 
@@ -110,7 +110,7 @@ static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err)
     if (reef_memory_lane_is_full(lane)) status = reef_pending_settle(trainer, REEF_OK, err);
     if (status == REEF_OK && reef_memory_lane_is_empty(lane)) {
         reef_generation_memory *memory = NULL;
-        status = reef_kinds_open_learner(trainer, &memory, err);
+        status = reef_open_kind_load(trainer, &memory, err);
         if (status == REEF_OK) reef_memory_lane_open(lane, memory);
     }
     if (status != REEF_OK) return status;
@@ -172,8 +172,8 @@ reef_status reef_pending_memorise(reef_trainer *trainer, reef_error *err) {
 
 reef_status reef_pending_give(
     reef_trainer *trainer, uint32_t kind, double bits, size_t *steps, reef_error *err) {
-    if (reef_kinds_learn(trainer)) {
-        reef_status learned = reef_kinds_learn_batch(trainer, kind, &bits, err);
+    if (reef_kinds_may_return(trainer)) {
+        reef_status learned = reef_kind_learn_pending_batch(trainer, kind, &bits, err);
         if (learned != REEF_OK) return learned;
         trainer->step++;
         ++*steps;

@@ -250,8 +250,9 @@ static reef_status recognise(reef_trainer *trainer,
     if (!*out) memcpy(trainer->acts.loss, forced, size);
     free(forced);
     if (status == REEF_OK)
-        reef_step_count_losses(
-            trainer, begin, *out && trainer->deferred_batches == 0 && !reef_kinds_learn(trainer));
+        reef_step_count_losses(trainer, begin,
+                               *out && trainer->deferred_batches == 0 &&
+                                   !reef_kinds_may_return(trainer));
     return status;
 }
 
