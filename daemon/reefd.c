@@ -4,12 +4,12 @@
 // The pool is opened, and every source checked, before anything runs. Then there are two threads of
 // ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk,
 // and the trainer's (training_thread.c). The loop ends when the trainer's thread has.
-#include "control_socket.h"
 #include "crew.h"
 #include "http_server.h"
 #include "joins.h"
 #include "push.h"
 #include "query_thread.h"
+#include "reef_address.h"
 #include "reef_log.h"
 #include "reef_process.h"
 #include "reef_settings.h"
@@ -50,8 +50,7 @@ typedef struct reef_daemon {
     reef_reader reader;
     reef_pusher pusher;
     reef_status_view monitor;
-    reef_control control;
-    reef_query_thread *queries; // with --http
+    reef_query_thread *queries;
     reef_routes routes;
     reef_http *http;
     reef_service service;
@@ -113,9 +112,9 @@ static void report_progress(reef_daemon *daemon) {
 static void on_tick(uv_timer_t *timer) {
     reef_daemon *daemon = timer->data;
     reef_status_view_sample(&daemon->monitor);
-    reef_control_tick(&daemon->control);
-    if (daemon->http != NULL) reef_http_tick(daemon->http);
-    if (daemon->http != NULL && !daemon->closing) reef_routes_tick(&daemon->routes);
+    if (daemon->closing) return;
+    reef_http_tick(daemon->http);
+    reef_routes_tick(&daemon->routes);
     bool rewritten = daemon->report.terminal && !daemon->report.json;
     if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
     daemon->progress_ns = uv_hrtime();
@@ -127,7 +126,6 @@ static void close_all(reef_daemon *daemon) {
     daemon->stopping = true;
     // In the order in which they feed each other: first nobody may send anything new.
     reef_reader_stop(&daemon->reader);
-    reef_control_close(&daemon->control);
     reef_http_close(daemon->http);
     daemon->http = NULL;
     reef_service_close(&daemon->service);
@@ -142,7 +140,7 @@ static void close_all(reef_daemon *daemon) {
 static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
     reef_training_reply(daemon->training);
-    if (daemon->queries != NULL) reef_routes_reply(&daemon->routes);
+    reef_routes_reply(&daemon->routes);
     reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
@@ -315,13 +313,14 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
         err);
 }
 
-// The query thread and HTTP, where they were requested.
-static reef_status open_http(reef_daemon *daemon, reef_error *err) {
+// What can be reached from outside. The socket is bound before the trainer's thread exists, because
+// the file mode mask that keeps it private belongs to the whole process.
+static reef_status open_doors(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
-    // Without --http there is neither a server nor a query thread.
-    if (options->http == NULL) return REEF_OK;
+    // First the door: it fails when another daemon is there, before anything is started.
     reef_status status = reef_http_open(&daemon->http,
                                         &(reef_http_options){.loop = &daemon->loop,
+                                                             .socket = &daemon->address,
                                                              .listen = options->http,
                                                              .token_file = options->http_token,
                                                              .begin = reef_routes_begin,
@@ -330,33 +329,16 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
                                                              .hung_up = reef_routes_hung_up,
                                                              .context = &daemon->routes},
                                         err);
-    // The query thread reads the same store through transactions of its own.
-    if (status == REEF_OK)
-        status = reef_query_thread_start(
-            &daemon->queries,
-            &(reef_query_thread_options){.store = daemon->store,
-                                         .threads = 1,
-                                         .memory_bytes = options->memory_bytes,
-                                         .wake = &daemon->wake},
-            err);
     if (status != REEF_OK) return status;
     daemon->monitor.http = reef_http_address(daemon->http);
-    return REEF_OK;
-}
-
-// What can be reached from outside. The socket is bound before the trainer's thread exists, because
-// the file mode mask that keeps it private belongs to the whole process.
-static reef_status open_doors(reef_daemon *daemon, reef_error *err) {
-    daemon->control.loop = &daemon->loop;
-    daemon->control.monitor = &daemon->monitor;
-    daemon->control.pusher = &daemon->pusher;
-    daemon->control.on_stop = stop;
-    daemon->control.on_request = take_request;
-    daemon->control.context = daemon;
-    // First the control socket: it fails when another daemon is there, before anything is started.
-    reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
-    if (status != REEF_OK) return status;
-    status = open_http(daemon, err);
+    // The query thread reads the same store through transactions of its own.
+    status =
+        reef_query_thread_start(&daemon->queries,
+                                &(reef_query_thread_options){.store = daemon->store,
+                                                             .threads = 1,
+                                                             .memory_bytes = options->memory_bytes,
+                                                             .wake = &daemon->wake},
+                                err);
     if (status == REEF_OK)
         status = reef_scrubber_new(&daemon->scrubber, daemon->store, daemon->options.scrub_rate,
                                    &daemon->report, err);
@@ -374,7 +356,6 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     }
 
     // Only now are all parts there that the others point to.
-    daemon->control.training = daemon->training;
     daemon->pusher.training = daemon->training;
     daemon->pusher.loop = &daemon->loop;
     daemon->pusher.inputs = daemon->sources;

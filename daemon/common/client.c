@@ -1,6 +1,6 @@
-// The client's side of the control socket: one request, one answer, one connection. Blocking, with
-// a deadline on every wait but that for the end of a long command, and without a loop, so that a
-// tool needs nothing else.
+// The client's side of the control socket: one request, one reply, one connection. Blocking, with a
+// deadline on every wait but that for the end of a long command, and without a loop, so that a tool
+// needs nothing else.
 #include "reef_client.h"
 
 #include "reef_address.h"
@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -19,148 +20,112 @@
 // a seal or a commit waits for the step that is running and for the disk
 #define REPLY_SECONDS_MAX 600
 #define REPLY_ROOM_FIRST 4096
+#define HEAD_BYTES_MAX 1024
 
-static reef_status fail_io(const struct sockaddr_un *address, const char *what, reef_error *err) {
-    return reef_fail(err, REEF_ERR_IO, "%s the daemon at '%s': %s", what, address->sun_path,
+typedef struct call {
+    struct sockaddr_un address;
+    int fd;
+    char head[HEAD_BYTES_MAX]; // of the request
+    const void *body;
+    size_t body_bytes;
+    int reply_ms; // how long the reply may take; -1: for ever
+    char *reply;
+    size_t used, room;
+} call;
+
+static reef_status fail_io(const call *c, const char *what, reef_error *err) {
+    return reef_fail(err, REEF_ERR_IO, "%s the daemon at '%s': %s", what, c->address.sun_path,
                      strerror(errno));
 }
 
-static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_error *err) {
+static reef_status connect_to(call *c, reef_error *err) {
     // Close-on-exec: a command may start other programs.
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return fail_io(address, "no socket for", err);
-    struct timeval limit = {.tv_sec = SEND_SECONDS_MAX};
-    reef_status status = REEF_OK;
+    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0) return fail_io(c, "no socket for", err);
     // A daemon that hangs must not hang its clients: sending has a deadline.
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
-        status = fail_io(address, "cannot set a deadline for", err);
+    struct timeval limit = {.tv_sec = SEND_SECONDS_MAX};
+    if (setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
+        return fail_io(c, "cannot set a deadline for", err);
+    if (connect(c->fd, (const struct sockaddr *)&c->address, sizeof(c->address)) == 0)
+        return REEF_OK;
     // These four mean that nobody listens, which the caller handles by opening the pool itself.
-    else if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
-        status =
-            errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK
-                ? reef_fail(err, REEF_ERR_NOT_FOUND,
-                            "no daemon listens at '%s'; reef run starts one", address->sun_path)
-                : fail_io(address, "cannot reach", err);
-    if (status != REEF_OK) {
-        close(fd);
-        return status;
-    }
-    *out = fd;
-    return REEF_OK;
+    if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "no daemon listens at '%s'; reefd starts one",
+                         c->address.sun_path);
+    return fail_io(c, "cannot reach", err);
 }
 
-// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes.
-// A daemon that ends closes the socket.
-static bool takes_long(const json_t *request) {
-    const char *command = json_string_value(json_object_get(request, "command"));
-    return command != NULL && (strcmp(command, "drain") == 0 || strcmp(command, "verify") == 0);
-}
-
-// The request as one line, whatever way it was written, and how long its answer may take; -1: for
-// ever.
-static reef_status compact_request(char **out,
-                                   int *reply_ms,
-                                   const char *request,
-                                   reef_error *err) {
-    // Parsed before it is sent. Duplicate keys are refused here as well as there, because the two
-    // ends might pick different ones.
-    json_error_t why;
-    json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(object)) {
-        reef_status status =
-            reef_fail(err, REEF_ERR_INVALID, "the request is not a JSON object: %s",
-                      object != NULL ? "it is something else" : why.text);
-        json_decref(object);
-        return status;
-    }
-    // Written again in one line: the protocol is a line per request, and pretty JSON has several.
-    *out = json_dumps(object, JSON_COMPACT);
-    // Commands that work through the whole pool, such as drain and verify, have no deadline.
-    *reply_ms = takes_long(object) ? -1 : REPLY_SECONDS_MAX * 1000;
-    json_decref(object);
-    return *out != NULL ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
-}
-
-static reef_status send_line(int fd,
-                             const struct sockaddr_un *address,
-                             char *line,
-                             reef_error *err) {
-    size_t bytes = strlen(line) + 1;
-    // The daemon would close the connection without a reply; here the message can say why.
-    if (bytes > REEF_REQUEST_BYTES_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "the request has %zu bytes, at most %u are allowed",
-                         bytes, REEF_REQUEST_BYTES_MAX);
-    line[bytes - 1] = '\n'; // overwrites the final zero
-    for (size_t sent = 0; sent < bytes;) {
+static reef_status send_bytes(call *c, const char *bytes, size_t count, reef_error *err) {
+    for (size_t sent = 0; sent < count;) {
         // MSG_NOSIGNAL: a daemon that went away is an error of this call, not a signal to the
         // program.
-        ssize_t count = send(fd, line + sent, bytes - sent, MSG_NOSIGNAL);
-        if (count > 0) sent += (size_t)count;
+        ssize_t now = send(c->fd, bytes + sent, count - sent, MSG_NOSIGNAL);
+        if (now > 0) sent += (size_t)now;
         // A daemon that refuses a client replies before it reads; the reply says why.
-        if (count < 0 && errno == EPIPE) break;
-        if (count < 0 && errno != EINTR) return fail_io(address, "cannot write to", err);
+        if (now < 0 && errno == EPIPE) break;
+        if (now < 0 && errno != EINTR) return fail_io(c, "cannot write to", err);
     }
     return REEF_OK;
 }
 
-static reef_status wait_for_bytes(int fd,
-                                  const struct sockaddr_un *address,
-                                  int reply_ms,
-                                  reef_error *err) {
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
+static reef_status wait_for_bytes(const call *c, reef_error *err) {
+    struct pollfd wait = {.fd = c->fd, .events = POLLIN};
     int ready = 0;
     do {
-        ready = poll(&wait, 1, reply_ms);
+        ready = poll(&wait, 1, c->reply_ms);
         // A signal interrupts poll; the deadline starts over, which only makes it longer.
     } while (ready < 0 && errno == EINTR);
-    if (ready < 0) return fail_io(address, "cannot wait for", err);
+    if (ready < 0) return fail_io(c, "cannot wait for", err);
     if (ready == 0)
         return reef_fail(err, REEF_ERR_BUSY, "the daemon at '%s' has not answered for %d s",
-                         address->sun_path, reply_ms / 1000);
+                         c->address.sun_path, c->reply_ms / 1000);
     return REEF_OK;
 }
 
-typedef struct text {
-    char *bytes;
-    size_t used, room;
-} text;
-
-static reef_status make_room(text *reply, reef_error *err) {
+static reef_status make_room(call *c, reef_error *err) {
     // One byte stays free for the final zero.
-    if (reply->used + 1 < reply->room) return REEF_OK;
+    if (c->used + 1 < c->room) return REEF_OK;
     // The bound keeps a confused peer from filling the memory.
-    if (reply->room > REEF_REQUEST_BYTES_MAX)
+    if (c->room > REEF_REQUEST_BYTES_MAX)
         return reef_fail(err, REEF_ERR_IO, "the daemon's answer is longer than %u bytes",
                          REEF_REQUEST_BYTES_MAX);
-    size_t room = reply->room ? reply->room * 2 : REPLY_ROOM_FIRST;
-    char *bytes = realloc(reply->bytes, room);
+    size_t room = c->room ? c->room * 2 : REPLY_ROOM_FIRST;
+    char *bytes = realloc(c->reply, room);
     if (bytes == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
-    reply->bytes = bytes;
-    reply->room = room;
+    c->reply = bytes;
+    c->room = room;
     return REEF_OK;
 }
 
-static reef_status receive_line(
-    int fd, const struct sockaddr_un *address, int reply_ms, text *reply, reef_error *err) {
+// The connection ends with the reply.
+static reef_status receive_all(call *c, reef_error *err) {
     for (;;) {
-        reef_status status = make_room(reply, err);
-        if (status == REEF_OK) status = wait_for_bytes(fd, address, reply_ms, err);
+        reef_status status = make_room(c, err);
+        if (status == REEF_OK) status = wait_for_bytes(c, err);
         if (status != REEF_OK) return status;
-        // The line may come in pieces; everything that has come is kept.
-        ssize_t count = recv(fd, reply->bytes + reply->used, reply->room - reply->used - 1, 0);
+        ssize_t count = recv(c->fd, c->reply + c->used, c->room - c->used - 1, 0);
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return fail_io(address, "cannot read from", err);
-        if (count == 0)
-            return reef_fail(err, REEF_ERR_IO, "the daemon at '%s' ended before it answered",
-                             address->sun_path);
-        // Only new bytes can hold the newline.
-        char *end = memchr(reply->bytes + reply->used, '\n', (size_t)count);
-        reply->used += (size_t)count;
-        if (end == NULL) continue;
-        *end = 0;
-        return REEF_OK;
+        // A daemon that did not read all of what it refuses resets the connection after its reply.
+        if (count < 0 && (errno != ECONNRESET || c->used == 0))
+            return fail_io(c, "cannot read from", err);
+        if (count <= 0) break;
+        c->used += (size_t)count;
     }
+    c->reply[c->used] = 0;
+    return REEF_OK;
+}
+
+// The body of a whole reply; NULL of what is none.
+static const char *body_of(const call *c) {
+    static const char LENGTH[] = "\r\nContent-Length: ";
+    const char *end = strstr(c->reply, "\r\n\r\n");
+    const char *length = strstr(c->reply, LENGTH);
+    if (strncmp(c->reply, "HTTP/1.1 ", 9) != 0 || end == NULL || length == NULL || length > end)
+        return NULL;
+    const char *body = end + 4;
+    size_t bytes = strtoul(length + strlen(LENGTH), NULL, 10);
+    return c->used - (size_t)(body - c->reply) == bytes ? body : NULL;
 }
 
 static reef_status status_from_text(const char *name) {
@@ -174,23 +139,21 @@ static reef_status status_from_text(const char *name) {
     return REEF_ERR_IO;
 }
 
-static reef_status read_reply(char **result,
-                              const char *line,
-                              unsigned *retry_ms,
-                              reef_error *err) {
-    // An answer is {"ok": true, "result": ...} or {"ok": false, "error": {...}}; anything else is
-    // not from reefd.
-    json_t *reply = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    json_t *ok = json_object_get(reply, "ok");
-    json_t *value = json_object_get(reply, "result");
-    json_t *error = json_object_get(reply, "error");
+static reef_status read_reply(const call *c, char **result, unsigned *retry_ms, reef_error *err) {
+    const char *body = body_of(c);
+    if (body == NULL)
+        return reef_fail(err, REEF_ERR_IO, "the daemon at '%s' ended before it answered",
+                         c->address.sun_path);
+    json_t *reply = json_loads(body, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+    const json_t *error = json_object_get(reply, "error");
     const char *message = json_string_value(json_object_get(error, "message"));
+    bool good = strncmp(c->reply + 9, "200", 3) == 0;
     reef_status status = REEF_OK;
-    if (json_is_true(ok) && value != NULL) {
-        *result = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (good && reply != NULL) {
+        *result = strdup(body);
         if (*result == NULL)
             status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
-    } else if (json_is_false(ok) && message != NULL) {
+    } else if (!good && message != NULL) {
         // The status travels by name. An unknown name, from a newer daemon, becomes a general
         // failure.
         status =
@@ -200,50 +163,102 @@ static reef_status read_reply(char **result,
         json_int_t hint = json_integer_value(json_object_get(error, "retry_ms"));
         *retry_ms = hint > 0 && hint < UINT_MAX ? (unsigned)hint : 0;
     } else {
-        status = reef_fail(err, REEF_ERR_IO, "the daemon's answer is not understood: %.80s", line);
+        status = reef_fail(err, REEF_ERR_IO, "the daemon's answer is not understood: %.80s", body);
     }
     json_decref(reply);
     return status;
 }
 
+// `headers` are lines of their own.
+static reef_status post(call *c,
+                        const char *path,
+                        const char *headers,
+                        char **result,
+                        unsigned *retry_ms,
+                        reef_error *err) {
+    *result = NULL;
+    *retry_ms = 0;
+    // The daemon would refuse it after it was sent; here the message can say why.
+    if (c->body_bytes > REEF_REQUEST_BYTES_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "the request has %zu bytes, at most %u are allowed",
+                         c->body_bytes, REEF_REQUEST_BYTES_MAX);
+    int bytes = snprintf(c->head, sizeof(c->head),
+                         "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Content-Length: %zu\r\n%s\r\n",
+                         path, c->body_bytes, headers);
+    if (bytes < 0 || (size_t)bytes >= sizeof(c->head))
+        return reef_fail(err, REEF_ERR_INVALID, "the name of the source or the batch is too long");
+    reef_status status = connect_to(c, err);
+    if (status == REEF_OK) status = send_bytes(c, c->head, (size_t)bytes, err);
+    if (status == REEF_OK) status = send_bytes(c, c->body, c->body_bytes, err);
+    if (status == REEF_OK) status = receive_all(c, err);
+    if (status == REEF_OK) status = read_reply(c, result, retry_ms, err);
+    if (c->fd >= 0) close(c->fd);
+    free(c->reply);
+    return status;
+}
+
+// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes.
+// A daemon that ends closes the socket.
+static bool takes_long(const json_t *request) {
+    const char *command = json_string_value(json_object_get(request, "command"));
+    return command != NULL && (strcmp(command, "drain") == 0 || strcmp(command, "verify") == 0);
+}
+
 reef_status reef_daemon_call(const char *pool,
                              const char *socket_path,
-                             const char *request,
+                             const char *command,
                              char **result,
                              reef_error *err) {
     unsigned retry_ms;
-    return reef_daemon_call_hinted(pool, socket_path, request, result, &retry_ms, err);
+    json_error_t why;
+    call c = {.fd = -1, .body = command, .body_bytes = strlen(command)};
+    *result = NULL;
+    // Duplicate keys are refused here as well as there, because the two ends might pick different
+    // ones.
+    json_t *object = json_loads(command, JSON_REJECT_DUPLICATES, &why);
+    c.reply_ms = takes_long(object) ? -1 : REPLY_SECONDS_MAX * 1000;
+    reef_status status = REEF_OK;
+    if (!json_is_object(object))
+        status = reef_fail(err, REEF_ERR_INVALID, "the request is not a JSON object: %s",
+                           object != NULL ? "it is something else" : why.text);
+    json_decref(object);
+    if (status == REEF_OK) status = reef_address_init(&c.address, pool, socket_path, err);
+    if (status != REEF_OK) return status;
+    return post(&c, "/v1/command", "Content-Type: application/json\r\n", result, &retry_ms, err);
 }
 
-reef_status reef_daemon_call_hinted(const char *pool,
-                                    const char *socket_path,
-                                    const char *request,
-                                    char **result,
-                                    unsigned *retry_ms,
-                                    reef_error *err) {
+// Of characters that stand for themselves in the header of a request, without these.
+static bool is_word(const char *text, const char *without) {
+    for (const char *c = text; *c; c++)
+        if (*c <= ' ' || *c > '~' || strchr(without, *c) != NULL) return false;
+    return *text != 0;
+}
+
+reef_status reef_daemon_push(const char *pool,
+                             const char *socket_path,
+                             const reef_daemon_batch *batch,
+                             char **result,
+                             unsigned *retry_ms,
+                             reef_error *err) {
+    char path[HEAD_BYTES_MAX], headers[HEAD_BYTES_MAX];
+    call c = {.fd = -1,
+              .body = batch->bytes,
+              .body_bytes = batch->count,
+              .reply_ms = REPLY_SECONDS_MAX * 1000};
     *result = NULL;
     *retry_ms = 0;
-    struct sockaddr_un address;
-    int fd = -1, reply_ms = 0;
-    char *line = NULL;
-    text reply = {0};
-
-    // Every step may fail, and each leaves something to release: one exit for all.
-    reef_status status = reef_address_init(&address, pool, socket_path, err);
-    if (status != REEF_OK) goto cleanup;
-    status = compact_request(&line, &reply_ms, request, err);
-    if (status != REEF_OK) goto cleanup;
-    status = connect_to(&fd, &address, err);
-    if (status != REEF_OK) goto cleanup;
-    status = send_line(fd, &address, line, err);
-    if (status != REEF_OK) goto cleanup;
-    status = receive_line(fd, &address, reply_ms, &reply, err);
-    if (status != REEF_OK) goto cleanup;
-    status = read_reply(result, reply.bytes, retry_ms, err);
-
-cleanup:
-    if (fd >= 0) close(fd);
-    free(reply.bytes);
-    free(line);
-    return status;
+    if (batch->source != NULL && !is_word(batch->source, "/?%#"))
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no source push:%.60s", batch->source);
+    if (batch->id != NULL && !is_word(batch->id, ""))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the id of a batch is printable ASCII without a space");
+    reef_status status = reef_address_init(&c.address, pool, socket_path, err);
+    if (status != REEF_OK) return status;
+    snprintf(path, sizeof(path), "/v1/ingest%s%s", batch->source != NULL ? "/" : "",
+             batch->source != NULL ? batch->source : "");
+    snprintf(headers, sizeof(headers), "Content-Type: %s\r\n%s%s%s", batch->type,
+             batch->id != NULL ? "Reef-Batch-Id: " : "", batch->id != NULL ? batch->id : "",
+             batch->id != NULL ? "\r\n" : "");
+    return post(&c, path, headers, result, retry_ms, err);
 }

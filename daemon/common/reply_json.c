@@ -7,15 +7,11 @@ json_t *reef_json_count(uint64_t value) {
     return json_integer((json_int_t)value);
 }
 
-json_t *reef_reply_result(json_t *result) {
-    return json_pack("{s:b, s:o}", "ok", 1, "result", result);
-}
-
 json_t *reef_reply_error(const reef_error *err) {
     json_t *error = json_object();
     json_object_set_new(error, "status", json_string(reef_status_text(err->status)));
     json_object_set_new(error, "message", reef_json_text(err->message));
-    return json_pack("{s:b, s:o}", "ok", 0, "error", error);
+    return json_pack("{s:o}", "error", error);
 }
 
 void reef_json_set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {

@@ -1,5 +1,4 @@
-// The JSON of replies: {"ok": true, "result": ...} and {"ok": false, "error": ...}, and of a commit
-// in them.
+// The JSON of replies: errors, and a commit.
 #ifndef REEF_REPLY_JSON_H
 #define REEF_REPLY_JSON_H
 
@@ -7,10 +6,7 @@
 
 #include <jansson.h>
 
-/** {"ok": true, "result": ...}; takes the reference. */
-json_t *reef_reply_result(json_t *result);
-
-/** {"ok": false, "error": {...}} */
+/** {"error": {"status": ..., "message": ...}} */
 json_t *reef_reply_error(const reef_error *err);
 
 /** A commit as it appears in answers. */

@@ -260,7 +260,6 @@ static const struct {
     {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, read_nothing},
     {"verify", REEF_COMMAND_SERVICE, REEF_REQUEST_VERIFY, read_verify},
     {"reload", REEF_COMMAND_SERVICE, REEF_REQUEST_RELOAD, read_nothing},
-    {"ingest", REEF_COMMAND_INGEST, 0, NULL},
     {"stop", REEF_COMMAND_STOP, 0, read_nothing},
 };
 
@@ -279,26 +278,23 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     if (name == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the request names no command: {\"command\": \"status\"}");
-    // One table for all commands; control socket and HTTP share it.
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
         if (strcmp(name, COMMANDS[i].name) != 0) continue;
         command->kind = COMMANDS[i].kind;
         command->request.kind = COMMANDS[i].request;
-        // Pushed batches have a parser of their own: they carry data, not arguments.
-        if (COMMANDS[i].read == NULL) return reef_push_batch_parse(&command->batch, object, err);
         return COMMANDS[i].read(&command->request, object, err);
     }
     return fail_unknown(name, err);
 }
 
 reef_status reef_command_parse(reef_command *command,
-                               const char *line,
+                               const char *text,
                                size_t bytes,
                                reef_error *err) {
     *command = (reef_command){0};
     json_error_t why;
     // Duplicate keys are refused: which of the two counted would be a guess.
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
+    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
     reef_status status = REEF_OK;
     if (object == NULL)
         status = reef_fail(err, REEF_ERR_INVALID, "the request is not JSON: %s", why.text);
@@ -422,11 +418,10 @@ static json_t *result_json(const reef_request *request) {
     }
 }
 
-json_t *reef_command_reply(const reef_request *request) {
-    if (request->error.status != REEF_OK) return reef_reply_error(&request->error);
+json_t *reef_command_result(const reef_request *request) {
     json_t *result = result_json(request);
     // A check waits for no step.
     if (request->kind != REEF_REQUEST_VERIFY)
         json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
-    return reef_reply_result(result);
+    return result;
 }

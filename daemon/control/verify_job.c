@@ -55,8 +55,7 @@ static json_t *check_pool(const char *pool, const reef_verify_scope *scope) {
         on_damage(lines, err.message);
         report.damaged++;
     }
-    return reef_reply_result(
-        reef_check_json(reef_json_text(pool), &options, &report, lines, scope->percent, seconds));
+    return reef_check_json(reef_json_text(pool), &options, &report, lines, scope->percent, seconds);
 }
 
 // LMDB's descriptor of the pool, open for writing, comes along with an exec.
@@ -88,14 +87,13 @@ int reef_verify_job_main(int argc, char **argv) {
 static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     json_t *reply =
         job->used ? json_loadb(job->text, job->used, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    json_t *result = json_incref(json_object_get(reply, "result"));
-    const char *message =
-        json_string_value(json_object_get(json_object_get(reply, "error"), "message"));
-    if (result == NULL)
-        (void)reef_fail(err, REEF_ERR_IO, "%s",
-                        message != NULL ? message : "the check ended before it answered");
+    const json_t *error = json_object_get(reply, "error");
+    if (json_is_object(reply) && error == NULL) return reply;
+    const char *message = json_string_value(json_object_get(error, "message"));
+    (void)reef_fail(err, REEF_ERR_IO, "%s",
+                    message != NULL ? message : "the check ended before it answered");
     json_decref(reply);
-    return result;
+    return NULL;
 }
 
 static void finish_job(reef_verify_job *job) {

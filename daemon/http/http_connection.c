@@ -3,21 +3,25 @@
 #include "http_internal.h"
 
 static void on_timer(uv_timer_t *timer) {
-    reef_http_run(timer->data);
+    reef_http_run(((reef_http_door *)timer->data)->http);
 }
 
 // MHD works off what is ready and says when it wants to be asked again. It is never entered twice:
 // a reply that is given from within it is worked off by the call that is under way.
 void reef_http_run(reef_http *http) {
     if (http->running || http->closing) return;
-    http->running = true;
-    (void)MHD_run(http->daemon);
-    http->running = false;
-    MHD_UNSIGNED_LONG_LONG wait_ms;
-    if (MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES)
-        (void)uv_timer_start(&http->timer, on_timer, wait_ms, 0);
-    else
-        (void)uv_timer_stop(&http->timer);
+    for (size_t i = 0; i < sizeof(http->doors) / sizeof(*http->doors); i++) {
+        reef_http_door *door = &http->doors[i];
+        if (door->daemon == NULL) continue;
+        http->running = true;
+        (void)MHD_run(door->daemon);
+        http->running = false;
+        MHD_UNSIGNED_LONG_LONG wait_ms;
+        if (MHD_get_timeout(door->daemon, &wait_ms) == MHD_YES)
+            (void)uv_timer_start(&door->timer, on_timer, wait_ms, 0);
+        else
+            (void)uv_timer_stop(&door->timer);
+    }
 }
 
 size_t *reef_http_stream_count(reef_http *http) {

@@ -1,5 +1,5 @@
-// Shared by http_server.c, http_auth.c and http_stream.c: one connection, how the loop learns of
-// work, and who may ask.
+// Shared by the files of HTTP: its two doors, one connection, how the loop learns of work, and who
+// may ask.
 #ifndef REEF_HTTP_INTERNAL_H
 #define REEF_HTTP_INTERNAL_H
 
@@ -11,8 +11,19 @@
 
 #define REEF_HTTP_ADDRESS_BYTES_MAX 80
 
+/** Where connections come in. */
+typedef struct reef_http_door {
+    reef_http *http;
+    struct MHD_Daemon *daemon; // NULL: not open
+    uv_poll_t poll;
+    uv_timer_t timer;
+    bool is_socket; // the control socket: of this user alone
+    size_t connection_count;
+} reef_http_door;
+
 struct reef_http_connection {
     struct MHD_Connection *connection;
+    reef_http_door *door;
     uint64_t since_ms; // when its phase began
     // nothing is asked of its client: a request is deferred, or a stream has nothing
     bool waits_for_us;
@@ -24,18 +35,16 @@ struct reef_http_connection {
 
 struct reef_http {
     reef_http_options options;
-    struct MHD_Daemon *daemon;
-    uv_poll_t poll;
-    uv_timer_t timer;
+    reef_http_door doors[2]; // the control socket, and --http
     char address[REEF_HTTP_ADDRESS_BYTES_MAX];
     reef_http_token token;
     reef_http_connection *connections;
-    size_t connection_count, stream_count;
+    size_t stream_count;
     uint64_t replies[6];   // by hundreds of the code; [0]: none was sent
     size_t bodies_bytes;   // of requests that are being read
     unsigned open_handles; // of the loop
     bool running, closing;
-    bool is_public; // can be reached from other machines
+    bool is_public; // --http can be reached from other machines
 };
 
 /** Reply with a response, which is consumed; a deferred request continues here. */
@@ -56,6 +65,16 @@ REEF_MUST_CHECK reef_status reef_http_access_check(const char *listen,
                                                    reef_http_token *token,
                                                    reef_error *err);
 bool reef_http_is_loopback(const struct sockaddr_storage *address);
+/**
+ * Listen on the control socket, for our own user only. A socket that nobody listens on any more is
+ * replaced. `fd` is the caller's.
+ *
+ * Errors: BUSY another process listens there; INVALID the path exists and is not a socket;
+ * NOT_FOUND its directory is not there; IO.
+ */
+REEF_MUST_CHECK reef_status reef_http_listen_socket(int *fd,
+                                                    const struct sockaddr_un *address,
+                                                    reef_error *err);
 
 /** The request is over: the feeder of its stream is notified. Accepts NULL. */
 void reef_http_stream_gone(reef_http_stream *stream);

@@ -4,7 +4,7 @@
 // connection or the last reply to the end of a header, from there to the end of the body, and for
 // taking the reply. A connection whose time is up is shut down, and MHD, which reads its end,
 // forgets it. While a request is deferred nothing is asked of its client but to be there.
-#define _GNU_SOURCE // POLLRDHUP
+#define _GNU_SOURCE // POLLRDHUP, SO_PEERCRED
 #include "http_server.h"
 
 #include "http_internal.h"
@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define BODY_ROOM_FIRST 4096
 
@@ -25,7 +26,7 @@
 static void on_poll(uv_poll_t *poll, int status, int events) {
     (void)status;
     (void)events;
-    reef_http_run(poll->data);
+    reef_http_run(((reef_http_door *)poll->data)->http);
 }
 
 // ---- requests -----------------------------------------------------------------------------------
@@ -184,12 +185,25 @@ static bool is_ambiguous(struct MHD_Connection *connection) {
     return all.hosts > 1 || all.lengths + all.encodings > 1 || (all.encodings && !all.chunked);
 }
 
+static int socket_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info != NULL ? info->connect_fd : -1;
+}
+
+// Whom the socket trusts is decided by the credentials of its peer, not by what it sends.
+static bool is_trusted(int fd) {
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
+    return peer.uid == 0 || peer.uid == geteuid();
+}
+
 // Nothing is read after it: MHD closes the connection.
-static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
-    refuse_body(
-        request, MHD_HTTP_BAD_REQUEST,
-        "\"status\":\"invalid\",\"message\":\"the header has Host or Content-Length twice, or "
-        "Transfer-Encoding in a way that is not taken\"");
+static enum MHD_Result refuse_and_close(reef_http_request *request,
+                                        unsigned code,
+                                        const char *error) {
+    refuse_body(request, code, error);
     if (request->reply != NULL)
         (void)MHD_add_response_header(request->reply, MHD_HTTP_HEADER_CONNECTION, "close");
     return send_reply(request);
@@ -206,7 +220,8 @@ static enum MHD_Result on_request(void *context,
                                   size_t *upload_bytes,
                                   void **state) {
     (void)version;
-    reef_http *http = context;
+    const reef_http_door *door = context;
+    reef_http *http = door->http;
     // MHD calls this once per request with headers, then for the body, then to finish.
     reef_http_request *request = *state;
     if (request == NULL) {
@@ -214,7 +229,19 @@ static enum MHD_Result on_request(void *context,
         if (request == NULL) return MHD_NO;
         if (request->peer != NULL) request->peer->since_ms = reef_http_now_ms(http);
         // Refusals before the body is read: what is not wanted need not be received.
-        if (is_ambiguous(connection)) return refuse_ambiguous(request);
+        request->door = door;
+        if (door->is_socket && !is_trusted(socket_of(connection)))
+            return refuse_and_close(request, MHD_HTTP_FORBIDDEN,
+                                    "\"status\":\"invalid\",\"message\":\"only the daemon's own "
+                                    "user and root may connect\"");
+        if (door->is_socket && door->connection_count > REEF_HTTP_SOCKET_CLIENTS_MAX)
+            return refuse_and_close(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                                    "\"status\":\"busy\",\"message\":\"too many clients\"");
+        if (is_ambiguous(connection))
+            return refuse_and_close(request, MHD_HTTP_BAD_REQUEST,
+                                    "\"status\":\"invalid\",\"message\":\"the header has Host or "
+                                    "Content-Length twice, or Transfer-Encoding in a way that is "
+                                    "not taken\"");
         if (declares_too_much(connection)) {
             refuse_long(request);
             return send_reply(request);
@@ -250,7 +277,7 @@ static void on_completed(void *context,
                          enum MHD_RequestTerminationCode why) {
     (void)connection;
     (void)why;
-    reef_http *http = context;
+    reef_http *http = ((reef_http_door *)context)->http;
     reef_http_request *request = *state;
     if (request == NULL) return;
     // The client went away first: whoever works for it learns that nobody waits.
@@ -276,7 +303,8 @@ static void on_connection(void *context,
                           struct MHD_Connection *connection,
                           void **socket_context,
                           enum MHD_ConnectionNotificationCode what) {
-    reef_http *http = context;
+    reef_http_door *door = context;
+    reef_http *http = door->http;
     // A connection may have many requests. Its record holds what they share: a time limit and a
     // stream.
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
@@ -284,11 +312,12 @@ static void on_connection(void *context,
         *socket_context = peer;
         if (peer == NULL) return; // served, with no limit but MHD's own on silence
         *peer = (reef_http_connection){.connection = connection,
+                                       .door = door,
                                        .since_ms = reef_http_now_ms(http),
                                        .next = http->connections};
         if (http->connections != NULL) http->connections->previous = peer;
         http->connections = peer;
-        http->connection_count++;
+        door->connection_count++;
         return;
     }
     reef_http_connection *peer = *socket_context;
@@ -296,21 +325,15 @@ static void on_connection(void *context,
     // Unlinked from a doubly linked list, so that closing is cheap with any number of connections.
     *(peer->previous != NULL ? &peer->previous->next : &http->connections) = peer->next;
     if (peer->next != NULL) peer->next->previous = peer->previous;
-    http->connection_count--;
+    door->connection_count--;
     free(peer);
     *socket_context = NULL;
 }
 
-static int socket_of(const reef_http_connection *peer) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info != NULL ? info->connect_fd : -1;
-}
-
 // While a request is deferred MHD does not read its connection.
-static bool has_hung_up(const reef_http_connection *peer) {
-    struct pollfd end = {.fd = socket_of(peer), .events = POLLRDHUP};
-    return poll(&end, 1, 0) > 0;
+static short end_of(const reef_http_connection *peer) {
+    struct pollfd end = {.fd = socket_of(peer->connection), .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0 ? end.revents : 0;
 }
 
 static void drop_request(reef_http *http, reef_http_request *request) {
@@ -319,9 +342,15 @@ static void drop_request(reef_http *http, reef_http_request *request) {
 }
 
 // A client that closed the connection looks like one that closed only its own direction, and may
-// still listen: it is waited for as long as any client may take for a reply.
+// still listen: it is waited for as long as any client may take for a reply. On the socket the two
+// differ.
 static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t now) {
-    if (!has_hung_up(peer)) return;
+    short end = end_of(peer);
+    if (peer->door->is_socket) {
+        if (end & (POLLHUP | POLLERR)) drop_request(http, peer->deferred);
+        return;
+    }
+    if (!end) return;
     if (!peer->hung_up) peer->since_ms = now;
     peer->hung_up = true;
     if (now - peer->since_ms > REEF_HTTP_PHASE_MS_MAX)
@@ -341,14 +370,14 @@ void reef_http_tick(reef_http *http) {
             peer->waits_for_us || (peer->stream != NULL && reef_http_stream_is_idle(peer->stream));
         if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
         // shutdown, not close: the descriptor belongs to MHD, which then notices the end.
-        (void)shutdown(socket_of(peer), SHUT_RDWR);
+        (void)shutdown(socket_of(peer->connection), SHUT_RDWR);
     }
     http->running = false;
     reef_http_run(http);
 }
 
 size_t reef_http_connection_count(const reef_http *http) {
-    return http->connection_count;
+    return http->doors[0].connection_count + http->doors[1].connection_count;
 }
 
 const uint64_t *reef_http_replies(const reef_http *http) {
@@ -362,7 +391,8 @@ bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
     http->token = *token;
     if (!other || !http->is_public) return other;
     for (reef_http_connection *peer = http->connections; peer != NULL; peer = peer->next)
-        if (peer->stream != NULL) (void)shutdown(socket_of(peer), SHUT_RDWR);
+        if (peer->stream != NULL && !peer->door->is_socket)
+            (void)shutdown(socket_of(peer->connection), SHUT_RDWR);
     return other;
 }
 
@@ -391,18 +421,14 @@ const char *reef_http_query(const reef_http_request *request, const char *name) 
 // What is really listened on, for people and for those who asked for any free port.
 static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
     char host[INET6_ADDRSTRLEN] = "";
-    // Port 0 asks for any free port; only MHD knows which it became.
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(http->doors[1].daemon, MHD_DAEMON_INFO_BIND_PORT);
     unsigned port = info != NULL ? info->port : 0;
-    if (asked->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)asked;
-        (void)inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
-        snprintf(http->address, sizeof(http->address), "%s:%u", host, port);
-    } else {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)asked;
-        (void)inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
-        snprintf(http->address, sizeof(http->address), "[%s]:%u", host, port);
-    }
+    bool v4 = asked->ss_family == AF_INET;
+    const void *bytes = v4 ? (const void *)&((const struct sockaddr_in *)asked)->sin_addr
+                           : (const void *)&((const struct sockaddr_in6 *)asked)->sin6_addr;
+    (void)inet_ntop(asked->ss_family, bytes, host, sizeof(host));
+    snprintf(http->address, sizeof(http->address), v4 ? "%s:%u" : "[%s]:%u", host, port);
 }
 
 // A zero would end the text that it stands in. Such a text is kept as it was sent, and matches no
@@ -413,88 +439,115 @@ static size_t unescape(void *context, struct MHD_Connection *connection, char *t
     return strstr(text, "%00") != NULL ? strlen(text) : MHD_http_unescape(text);
 }
 
-static reef_status start_server(reef_http *http,
-                                const struct sockaddr_storage *address,
-                                reef_error *err) {
+// Of a listening descriptor, which is MHD's then, or of an address.
+static bool start_server(reef_http_door *door, int fd, const struct sockaddr_storage *address) {
     // One epoll descriptor that the loop watches; MHD starts no thread. Suspending is what deferred
     // answers need.
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
-    if (address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
+    if (address != NULL && address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
+    const struct MHD_OptionItem where[] = {
+        address != NULL
+            ? (struct MHD_OptionItem){MHD_OPTION_SOCK_ADDR, 0, (void *)(uintptr_t)address}
+            : (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL},
+        {MHD_OPTION_END, 0, NULL}};
     errno = 0;
-    http->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR, address,
+    door->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, door, MHD_OPTION_ARRAY, where,
         MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)REEF_HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)REEF_HTTP_HEADER_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)(REEF_HTTP_PHASE_MS_MAX / 1000), MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
-    if (http->daemon != NULL) return REEF_OK;
-    // The usual mistake, a port in use, gets the status that says "try another".
-    return reef_fail(err, errno == EADDRINUSE ? REEF_ERR_BUSY : REEF_ERR_IO,
-                     "cannot listen on --http %.80s: %s", http->options.listen,
-                     errno ? strerror(errno) : "libmicrohttpd refused");
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, door,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, door, MHD_OPTION_END);
+    return door->daemon != NULL;
 }
 
 // The kernel would keep what a client does not read, megabytes a connection, and the reply would
 // count as taken. Connections have the bound of the socket that they came by.
-static void bound_sending(const reef_http *http) {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD);
+static void bound_sending(const reef_http_door *door) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_LISTEN_FD);
     int bytes = REEF_HTTP_SENDING_BYTES_MAX;
     if (info != NULL)
         (void)setsockopt(info->listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
-static reef_status join_loop(reef_http *http, reef_error *err) {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+static reef_status join_loop(reef_http_door *door, reef_error *err) {
+    uv_loop_t *loop = door->http->options.loop;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(door->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     // The loop watches MHD's epoll descriptor as one handle.
-    int code =
-        info != NULL ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
-    bound_sending(http);
+    int code = info != NULL ? uv_poll_init(loop, &door->poll, info->epoll_fd) : UV_EINVAL;
+    bound_sending(door);
     if (!code) {
-        http->open_handles++;
-        http->poll.data = http;
         // The timer wakes MHD for its own timeouts.
-        (void)uv_timer_init(http->options.loop, &http->timer); // cannot fail
-        http->open_handles++;
-        http->timer.data = http;
-        code = uv_poll_start(&http->poll, UV_READABLE, on_poll);
+        (void)uv_timer_init(loop, &door->timer); // cannot fail
+        door->http->open_handles += 2;
+        door->poll.data = door->timer.data = door;
+        code = uv_poll_start(&door->poll, UV_READABLE, on_poll);
     }
     if (!code) return REEF_OK;
     return reef_fail(err, REEF_ERR_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
 }
 
+static reef_status open_socket(reef_http *http, reef_error *err) {
+    reef_http_door *door = &http->doors[0];
+    int fd = -1;
+    door->is_socket = true;
+    reef_status status = reef_http_listen_socket(&fd, http->options.socket, err);
+    if (status != REEF_OK) return status;
+    if (start_server(door, fd, NULL)) return join_loop(door, err);
+    (void)unlink(http->options.socket->sun_path);
+    return reef_fail(err, REEF_ERR_IO, "cannot listen on the control socket '%s'",
+                     http->options.socket->sun_path);
+}
+
+static reef_status open_address(reef_http *http, reef_error *err) {
+    const reef_http_options *options = &http->options;
+    struct sockaddr_storage address = {0};
+    reef_status status =
+        reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
+    if (status != REEF_OK) return status;
+    // The usual mistake, a port in use, gets the status that says "try another".
+    if (!start_server(&http->doors[1], -1, &address))
+        return reef_fail(err, errno == EADDRINUSE ? REEF_ERR_BUSY : REEF_ERR_IO,
+                         "cannot listen on --http %.80s: %s", options->listen,
+                         errno ? strerror(errno) : "libmicrohttpd refused");
+    http->is_public = !reef_http_is_loopback(&address);
+    note_address(http, &address);
+    return join_loop(&http->doors[1], err);
+}
+
 reef_status reef_http_open(reef_http **out, const reef_http_options *options, reef_error *err) {
     *out = NULL;
-    struct sockaddr_storage address = {0};
     reef_http *http = calloc(1, sizeof(*http));
     if (http == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for HTTP");
     http->options = *options;
-    reef_status status =
-        reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
-    if (status == REEF_OK) status = start_server(http, &address, err);
-    if (status == REEF_OK) status = join_loop(http, err);
+    http->doors[0].http = http->doors[1].http = http;
+    // First the socket: it fails when another daemon is there.
+    reef_status status = open_socket(http, err);
+    if (status == REEF_OK && options->listen != NULL) status = open_address(http, err);
     // Releases whatever was opened; handles of the loop are closed by the loop.
     if (status != REEF_OK) {
         reef_http_close(http);
         return status;
     }
-    http->is_public = !reef_http_is_loopback(&address);
-    note_address(http, &address);
     *out = http;
     return REEF_OK;
 }
 
 const char *reef_http_address(const reef_http *http) {
-    return http->address;
+    return http->address[0] ? http->address : NULL;
 }
 
-bool reef_http_is_public(const reef_http *http) {
-    return http->is_public;
+bool reef_http_is_private(const reef_http_request *request) {
+    return request->door->is_socket;
+}
+
+bool reef_http_is_public(const reef_http_request *request) {
+    return !request->door->is_socket && request->http->is_public;
 }
 
 static void on_closed(uv_handle_t *handle) {
-    reef_http *http = handle->data;
+    reef_http *http = ((reef_http_door *)handle->data)->http;
     if (--http->open_handles == 0) free(http);
 }
 
@@ -511,7 +564,9 @@ void reef_http_close(reef_http *http) {
             MHD_resume_connection(peer->connection);
         }
     }
-    if (http->daemon != NULL) MHD_stop_daemon(http->daemon);
+    if (http->doors[0].daemon != NULL) (void)unlink(http->options.socket->sun_path);
+    for (size_t i = 0; i < 2; i++)
+        if (http->doors[i].daemon != NULL) MHD_stop_daemon(http->doors[i].daemon);
     // The token does not stay in freed memory.
     http->token = (reef_http_token){0};
     // Before the loop was joined nothing will call back.
@@ -519,7 +574,10 @@ void reef_http_close(reef_http *http) {
         free(http);
         return;
     }
-    (void)uv_poll_stop(&http->poll);
-    uv_close((uv_handle_t *)&http->poll, on_closed);
-    uv_close((uv_handle_t *)&http->timer, on_closed);
+    for (size_t i = 0; i < 2; i++) {
+        if (http->doors[i].poll.data == NULL) continue;
+        (void)uv_poll_stop(&http->doors[i].poll);
+        uv_close((uv_handle_t *)&http->doors[i].poll, on_closed);
+        uv_close((uv_handle_t *)&http->doors[i].timer, on_closed);
+    }
 }

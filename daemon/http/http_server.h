@@ -1,5 +1,6 @@
 // HTTP on the loop's thread: libmicrohttpd driven by libuv. This file knows connections and their
-// limits; what is asked and answered is routes.c's.
+// limits; what is asked and answered is routes.c's. It has two doors: the control socket, for
+// processes of our own user and root, and the address of --http.
 //
 //   epoll descriptor of MHD --- uv_poll ---> MHD_run <--- uv_timer --- MHD_get_timeout
 //
@@ -17,9 +18,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <uv.h>
 
-#define REEF_HTTP_CONNECTIONS_MAX 256
+#define REEF_HTTP_CONNECTIONS_MAX 256   // of each door; one more waits until one has gone
+#define REEF_HTTP_SOCKET_CLIENTS_MAX 64 // of the socket; one more is answered that it is busy
 #define REEF_HTTP_HEADER_BYTES_MAX 32768 // of one request, its line included
 #define REEF_HTTP_BODY_BYTES_MAX (1u << 20)
 #define REEF_HTTP_BODIES_BYTES_MAX ((size_t)32 << 20) // of all requests that are being read
@@ -38,6 +41,7 @@ typedef struct reef_http_stream reef_http_stream;
 /** A request: its header, and its body once that has been read. */
 typedef struct reef_http_request {
     reef_http *http;
+    const struct reef_http_door *door; // by which it came
     struct MHD_Connection *connection;
     const char *method, *path;
     uint8_t *body; // on the heap, the request's; freed once it was handled
@@ -57,7 +61,9 @@ typedef struct reef_http_request {
 
 typedef struct reef_http_options {
     uv_loop_t *loop;
-    const char *listen;     // "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT"; port 0: any that is free
+    const struct sockaddr_un *socket; // the control socket
+    const char *listen;     // "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT"; port 0: any that is free;
+                            // NULL: the socket alone
     const char *token_file; // NULL: none
     /** The header is there. What is answered now is refused: its body is passed over. */
     void (*begin)(void *context, reef_http_request *request);
@@ -76,10 +82,12 @@ typedef struct reef_http_options {
 } reef_http_options;
 
 /**
- * Listen. An address that is not of this machine alone needs a token.
+ * Listen. An address that is not of this machine alone needs a token. The file mode mask, which
+ * keeps the socket private, belongs to the whole process: call it before other threads make files.
  *
- * Errors: INVALID an address that is none, a token file with permissions for others, or a token too
- * short or too long; NOT_FOUND no token file; BUSY the port is taken; IO.
+ * Errors: INVALID an address that is none, a token file with permissions for others, a token too
+ * short or too long, or another file in the place of the socket; NOT_FOUND no token file, or no
+ * directory for the socket; BUSY the port is taken, or another process listens on the socket; IO.
  */
 REEF_MUST_CHECK reef_status reef_http_open(reef_http **out,
                                            const reef_http_options *options,
@@ -103,10 +111,12 @@ bool reef_http_set_token(reef_http *http, const reef_http_token *token);
 REEF_MUST_CHECK reef_status reef_http_check(const char *listen,
                                             const char *token_file,
                                             reef_error *err);
-/** "127.0.0.1:8080", with the port that is really listened on. */
+/** "127.0.0.1:8080", with the port that is really listened on; NULL: the socket alone. */
 const char *reef_http_address(const reef_http *http);
-/** Whether other machines can reach it. */
-bool reef_http_is_public(const reef_http *http);
+/** Whether other machines can reach what answers this request. */
+bool reef_http_is_public(const reef_http_request *request);
+/** Whether it came by the control socket, and so from our own user or root. */
+bool reef_http_is_private(const reef_http_request *request);
 size_t reef_http_connection_count(const reef_http *http);
 /**
  * Six counts of replies, by hundreds of their code; at [0] of requests that got none. MHD's own are
@@ -115,7 +125,7 @@ size_t reef_http_connection_count(const reef_http *http);
 const uint64_t *reef_http_replies(const reef_http *http);
 /** Disconnect clients whose time is up; call at a steady pace. */
 void reef_http_tick(reef_http *http);
-/** Accepts NULL. Deferred requests are forgotten. */
+/** Accepts NULL. Deferred requests are forgotten, and the socket's file goes. */
 void reef_http_close(reef_http *http);
 
 /** Whether the request has the token; false if it has none. In constant time. */

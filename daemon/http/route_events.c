@@ -14,15 +14,16 @@
 #define STATS_SHARE 20                // of the time at most one part in so many goes to stats
 #define STATS_PAUSE_NS 2000000000u    // between them at least
 #define STATS_AGE_NS_MAX 60000000000u // they are read again although nothing was committed
+#define WANTED_NS 300000000000u       // once somebody has looked at them
 
 // ---- status -------------------------------------------------------------------------------------
 
 // On the heap, or NULL without memory.
-static char *status_event(const reef_events *events, reef_status_view *monitor) {
-    // The same document as the control socket's status, with the statistics beside it.
+static char *status_event(reef_events *events, reef_status_view *monitor) {
+    // The same document as /v1/status, with the statistics beside it.
     json_t *object = reef_status_view_status(monitor);
-    json_object_set_new(object, "facts",
-                        events->stats != NULL ? json_incref(events->stats) : json_null());
+    json_t *stats = reef_events_stats(events);
+    json_object_set_new(object, "facts", stats != NULL ? json_incref(stats) : json_null());
     json_object_set_new(object, "unix_ms", json_integer((json_int_t)reef_unix_ms()));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(object);
@@ -80,9 +81,15 @@ static void on_stats(reef_query *query) {
     query->result = NULL;
 }
 
+json_t *reef_events_stats(reef_events *events) {
+    events->wanted_ns = uv_hrtime();
+    return events->stats;
+}
+
 static bool stats_are_due(const reef_events *events, reef_status_view *monitor) {
     if (events->asked) return false;
     if (events->stats == NULL) return true;
+    if (uv_hrtime() - events->wanted_ns > WANTED_NS) return false;
     uint64_t age = uv_hrtime() - events->stats_ns;
     double took = json_number_value(json_object_get(events->stats, "took_s"));
     if (age < STATS_PAUSE_NS || (double)age < STATS_SHARE * took * 1e9) return false;

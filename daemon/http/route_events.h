@@ -19,10 +19,13 @@ typedef struct reef_events {
     json_t *stats; // of reef_query_stats, or NULL before the first
     bool asked;    // for new ones
     uint64_t stats_ns;
+    uint64_t wanted_ns; // when somebody looked at them last
 } reef_events;
 
 /** Reply to a request with events. False when too many listen. */
 bool reef_events_listen(reef_events *events, reef_http_request *request, reef_status_view *monitor);
+/** The pool's stats, or NULL before the first; they are kept up to date for a while. */
+json_t *reef_events_stats(reef_events *events);
 /** Call at a steady pace. */
 void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries);
 /** Nothing is sent any more. */

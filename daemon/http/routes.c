@@ -1,6 +1,7 @@
 // Routes; see routes.h.
 //
-// Over loopback everyone on the machine may read; a change needs the token, wherever it comes from.
+// The control socket is our own user's and root's, who may do everything. Over loopback everyone on
+// the machine may read; a change needs the token, wherever it comes from.
 // Where other machines can reach the address every route but the two for orchestrators needs it. A
 // page of another site must not reach the loopback address under a name of its own, so there the
 // Host is checked.
@@ -77,9 +78,7 @@ static unsigned code_of(reef_status status) {
 }
 
 static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
-    json_t *reply = reef_reply_error(err);
-    json_object_del(reply, "ok"); // the code says so
-    send_json(request, code, reply);
+    send_json(request, code, reef_reply_error(err));
 }
 
 static void send_refusal(reef_http_request *request, unsigned code, const char *message) {
@@ -105,8 +104,9 @@ static void readyz(reef_routes *routes, reef_http_request *request) {
 }
 
 static void metrics(reef_routes *routes, reef_http_request *request) {
-    char *text = reef_prometheus_text(routes->monitor, reef_http_connection_count(request->http),
-                                      reef_http_replies(request->http), routes->events.stats);
+    char *text =
+        reef_prometheus_text(routes->monitor, reef_http_connection_count(request->http),
+                             reef_http_replies(request->http), reef_events_stats(&routes->events));
     send_text(request, text != NULL ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS,
               text);
 }
@@ -147,10 +147,7 @@ static void on_command_reply(reef_request *served) {
         send_failure(request, code_of(served->error.status), &served->error);
         return;
     }
-    json_t *reply = reef_command_reply(served), *result = json_object_get(reply, "result");
-    json_incref(result);
-    json_decref(reply);
-    send_json(request, MHD_HTTP_OK, result);
+    send_json(request, MHD_HTTP_OK, reef_command_result(served));
 }
 
 static void forget_command(void *work) {
@@ -194,8 +191,9 @@ static void send_push_failure(reef_http_request *request,
                               unsigned code,
                               const reef_error *err,
                               unsigned retry_ms) {
-    json_t *reply = reef_push_failure(err, retry_ms);
-    json_object_del(reply, "ok"); // the code says so
+    json_t *reply = reef_reply_error(err);
+    if (retry_ms)
+        json_object_set_new(json_object_get(reply, "error"), "retry_ms", json_integer(retry_ms));
     send_json(request, code, reply);
 }
 
@@ -203,7 +201,12 @@ static void on_pushed(reef_push_batch *batch) {
     reef_http_request *request = batch->owner;
     request->work = NULL;
     if (batch->error.status == REEF_OK)
-        send_json(request, MHD_HTTP_OK, reef_push_result(batch));
+        send_json(request, MHD_HTTP_OK,
+                  json_pack("{s:s, s:I, s:I, s:b, s:I}", "source",
+                            batch->input->name + strlen(REEF_PUSH_PREFIX), "accepted_bytes",
+                            (json_int_t)batch->accepted_bytes, "records",
+                            (json_int_t)batch->record_count, "duplicate", batch->duplicate,
+                            "position", (json_int_t)batch->position));
     else
         send_push_failure(request, code_of(batch->error.status), &batch->error, batch->retry_ms);
 }
@@ -238,11 +241,10 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
         send_failure(request, code, &err);
 }
 
-// The body is a line of the control socket.
 static void command(reef_routes *routes, reef_http_request *request) {
     reef_command parsed;
     reef_error err;
-    // An empty body is the empty line, which the parser refuses with a clear message.
+    // An empty body is refused by the parser with a clear message.
     if (reef_command_parse(&parsed, request->body_bytes ? (const char *)request->body : "",
                            request->body_bytes, &err) != REEF_OK) {
         send_failure(request, code_of(err.status), &err);
@@ -255,11 +257,6 @@ static void command(reef_routes *routes, reef_http_request *request) {
     case REEF_COMMAND_TRAINER:
     case REEF_COMMAND_SERVICE:
         hand_over(routes, request, &parsed);
-        break;
-    case REEF_COMMAND_INGEST:
-        // Counted towards the bytes that may wait, like a line of the socket.
-        parsed.batch->weight = request->body_bytes;
-        push_batch(routes, request, parsed.batch);
         break;
     case REEF_COMMAND_STOP:
         routes->on_stop(routes->context);
@@ -328,7 +325,6 @@ static void end_stream(reef_query *query) {
     bool failed = query->error.status != REEF_OK;
     if (failed) {
         json_t *reply = reef_reply_error(&query->error);
-        json_object_del(reply, "ok");
         query->text = json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(12));
         json_decref(reply);
     }
@@ -552,8 +548,8 @@ static bool is_of_another_site(const reef_http_request *request) {
 
 static bool may_query(const route *found, reef_http_request *request) {
     bool needs = found->needs == ACCESS_CHANGE ||
-                 (found->needs == ACCESS_READ && reef_http_is_public(request->http));
-    return !needs || reef_http_has_token(request);
+                 (found->needs == ACCESS_READ && reef_http_is_public(request));
+    return !needs || reef_http_is_private(request) || reef_http_has_token(request);
 }
 
 // Nothing is unpacked here, and packed bytes would be taken for text.
@@ -582,7 +578,8 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     bool path_known;
     const route *found = find_route(request, &path_known);
     request->route = found;
-    if (!reef_http_is_public(request->http) && !is_own_host(request))
+    bool local = !reef_http_is_private(request) && !reef_http_is_public(request);
+    if (local && !is_own_host(request))
         send_refusal(request, MHD_HTTP_MISDIRECTED_REQUEST,
                      "this address is for programs of this machine: ask for localhost");
     // A page of another site could otherwise post commands with the user's browser.

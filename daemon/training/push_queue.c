@@ -17,7 +17,6 @@
 void reef_push_batch_free(reef_push_batch *batch) {
     if (batch == NULL) return;
     free(batch->body);
-    json_decref(batch->records);
     reef_ingested_release(&batch->made);
     free(batch);
 }
@@ -202,11 +201,8 @@ static void make_batch(uv_work_t *work) {
     reef_push_batch *batch = work->data;
     uint32_t inputs = batch->pusher->vector_inputs;
     batch->error.status =
-        batch->records != NULL
-            ? reef_ingest_records(&batch->made, inputs, batch->records, &batch->error)
-            : reef_ingest_parse(&batch->made, batch->format, inputs,
-                                batch->label[0] ? batch->label : NULL, batch->body,
-                                batch->body_bytes, &batch->error);
+        reef_ingest_parse(&batch->made, batch->format, inputs, batch->label[0] ? batch->label : NULL,
+                          batch->body, batch->body_bytes, &batch->error);
 }
 
 static void on_made(uv_work_t *work, int code) {
@@ -214,8 +210,6 @@ static void on_made(uv_work_t *work, int code) {
     reef_pusher *pusher = batch->pusher;
     if (code) batch->error.status = reef_fail(&batch->error, REEF_ERR_IO, "%s", uv_strerror(code));
     // What was read is freed before the batch waits: only the made bytes are needed.
-    json_decref(batch->records);
-    batch->records = NULL;
     free(batch->body);
     batch->body = NULL;
     if (batch->error.status != REEF_OK) {
@@ -271,7 +265,7 @@ reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_e
     if (status != REEF_OK) return status;
     // New batches are refused while the daemon ends; those accepted are still journalled.
     if (batch->input->stopped) return refuse_for_now(batch, "the daemon is ending", err);
-    batch->weight += batch->body_bytes + BATCH_BYTES;
+    batch->weight = batch->body_bytes + BATCH_BYTES;
     // One alone is always taken: it is bounded by what a client may send.
     if (pusher->waiting_bytes > 0 &&
         pusher->waiting_bytes + batch->weight > REEF_PUSH_WAITING_BYTES_MAX)

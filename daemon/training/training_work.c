@@ -82,7 +82,7 @@ static void tell_request(reef_crew *crew, const reef_request *request) {
 }
 
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
-    // One function for every request: control socket, HTTP and signals all end here.
+    // One function for every request: HTTP and signals all end here.
     reef_trainer *trainer = training->options.trainer;
     tell_request(training->options.crew, request);
     switch (request->kind) {

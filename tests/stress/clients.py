@@ -1,4 +1,4 @@
-"""Hostile clients on HTTP and on the control socket: /livez stays quick, all are closed, memory and training hold.
+"""Hostile clients on the port and on the control socket: /livez stays quick, all are closed, memory and training hold.
 
 Rounds of quiet and storm in turns, because the machine may have other work: training is compared with the quiet
 before and after. Training has one thread less than there are cores, unless --threads says otherwise: the clients
@@ -14,7 +14,7 @@ import hostile_clients
 import harness
 from harness import ONE_GENERATION, Pace, get, median, percentile, share_of_idle
 
-HELP = "200 hostile clients at once on HTTP and as many on the control socket"
+HELP = "200 hostile clients at once on the port and as many on the control socket"
 COUNT, COUNT_QUICK = 200, 100
 SECONDS, SECONDS_QUICK = 60, 6
 ROUNDS, ROUNDS_QUICK = 3, 1

@@ -188,32 +188,39 @@ class World:
         return daemon
 
 
-class Control:
+class Control(http.client.HTTPConnection):
     """One connection to the control socket."""
 
     def __init__(self, path, seconds=ANSWER_SECONDS_MAX):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(seconds)
+        super().__init__("localhost", timeout=seconds)
+        self.path = str(path)
+        self.connect()
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
         try:
-            self.socket.connect(str(path))
+            self.sock.connect(self.path)
         except OSError:
-            self.socket.close()
+            self.sock.close()
             raise
-        self.file = self.socket.makefile("rb")
+
+    def post(self, what, route, body, **headers):
+        try:
+            self.request("POST", route, body, headers)
+            answer = self.getresponse()
+            document = json.loads(answer.read())
+        except http.client.HTTPException as error:
+            raise ConnectionError("the daemon closed the connection") from error
+        if answer.status != 200:
+            raise Problem(f"{what}: {document['error']['message']}")
+        return document
 
     def ask(self, command, **arguments):
-        self.socket.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
-        line = self.file.readline()
-        if not line:
-            raise ConnectionError("the daemon closed the connection")
-        answer = json.loads(line)
-        if not answer["ok"]:
-            raise Problem(f"{command}: {answer['error']['message']}")
-        return answer["result"]
+        return self.post(command, "/v1/command", json.dumps({"command": command, **arguments}))
 
-    def close(self):
-        self.file.close()
-        self.socket.close()
+    def push(self, source, batch, body):
+        return self.post("push", f"/v1/ingest/{source}", body, **{"Reef-Batch-Id": batch})
 
 
 class Daemon:

@@ -1,4 +1,4 @@
-"""Clients that mean no good, against HTTP and the control socket. Each lives until the daemon closes its connection.
+"""Clients that mean no good, against HTTP on its port and its socket. Each lives until the daemon closes its connection.
 
 A client that was closed comes back after a moment, for as long as the storm lasts. After it nobody comes back, and
 nobody lets go by himself either: how long the last one stays is the daemon's doing. One that reads nothing may not
@@ -139,56 +139,10 @@ async def http_never_reads(c):
         await asyncio.sleep(0.01)
 
 
-# ---- the socket --------------------------------------------------------------------------------------
-
-
-async def line_slow(c):
-    await c.drip(b'{"command": "status", "x": "' + b"x" * 100)
-
-
-async def line_silent(c):
-    await c.hold()
-
-
-async def line_half(c):
-    await c.send(b'{"command": "sta')
-    await c.hold()
-
-
-async def line_half_closed(c):
-    await c.send(b'{"command": "status"')
-    c.socket.shutdown(socket.SHUT_WR)
-    await c.read_to_the_end()
-
-
-async def line_random(c):
-    await c.send(os.urandom(4096).replace(b"\n", b" ") + b"\n")
-    await c.hold()
-
-
-async def line_too_long(c):
-    await c.send(b'{"command": "' + b"x" * 3000000)
-    await c.hold()
-
-
-async def line_bare_cr(c):
-    await c.send(b'{"command": "status"}\r{"command": "status"}\r')
-    await c.hold()
-
-
-async def line_pipelining(c):
-    await c.send(b'{"command": "status"}\n' * 5000)
-    await c.hold()
-
-
 HTTP = [
     http_slow_header, http_slow_body, http_silent, http_half_request, http_half_closed, http_random,
     http_long_header, http_long_body, http_long_chunk, http_bare_cr, http_pipelining, http_never_reads,
 ]  # fmt: skip
-LINES = [
-    line_slow, line_silent, line_half, line_half_closed, line_random, line_too_long, line_bare_cr, line_pipelining,
-]  # fmt: skip
-
 
 # ---- all of them at once -----------------------------------------------------------------------------
 
@@ -239,7 +193,7 @@ class Storm:
         tasks = []
         for i in range(self.count):
             tasks.append(asyncio.create_task(self.client(HTTP[i % len(HTTP)], socket.AF_INET, self.address)))
-            tasks.append(asyncio.create_task(self.client(LINES[i % len(LINES)], socket.AF_UNIX, str(self.path))))
+            tasks.append(asyncio.create_task(self.client(HTTP[i % len(HTTP)], socket.AF_UNIX, str(self.path))))
         await asyncio.sleep(seconds)
         self.over = True
         while not pipe.poll():

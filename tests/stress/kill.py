@@ -151,7 +151,7 @@ class SocketPusher(Pusher):
         except OSError:
             return None
         try:
-            return control.ask("ingest", source=self.name_of_source, text=body.decode(), id=batch)
+            return control.push(self.name_of_source, batch, body)
         except (OSError, ValueError):
             return None
         except Problem as problem:

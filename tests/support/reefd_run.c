@@ -298,6 +298,32 @@ reef_status reefd_refuses(const sandbox *box, const char *request) {
     return status;
 }
 
+reef_status reefd_push(const sandbox *box,
+                       const char *source,
+                       const char *id,
+                       const void *text,
+                       size_t bytes,
+                       json_t **result,
+                       reef_error *err) {
+    const reef_daemon_batch batch = {
+        .source = source, .id = id, .type = "text/plain", .bytes = text, .count = bytes};
+    unsigned retry_ms = 0;
+    char *reply = NULL;
+    reef_status status = reef_daemon_push(box->pool, NULL, &batch, &reply, &retry_ms, err);
+    if (status == REEF_OK && result != NULL) *result = json_loads(reply, 0, NULL);
+    free(reply);
+    return status;
+}
+
+json_t *reefd_push_ok(const sandbox *box, const char *source, const char *id, const char *text) {
+    reef_error err = {0};
+    json_t *result = NULL;
+    if (reefd_push(box, source, id, text, strlen(text), &result, &err) != REEF_OK)
+        fail_msg("%s", err.message);
+    assert_non_null(result);
+    return result;
+}
+
 int64_t reefd_count(const sandbox *box, const char *key) {
     json_t *status = reefd_ask(box, "{\"command\": \"status\"}");
     json_t *value = json_object_get(status, key);

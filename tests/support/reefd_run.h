@@ -66,6 +66,16 @@ void reefd_await(const sandbox *box, pid_t pid);
 json_t *reefd_ask(const sandbox *box, const char *request);
 /** One request that must be refused; returns its status. */
 reef_status reefd_refuses(const sandbox *box, const char *request);
+/** Push one batch of text; `source` and `id` may be NULL. `result`, unless NULL, is the caller's. */
+reef_status reefd_push(const sandbox *box,
+                       const char *source,
+                       const char *id,
+                       const void *text,
+                       size_t bytes,
+                       json_t **result,
+                       reef_error *err);
+/** The same of a text that must be taken. */
+json_t *reefd_push_ok(const sandbox *box, const char *source, const char *id, const char *text);
 /** Integer `key` of a fresh status. */
 int64_t reefd_count(const sandbox *box, const char *key);
 

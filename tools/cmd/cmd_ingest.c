@@ -21,10 +21,8 @@
 
 #define LINES_DEFAULT 1000
 #define LINES_MAX 1000000
-// A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five
-// times. A longer line is sent by itself, and its request reports whether it is too long.
-#define TEXT_BYTES_MAX ((size_t)512 << 10)
-#define JSON_BYTES_MAX ((size_t)128 << 10)
+// A longer line is sent by itself, up to REEF_REQUEST_BYTES_MAX.
+#define BATCH_BYTES_MAX ((size_t)512 << 10)
 #define AWAY_SECONDS_MAX 30.0 // that a daemon which ended is waited for
 #define AWAY_MS 500
 #define BUSY_MS 200 // where the daemon gives no time
@@ -66,74 +64,31 @@ typedef struct ingestion {
     double drawn;
 } ingestion;
 
-// ---- one batch as a request ---------------------------------------------------------------------
+// ---- one batch ----------------------------------------------------------------------------------
 
-static char *encode_base64(const uint8_t *bytes, size_t count) {
-    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = reef_cli_alloc((count + 2) / 3 * 4 + 1, 1), *out = text;
-    for (size_t i = 0; i < count; i += 3) {
-        size_t left = count - i;
-        uint32_t bits = (uint32_t)bytes[i] << 16 | (uint32_t)(left > 1 ? bytes[i + 1] : 0) << 8 |
-                        (left > 2 ? bytes[i + 2] : 0);
-        for (size_t k = 0; k < 4; k++) *out++ = k <= left ? DIGITS[bits >> (18 - 6 * k) & 63] : '=';
-    }
-    return text;
-}
-
-// Parsed here, because one invalid line would make the whole request invalid.
-static reef_status add_records(const ingestion *in, json_t *request, reef_error *err) {
-    json_t *records = json_array();
+// Parsed here, because one invalid line would make the whole batch invalid, and the daemon does not
+// know which line of the input it is.
+static reef_status check_lines(const ingestion *in, reef_error *err) {
     const uint8_t *at = in->feed.batch;
     size_t left = in->feed.bytes;
-    json_object_set_new(request, "records", records);
-    // The line number is that of the input, for the message.
-    for (uint64_t line = in->feed.line; left > 0; line++) {
+    for (uint64_t line = in->feed.line; in->jsonl && left > 0; line++) {
         const uint8_t *end = memchr(at, '\n', left);
         // The last line of a file may lack its newline.
         size_t bytes = end != NULL ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
         json_error_t why;
         // Blank lines are common at the end of exports and hold no record.
         if (!reef_line_is_blank((const char *)at, bytes)) {
-            json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
-            // A key that appears twice is ambiguous; the sender learns it before anything is sent.
+            json_t *record =
+                json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+            json_decref(record);
             if (record == NULL)
                 return reef_fail(err, REEF_ERR_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
                                  in->feed.path, line, why.text);
-            json_array_append_new(records, record);
         }
         at += taken;
         left -= taken;
     }
     return REEF_OK;
-}
-
-static reef_status make_request(const ingestion *in, char **text, reef_error *err) {
-    // The id names the position, so a batch sent twice is recognised by the daemon.
-    char *id = reef_cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
-    // jansson leaves the member out if no source is given.
-    json_t *request =
-        json_pack("{s:s, s:s, s:s*}", "command", "ingest", "id", id, "source", in->source);
-    reef_status status = REEF_OK;
-    free(id);
-    if (in->jsonl) {
-        status = add_records(in, request, err);
-    } else {
-        // Text may be any bytes; JSON strings may not.
-        char *base64 = encode_base64(in->feed.batch, in->feed.bytes);
-        json_object_set_new(request, "base64", json_string(base64));
-        free(base64);
-    }
-    // Compact, since each byte of the request counts against the daemon's limit.
-    *text = status == REEF_OK ? json_dumps(request, JSON_COMPACT) : NULL;
-    if (status == REEF_OK && *text == NULL)
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
-    json_decref(request);
-    // Larger requests are refused by the daemon after they were sent; better not to send.
-    if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "%.120s line %" PRIu64
-                     " is too long: it makes a request of %zu bytes; it must have fewer than %u",
-                     in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
 }
 
 // ---- sending it until it is there ---------------------------------------------------------------
@@ -191,15 +146,23 @@ static void count_batch(ingestion *in) {
     in->accepted_bytes += in->feed.bytes;
 }
 
-static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
+static reef_status send_batch(ingestion *in, reef_error *err) {
+    // The id names the position, so a batch sent twice is recognised by the daemon.
+    char id[PREFIX_BYTES_MAX + 32];
+    snprintf(id, sizeof(id), "%s-%" PRIu64, in->prefix, in->feed.offset);
+    const reef_daemon_batch batch = {.source = in->source,
+                                     .id = id,
+                                     .type = in->jsonl ? "application/jsonl" : "text/plain",
+                                     .bytes = in->feed.batch,
+                                     .count = in->feed.bytes};
     // When the daemon last replied with anything: the limit on waiting counts from there.
     double heard = reef_seconds();
     for (;;) {
         char *reply = NULL;
         unsigned ms = 0;
         // The reply of a full queue suggests how long to wait.
-        reef_status status = reef_daemon_call_hinted(
-            in->cli->pool, reef_cli_text(in->cli, "socket"), request, &reply, &ms, err);
+        reef_status status = reef_daemon_push(in->cli->pool, reef_cli_text(in->cli, "socket"),
+                                              &batch, &reply, &ms, err);
         if (status == REEF_OK) {
             note_reply(in, reply);
             free(reply);
@@ -230,17 +193,15 @@ static reef_status send_all(ingestion *in, reef_error *err) {
     // Reason is kept apart: `cut_off` puts it into a longer message.
     reef_error reason;
     for (;;) {
-        char *request = NULL;
         // A batch is at most so many lines and so many bytes, whichever comes first.
         reef_status status = reef_ingest_feed_next(&in->feed, &reason);
         if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
-        if (status == REEF_OK) status = make_request(in, &request, &reason);
+        if (status == REEF_OK) status = check_lines(in, &reason);
         // A dry run reads and checks every line, and sends none.
         if (status == REEF_OK && in->cli->dry_run)
             count_batch(in);
         else if (status == REEF_OK)
-            status = send_batch(in, request, &reason);
-        free(request);
+            status = send_batch(in, &reason);
         // After some batches the message must tell where to continue, or data would be sent twice.
         if (status != REEF_OK)
             return in->batches > 0 ? cut_off(in, &reason, err)
@@ -253,9 +214,6 @@ static reef_status send_all(ingestion *in, reef_error *err) {
 
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = reef_cli_text(in->cli, "id-prefix");
-    // A source is shown in tables, so it may not hold control characters.
-    if (in->source != NULL && !reef_cli_is_printable(in->source))
-        return reef_fail(err, REEF_ERR_INVALID, "--source takes UTF-8 without control characters");
     if (given == NULL) {
         // Time and process make prefixes of two runs differ.
         snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_unix_ms(), (long)getpid());
@@ -264,10 +222,11 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
     if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "--id-prefix takes 1 to %d bytes",
                          PREFIX_BYTES_MAX);
-    if (!reef_cli_is_printable(given))
-        // The prefix becomes part of a request id, which is shown in messages.
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--id-prefix takes UTF-8 without control characters");
+    // It becomes part of an id, which stands in the header of a request.
+    for (const char *c = given; *c; c++)
+        if (*c <= ' ' || *c > '~')
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "--id-prefix takes printable ASCII without a space");
     strcpy(in->prefix, given);
     // A given prefix is a promise to cut batches at the same offsets again.
     in->feed.steady = true;
@@ -280,7 +239,7 @@ static reef_status choose_format(ingestion *in, reef_error *err) {
     in->jsonl = status == REEF_OK &&
                 (reef_config_is_vector(&pool.config) || reef_cli_text(in->cli, "jsonl") != NULL);
     reef_cli_pool_close(&pool);
-    in->feed.bytes_max = in->jsonl ? JSON_BYTES_MAX : TEXT_BYTES_MAX;
+    in->feed.bytes_max = BATCH_BYTES_MAX;
     in->feed.line_max = REEF_REQUEST_BYTES_MAX;
     return status;
 }

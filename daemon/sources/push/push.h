@@ -17,7 +17,6 @@
 #include "reef_source.h"
 #include "reef_store.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,7 +37,6 @@ typedef struct reef_push_batch {
     char label[16]; // npy: where the label stands; "": nowhere
     uint8_t *body;  // on the heap, the batch's
     size_t body_bytes;
-    json_t *records; // instead of a body; the batch's
     // the reply
     reef_error error;
     unsigned retry_ms; // of REEF_ERR_BUSY
@@ -52,7 +50,7 @@ typedef struct reef_push_batch {
     reef_input *input;
     uv_work_t work;
     reef_ingested made;
-    size_t weight; // bytes that count as waiting; at first those of `records` as they came
+    size_t weight; // bytes that count as waiting
     struct reef_push_batch *next;
 } reef_push_batch;
 
@@ -108,19 +106,5 @@ typedef struct reef_push_counts {
 void reef_push_count(reef_input *input, const reef_push_batch *batch);
 /** False if the name is not that of a push source. */
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
-
-// ---- ingest_command.c: batches on the wire ------------------------------------------------------
-
-/**
- * A batch from the command {"command": "ingest", "source": NAME, "id": ID, and one of "text": TEXT,
- * "base64": TEXT, "records": [...]}. INVALID says what is wrong.
- */
-REEF_MUST_CHECK reef_status reef_push_batch_parse(reef_push_batch **out,
-                                                  const json_t *command,
-                                                  reef_error *err);
-/** What a batch that was taken is answered with. */
-json_t *reef_push_result(const reef_push_batch *batch);
-/** {"ok": false, "error": {...}}, with "retry_ms" if retrying helps. */
-json_t *reef_push_failure(const reef_error *err, unsigned retry_ms);
 
 #endif

@@ -226,26 +226,3 @@ reef_status reef_ingest_parse(reef_ingested *out,
     }
     return finish_batch(&m, status, err);
 }
-
-reef_status reef_ingest_records(reef_ingested *out,
-                                uint32_t inputs,
-                                const json_t *records,
-                                reef_error *err) {
-    *out = (reef_ingested){0};
-    maker m = {.out = out, .inputs = inputs, .unit = "record"};
-    reef_status status = REEF_OK;
-    size_t i;
-    const json_t *item;
-    json_array_foreach(records, i, item) {
-        // Numbered from 1, as people count lines.
-        m.number = i + 1;
-        if (!inputs && json_is_string(item)) {
-            out->records++;
-            status = add_text(&m, json_string_value(item), json_string_length(item), err);
-        } else {
-            status = add_object(&m, item, err);
-        }
-        if (status != REEF_OK) break;
-    }
-    return finish_batch(&m, status, err);
-}

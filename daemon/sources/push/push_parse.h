@@ -8,7 +8,6 @@
 
 #include "reef_error.h"
 
-#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,14 +37,6 @@ REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
                                               const uint8_t *body,
                                               size_t bytes,
                                               reef_error *err);
-/**
- * The same from a list of objects such as lines of JSON Lines are, or for a language model also
- * texts.
- */
-REEF_MUST_CHECK reef_status reef_ingest_records(reef_ingested *out,
-                                                uint32_t inputs,
-                                                const json_t *records,
-                                                reef_error *err);
 void reef_ingested_release(reef_ingested *ingested); // accepts the zeroed one
 
 #endif

@@ -100,6 +100,8 @@ void reef_tail_limit_open(reef_tail_file *entry, size_t *open);
 bool reef_tail_is_read(const reef_tail_file *entry);
 /** Bytes that exist and were not returned yet. */
 uint64_t reef_tail_unread_of(const reef_tail_file *entry);
+/** Drop the rest of the read pass: a file has changed under it. */
+void reef_tail_drop_read_pass(reef_tail *tail);
 
 // ---- tail_dir.c -----------------------------------------------------------------------------
 
@@ -131,8 +133,6 @@ reef_tail_scan_state reef_tail_scan(reef_tail *tail);
 REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *tail, reef_error *err);
 /** Is the last scan REEF_TAIL_SCAN_MS old? */
 bool reef_tail_scan_is_old(const reef_tail *tail);
-/** Drop the rest of the plan: a file has changed under it. */
-void reef_tail_drop_read_pass(reef_tail *tail);
 /** The next file of this read pass, or NULL at its end. */
 reef_tail_file *reef_tail_next_file(reef_tail *tail);
 bool reef_tail_file_has_range(const reef_tail_file *entry);

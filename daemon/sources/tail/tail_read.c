@@ -175,13 +175,6 @@ static void plan_read_pass(reef_tail *tail) {
     }
 }
 
-void reef_tail_drop_read_pass(reef_tail *tail) {
-    for (size_t i = 0; i < tail->count; i++) {
-        tail->files[i].pass_end = tail->files[i].offset;
-        tail->files[i].add_newline = false;
-    }
-}
-
 reef_tail_file *reef_tail_next_file(reef_tail *tail) {
     for (size_t i = 0; i < tail->count; i++)
         if (reef_tail_file_has_range(&tail->files[i])) return &tail->files[i];

@@ -60,3 +60,10 @@ uint64_t reef_tail_unread_of(const reef_tail_file *entry) {
     uint64_t end = entry->size > entry->pass_end ? entry->size : entry->pass_end;
     return end > entry->offset ? end - entry->offset : 0;
 }
+
+void reef_tail_drop_read_pass(reef_tail *tail) {
+    for (size_t i = 0; i < tail->count; i++) {
+        tail->files[i].pass_end = tail->files[i].offset;
+        tail->files[i].add_newline = false;
+    }
+}

@@ -1,10 +1,10 @@
 // See daemon_world.h.
 #include "daemon_world.h"
 
-#include "control_socket.h"
 #include "http_server.h"
 #include "push.h"
 #include "query_thread.h"
+#include "reef_address.h"
 #include "routes.h"
 #include "status.h"
 #include "training_thread.h"
@@ -39,7 +39,6 @@ static struct {
     reef_scrubber *scrubber; // never started
     reef_training *training;
     reef_status_view monitor;
-    reef_control control;
     reef_pusher pusher; // without sources
     reef_query_thread *queries;
     reef_routes routes;
@@ -122,6 +121,7 @@ static void open_http(void) {
     fuzz_write(token, DAEMON_WORLD_TOKEN, strlen(DAEMON_WORLD_TOKEN));
     fuzz_must(reef_http_open(&world.http,
                              &(reef_http_options){.loop = &world.loop,
+                                                  .socket = &world.address,
                                                   .listen = "127.0.0.1:0",
                                                   .token_file = token,
                                                   .begin = reef_routes_begin,
@@ -151,19 +151,13 @@ void daemon_world_start(void) {
     if (!code) code = uv_async_init(&world.loop, &world.wake, on_wake);
     if (!code) code = uv_timer_init(&world.loop, &world.deadline);
     assert(code == 0);
+    fuzz_must(reef_address_init(&world.address, pool, NULL, &err), &err);
     open_http();
     world.monitor.pool = pool;
     world.monitor.threads = 1;
     world.monitor.started_ns = uv_hrtime();
-    fuzz_must(reef_address_init(&world.address, pool, NULL, &err), &err);
-    world.control.loop = &world.loop;
-    world.control.monitor = &world.monitor;
-    world.control.on_stop = on_stop;
-    world.control.on_request = on_request;
-    world.control.pusher = &world.pusher;
     world.pusher.loop = &world.loop;
     reef_pusher_init(&world.pusher);
-    fuzz_must(reef_control_open(&world.control, &world.address, &err), &err);
     world.routes = (reef_routes){.monitor = &world.monitor,
                                  .queries = world.queries,
                                  .pusher = &world.pusher,
@@ -171,7 +165,7 @@ void daemon_world_start(void) {
                                  .on_request = on_request};
     start_training();
     world.pusher.training = world.training;
-    world.routes.training = world.control.training = world.monitor.training = world.training;
+    world.routes.training = world.monitor.training = world.training;
 }
 
 // ---- the client ---------------------------------------------------------------------------------
@@ -220,17 +214,17 @@ static int connect_whole(const struct sockaddr *address, socklen_t bytes) {
     return code;
 }
 
-static void connect_to(int http) {
-    const struct sockaddr *address = http ? (const struct sockaddr *)&world.http_address
-                                          : (const struct sockaddr *)&world.address;
-    socklen_t bytes = http ? sizeof(world.http_address) : sizeof(world.address);
+static void connect_to(bool by_port) {
+    const struct sockaddr *address = by_port ? (const struct sockaddr *)&world.http_address
+                                             : (const struct sockaddr *)&world.address;
+    socklen_t bytes = by_port ? sizeof(world.http_address) : sizeof(world.address);
     world.fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert(world.fd >= 0);
     // Closed without a farewell, or the ports of a machine would wait for one, all of them, after
     // some ten thousand.
     const struct linger linger = {.l_onoff = 1};
     int code = setsockopt(world.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-    if (!http) code = 0; // a Unix socket has none
+    if (!by_port) code = 0; // a Unix socket has none
     if (!code) code = connect_whole(address, bytes);
     for (int i = 0; code && errno == EADDRNOTAVAIL && i < PORT_TRIES; i++) {
         (void)nanosleep(&(struct timespec){.tv_nsec = PORT_PAUSE_NS}, NULL);
@@ -242,13 +236,13 @@ static void connect_to(int http) {
     assert(code == 0);
 }
 
-const char *daemon_world_ask(int http, const uint8_t *bytes, size_t count, size_t *answered) {
+const char *daemon_world_ask(bool by_port, const uint8_t *bytes, size_t count, size_t *answered) {
     bool closed = false;
     world.bytes = bytes;
     world.left = count;
     world.used = 0;
     world.sent = world.done = false;
-    connect_to(http);
+    connect_to(by_port);
     (void)uv_poll_init(&world.loop, &world.poll, world.fd);
     world.poll.data = &closed;
     (void)uv_poll_start(&world.poll, UV_READABLE | UV_WRITABLE, on_client);

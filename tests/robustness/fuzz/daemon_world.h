@@ -1,4 +1,4 @@
-// The loop's side of reefd without its process: control socket, HTTP, routes and the serving thread
+// The loop's side of reefd without its process: HTTP on both doors, routes and the serving thread
 // on a golden pool, driven by one client at a time. Its trainer's thread has ended: commands that
 // want it are refused as busy, so that no input changes what the next one meets.
 #ifndef DAEMON_WORLD_H
@@ -6,15 +6,17 @@
 
 #include "fuzz.h"
 
+#include <stdbool.h>
+
 #define DAEMON_WORLD_TOKEN "fuzz-token-0123456789"
 
 void daemon_world_start(void);
 
 /**
- * Send `bytes` to HTTP or to the control socket, close that direction, and read until the daemon
+ * Send `bytes` to the port or to the control socket, close that direction, and read until the daemon
  * closes the other. Lends the answer, which ends with a zero. Aborts when the daemon does not close
  * in time.
  */
-const char *daemon_world_ask(int http, const uint8_t *bytes, size_t count, size_t *answered);
+const char *daemon_world_ask(bool by_port, const uint8_t *bytes, size_t count, size_t *answered);
 
 #endif

@@ -1,4 +1,4 @@
-// Lines of the control socket: reef_command_parse, and the answers built from what it made.
+// Commands: reef_command_parse, and the answers built from what it made.
 #include "command.h"
 #include "fuzz.h"
 #include "reply_json.h"
@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-// Whatever was quoted, an answer is one line of JSON.
+// Whatever was quoted, an answer is JSON.
 static void check_answer(json_t *answer) {
     char *text = json_dumps(answer, JSON_COMPACT);
     json_t *again = text != NULL ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     assert(command.request.name_count == 0 || command.request.names);
-    if (command.kind == REEF_COMMAND_TRAINER) check_answer(reef_command_reply(&command.request));
+    if (command.kind == REEF_COMMAND_TRAINER) check_answer(reef_command_result(&command.request));
     reef_request_release(&command.request);
     return 0;
 }

@@ -1,5 +1,5 @@
-// Bytes of an HTTP connection to the real routes, handlers and jobs of reefd, over the loopback.
-// Input: the bytes.
+// Bytes of an HTTP connection to the real routes, handlers and jobs of reefd, over the loopback and
+// over the control socket, which may do everything. Input: the bytes.
 #include "daemon_world.h"
 
 #include <assert.h>
@@ -36,11 +36,10 @@ static bool listens(const uint8_t *data, size_t size) {
     return false;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+static void check(bool by_port, const uint8_t *data, size_t size) {
     size_t bytes;
-    if (listens(data, size)) return 0;
-    const char *answer = daemon_world_ask(1, data, size, &bytes);
-    if (!bytes) return 0;
+    const char *answer = daemon_world_ask(by_port, data, size, &bytes);
+    if (!bytes) return;
     int code = 0;
     int read = sscanf(answer, "HTTP/1.%*1[01] %3d", &code);
     assert(read == 1 && code >= 200 && code < 600);
@@ -49,5 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t begin = 0; // of the first request: empty lines before it are ignored
     while (begin < size && (data[begin] == '\r' || data[begin] == '\n')) begin++;
     if (size - begin > 4 && memcmp(data + begin, "HEAD", 4) != 0) check_body(answer, bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (listens(data, size)) return 0;
+    check(true, data, size);
+    check(false, data, size);
     return 0;
 }

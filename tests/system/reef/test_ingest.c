@@ -167,7 +167,7 @@ static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
     ingest_fails(run, "{\"text\": \"a\"}\n\n{\"text\": \n",
                  (const char *const[]){"--jsonl", NULL, NULL, NULL}, 64, "line 3: no JSON");
     ingest_fails(run, "{\"text\": \"a\"}\n{\"words\": 1}\n",
-                 (const char *const[]){"--jsonl", NULL, NULL, NULL}, 64, "record 2: no \"text\"");
+                 (const char *const[]){"--jsonl", NULL, NULL, NULL}, 64, "line 2: no \"text\"");
     assert_int_equal(source_count(run, "bytes"), 6);
     // The message gives what was accepted, and how to continue, however long the prefix is.
     char prefix[] = "--id-prefix=a-name-that-is-as-long-as-one-may-be-and-would-not-fit-beside-it-"
@@ -180,7 +180,7 @@ static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
 // A batch has fewer bytes, but a line that the daemon takes is sent by itself.
 static void a_long_line_goes_by_itself(void **state) {
     running *run = *state;
-    const size_t bytes = 700000, too_many = 900000; // base64 makes a third more of them
+    const size_t bytes = 700000, too_many = REEF_REQUEST_BYTES_MAX + 1;
     char *line = calloc(too_many + 2, 1);
     assert_non_null(line);
     start(run, "4M");
@@ -193,7 +193,7 @@ static void a_long_line_goes_by_itself(void **state) {
     assert_int_equal(count_of(answer, "accepted_bytes"), bytes + 1);
     json_decref(answer);
     memset(line, 'x', too_many);
-    ingest_fails(run, line, (const char *const[4]){"-"}, 64, "line 1 is too long");
+    ingest_fails(run, line, (const char *const[4]){"-"}, 64, "line 1 has more");
     memcpy(line, "{\"text\": \"", 10);
     memcpy(line + bytes - 2, "\"}", 3);
     answer = ingest_json(run, line, (const char *const[3]){"-", "--jsonl"});
@@ -214,9 +214,9 @@ static void what_cannot_be_sent_is_reported(void **state) {
                  "directory");
     ingest_fails(run, "a\n", (const char *const[]){"--skip=3", NULL, NULL, NULL}, 64, "to skip");
     ingest_fails(run, "a\n", (const char *const[]){"--id-prefix=a\xff", NULL, NULL, NULL}, 64,
-                 "UTF-8");
-    ingest_fails(run, "a\n", (const char *const[]){"--source=a\xff", NULL, NULL, NULL}, 64,
-                 "--source takes UTF-8");
+                 "printable ASCII");
+    ingest_fails(run, "a\n", (const char *const[]){"--source=a b", NULL, NULL, NULL}, 66,
+                 "no source push:a b");
     const size_t too_many = REEF_REQUEST_BYTES_MAX + 1;
     char *line = calloc(too_many + 1, 1);
     assert_non_null(line);

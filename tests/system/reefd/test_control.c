@@ -34,11 +34,9 @@
 #else
 #define BACKLOG_BYTES 300000
 #endif
-#define TICKS_MS 1200  // in which those who have gone are seen
-#define STILL_MS 2000  // longer than the client waits for most commands when it hurries
-#define EMPTY_BLOCKS 8 // of 1 MiB
-#define EMPTY_S 10
-#define LET_GO_S 15 // by when a client that asks nothing is closed
+#define TICKS_MS 1200 // in which those who have gone are seen
+#define STILL_MS 2000 // longer than the client waits for most commands when it hurries
+#define LET_GO_S 15   // by when a client that asks nothing is closed
 #define STATUS "{\"command\": \"status\"}"
 
 typedef struct running {
@@ -278,7 +276,7 @@ static void commands_that_cannot_be_done_are_refused(void **state) {
     assert_int_equal(reefd_refuses(box, "{\"command\": \"grow\", \"side\": 1000000}"),
                      REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"freeze\", \"layer\": 7}"),
-                     REEF_ERR_INVALID);
+                     REEF_ERR_NOT_FOUND);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"../x\"}"),
                      REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"12\"}"),
@@ -478,68 +476,71 @@ static void send_text(int fd, const char *text, size_t bytes) {
     }
 }
 
-// One line from a connection; NULL at its end.
-static json_t *receive(int fd) {
-    static char line[REEF_REQUEST_BYTES_MAX];
+// One reply from a connection: its body; NULL at the end of the connection.
+static json_t *receive(int fd, int *code) {
+    static char text[REEF_REQUEST_BYTES_MAX];
     size_t used = 0;
-    while (used < sizeof(line) && recv(fd, line + used, 1, 0) == 1)
-        if (line[used++] == '\n') break;
-    if (!used) return NULL;
-    json_t *answer = json_loadb(line, used, 0, NULL);
+    char *end = NULL;
+    while (end == NULL && used < sizeof(text) - 1 && recv(fd, text + used, 1, 0) == 1) {
+        text[++used] = 0;
+        if (used >= 4 && strcmp(text + used - 4, "\r\n\r\n") == 0) end = text + used;
+    }
+    if (end == NULL) return NULL;
+    assert_int_equal(sscanf(text, "HTTP/1.1 %d", code), 1);
+    const char *length = strstr(text, "Content-Length: ");
+    assert_non_null(length);
+    size_t bytes = strtoul(length + 16, NULL, 10);
+    assert_true(used + bytes <= sizeof(text));
+    assert_int_equal(recv(fd, end, bytes, MSG_WAITALL), bytes);
+    json_t *answer = json_loadb(end, bytes, 0, NULL);
     assert_true(json_is_object(answer));
     return answer;
 }
 
-static void assert_answer(int fd, bool ok) {
-    json_t *answer = receive(fd);
+static void assert_answer(int fd, int wanted) {
+    int code = 0;
+    json_t *answer = receive(fd, &code);
     assert_non_null(answer);
-    if (json_is_true(json_object_get(answer, "ok")) != ok)
-        fail_msg("answered %s", json_dumps(answer, 0));
+    if (code != wanted) fail_msg("%d: %s", code, json_dumps(answer, 0));
     json_decref(answer);
 }
 
-static void pipelined_and_half_lines_are_answered_in_order(void **state) {
+// A request with this body, as it goes over the wire; valid until the next call.
+static const char *request_of(const char *body) {
+    static char text[4096];
+    snprintf(text, sizeof(text),
+             "POST /v1/command HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    return text;
+}
+
+static void send_command(int fd, const char *body) {
+    const char *text = request_of(body);
+    send_text(fd, text, strlen(text));
+}
+
+static void pipelined_and_half_requests_are_answered_in_order(void **state) {
     running *run = *state;
-    int fd = connect_to(&run->box);
-    static const char LINES[] =
-        STATUS "\n{\"command\": \"commit\"}\n\n  \r\n" STATUS "\nnonsense\n{\"command\": \"gr";
-    send_text(fd, LINES, sizeof(LINES) - 1);
-    json_t *first = receive(fd), *second = receive(fd), *third = receive(fd);
-    assert_int_equal(count_in(json_object_get(first, "result"), "pid"), run->pid);
-    assert_true(count_in(json_object_get(second, "result"), "number") >= 1);
-    assert_int_equal(count_in(json_object_get(third, "result"), "pid"), run->pid);
+    int fd = connect_to(&run->box), code = 0;
+    send_command(fd, STATUS);
+    send_command(fd, "{\"command\": \"commit\"}");
+    static const char GET[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    send_text(fd, GET, sizeof(GET) - 1);
+    send_command(fd, "nonsense");
+    const char *grow = request_of("{\"command\": \"grow\", \"side\": 5}");
+    send_text(fd, grow, strlen(grow) - 10);
+    json_t *first = receive(fd, &code), *second = receive(fd, &code), *third = receive(fd, &code);
+    assert_int_equal(count_in(first, "pid"), run->pid);
+    assert_true(count_in(second, "number") >= 1);
+    assert_int_equal(count_in(third, "pid"), run->pid);
     json_decref(first);
     json_decref(second);
     json_decref(third);
-    assert_answer(fd, false);
-    static const char REST[] = "ow\", \"side\": 5}\n" STATUS; // the last one has no newline
-    send_text(fd, REST, sizeof(REST) - 1);
-    assert_answer(fd, true);
-    assert_int_equal(shutdown(fd, SHUT_WR), 0);
-    assert_answer(fd, true);
-    assert_null(receive(fd)); // and then the daemon closes, too
-    close(fd);
-    assert_trains_on_and_stops(run);
-}
-
-// However many they are, and whatever stood before them: none costs more than its byte.
-static void empty_lines_delay_nothing(void **state) {
-    running *run = *state;
-    enum { LONG = 1040000, BLOCK = 1 << 20 };
-    char *block = malloc(BLOCK);
-    assert_non_null(block);
-    int fd = connect_to(&run->box);
-    memset(block, ' ', LONG); // so long that there is room for many
-    send_text(fd, block, LONG);
-    memset(block, '\n', BLOCK);
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (size_t i = 0; i < EMPTY_BLOCKS; i++) send_text(fd, block, BLOCK);
-    send_text(fd, STATUS "\n", sizeof(STATUS));
-    assert_answer(fd, true);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    if (end.tv_sec - begin.tv_sec > EMPTY_S) fail_msg("%ld s", (long)(end.tv_sec - begin.tv_sec));
-    free(block);
+    assert_answer(fd, 400);
+    send_text(fd, grow + strlen(grow) - 10, 10);
+    assert_answer(fd, 200);
+    send_command(fd, STATUS);
+    assert_answer(fd, 200);
     close(fd);
     assert_trains_on_and_stops(run);
 }
@@ -549,41 +550,42 @@ static void garbage_is_answered_and_the_connection_stays_usable(void **state) {
     int fd = connect_to(&run->box);
     uint64_t seed = 21;
     for (size_t round = 0; round < 200; round++) {
-        char line[256];
-        size_t count = 1 + (size_t)(round % (sizeof(line) - 2));
+        char body[256];
+        size_t count = 1 + (size_t)(round % (sizeof(body) - 2));
         for (size_t i = 0; i < count; i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            line[i] = (char)(seed >> 33);
-            if (line[i] == '\n') line[i] = 'n';
+            body[i] = (char)(seed >> 33);
+            if (!body[i]) body[i] = 'n';
         }
-        line[0] = '{'; // never blank
-        line[count] = '\n';
-        send_text(fd, line, count + 1);
-        assert_answer(fd, false);
+        body[0] = '{';
+        body[count] = 0;
+        send_command(fd, body);
+        assert_answer(fd, 400);
     }
-    char *deep = malloc(100001);
-    memset(deep, '[', 100000);
-    deep[100000] = '\n';
-    send_text(fd, deep, 100001);
-    free(deep);
-    assert_answer(fd, false);
-    send_text(fd, STATUS "\n", sizeof(STATUS));
-    assert_answer(fd, true);
+    enum { DEEP = 3000 };
+    char deep[DEEP + 1] = {0};
+    memset(deep, '[', DEEP);
+    send_command(fd, deep);
+    assert_answer(fd, 400);
+    send_command(fd, STATUS);
+    assert_answer(fd, 200);
     close(fd);
     assert_trains_on_and_stops(run);
 }
 
-static void a_line_without_end_is_refused_and_closed(void **state) {
+static void what_is_no_http_is_refused_and_closed(void **state) {
     running *run = *state;
     int fd = connect_to(&run->box);
-    char *block = malloc(1u << 20);
-    memset(block, 'x', 1u << 20);
-    for (size_t i = 0; i < 4; i++) send_text(fd, block, 1u << 20);
-    free(block);
-    assert_answer(fd, false);
-    char byte;
-    assert_true(recv(fd, &byte, 1, 0) <= 0);
+    send_text(fd, STATUS "\n", sizeof(STATUS));
+    static const char LONG[] = "POST /v1/command HTTP/1.1\r\nHost: localhost\r\n"
+                               "Content-Length: 1048577\r\n\r\n{";
+    int longer = connect_to(&run->box);
+    send_text(longer, LONG, sizeof(LONG) - 1);
+    assert_answer(longer, 413);
+    char bytes[4096];
+    while (recv(fd, bytes, sizeof(bytes), 0) > 0) continue;
     close(fd);
+    close(longer);
     assert_trains_on_and_stops(run);
 }
 
@@ -591,44 +593,39 @@ static void clients_that_say_nothing_or_vanish_do_not_matter(void **state) {
     running *run = *state;
     for (size_t i = 0; i < 40; i++) {
         int fd = connect_to(&run->box);
-        if (i % 3 == 0) send_text(fd, "{\"comm", 6);
-        if (i % 3 == 1) send_text(fd, "{\"command\": \"commit\"}\n", 22); // gone before the answer
+        if (i % 3 == 0) send_text(fd, "POST /v1", 8);
+        if (i % 3 == 1) send_command(fd, "{\"command\": \"commit\"}"); // gone before the answer
         close(fd);
     }
-    int silent[8];
+    int silent[8], code = 0;
     for (size_t i = 0; i < 8; i++) silent[i] = connect_to(&run->box);
     // One that asks and asks and never reads an answer.
     int deaf = connect_to(&run->box);
     assert_int_equal(fcntl(deaf, F_SETFL, O_NONBLOCK), 0);
-    for (size_t i = 0; i < 20000 && send(deaf, STATUS "\n", sizeof(STATUS), MSG_NOSIGNAL) > 0;
-         i++) {
+    const char *request = request_of(STATUS);
+    for (size_t i = 0; i < 20000 && send(deaf, request, strlen(request), MSG_NOSIGNAL) > 0; i++) {
     }
     assert_trains_on_and_stops(run);
     for (size_t i = 0; i < 8; i++) {
-        assert_null(receive(silent[i])); // closed when the daemon ended
+        assert_null(receive(silent[i], &code)); // closed when the daemon ended
         close(silent[i]);
     }
     close(deaf);
 }
 
-// One batch for push:web, as a line.
-static char *ingest_line(size_t bytes) {
+// One batch for push:web.
+static void push_batch(const sandbox *box, size_t bytes) {
     char *text = calloc(bytes + 1, 1);
     assert_non_null(text);
     for (size_t i = 0; i < bytes; i++) text[i] = i % 64 == 63 ? '\n' : (char)('a' + i % 7);
-    json_t *request = json_pack("{s:s, s:s}", "command", "ingest", "text", text);
-    char *line = json_dumps(request, JSON_COMPACT);
-    assert_non_null(line);
-    json_decref(request);
+    json_decref(reefd_push_ok(box, NULL, NULL, text));
     free(text);
-    return line;
 }
 
 // Their commands are done, but they occupy no slot; one that only stopped sending still gets its
 // reply.
 static void clients_that_have_gone_keep_no_slot(void **state) {
     running *run = *state;
-    static const char DRAIN[] = "{\"command\": \"drain\"}\n";
     kill(run->pid, SIGKILL);
     (void)reefd_wait(run->pid);
     sandbox_make_pool(&run->box);
@@ -636,13 +633,11 @@ static void clients_that_have_gone_keep_no_slot(void **state) {
         reefd_start(&run->box, -1,
                     (const char *const[]){"--pool", run->box.pool, "--source", "push:web", NULL});
     reefd_await(&run->box, run->pid);
-    char *batch = ingest_line(BACKLOG_BYTES);
-    json_decref(reefd_ask(&run->box, batch));
-    free(batch);
+    push_batch(&run->box, BACKLOG_BYTES);
     int clients[CLIENTS];
     for (size_t i = 0; i < CLIENTS; i++) {
         clients[i] = connect_to(&run->box);
-        send_text(clients[i], DRAIN, sizeof(DRAIN) - 1);
+        send_command(clients[i], "{\"command\": \"drain\"}");
     }
     assert_int_equal(shutdown(clients[0], SHUT_WR), 0);
     for (size_t i = 1; i < CLIENTS; i++) close(clients[i]);
@@ -650,7 +645,7 @@ static void clients_that_have_gone_keep_no_slot(void **state) {
     json_decref(reefd_ask(&run->box, "{\"command\": \"commit\"}"));
     assert_true(reefd_count(&run->box, "stream_bytes") <
                 BACKLOG_BYTES); // they were not done before
-    assert_answer(clients[0], true);
+    assert_answer(clients[0], 200);
     assert_true(reefd_count(&run->box, "stream_bytes") > BACKLOG_BYTES - 64);
     close(clients[0]);
     json_decref(reefd_ask(&run->box, "{\"command\": \"stop\"}"));
@@ -659,10 +654,11 @@ static void clients_that_have_gone_keep_no_slot(void **state) {
     pool_check(&run->box);
 }
 
-// Nothing at all, the beginning of a line, lines whose replies are never read.
+// Nothing at all, the beginning of a request, one whose reply is never read.
 static void clients_that_ask_nothing_are_let_go(void **state) {
     running *run = *state;
-    static const char *const OPENINGS[] = {"", "{\"command\": \"sta", STATUS "\n" STATUS "\r"};
+    static const char *const OPENINGS[] = {"", "POST /v1/comm",
+                                           "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\nGET"};
     enum { COUNT = sizeof(OPENINGS) / sizeof(*OPENINGS) };
     int fds[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
@@ -685,40 +681,40 @@ static void clients_that_ask_nothing_are_let_go(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+static int ask_on(int fd) {
+    int code = 0;
+    send_command(fd, STATUS);
+    json_decref(receive(fd, &code));
+    return code;
+}
+
 static void one_client_too_many_is_refused(void **state) {
     running *run = *state;
-    int clients[CLIENTS];
+    int clients[CLIENTS], code = 0;
     // The connection that setup used may still be closing; every slot must be free.
     for (size_t i = 0; i < CLIENTS; i++) {
         clients[i] = connect_to(&run->box);
-        send_text(clients[i], STATUS "\n", sizeof(STATUS));
-        json_t *answer = receive(clients[i]);
-        bool busy = json_is_false(json_object_get(answer, "ok"));
-        json_decref(answer);
-        if (!busy) continue;
+        if (ask_on(clients[i]) == 200) continue;
         close(clients[i--]);
         sleep_ms(2);
     }
     int late = connect_to(&run->box);
-    json_t *answer = receive(late);
+    send_command(late, STATUS);
+    json_t *answer = receive(late, &code);
+    assert_int_equal(code, 429);
     assert_string_equal(
         json_string_value(json_object_get(json_object_get(answer, "error"), "status")), "busy");
     json_decref(answer);
-    assert_null(receive(late));
+    assert_null(receive(late, &code));
     close(late);
     for (size_t i = 0; i < CLIENTS; i++) {
-        send_text(clients[i], STATUS "\n", sizeof(STATUS));
-        assert_answer(clients[i], true);
+        assert_int_equal(ask_on(clients[i]), 200);
         close(clients[i]);
     }
-    for (int again = -1; again < 0; sleep_ms(2)) { // the slots are free again
-        again = connect_to(&run->box);
-        send_text(again, STATUS "\n", sizeof(STATUS));
-        answer = receive(again);
-        bool ok = json_is_true(json_object_get(answer, "ok"));
-        json_decref(answer);
+    for (code = 0; code != 200; sleep_ms(2)) { // the slots are free again
+        int again = connect_to(&run->box);
+        code = ask_on(again);
         close(again);
-        if (!ok) again = -1;
     }
     assert_trains_on_and_stops(run);
 }
@@ -761,7 +757,6 @@ static void the_client_tells_absence_from_failure(void **state) {
     assert_int_equal(reef_daemon_call(run->box.pool, NULL, "not JSON", &result, &err),
                      REEF_ERR_INVALID);
     assert_int_equal(reef_daemon_call(run->box.pool, NULL, "[]", &result, &err), REEF_ERR_INVALID);
-    // However it is written, a request goes out as one line.
     assert_int_equal(
         reef_daemon_call(run->box.pool, NULL, "{\n  \"command\":\n \"status\"\n}", &result, &err),
         REEF_OK);
@@ -858,12 +853,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_loss_is_null_before_anything_was_measured, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
-        cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
+        cmocka_unit_test_setup_teardown(pipelined_and_half_requests_are_answered_in_order, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(empty_lines_delay_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_is_answered_and_the_connection_stays_usable, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_http_is_refused_and_closed, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(clients_that_have_gone_keep_no_slot, setup, teardown),

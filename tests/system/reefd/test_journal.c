@@ -87,13 +87,9 @@ static void stop(world *w) {
 static bool push(const world *w, size_t batch) {
     char id[20], *text = lines_of(batch);
     snprintf(id, sizeof(id), "%zu", batch);
-    json_t *request = json_pack("{s:s, s:s, s:s}", "command", "ingest", "text", text, "id", id);
-    char *line = json_dumps(request, JSON_COMPACT);
-    json_t *result = reefd_ask(&w->box, line);
+    json_t *result = reefd_push_ok(&w->box, NULL, id, text);
     bool again = json_is_true(json_object_get(result, "duplicate"));
     json_decref(result);
-    json_decref(request);
-    free(line);
     free(text);
     return again;
 }

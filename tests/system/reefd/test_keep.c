@@ -65,11 +65,9 @@ static void stop(running *run) {
 
 // Some batches of text, which are in the pool when this returns.
 static reef_commit learn(running *run, char letter) {
-    static char request[20000];
-    int at = snprintf(request, sizeof(request), "{\"command\": \"ingest\", \"text\": \"");
-    for (; at < 15000; at++) request[at] = at % 7 ? letter : ' ';
-    snprintf(request + at, sizeof(request) - (size_t)at, "\"}");
-    json_decref(reefd_ask(&run->box, request));
+    char text[15001] = {0};
+    for (size_t at = 0; at < sizeof(text) - 1; at++) text[at] = at % 7 ? letter : ' ';
+    json_decref(reefd_push_ok(&run->box, NULL, NULL, text));
     json_decref(reefd_ask(&run->box, "{\"command\": \"drain\"}"));
     return pool_commit(&run->box);
 }

@@ -4,7 +4,6 @@
 #include "reefd_run.h"
 
 #include "push.h"
-#include "reef_client.h"
 #include "reef_trainer.h"
 
 #include <lmdb.h>
@@ -149,28 +148,24 @@ static char *counter(size_t first, size_t count) {
     return text;
 }
 
-/** The "ingest" of one batch over the socket; the answer as it came, which the caller frees. */
-static char *ingest_line(size_t first, size_t count, const char *id) {
-    char *text = counter(first, count);
-    json_t *request = json_pack("{s:s, s:s, s:s*}", "command", "ingest", "text", text, "id", id);
-    char *line = json_dumps(request, JSON_COMPACT);
-    assert_non_null(line);
-    json_decref(request);
-    free(text);
-    return line;
-}
-
 /** Push over the socket; false without a reply. */
 static bool push(running *run, size_t first, size_t count, const char *id, json_t **result) {
     reef_error err;
-    char *line = ingest_line(first, count, id), *text = NULL;
-    reef_status status = reef_daemon_call(run->box.pool, NULL, line, &text, &err);
-    free(line);
-    if (status == REEF_OK && result != NULL) *result = json_loads(text, 0, NULL);
+    char *text = counter(first, count);
+    reef_status status = reefd_push(&run->box, NULL, id, text, count * LINE_BYTES, result, &err);
     free(text);
     if (status != REEF_OK && status != REEF_ERR_IO && status != REEF_ERR_NOT_FOUND)
         fail_msg("%s: %s", reef_status_text(status), err.message);
     return status == REEF_OK;
+}
+
+static void push_refused(
+    running *run, size_t first, size_t count, const char *id, reef_status wanted) {
+    reef_error err = {0};
+    char *text = counter(first, count);
+    assert_int_equal(reefd_push(&run->box, NULL, id, text, count * LINE_BYTES, NULL, &err), wanted);
+    assert_true(err.message[0] != 0);
+    free(text);
 }
 
 static int64_t push_known(running *run, size_t first, size_t count, const char *id, bool again) {
@@ -367,9 +362,7 @@ static void a_full_journal_is_busy_until_there_is_room(void **state) {
     start(run, "push:web", NULL, "--journal", "3000");
     ask(run, "{\"command\": \"pause\"}");
     push_known(run, 1, 150, "a", false);
-    char *line = ingest_line(151, 60, "b");
-    assert_int_equal(reefd_refuses(&run->box, line), REEF_ERR_BUSY);
-    free(line);
+    push_refused(run, 151, 60, "b", REEF_ERR_BUSY);
     char *text = counter(151, 60);
     http_answer answer = post(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text, 60 * LINE_BYTES);
     assert_int_equal(answer.code, 429);
@@ -395,9 +388,7 @@ static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
     push_known(run, 1, 150, "a", false);
     while (of_source(run, "push:web", "cursor") < 150 * LINE_BYTES) sleep_ms(20);
     assert_int_equal(of_source(run, "push:web", "journal_bytes"), 150 * LINE_BYTES);
-    char *line = ingest_line(151, 60, "b");
-    assert_int_equal(reefd_refuses(&run->box, line), REEF_ERR_BUSY);
-    free(line);
+    push_refused(run, 151, 60, "b", REEF_ERR_BUSY);
     for (int i = 0; i < 200 && of_source(run, "push:web", "journal_bytes") > 0; i++) sleep_ms(20);
     assert_int_equal(of_source(run, "push:web", "journal_bytes"), 0);
     push_known(run, 151, 60, "b", false);
@@ -407,9 +398,7 @@ static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
 static void a_batch_larger_than_the_journal_is_no_matter_of_time(void **state) {
     running *run = *state;
     start(run, "push:web", NULL, "--journal", "2000");
-    char *line = ingest_line(1, 150, "a");
-    assert_int_equal(reefd_refuses(&run->box, line), REEF_ERR_INVALID);
-    free(line);
+    push_refused(run, 1, 150, "a", REEF_ERR_INVALID);
     stop(run);
 }
 
@@ -445,30 +434,22 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     http_answer answer = http_ask(run->address, "GET", "/v1/ingest", BEARER, NULL, 0);
     assert_int_equal(answer.code, 405);
     http_answer_release(&answer);
-    static const char *const REQUESTS[] = {
-        "{\"command\": \"ingest\"}",
-        "{\"command\": \"ingest\", \"text\": 1}",
-        "{\"command\": \"ingest\", \"text\": \"a\", \"records\": []}",
-        "{\"command\": \"ingest\", \"records\": []}",
-        "{\"command\": \"ingest\", \"text\": \"\"}",
-        "{\"command\": \"ingest\", \"text\": \"a\", \"id\": \"\"}",
-        "{\"command\": \"ingest\", \"text\": \"a\", \"more\": 1}",
-        "{\"command\": \"ingest\", \"base64\": \"YQ\"}",
-        "{\"command\": \"ingest\", \"base64\": \"YQ==YQ==\"}",
-        "{\"command\": \"ingest\", \"base64\": \"Y===\"}",
-    };
-    for (size_t i = 0; i < sizeof(REQUESTS) / sizeof(*REQUESTS); i++)
-        assert_int_equal(reefd_refuses(&run->box, REQUESTS[i]), REEF_ERR_INVALID);
-    assert_int_equal(reefd_refuses(&run->box, "{\"command\": \"ingest\", \"text\": \"a\", "
-                                              "\"source\": \"other\"}"),
-                     REEF_ERR_NOT_FOUND);
+    reef_error err;
+    const sandbox *box = &run->box;
+    assert_int_equal(reefd_push(box, NULL, NULL, "", 0, NULL, &err), REEF_ERR_INVALID);
+    assert_int_equal(reefd_push(box, NULL, "", "a", 1, NULL, &err), REEF_ERR_INVALID);
+    assert_int_equal(reefd_push(box, NULL, "a b", "a", 1, NULL, &err), REEF_ERR_INVALID);
+    assert_int_equal(reefd_push(box, NULL, "a\r\nX: y", "a", 1, NULL, &err), REEF_ERR_INVALID);
+    static const char *const SOURCES[] = {"other", "", "web/x", "web?as=text", "a b"};
+    for (size_t i = 0; i < sizeof(SOURCES) / sizeof(*SOURCES); i++)
+        assert_int_equal(reefd_push(box, SOURCES[i], NULL, "a", 1, NULL, &err), REEF_ERR_NOT_FOUND);
     assert_int_equal(of_source(run, "push:web", "bytes"), 0); // nothing of all that was taken
-    json_t *result = reefd_ask(&run->box, "{\"command\": \"ingest\", \"base64\": \"AP8Kcg==\"}");
+    json_t *result = NULL;
+    assert_int_equal(reefd_push(box, NULL, NULL, "\0\xff\nr", 4, &result, &err), REEF_OK);
     assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")), 5);
     assert_int_equal(json_integer_value(json_object_get(result, "records")), 2);
     json_decref(result);
-    ask(run, "{\"command\": \"ingest\", \"records\": [\"a\", {\"text\": \"b\"}]}");
-    assert_int_equal(of_source(run, "push:web", "bytes"), 9);
+    assert_int_equal(of_source(run, "push:web", "bytes"), 5);
     stop(run);
 }
 
@@ -502,7 +483,7 @@ static void several_sources_have_journals_of_their_own(void **state) {
     json_t *again = post_ok(run, "/v1/ingest/app", "Reef-Batch-Id: 1\r\n", "app 1\n", 6);
     assert_true(json_is_true(json_object_get(again, "duplicate")));
     json_decref(again);
-    ask(run, "{\"command\": \"ingest\", \"source\": \"app\", \"text\": \"app 2\"}");
+    json_decref(reefd_push_ok(&run->box, "app", NULL, "app 2"));
     ask(run, "{\"command\": \"drain\"}");
     assert_int_equal(of_source(run, "push:web", "cursor"), 12);
     assert_int_equal(of_source(run, "push:app", "cursor"), 12);
@@ -549,12 +530,10 @@ static void pushes_are_counted_by_source(void **state) {
     running *run = *state;
     start(run, "push:web", "push:app", "--journal", "3000");
     ask(run, "{\"command\": \"pause\"}");
-    ask(run,
-        "{\"command\": \"ingest\", \"source\": \"web\", \"id\": \"a\", \"text\": \"1\\n2\\n3\"}");
-    ask(run, "{\"command\": \"ingest\", \"source\": \"web\", \"id\": \"b\", \"text\": \"4\"}");
-    ask(run,
-        "{\"command\": \"ingest\", \"source\": \"web\", \"id\": \"a\", \"text\": \"1\\n2\\n3\"}");
-    ask(run, "{\"command\": \"ingest\", \"source\": \"app\", \"text\": \"x\"}");
+    json_decref(reefd_push_ok(&run->box, "web", "a", "1\n2\n3"));
+    json_decref(reefd_push_ok(&run->box, "web", "b", "4"));
+    json_decref(reefd_push_ok(&run->box, "web", "a", "1\n2\n3"));
+    json_decref(reefd_push_ok(&run->box, "app", NULL, "x"));
     post_fails(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", "other\n", 400, "other bytes");
     char *text = counter(1, 170);
     http_answer answer = post(run, "/v1/ingest/web", "", text, 170 * LINE_BYTES);

@@ -1,4 +1,4 @@
-// Commands of the control socket: strict parsing, and answers that say what happened.
+// Commands: strict parsing, and answers that say what happened.
 #include "command.h"
 #include "reply_json.h"
 
@@ -77,8 +77,7 @@ static void freeze_takes_everything_unless_a_range_is_given(void **state) {
     assert_int_equal(freeze->last, 3);
     assert_true(freeze->usage_above == 0.5);
     assert_true(freeze->thaw && freeze->dry_run);
-    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_above\": 0}", &err),
-                     REEF_OK);
+    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_above\": 0}", &err), REEF_OK);
     assert_true(freeze->thaw);
     assert_false(freeze->dry_run);
 }
@@ -123,8 +122,6 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"branch\", \"from\": \"1\"}",
         "{\"command\": \"branch\", \"generation\": 1}",
         "{\"command\": \"freeze\", \"layr\": 0}",
-        "{\"command\": \"freeze\", \"layer\": -2}",
-        "{\"command\": \"freeze\", \"layer\": 99}",
         "{\"command\": \"freeze\", \"first\": -1}",
         "{\"command\": \"freeze\", \"first\": 5, \"last\": 4}",
         "{\"command\": \"freeze\", \"usage_above\": 1}",
@@ -147,7 +144,6 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         if (parse(&command, LINES[i], &err) != REEF_ERR_INVALID) fail_msg("accepted: %s", LINES[i]);
         assert_true(err.message[0] != 0);
         json_t *answer = reef_reply_error(&err);
-        assert_true(json_is_false(json_object_get(answer, "ok")));
         char *text = json_dumps(answer, JSON_COMPACT);
         assert_non_null(text); // whatever came in, the answer is JSON
         assert_null(strchr(text, '\n'));
@@ -182,11 +178,11 @@ static void random_bytes_are_never_a_command(void **state) {
     }
 }
 
-static void a_failed_request_answers_its_own_error(void **state) {
+static void an_error_answers_its_status_and_its_message(void **state) {
     (void)state;
-    reef_request request = {.kind = REEF_REQUEST_GROW};
-    (void)reef_fail(&request.error, REEF_ERR_FULL, "no room for \xff");
-    json_t *answer = reef_command_reply(&request);
+    reef_error err;
+    (void)reef_fail(&err, REEF_ERR_FULL, "no room for \xff");
+    json_t *answer = reef_reply_error(&err);
     json_t *error = json_object_get(answer, "error");
     assert_string_equal(json_string_value(json_object_get(error, "status")), "full");
     assert_string_equal(json_string_value(json_object_get(error, "message")), "no room for ?");
@@ -206,9 +202,9 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
         {"\xc3\xa9\xed\xa0\x80\xc0\x80", "\xc3\xa9?????"}, // half of a pair, and too long a form
     };
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(*TEXTS); i++) {
-        reef_request request = {.kind = REEF_REQUEST_GROW};
-        (void)reef_fail(&request.error, REEF_ERR_INVALID, "%s", TEXTS[i][0]);
-        json_t *answer = reef_command_reply(&request);
+        reef_error err;
+        (void)reef_fail(&err, REEF_ERR_INVALID, "%s", TEXTS[i][0]);
+        json_t *answer = reef_reply_error(&err);
         const json_t *error = json_object_get(answer, "error");
         assert_string_equal(json_string_value(json_object_get(error, "message")), TEXTS[i][1]);
         json_decref(answer);
@@ -220,15 +216,13 @@ static void answers_have_what_the_trainer_did(void **state) {
     reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
     request.last.commit.number = 4;
     request.last.commit.root[0] = 0xab;
-    json_t *answer = reef_command_reply(&request);
-    assert_true(json_is_true(json_object_get(answer, "ok")));
-    json_t *result = json_object_get(answer, "result");
+    json_t *result = reef_command_result(&request);
     assert_int_equal(json_integer_value(json_object_get(result, "changed")), 12);
     json_t *last = json_object_get(result, "last_commit");
     assert_int_equal(json_integer_value(json_object_get(last, "number")), 4);
     assert_string_equal(json_string_value(json_object_get(last, "root")),
                         "ab000000000000000000000000000000");
-    json_decref(answer);
+    json_decref(result);
 }
 
 int main(void) {
@@ -237,7 +231,7 @@ int main(void) {
         cmocka_unit_test(freeze_takes_everything_unless_a_range_is_given),
         cmocka_unit_test(what_is_not_understood_is_refused_with_a_reason),
         cmocka_unit_test(random_bytes_are_never_a_command),
-        cmocka_unit_test(a_failed_request_answers_its_own_error),
+        cmocka_unit_test(an_error_answers_its_status_and_its_message),
         cmocka_unit_test(only_bytes_that_are_no_character_are_replaced),
         cmocka_unit_test(answers_have_what_the_trainer_did),
     };

@@ -223,33 +223,6 @@ static void bad_npy_files_are_refused_in_words(void **state) {
     assert_refused(REEF_INGEST_NPY, 2, NULL, file, bytes, "order");
 }
 
-// ---- records of the socket ----------------------------------------------------------------------
-
-static reef_status records(reef_ingested *out, uint32_t inputs, const char *json, reef_error *err) {
-    json_t *list = json_loads(json, 0, NULL);
-    assert_non_null(list);
-    reef_status status = reef_ingest_records(out, inputs, list, err);
-    json_decref(list);
-    return status;
-}
-
-static void records_are_what_lines_are(void **state) {
-    (void)state;
-    reef_error err;
-    reef_ingested out;
-    assert_int_equal(records(&out, 0, "[\"a\", {\"text\": \"b\\n\"}, \"\"]", &err), REEF_OK);
-    assert_text(out, "a\nb\n\n", 5, 3);
-    assert_int_equal(records(&out, 1, "[{\"vector\": [1], \"label\": 2}]", &err), REEF_OK);
-    assert_text(out, "\2\0\0\0\0\0\x80\x3f", 8, 1);
-    assert_int_equal(records(&out, 0, "[\"a\", 1]", &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "record 2: no object"));
-    assert_null(out.bytes);
-    assert_int_equal(records(&out, 1, "[\"a\"]", &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "record 1: no object"));
-    assert_int_equal(records(&out, 0, "[]", &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "empty"));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_taken_as_it_is),
@@ -265,7 +238,6 @@ int main(void) {
         cmocka_unit_test(npy_arrays_are_records_with_the_label_where_the_request_puts_it),
         cmocka_unit_test(pixels_of_npy_become_fractions),
         cmocka_unit_test(bad_npy_files_are_refused_in_words),
-        cmocka_unit_test(records_are_what_lines_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,11 +70,16 @@ static void make_room(reef_top_link *link) {
 
 // The status in a whole reply, or NULL.
 static json_t *parse_reply(const char *line, size_t bytes) {
-    json_t *reply = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    json_t *status = json_incref(json_object_get(reply, "result"));
-    json_decref(reply);
+    json_t *status = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
     if (json_is_object(status)) return status;
     json_decref(status);
+    return NULL;
+}
+
+// What follows the header of a reply; NULL before all of that is there.
+static const char *behind_header(const reef_top_link *link) {
+    for (size_t i = 4; i <= link->used; i++)
+        if (memcmp(link->line + i - 4, "\r\n\r\n", 4) == 0) return link->line + i;
     return NULL;
 }
 
@@ -87,10 +92,12 @@ bool reef_top_link_read(reef_top_link *link, json_t **status) {
     // Nothing there yet is not a lost connection.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
     if (count > 0) link->used += (size_t)count;
-    // A reply is one line.
-    const char *end = count > 0 ? memchr(link->line, '\n', link->used) : NULL;
+    // Behind its header a reply is one line.
+    const char *head = behind_header(link), *end = NULL;
+    if (count > 0 && head != NULL)
+        end = memchr(head, '\n', link->used - (size_t)(head - link->line));
     if (end != NULL) {
-        *status = parse_reply(link->line, (size_t)(end - link->line));
+        *status = parse_reply(head, (size_t)(end - head));
         // One request at a time, so nothing follows the line.
         link->used = 0;
         link->asked = false;
