@@ -25,6 +25,7 @@ static const reef_gone GONE[] = {
     {"experts --until", "reef usage --until"},
     {"help --man", "the manual is installed with reef: man reef"},
     {"init --config-out", "example.ini, which is installed, shows every setting of reefd"},
+    {"init --no-probe", "reef init measures nothing any more: reefd says its speed"},
     {"kind list --svg", NULL},
     {"kind near", "reef kind merge POOL --near"},
     {"kind show", "reef kind list POOL KIND"},

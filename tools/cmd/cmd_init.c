@@ -1,28 +1,21 @@
 // reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by
-// a word or by memory, and are then tried out, so that what they cost is known before anything is
-// trained.
+// a word, or by the memory that there is.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_tokens.h"
 #include "commands.h"
-#include "init_size.h"
 #include "reef_context.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"size", "small|medium|large", "choose sizes, and measure what they cost on this machine"},
-    {"memory", "VALUE",
-     "with a unit, such as 2G: the largest of these sizes that leaves "
-     "half of it to later generations; without one, of a vector model: "
-     "examples, with their labels, that are kept as a sample of the past"},
+    {"size", "small|medium|large", "choose sizes (default: those of medium)"},
+    {"memory", "SIZE", "the largest size that leaves half of so much, such as 2G, to what comes"},
     {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
     {"ranks", "R", "as the shards of so many ranks, POOL/rank-0 and so on, each with its rows"},
-    {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
     {0},
 };
 
@@ -31,73 +24,219 @@ static const char *const FIRST[] = {"size",      "memory",    "context-memory",
                                     "dry-run",   "help-all",  NULL};
 
 const reef_cli_manual reef_init_manual = {
-    .about = "Makes the directory POOL with a model whose "
-             "first generation is open, initialised from the\n"
-             "seed. The configuration is written once and cannot be changed later.\n"
-             "\n"
-             "With --size, or --memory and a unit, sizes are chosen, "
-             "options beside it win over them, and steps of training\n"
-             "on a temporary pool of made-up data say how fast that is here. "
-             "Without, sizes are those of medium.\n"
-             "\n"
-             "With --from the new pool has the generations of a file: "
-             "sealed ones stay sealed, the open one\n"
-             "continues with an optimiser that begins again, "
-             "and losses are to the bit those of the pool\n"
-             "that it comes from. Options beside it change "
-             "its configuration where its tensors still fit.",
+    .about =
+        "Makes the directory POOL with a model whose "
+        "first generation is open, initialised from the\n"
+        "seed. The configuration is written once and cannot be changed later. Options beside a\n"
+        "size win over it.\n"
+        "\n"
+        "With --from the new pool has the generations of a file: "
+        "sealed ones stay sealed, the open one\n"
+        "continues with an optimiser that begins again, "
+        "and losses are to the bit those of the pool\n"
+        "that it comes from. Options beside it change "
+        "its configuration where its tensors still fit.",
     .options = OPTIONS,
     .first = FIRST,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small\n"
                "reef init reef.pool --memory 2G --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
-               "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
                "reef init many --ranks 3\n"
-               "reef init new.pool --from model.safetensors --learning-rate 0.001\n"
-               "reef init mnist.pool --model vector --inputs 28x28",
+               "reef init new.pool --from model.safetensors --learning-rate 0.001",
 };
 
 // Of a memory for a byte that it learns, of prose; less where text repeats itself.
 #define MEMORY_BYTES_A_BYTE 20
 #define WIDE_MEMORY_BYTES_A_BYTE 90
+// Fitted to the resident memory of reefd on text, two threads.
+#define BASE_BYTES ((uint64_t)56 << 20)
+#define COPIES 9 // of all weights: average, moments, gradients, rows as they are committed
+#define MEMORY_NET_BYTES ((uint64_t)1 << 20) // beside the bound of a context memory
+#define TOKEN_VECTORS 48 // of the model's width, of each token of a step in each layer
+#define SHAPE_FIELDS_MAX 9
 
-static uint64_t experts_of(const reef_config *config) {
-    return (uint64_t)config->side * config->side * reef_cli_peer_layers(config);
-}
+// ---- sizes --------------------------------------------------------------------------------------
 
-static json_t *config_json(const reef_config *config) {
-    char *text = reef_config_format(config);
-    json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    return object;
-}
+typedef struct field_value {
+    const char *name, *value;
+} field_value;
 
-// What only a pool that was made can tell is null in a dry run.
-static json_t *measured(const reef_cli_call *cli, uint64_t value) {
-    return cli->dry_run ? json_null() : json_integer((json_int_t)value);
-}
+typedef struct size {
+    const char *name, *context_memory, *net_share;
+    field_value shape[SHAPE_FIELDS_MAX]; // of the net, where it is not that of medium
+} size;
+
+// Medium is what a pool has without being asked. Nets are those of the front in docs/RESULTS.md.
+static const size SIZES[] = {
+    {"small", "64M", "0.125", {{"topk", "16"}, {"side", "32"}, {"side_new", "32"}}},
+    {"medium", "64M", "0.5", {{0}}},
+    {"large",
+     "512M",
+     "1",
+     {{"d_model", "128"},
+      {"attention_heads", "4"},
+      {"d_ffw", "512"},
+      {"topk", "16"},
+      {"d_key", "64"},
+      {"adapters", "96"},
+      {"learning_rate", "0.003"}}},
+};
+#define SIZE_COUNT (sizeof(SIZES) / sizeof(SIZES[0]))
 
 // Everything about a new pool.
 typedef struct making {
     reef_config config;
-    reef_init_size size;
-    reef_init_probe probe; // all-zero: none ran
-    const char *from;      // NULL: it begins with what is drawn from the seed
-    reef_model_file file;  // that it comes from
+    const size *size;                        // NULL: none was chosen
+    uint64_t budget_bytes;                   // of --memory; 0: none was given
+    uint64_t memory_bytes, generation_bytes; // of the size: while it trains; more for each sealed
+    const char *from;                        // NULL: it begins with what is drawn from the seed
+    reef_model_file file;                    // that it comes from
     uint64_t parameters, file_bytes;
     uint64_t ranks; // that its rows are divided over; 1: none
 } making;
 
-static uint64_t experts_made(const making *m) {
-    return m->from != NULL ? m->file.experts : experts_of(&m->config);
+static reef_status take_given(const reef_cli_call *cli, reef_config *config, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < cli->given_count && status == REEF_OK; i++) {
+        const reef_cli_given *given = &cli->given[i];
+        const reef_config_field *field = reef_cli_config_field(given->name);
+        if (field != NULL && strcmp(given->name, "memory") != 0)
+            status = reef_config_set(config, field->name, given->value, err);
+    }
+    return status;
 }
 
-// Sides of a file's generations are their own.
-static void print_text_experts(const making *m) {
+static reef_status take_shape(const size *chosen, reef_config *config, reef_error *err) {
+    reef_status status = REEF_OK;
+    const field_value *one = chosen->shape;
+    for (size_t i = 0; status == REEF_OK && i < SHAPE_FIELDS_MAX && one[i].name != NULL; i++)
+        status = reef_config_set(config, one[i].name, one[i].value, err);
+    return status;
+}
+
+// `chosen` may be NULL.
+static reef_status configure(const reef_cli_call *cli,
+                             const size *chosen,
+                             reef_config *config,
+                             reef_error *err) {
+    reef_status status = REEF_OK;
+    reef_config_default_made(config);
+    if (chosen != NULL)
+        status = reef_config_set(config, "context_memory", chosen->context_memory, err);
+    if (status == REEF_OK && chosen != NULL)
+        status = reef_config_set(config, "net_share", chosen->net_share, err);
+    // What is given first, because what is fitted depends on it.
+    if (status == REEF_OK) status = take_given(cli, config, err);
+    if (status != REEF_OK) return status;
+    reef_config_fit(config);
+    // Where memories alone learn, the net stays the least that there can be.
+    if (chosen != NULL && reef_cli_has_net(config)) status = take_shape(chosen, config, err);
+    // And again: it wins over both.
+    if (status == REEF_OK) status = take_given(cli, config, err);
+    if (status != REEF_OK) return status;
+    // A size's topk may be too many for a side that was given; one that was given is refused below.
+    reef_config_fit_topk(config);
+    status = take_given(cli, config, err);
+    if (status == REEF_OK) reef_config_reduce(config);
+    return status == REEF_OK ? reef_config_check_new(config, err) : status;
+}
+
+static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
+    uint64_t vectors = config->expert == REEF_EXPERT_GLU ? 3 : 2;
+    return (uint64_t)side * side * reef_cli_peer_layers(config) * vectors * config->d_model *
+           sizeof(float);
+}
+
+static void estimate(making *m) {
+    const reef_config *config = &m->config;
+    uint64_t tokens = (uint64_t)config->batch * config->context;
+    // Attention and the dense parts, a little above what they need.
+    uint64_t dense =
+        (uint64_t)config->layers * 6 * config->d_model * config->d_model * sizeof(float);
+    m->memory_bytes = BASE_BYTES + COPIES * (rows_bytes(config, config->side) + dense) +
+                      tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
+    // A sealed generation has its rows, but no moments.
+    m->generation_bytes = rows_bytes(config, config->side_new);
+    // Its context memory, once that is as large as it may be, and the weights of a net's bytes.
+    if (config->context_memory == 0) return;
+    m->memory_bytes += config->context_memory + MEMORY_NET_BYTES;
+    m->generation_bytes += config->context_memory + MEMORY_NET_BYTES;
+}
+
+static reef_status find_size(const char *name, const size **out, reef_error *err) {
+    for (size_t i = 0; i < SIZE_COUNT; i++)
+        if (strcmp(SIZES[i].name, name) == 0) {
+            *out = &SIZES[i];
+            return REEF_OK;
+        }
+    return reef_fail(err, REEF_ERR_INVALID, "--size '%.40s' is none of small, medium and large",
+                     name);
+}
+
+// The largest size that leaves half of the memory to later generations.
+static reef_status fit_size(const reef_cli_call *cli, making *m, reef_error *err) {
+    char least[CLI_WORD_BYTES];
+    for (size_t i = SIZE_COUNT; i > 0; i--) {
+        m->size = &SIZES[i - 1];
+        reef_status status = configure(cli, m->size, &m->config, err);
+        if (status != REEF_OK) return status;
+        estimate(m);
+        if (2 * m->memory_bytes <= m->budget_bytes) return REEF_OK;
+    }
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "--memory %.40s is too little: "
+                     "the smallest size wants %s, and as much for generations to come; "
+                     "give sizes yourself, such as --layers and --side",
+                     reef_cli_text(cli, "memory"), reef_cli_bytes(m->memory_bytes, least));
+}
+
+// The configuration of a file, and over it what else is given.
+static reef_status configure_from(const reef_cli_call *cli, making *m, reef_error *err) {
+    const char *chosen = reef_cli_text(cli, "size") != NULL     ? "--size"
+                         : reef_cli_text(cli, "memory") != NULL ? "--memory"
+                                                                : NULL;
+    if (chosen != NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--from makes a pool with the sizes of the model in %.120s: leave %s out",
+                         m->from, chosen);
+    reef_status status = reef_model_file_config(m->from, &m->config, err);
+    if (status == REEF_OK) status = take_given(cli, &m->config, err);
+    return status == REEF_OK ? reef_config_check_new(&m->config, err) : status;
+}
+
+static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error *err) {
+    const char *name = reef_cli_text(cli, "size"), *memory = reef_cli_text(cli, "memory");
+    if (m->from != NULL) return configure_from(cli, m, err);
+    if (name != NULL && memory != NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--size and --memory both choose sizes: give one of them");
+    m->budget_bytes = cli->memory_bytes;
+    if (memory != NULL && m->budget_bytes == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--memory '%.40s' has no unit: write an amount such as 2G", memory);
+    if (memory != NULL) return fit_size(cli, m, err);
+    // A size that is named is not checked against memory: the user knows better.
+    reef_status status = name != NULL ? find_size(name, &m->size, err) : REEF_OK;
+    if (status == REEF_OK) status = configure(cli, m->size, &m->config, err);
+    if (status == REEF_OK) estimate(m);
+    return status;
+}
+
+// ---- the reply ----------------------------------------------------------------------------------
+
+static uint64_t experts_made(const making *m) {
+    uint64_t side = m->config.side;
+    return m->from != NULL ? m->file.experts : side * side * reef_cli_peer_layers(&m->config);
+}
+
+static void print_net(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
+    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
+           reef_config_word(config, "model"), config->layers, config->d_model, config->context);
     printf("  experts     %s (", reef_cli_count(experts_made(m), words));
+    // Sides of a file's generations are their own.
     if (m->from != NULL)
         printf("of %" PRIu32 " generation%s", m->file.generations,
                m->file.generations == 1 ? "" : "s");
@@ -107,28 +246,17 @@ static void print_text_experts(const making *m) {
            config->ffw);
 }
 
-static void print_net(const making *m) {
+static void print_model(const making *m) {
     const reef_config *config = &m->config;
-    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
-           reef_config_word(config, "model"), config->layers, config->d_model, config->context,
-           reef_cli_token_word(config));
-    if (reef_cli_has_ids(config))
-        printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
-    print_text_experts(m);
-}
-
-static void print_text_model(const making *m) {
-    const reef_config *config = &m->config;
-    bool has_net = reef_cli_has_net(config);
-    if (has_net)
+    char words[CLI_WORD_BYTES];
+    if (reef_cli_has_net(config))
         print_net(m);
     else
         printf("  model       %s, context memories alone\n", reef_config_word(config, "model"));
-    char words[CLI_WORD_BYTES];
     if (config->context_memory == 0) return;
     printf("  memory      up to %s for each generation's context memory; ",
            reef_cli_bytes(config->context_memory, words));
-    if (!has_net)
+    if (!reef_cli_has_net(config))
         printf("no net\n");
     else
         printf("the net learns %.3g %% of the batches\n", 100.0 * (double)config->net_share);
@@ -137,125 +265,71 @@ static void print_text_model(const making *m) {
                                                              : MEMORY_BYTES_A_BYTE);
 }
 
-static void print_vector_model(const making *m) {
-    const reef_config *config = &m->config;
-    char words[CLI_WORD_BYTES];
-    if (reef_config_is_image(config))
-        printf("  model       %s, of images of %" PRIu32 " x %" PRIu32 " pixels\n",
-               reef_config_word(config, "model"), config->inputs / config->image_columns,
-               config->image_columns);
-    else
-        printf("  model       %s, of %s inputs\n", reef_config_word(config, "model"),
-               reef_cli_count(config->inputs, words));
-    printf("  experts     %s", reef_cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 ") a generation", config->side, config->side);
-    // Each filter makes an expert in every region of an image.
-    if (reef_config_is_image(config))
-        printf(", of %s filters", reef_cli_count(reef_vector_row_count(config), words));
-    if (config->draw_from > 0)
-        printf(", drawn from its first %" PRIu32 " examples", config->draw_from);
-    printf("\n");
-    printf("  memory      %s", reef_cli_count(config->memory, words));
-    printf(" examples, %s\n",
-           reef_cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
-}
-
-static void print_layer(const making *m) {
-    const reef_config *config = &m->config;
-    char words[CLI_WORD_BYTES];
-    printf("  model       %s of width %" PRIu32 ", by itself\n", reef_config_word(config, "model"),
-           config->d_model);
-    printf("  experts     %s", reef_cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
-}
-
-static json_t *size_json(const making *m) {
-    if (m->size.name == NULL) return json_null();
-    bool probed = m->probe.seconds > 0;
-    double rate = probed ? (double)m->probe.bytes / m->probe.seconds : NAN;
-    return json_pack(
-        "{s:s, s:o, s:I, s:I, s:o, s:o, s:I}", "name", m->size.name, "budget_bytes",
-        m->size.budget_bytes ? json_integer((json_int_t)m->size.budget_bytes) : json_null(),
-        "memory_bytes", (json_int_t)m->size.memory_bytes, "generation_bytes",
-        (json_int_t)m->size.generation_bytes, "bytes_per_s", reef_cli_real(rate), "probe_seconds",
-        reef_cli_real(probed ? m->probe.seconds : NAN), "probe_steps", (json_int_t)m->probe.steps);
-}
-
-static json_t *making_json(const reef_cli_call *cli, const making *m) {
-    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
-                     "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
-                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
-                     "config", config_json(&m->config), "size", size_json(m), "from",
-                     m->from != NULL ? reef_model_file_json(&m->file, m->from) : json_null());
-}
-
 // Why these sizes, and what to expect of them.
 static void print_size(const making *m) {
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
-    const reef_init_size *size = &m->size;
-    // Sizes given one by one have no name to explain.
-    if (size->name == NULL) return;
-    if (size->budget_bytes)
-        // Half, because every later generation of the stream needs memory too.
+    if (m->size == NULL) return;
+    if (m->budget_bytes)
         printf("  size        %s, the largest that leaves half of %s to later generations\n",
-               size->name, reef_cli_bytes(size->budget_bytes, words));
+               m->size->name, reef_cli_bytes(m->budget_bytes, words));
     else
-        printf("  size        %s\n", size->name);
-    // The first figure is for training with its optimiser state; a sealed generation has none.
-    printf("  memory      about %s while it trains, ", reef_cli_bytes(size->memory_bytes, words));
-    printf("and %s more for each sealed generation\n",
-           reef_cli_bytes(size->generation_bytes, more));
-    // No probe with --no-probe, or where the model could not run a step.
-    if (m->probe.seconds <= 0) return;
-    double rate = (double)m->probe.bytes / m->probe.seconds;
-    // Vectors are counted in examples: bytes of a record say little.
-    bool vectors = reef_config_is_vector(&m->config);
-    if (vectors) rate /= (double)reef_vector_record_bytes(&m->config);
-    // Measured with other programs running, so the line says so.
-    printf("  speed       %s%s/s on this machine as busy as it is (%" PRIu64
-           " steps of training in %.1f s)\n",
-           vectors ? reef_cli_count((uint64_t)rate, words) : reef_cli_bytes((uint64_t)rate, words),
-           vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
-    // A day is a size that people can compare with their logs.
-    if (!vectors)
-        printf("  a day       %s of %s\n", reef_cli_bytes((uint64_t)(rate * 86400), words),
-               reef_cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
+        printf("  size        %s\n", m->size->name);
+    printf("  in memory   about %s while it trains, ", reef_cli_bytes(m->memory_bytes, words));
+    printf("and %s more for each sealed generation\n", reef_cli_bytes(m->generation_bytes, more));
+}
+
+// What only a pool that was made can tell is null in a dry run.
+static json_t *measured(const reef_cli_call *cli, uint64_t value) {
+    return cli->dry_run ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *making_json(const reef_cli_call *cli, const making *m) {
+    char *text = reef_config_format(&m->config);
+    json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *chosen = json_null();
+    free(text);
+    if (m->size != NULL)
+        chosen =
+            json_pack("{s:s, s:o, s:I, s:I}", "name", m->size->name, "budget_bytes",
+                      m->budget_bytes ? json_integer((json_int_t)m->budget_bytes) : json_null(),
+                      "memory_bytes", (json_int_t)m->memory_bytes, "generation_bytes",
+                      (json_int_t)m->generation_bytes);
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
+                     "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
+                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
+                     "config", config, "size", chosen, "from",
+                     m->from != NULL ? reef_model_file_json(&m->file, m->from) : json_null());
 }
 
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
-    if (cli->json) return reef_cli_reply(cli, making_json(cli, m), err);
     char words[CLI_WORD_BYTES];
-    bool vector = reef_config_is_vector(&m->config);
-    printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
     bool layer = reef_config_is_layer(&m->config);
-    // One writer for each kind, chosen once.
-    (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
+    if (cli->json) return reef_cli_reply(cli, making_json(cli, m), err);
+    printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
+    if (layer)
+        printf("  model       %s of width %" PRIu32 ", by itself\n  experts     %s (%" PRIu32
+               " x %" PRIu32 ")\n",
+               reef_config_word(&m->config, "model"), m->config.d_model,
+               reef_cli_count(experts_made(m), words), m->config.side, m->config.side);
+    else
+        print_model(m);
     print_size(m);
-    // The model file of --from, with its own sizes.
     if (m->from != NULL) reef_model_file_print(&m->file, m->from);
-    // A plan has no parameters to count and nothing on disk.
     if (cli->dry_run) return REEF_OK;
     printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
     printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
     // The next command is printed, since `reef init` is the first thing a new user runs.
     if (layer)
         printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
-    else if (reef_cli_has_ids(&m->config))
-        printf("next: reef train %s FILE (token ids of two bytes each, little-endian)\n",
-               cli->pool);
     else if (m->ranks > 1)
         printf("next: mpirun -n %" PRIu64 " reefd --pool %s --source FILE\n", m->ranks, cli->pool);
     else
-        printf("next: reefd --pool %s --source %s\n", cli->pool,
-               vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
+        printf("next: reefd --pool %s --source FILE\n", cli->pool);
     return REEF_OK;
 }
 
-// What was made, read back from the pool.
-static reef_status count_parameters(const reef_cli_call *cli,
-                                    uint64_t *parameters,
-                                    uint64_t *file_bytes,
-                                    reef_error *err) {
+// ---- making it ----------------------------------------------------------------------------------
+
+static reef_status count_parameters(const reef_cli_call *cli, making *m, reef_error *err) {
     reef_cli_pool pool;
     reef_model *model = NULL;
     // Read back, and not computed: what the pool holds is what counts.
@@ -263,10 +337,8 @@ static reef_status count_parameters(const reef_cli_call *cli,
     if (status == REEF_OK)
         status =
             reef_model_open(&model, pool.store, NULL, &(reef_model_options){.threads = 1}, err);
-    // The model is opened only to count; one thread is enough.
-    if (status == REEF_OK) *parameters = reef_model_parameter_count(model);
-    // Also after a failure, when it is zero.
-    *file_bytes = pool.file_bytes;
+    if (status == REEF_OK) m->parameters = reef_model_parameter_count(model);
+    m->file_bytes = pool.file_bytes;
     reef_model_close(model);
     reef_cli_pool_close(&pool);
     return status;
@@ -294,15 +366,6 @@ static reef_status check_path(const char *path, reef_error *err) {
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }
 
-static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
-    if (m->size.name == NULL || reef_cli_text(cli, "no-probe") != NULL) return REEF_OK;
-    if (isatty(STDERR_FILENO) == 1)
-        fputs("training a temporary pool for two seconds ...\r", stderr);
-    reef_status status = reef_init_probe_run(&m->config, 0, &m->probe, err);
-    if (isatty(STDERR_FILENO) == 1) fputs("\033[K", stderr);
-    return status;
-}
-
 static reef_status make_pool(const reef_cli_call *cli, making *m, reef_error *err) {
     if (m->from != NULL)
         return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
@@ -325,17 +388,15 @@ static reef_status read_ranks(const reef_cli_call *cli, making *m, reef_error *e
 reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     making m = {.from = reef_cli_text(cli, "from")};
     // All checks come before the pool is made, so that a mistake leaves no directory behind.
-    reef_status status = reef_init_configure(cli, &m.config, &m.size, err);
+    reef_status status = choose_sizes(cli, &m, err);
     if (status == REEF_OK) status = read_ranks(cli, &m, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
-    // The probe trains some steps on generated text to measure the speed.
-    if (status == REEF_OK) status = probe(cli, &m, err);
     if (status == REEF_OK) status = make_pool(cli, &m, err);
     // From here on the pool exists.
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
-        status = m.ranks > 1 ? measure_shards(cli, &m, &reason)
-                             : count_parameters(cli, &m.parameters, &m.file_bytes, &reason);
+        status =
+            m.ranks > 1 ? measure_shards(cli, &m, &reason) : count_parameters(cli, &m, &reason);
         // The message must say that the pool was made: running the command again would fail.
         if (status != REEF_OK)
             status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,

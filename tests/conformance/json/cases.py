@@ -10,7 +10,7 @@ TINY = ["--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context
 READING = [
     ("init", ["init", "new.pool", "--dry-run"]),
     ("init", ["init", "new.pool", "--model", "vector", "--inputs", "4", "--dry-run"]),
-    ("init", ["init", "new.pool", "--memory", "1G", "--no-probe", "--dry-run"]),
+    ("init", ["init", "new.pool", "--memory", "1G", "--dry-run"]),
     ("init", ["init", "new.pool", "--model", "layer", "--dry-run"]),
     ("train", ["train", "reef.pool", "english.txt", "--dry-run"]),
     ("status", ["status", "reef.pool"]),

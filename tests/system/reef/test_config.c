@@ -1,10 +1,6 @@
 // `reef config check`, and the configuration that `reef init` chooses, as a user runs them.
 #include "tools_world.h"
 
-#include <dirent.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 // ---- mistakes -----------------------------------------------------------------------------------
@@ -74,43 +70,8 @@ static void a_layer_is_reported_as_it_is_made(void **state) {
 
 // ---- what init chooses --------------------------------------------------------------------------
 
-static bool is_empty(const char *directory) {
-    DIR *open = opendir(directory);
-    assert_non_null(open);
-    size_t names = 0;
-    while (readdir(open) != NULL) names++;
-    assert_int_equal(closedir(open), 0);
-    return names == 2; // . and ..
-}
-
-static void a_probe_that_is_interrupted_leaves_nothing(void **state) {
-    world *w = *state;
-    char *temporary = path_in(w->directory, "temporary"), *pool = path_in(w->directory, "stopped");
-    assert_int_equal(mkdir(temporary, 0700), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        setenv("TMPDIR", temporary, 1);
-        execl(REEF_BINARY, "reef", "init", pool, "--size", "small", (char *)NULL);
-        _exit(127);
-    }
-    while (is_empty(temporary) && waitpid(child, NULL, WNOHANG) == 0)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    assert_int_equal(kill(child, SIGINT), 0);
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
-    for (int i = 0; i < 3000 && !is_empty(temporary); i++) // a moment later
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    assert_true(is_empty(temporary));
-    assert_int_not_equal(access(pool, F_OK), 0);
-    assert_int_equal(rmdir(temporary), 0);
-    free(temporary);
-    free(pool);
-}
-
 static json_t *chosen(const world *w, const char *option, const char *value) {
-    return reef_json("init", w->missing, "--dry-run", "--no-probe", option, value, NULL);
+    return reef_json("init", w->missing, "--dry-run", option, value, NULL);
 }
 
 static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state) {
@@ -131,7 +92,7 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
             SIZES[i]);
         json_decref(document);
         program p;
-        reef(&p, "init", w->missing, "--dry-run", "--no-probe", "--memory", little, "--json", NULL);
+        reef(&p, "init", w->missing, "--dry-run", "--memory", little, "--json", NULL);
         assert_int_equal(p.code, i == 0 ? 64 : 0);
         assert_null(i == 0 ? NULL : strstr(p.out, SIZES[i]));
         program_release(&p);
@@ -143,13 +104,13 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
 
 static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
     world *w = *state;
-    json_t *document = reef_json("init", w->missing, "--size", "medium", "--no-probe", "--side",
-                                 "24", "--dry-run", NULL);
+    json_t *document =
+        reef_json("init", w->missing, "--size", "medium", "--side", "24", "--dry-run", NULL);
     assert_int_equal(integer(json_object_get(document, "config"), "topk"), 24);
     json_decref(document);
     program p;
-    reef(&p, "init", w->missing, "--size", "medium", "--no-probe", "--side", "24", "--topk", "25",
-         "--dry-run", NULL);
+    reef(&p, "init", w->missing, "--size", "medium", "--side", "24", "--topk", "25", "--dry-run",
+         NULL);
     assert_int_equal(p.code, 64);
     if (strstr(p.err, "topk 25 is more than the 24 sub-keys of side") == NULL)
         fail_msg("%s", p.err);
@@ -178,8 +139,7 @@ static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) 
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-// Examples are kept by vector models alone: elsewhere it would choose nothing.
-static void memory_without_a_unit_is_refused_by_a_language_model(void **state) {
+static void memory_without_a_unit_is_refused(void **state) {
     world *w = *state;
     program p;
     reef(&p, "init", w->missing, "--memory", "2000000000", NULL);
@@ -189,47 +149,31 @@ static void memory_without_a_unit_is_refused_by_a_language_model(void **state) {
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-static void a_probe_trains_and_leaves_nothing(void **state) {
+static void what_is_given_beside_a_size_wins_over_it(void **state) {
     world *w = *state;
-    assert_int_equal(setenv("TMPDIR", w->not_a_pool, 1), 0); // an empty directory
     json_t *document =
-        reef_json("init", w->missing, TINY_OPTIONS, "--size", "small", "--dry-run", NULL);
-    assert_int_equal(unsetenv("TMPDIR"), 0);
-    const json_t *size = json_object_get(document, "size");
-    assert_true(integer(size, "probe_steps") >= 3);
-    assert_true(number(size, "bytes_per_s") > 0);
-    // What is given beside a size wins over it.
-    assert_int_equal(integer(json_object_get(document, "config"), "side"), TINY_SIDE);
+        reef_json("init", w->missing, TINY_OPTIONS, "--size", "large", "--dry-run", NULL);
+    const json_t *config = json_object_get(document, "config");
+    assert_int_equal(integer(config, "side"), TINY_SIDE);
+    assert_int_equal(integer(config, "context_memory"), 0);
     json_decref(document);
-    assert_int_equal(rmdir(w->not_a_pool), 0); // it still is
-    assert_int_equal(mkdir(w->not_a_pool, 0700), 0);
-    assert_int_not_equal(access(w->missing, F_OK), 0);
-    document = reef_json("init", w->missing, "--model", "vector", "--inputs", "4", "--memory", "70",
-                         "--dry-run", NULL);
-    assert_true(json_is_null(json_object_get(document, "size"))); // examples, no amount of memory
-    assert_int_equal(integer(json_object_get(document, "config"), "memory"), 70);
+    // Medium is what a pool has without being asked.
+    document = reef_json("init", w->missing, "--size", "medium", "--dry-run", NULL);
+    json_t *plain = reef_json("init", w->missing, "--dry-run", NULL);
+    assert_true(json_equal(json_object_get(document, "config"), json_object_get(plain, "config")));
     json_decref(document);
-    document = reef_json("init", w->missing, "--model", "vector", "--inputs", "4", "--memory", "0",
-                         "--dry-run", NULL);
-    assert_int_equal(integer(json_object_get(document, "config"), "memory"), 0);
-    json_decref(document);
-    program p;
-    reef(&p, "init", w->missing, "--model", "vector", "--inputs", "4", "--memory", "1000001", NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "memory is 1000001, but must be 0 to 1000000"));
-    program_release(&p);
+    json_decref(plain);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
         cmocka_unit_test(a_layer_is_reported_as_it_is_made),
-        cmocka_unit_test(a_probe_that_is_interrupted_leaves_nothing),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
         cmocka_unit_test(a_size_chooses_no_more_experts_than_a_given_side_has),
         cmocka_unit_test(a_longer_context_has_a_longer_window_of_the_reservoir),
-        cmocka_unit_test(memory_without_a_unit_is_refused_by_a_language_model),
-        cmocka_unit_test(a_probe_trains_and_leaves_nothing),
+        cmocka_unit_test(memory_without_a_unit_is_refused),
+        cmocka_unit_test(what_is_given_beside_a_size_wins_over_it),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);
 }

@@ -429,7 +429,7 @@ static void the_columns_of_status_line_up(void **state) {
     program p;
     program_run(&p,
                 (const char *const[]){REEF_BINARY, "init", w->pool, "--model", "vector", "--inputs",
-                                      "4", "--no-probe", NULL},
+                                      "4", NULL},
                 NULL);
     assert_int_equal(p.code, 0);
     program_release(&p);

@@ -52,10 +52,10 @@ static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
 static void sizes_count_it_and_units_are_read(void **state) {
     const world *w = *state;
     char *pool = path_in(w->directory, "sized");
-    json_t *less = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
-                             "--context-memory", "4M", NULL);
-    json_t *more = reef_json("init", pool, "--size", "small", "--no-probe", "--dry-run",
-                             "--reservoir-bytes", "2M", NULL);
+    json_t *less =
+        reef_json("init", pool, "--size", "small", "--dry-run", "--context-memory", "4M", NULL);
+    json_t *more =
+        reef_json("init", pool, "--size", "small", "--dry-run", "--reservoir-bytes", "2M", NULL);
     const json_t *config = json_object_get(more, "config");
     assert_int_equal(integer(config, "context_memory"), 64 << 20);
     assert_int_equal(integer(config, "reservoir_bytes"), 2 << 20);
@@ -86,7 +86,7 @@ static void sizes_count_it_and_units_are_read(void **state) {
 // or no memory and all.
 static void chooses(const world *w, double share, const char *option, const char *value) {
     char *pool = path_in(w->directory, "chosen");
-    json_t *plan = reef_json("init", pool, "--dry-run", "--no-probe", option, value, NULL);
+    json_t *plan = reef_json("init", pool, "--dry-run", option, value, NULL);
     const json_t *config = json_object_get(plan, "config");
     assert_int_equal(integer(config, "context_memory"), share < 1.0 ? 64 << 20 : 0);
     assert_true(real(config, "net_share") == share);

@@ -180,9 +180,9 @@ static void a_daemon_is_refused_at_its_start(void **state) {
 
 static void a_size_is_measured_on_ids(void **state) {
     files *f = *state;
-    json_t *bytes = reef_json("init", f->pool, "--memory", "4G", "--no-probe", "--dry-run", NULL);
-    json_t *ids = reef_json("init", f->pool, "--memory", "4G", "--vocab", "50000", "--no-probe",
-                            "--dry-run", NULL);
+    json_t *bytes = reef_json("init", f->pool, "--memory", "4G", "--dry-run", NULL);
+    json_t *ids =
+        reef_json("init", f->pool, "--memory", "4G", "--vocab", "50000", "--dry-run", NULL);
     const json_t *small = json_object_get(bytes, "size"), *large = json_object_get(ids, "size");
     assert_true(integer(large, "memory_bytes") > integer(small, "memory_bytes") ||
                 strcmp(json_string_value(json_object_get(large, "name")),
