@@ -7,6 +7,15 @@
 #define NAME_BYTES_MAX 80
 
 static const reef_gone GONE[] = {
+    {"--asking", "of a text those kinds are asked that its bytes name clearly"},
+    {"--cut-windows", NULL},
+    {"--ewc-weight", NULL},
+    {"--lwf-temperature", NULL},
+    {"--lwf-weight", NULL},
+    {"--recognition", "text of a known kind is known again where it varies as well"},
+    {"--replay-share", "feed old text again, as a source of its own"},
+    {"--sparse-slots", NULL},
+    {"--strategy", "a baseline is made by what is fed: all at once, again, or alone"},
     {"bench", "reef-lab of research/, which is built with -DREEF_RESEARCH=ON"},
     {"compact", "reefd merges windows of usage by itself"},
     {"completion", "bash completion is installed with reef"},
@@ -32,6 +41,7 @@ static const reef_gone GONE[] = {
     {"plot forgetting", "reef eval --matrix, and the dashboard"},
     {"plot growth", "reef generations and reef timeline"},
     {"plot usage", "reef usage"},
+    {"reefd --streams", "each machine learns its own sources with --join-every"},
     {"run", "reefd --pool POOL --source FILE"},
     {"snapshot diff", NULL},
     {"snapshot show", "reef snapshot list"},
