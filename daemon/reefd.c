@@ -184,21 +184,13 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, daemon->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, &config, err);
     reef_txn_abort(txn);
-    // What kind of pool it is decides how bytes are counted everywhere else.
-    if (status == REEF_OK && reef_config_is_vector(&config))
-        daemon->monitor.record_bytes = reef_vector_record_bytes(&config);
-    if (status == REEF_OK)
-        daemon->pusher.vector_inputs = reef_config_is_vector(&config) ? config.inputs : 0;
     // What it answers, over every way in, is about bytes.
     // reefd speaks bytes: sources, scores, pushes. Pools of ids are trained by reef train.
     if (status == REEF_OK && reef_token_bytes(&config) != 1)
         status = reef_fail(err, REEF_ERR_INVALID,
-                           "pool %.120s has token ids (vocab %u), and reefd learns from text and "
-                           "vectors: train it with reef train",
+                           "pool %.120s has token ids (vocab %u), and reefd learns from text: "
+                           "train it with reef train",
                            reef_store_path(daemon->store), config.vocab);
-    for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
-        // Each kind of source knows what it can deliver: lines, records, vectors.
-        status = daemon->sources[i].kind->check(&daemon->sources[i], &config, err);
     return status;
 }
 
@@ -271,8 +263,7 @@ static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *
         status = seek_source(daemon, &daemon->sources[i], err);
     // The number of sources is bounded for the life of a pool.
     if (status == REEF_OK)
-        status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count,
-                                  daemon->monitor.record_bytes, err);
+        status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count, err);
     return status;
 }
 
@@ -300,7 +291,6 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                  .trainer = daemon->trainer,
                                  .sources = daemon->sources,
                                  .source_count = daemon->source_count,
-                                 .record_bytes = daemon->monitor.record_bytes,
                                  .patience_s = options->patience_seconds,
                                  .turn_bytes = options->turn_bytes,
                                  .commits = reef_service_commit_policy(options),

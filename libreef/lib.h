@@ -7,7 +7,6 @@
 //   lib_layer.c    one PEER layer
 //   lib_train.c    models of bytes
 //   lib_archive.c  texts coded by them
-//   lib_vector.c   models of labelled vectors
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
 
@@ -88,11 +87,6 @@ REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 REEF_MUST_CHECK reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err);
 /** After a question: release what is read in place until the next one. */
 void reef_lib_unpin(reef_pool *pool);
-
-/**
- * A position in the stream as callers count it: examples of a vector model are records of bytes.
- */
-uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes);
 
 /** Was the pool opened by the process that this one was forked of? */
 bool reef_lib_is_inherited(const reef_pool *pool);

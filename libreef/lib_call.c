@@ -13,11 +13,6 @@ reef_status reef_lib_read_commit(reef_pool *pool, reef_commit *out, reef_error *
     return status;
 }
 
-uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes) {
-    if (!reef_config_is_vector(&pool->config)) return stream_bytes;
-    return stream_bytes / reef_vector_record_bytes(&pool->config);
-}
-
 static locale_t plain; // made once, for as long as the process lives
 
 static void make_plain(void) {

@@ -43,15 +43,14 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
         .generations = generation_count(pool),
         .commit = commit.number,
         .step = commit.step,
-        .position = reef_lib_position(pool, commit.stream_bytes),
-        .inputs = config->inputs,
+        .position = commit.stream_bytes,
     };
     // With an open trainer the present is ahead of the last commit.
     if (pool->trainer != NULL) {
         reef_trainer_status now;
         reef_trainer_status_read(pool->trainer, &now);
         info->step = now.step;
-        info->position = reef_lib_position(pool, now.stream_bytes);
+        info->position = now.stream_bytes;
         info->collected = reef_trainer_layer_collected(pool->trainer);
     }
     for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
@@ -91,8 +90,8 @@ reef_status reef_pool_read_generation(reef_pool *pool,
         .first_expert = found.first_id,
         .opened_step = found.opened_step,
         .sealed_step = found.sealed_step,
-        .opened_at = reef_lib_position(pool, found.opened_at),
-        .sealed_at = reef_lib_position(pool, found.sealed_at),
+        .opened_at = found.opened_at,
+        .sealed_at = found.sealed_at,
     };
     return reef_lib_give(out, &info, sizeof(info), "reef_generation_info", err);
 }
@@ -137,7 +136,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     reef_snapshot_info info = {
         .commit = s.snapshot.commit,
         .step = s.snapshot.step,
-        .position = reef_lib_position(pool, s.snapshot.stream_bytes),
+        .position = s.snapshot.stream_bytes,
         .unix_ms = s.snapshot.unix_ms,
         .generations = s.snapshot.open_generation + 1,
     };
@@ -152,9 +151,6 @@ static reef_status check_usage(
     reef_generation_record found;
     reef_status status = find_generation(pool, generation, &found, err);
     if (status != REEF_OK) return status;
-    if (reef_config_is_vector(&pool->config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a vector model has no usage: every expert sees every input");
     if (layer >= pool->config.layers)
         return reef_fail(err, REEF_ERR_NOT_FOUND, "no layer %u: the model has 0 to %u", layer,
                          pool->config.layers - 1);

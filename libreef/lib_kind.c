@@ -31,14 +31,14 @@ static reef_status read_kinds(reef_pool *pool, reef_error *err) {
     return status;
 }
 
-static reef_kind_info info_of(const reef_pool *pool, const reef_kind_facts *kind) {
+static reef_kind_info info_of(const reef_kind_facts *kind) {
     reef_kind_info info = {
         .kind = kind->kind,
         .open = kind->is_open,
         .learning = kind->is_current,
-        .began_at = reef_lib_position(pool, kind->began_at),
+        .began_at = kind->began_at,
         .learned_bytes = kind->learned_bytes,
-        .learned_at = reef_lib_position(pool, kind->learned_at),
+        .learned_at = kind->learned_at,
         .visits = kind->visit_count,
         .first_loss = kind->first_loss,
         .last_loss = kind->last_loss,
@@ -58,7 +58,7 @@ reef_status reef_pool_read_kind(reef_pool *pool,
     if (status != REEF_OK) return status;
     status = read_kinds(pool, err);
     if (status == REEF_OK && index < pool->kinds.count)
-        info = info_of(pool, &pool->kinds.kinds[index]);
+        info = info_of(&pool->kinds.kinds[index]);
     else if (status == REEF_OK)
         status = reef_fail(err, REEF_ERR_NOT_FOUND, "no kind %zu: the state has %zu", index,
                            pool->kinds.count);

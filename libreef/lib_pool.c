@@ -233,9 +233,6 @@ reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
         status =
             reef_fail(err, REEF_ERR_INVALID,
                       "side %u: the next generation of a model is as large as its side_new", side);
-    // Who names the boundaries means everything so far.
-    if (status == REEF_OK && pool->config.boundaries == REEF_BOUNDARIES_GIVEN)
-        status = reef_trainer_learn_pending(pool->trainer, err);
     if (status == REEF_OK)
         status = layer ? reef_trainer_layer_seal(pool->trainer, side, NULL, NULL, err)
                        : reef_trainer_seal(pool->trainer, NULL, NULL, err);

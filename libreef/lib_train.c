@@ -6,12 +6,6 @@ reef_status reef_pool_train(
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
     status = reef_lib_check_writer(pool, "train", err);
-    // Bytes would be taken for records, whatever they hold.
-    if (status == REEF_OK && reef_config_is_vector(&pool->config))
-        status = reef_fail(err, REEF_ERR_INVALID,
-                           "cannot train pool %.120s on bytes: its model is of labelled vectors; "
-                           "reef_pool_learn takes them",
-                           reef_store_path(pool->store));
     if (status == REEF_OK)
         status = reef_trainer_feed(pool->trainer, source, bytes, count, NULL, NULL, err);
     reef_lib_leave(pool);
@@ -25,8 +19,7 @@ reef_status reef_pool_cursor(reef_pool *pool,
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
     status = reef_lib_check_writer(pool, "read a cursor", err);
-    if (status == REEF_OK)
-        *bytes = reef_lib_position(pool, reef_trainer_cursor(pool->trainer, source));
+    if (status == REEF_OK) *bytes = reef_trainer_cursor(pool->trainer, source);
     reef_lib_leave(pool);
     return status;
 }
@@ -42,8 +35,8 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
     if (status != REEF_OK) return status;
     const reef_training_info info = {
         .step = now.step,
-        .position = reef_lib_position(pool, now.stream_bytes),
-        .waiting = reef_lib_position(pool, now.pending_bytes),
+        .position = now.stream_bytes,
+        .waiting = now.pending_bytes,
         .generation = now.generation,
         .bits_per_byte = now.bits_per_byte,
         .last_bits_per_byte = now.last_bits_per_byte,

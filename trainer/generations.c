@@ -1,5 +1,5 @@
 // The generations of a language model or a layer as the trainer holds them: made, loaded, kept in
-// reach and committed. A vector model has its own (vector/vector_checkpoint.c).
+// reach and committed.
 #include "generations.h"
 #include "events.h"
 #include "trainer_internal.h"

@@ -7,8 +7,7 @@
 // what was done (lineage.c). What waits in the journal still waits (pool_restore.c).
 //
 // The first snapshots hold no moments. A language model then continues with a new optimiser state,
-// without windows of the stream that the snapshot has not seen; a model that learns from sums
-// cannot.
+// without windows of the stream that the snapshot has not seen.
 #include "lineage.h"
 #include "loss_history.h"
 #include "reef_fail_point.h"

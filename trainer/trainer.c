@@ -15,7 +15,6 @@
 
 static const reef_trainer_ops *const KINDS[] = {
     [REEF_MODEL_LM] = &reef_language_ops,
-    [REEF_MODEL_VECTOR] = &reef_vector_ops,
     [REEF_MODEL_LAYER] = &reef_layer_ops,
 };
 
@@ -46,7 +45,7 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     if (!shard->divided) return REEF_OK;
     const char *what = NULL;
-    if (config->model != REEF_MODEL_LM) what = "a model of vectors";
+    if (config->model != REEF_MODEL_LM) what = "a layer by itself";
     if (shard->count != reef_ranks_count(trainer->options.ranks))
         what = "one rank of several alone";
     if (what == NULL) return REEF_OK;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 uint32_t reef_config_peer_layers(const reef_config *config) {
-    if (reef_config_is_vector(config)) return 1;
     return reef_config_retrieving_layers(config);
 }
 

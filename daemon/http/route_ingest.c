@@ -13,7 +13,6 @@ static const struct {
     {"application/jsonl", REEF_INGEST_JSONL},
     {"application/x-ndjson", REEF_INGEST_JSONL},
     {"application/x-jsonlines", REEF_INGEST_JSONL},
-    {"application/x-npy", REEF_INGEST_NPY},
 };
 
 static const char *header(const reef_http_request *request, const char *name) {
@@ -39,8 +38,8 @@ static reef_status take_type(reef_push_batch *batch,
     }
     *code = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "Content-Type '%.60s' is not taken: send text/plain, application/jsonl or "
-                     "application/x-npy (curl: -H 'Content-Type: text/plain' --data-binary @FILE)",
+                     "Content-Type '%.60s' is not taken: send text/plain or application/jsonl "
+                     "(curl: -H 'Content-Type: text/plain' --data-binary @FILE)",
                      type);
 }
 
@@ -59,16 +58,6 @@ static reef_status take_word(
     return REEF_OK;
 }
 
-static reef_status take_label(reef_push_batch *batch,
-                              const reef_http_request *request,
-                              reef_error *err) {
-    const char *label = reef_http_query(request, "label");
-    if (label != NULL && batch->format != REEF_INGEST_NPY)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "label in the query is of a .npy file, and of no other body");
-    return take_word(batch->label, sizeof(batch->label), label, "label", err);
-}
-
 reef_status reef_http_ingest(reef_push_batch **out,
                              reef_http_request *request,
                              unsigned *code,
@@ -84,7 +73,6 @@ reef_status reef_http_ingest(reef_push_batch **out,
     }
     // Everything about the batch is checked before the body is taken over.
     reef_status status = take_type(batch, request, code, err);
-    if (status == REEF_OK) status = take_label(batch, request, err);
     if (status == REEF_OK)
         status = take_word(batch->id, sizeof(batch->id), header(request, "Reef-Batch-Id"),
                            "Reef-Batch-Id", err);

@@ -494,10 +494,9 @@ static const route ROUTES[] = {
     {"GET", "/v1/events", ACCESS_READ, events, NULL, ""},
     {"POST", "/v1/score", ACCESS_READ, NULL, reef_query_score, "as_of frozen per_byte "},
     {"POST", "/v1/generate", ACCESS_READ, NULL, reef_query_generate, "as_of "},
-    {"POST", "/v1/predict", ACCESS_READ, NULL, reef_query_predict, "as_of "},
     {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
-    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, "label "},
-    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, "label "},
+    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, ""},
+    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, ""},
 };
 
 // A star at the end stands for one more word.

@@ -43,7 +43,7 @@ typedef struct reef_options {
     reef_options_action action;
     const char *config; // the configuration file, or NULL
     const char *pool;
-    const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-" or vectors
+    const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-"
     size_t source_count;
     uint64_t threads;             // 0: one per core
     uint64_t memory_bytes;        // 0: what the machine has

@@ -3,7 +3,7 @@
 //
 //   reader --- read(at, room) ---> kind --- reef_input_took / ended / failed ---> reader
 //
-// Sources that end (files, vectors, standard input) are read one after another, in the order given:
+// Sources that end (files, standard input) are read one after another, in the order given:
 // they share one queue. A live source, which grows while it is read, has a queue of its own. While
 // a queue is full its source is not read, and so its sender waits. stride.h decides which queue is
 // trained next.
@@ -52,15 +52,13 @@ typedef struct reef_input_kind {
      * text will do.
      */
     reef_status (*check_spec)(const reef_input *input, const char *rest, reef_error *err);
-    /** INVALID when a pool with this configuration cannot be trained on it. */
-    reef_status (*check)(reef_input *input, const reef_config *config, reef_error *err);
     /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
     reef_status (*seek)(reef_input *input, const reef_input_offset *offset, reef_error *err);
     /**
      * Put the next bytes at `at`, at most `room` (1 or more), and reply exactly once - at once or
      * much later - by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed.
      * The next call comes after the reply. The space stays lent until then. The same bytes must be
-     * delivered when the source is opened again from any earlier position. Live sources of text
+     * delivered when the source is opened again from any earlier position. Live sources
      * give whole lines, over any number of calls. Troubles that may pass (a server that is away)
      * are waited out inside, with reef_input_warn.
      */
@@ -148,8 +146,7 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
     __attribute__((format(printf, 3, 4)));
 
 /**
- * Open what `spec` names: "file:PATH", "PATH", "-", vectors such as "csv:FILE", or a live source.
- * `spec` is kept.
+ * Open what `spec` names: "file:PATH", "PATH", "-", or a live source. `spec` is kept.
  *
  * Errors: INVALID an unknown kind of source; those of the kind's `open`: NOT_FOUND it cannot be
  * read. reef_input_close also after an error.
@@ -163,14 +160,8 @@ REEF_MUST_CHECK reef_status reef_input_seek(reef_input *input,
                                             reef_error *err);
 void reef_input_close(reef_input *input);
 
-/** For a kind's `check`: INVALID unless the pool has a language model. */
-REEF_MUST_CHECK reef_status reef_input_check_text(const reef_input *input,
-                                                  const reef_config *config,
-                                                  reef_error *err);
-
 // The kinds there are.
-extern const reef_input_kind reef_input_file, reef_input_vectors; // file_source.c
-extern const reef_input_kind reef_input_stream;                   // stdin_source.c
-bool reef_input_vectors_is_spec(const char *spec);
+extern const reef_input_kind reef_input_file;   // file_source.c
+extern const reef_input_kind reef_input_stream; // stdin_source.c
 
 #endif

@@ -1,6 +1,5 @@
-// The matrix of forgetting; see query_forgetting.h. Text is scored in bits per byte, the windows of
-// a generation one after the other as one text, so that gates have some evidence to go by; of
-// vectors it is the share of labelled examples that are classed wrongly. Less is better in both.
+// The matrix of forgetting; see query_forgetting.h. Scored in bits per byte, the windows of a
+// generation one after the other as one text, so that gates have some evidence to go by.
 #include "query_forgetting.h"
 
 #include "reef_log.h"
@@ -12,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE_MAX 24          // of the matrix: the newest generations or tasks, and now
-#define COLUMN_BYTES 4096    // of text
-#define COLUMN_EXAMPLES 256  // of vectors
+#define SIDE_MAX 24 // of the matrix: the newest generations or tasks, and now
+#define COLUMN_BYTES 4096
 #define SLICE_NS 80000000u   // of work on one question; what has begun is finished
 #define KEPT_NS 10000000000u // that a row's model waits for the next question
 #define PAUSE_SHARE 20       // of the time at most one part in so many
@@ -28,7 +26,6 @@ typedef struct column {
 
 struct reef_forgetting {
     uint32_t first, end; // the generations that may have a row and a column
-    size_t record_bytes; // of one example; 0 in a pool of text
     column columns[SIDE_MAX];
     size_t column_count;
     bool gone[SIDE_MAX];                   // pruned away: no such state
@@ -94,12 +91,9 @@ static reef_status on_window(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
     reef_forgetting *f = context;
     if (generation < f->first || generation >= f->end) return REEF_OK;
-    // In a vector pool only whole records can be measured.
-    if (f->record_bytes && count != f->record_bytes) return REEF_OK;
     // A bounded sample per column: the matrix is for the eye, not for papers.
-    size_t most = f->record_bytes ? COLUMN_EXAMPLES * f->record_bytes : COLUMN_BYTES;
     column *to = count ? column_of(f, generation) : NULL;
-    if (to == NULL || to->count + count > most) return REEF_OK;
+    if (to == NULL || to->count + count > COLUMN_BYTES) return REEF_OK;
     uint8_t *grown = realloc(to->bytes, to->count + count);
     if (grown == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of the reservoir");
@@ -121,14 +115,11 @@ static reef_status note_generations(reef_txn *txn, reef_forgetting *f, reef_erro
 }
 
 static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *err) {
-    reef_config config;
     reef_commit commit;
-    reef_status status = reef_config_read(txn, &config, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    reef_status status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = note_generations(txn, f, err);
     if (status != REEF_OK) return status;
     f->commit = commit.number;
-    f->record_bytes = reef_config_is_vector(&config) ? reef_vector_record_bytes(&config) : 0;
     return reef_reservoir_scan(txn, on_window, f, err);
 }
 
@@ -152,43 +143,8 @@ static reef_status begin_matrix(reef_query_thread *queries,
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-// Share of the labelled examples of a column that the model classes wrongly.
-static reef_status measure_vectors(
-    reef_model *model, const reef_forgetting *f, const column *of, double *out, reef_error *err) {
-    // A record is a label and its values, four bytes each.
-    size_t count = of->windows, inputs = f->record_bytes / 4 - 1, labelled = 0, wrong = 0;
-    size_t classes = reef_model_class_count(model);
-    float *vectors = calloc(count * inputs, sizeof(*vectors));
-    float *scores = calloc(count * classes + 1, sizeof(*scores));
-    int32_t *predicted = calloc(count, sizeof(*predicted));
-    reef_status status =
-        vectors != NULL && scores != NULL && predicted != NULL
-            ? REEF_OK
-            : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
-    // The label is not part of the vector.
-    if (status == REEF_OK) {
-        for (size_t i = 0; i < count; i++)
-            memcpy(vectors + i * inputs, of->bytes + i * f->record_bytes + 4, inputs * 4);
-        status = reef_model_predict(model, count, vectors, predicted, scores, NULL, err);
-    }
-    for (size_t i = 0; status == REEF_OK && i < count; i++) {
-        int32_t label;
-        memcpy(&label, of->bytes + i * f->record_bytes, 4);
-        labelled += label >= 0;
-        // A model without classes predicts nothing right.
-        wrong += label >= 0 && (classes == 0 || predicted[i] != label);
-    }
-    *out = labelled ? (double)wrong / (double)labelled : (double)NAN;
-    free(predicted);
-    free(scores);
-    free(vectors);
-    return status;
-}
-
-static reef_status score_sample(
-    reef_model *model, const reef_forgetting *f, const column *of, double *out, reef_error *err) {
+static reef_status score_sample(reef_model *model, const column *of, double *out, reef_error *err) {
     *out = (double)NAN;
-    if (f->record_bytes) return measure_vectors(model, f, of, out, err);
     reef_score score = {0};
     if (of->count < 2) return REEF_OK;
     reef_status status =
@@ -222,7 +178,7 @@ static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, 
     if (now || !f->gone[row]) {
         status = open_row(queries, f, row, err);
         if (status == REEF_OK)
-            status = score_sample(f->model, f, &f->columns[at], &f->values[row][at], err);
+            status = score_sample(f->model, &f->columns[at], &f->values[row][at], err);
     }
     if (status != REEF_OK) return status;
     f->done++;
@@ -273,8 +229,7 @@ static json_t *reef_matrix_json(const reef_forgetting *f) {
                                                  (json_int_t)f->columns[c].generation, "windows",
                                                  (json_int_t)f->columns[c].windows, "bytes",
                                                  (json_int_t)f->columns[c].count));
-    return json_pack("{s:s, s:I, s:b, s:o, s:o, s:o}", "measure",
-                     f->record_bytes ? "error_share" : "bits_per_byte", "commit",
+    return json_pack("{s:s, s:I, s:b, s:o, s:o, s:o}", "measure", "bits_per_byte", "commit",
                      (json_int_t)f->commit, "complete", is_complete(f), "as_of", rows, "columns",
                      columns, "values", values_json(f));
 }

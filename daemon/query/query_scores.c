@@ -15,7 +15,6 @@
 
 #define GENERATE_BYTES_DEFAULT 256
 #define GENERATE_BYTES_MAX 4096
-#define VECTORS_MAX 4096
 #define LINES_MAX 65536 // of a body that is scored: each is reported by itself
 #define EVENTS_DEFAULT 100
 #define POINTS_DEFAULT 500
@@ -47,11 +46,9 @@ reef_status reef_query_count(const reef_query *query,
     return REEF_OK;
 }
 
-// The model for a query that needs one of texts, or one of vectors. The reply says which state it
-// is, also where a moment was asked for.
+// The reply says which state it is, also where a moment was asked for.
 static reef_status model_of(reef_query_thread *queries,
                             reef_query *query,
-                            bool vectors,
                             reef_model **model,
                             reef_error *err) {
     reef_status status = REEF_OK;
@@ -61,11 +58,7 @@ static reef_status model_of(reef_query_thread *queries,
         status = reef_query_thread_model(queries, query->as_of, model, err);
     if (status == REEF_OK && query->lent == NULL)
         snprintf(query->as_of, sizeof(query->as_of), "%s", reef_query_thread_state(queries));
-    if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
-        return status;
-    return reef_fail(err, REEF_ERR_INVALID, "%s",
-                     vectors ? "this pool's model reads text: POST /v1/score"
-                             : "this pool's model reads vectors: POST /v1/predict");
+    return status;
 }
 
 static void set_state(json_t *object, const reef_query *query, const reef_model *model) {
@@ -137,8 +130,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     uint64_t per_byte, frozen;
     reef_status status = reef_query_count(query, "per_byte", 0, 0, 1, &per_byte, err);
     if (status == REEF_OK) status = reef_query_count(query, "frozen", 0, 0, 1, &frozen, err);
-    // `false`: a language model is needed, not a vector model.
-    if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
+    if (status == REEF_OK) status = model_of(queries, query, &model, err);
     if (status != REEF_OK) return status;
     float *bits = malloc(query->body_bytes * sizeof(*bits));
     if (bits == NULL)
@@ -312,104 +304,8 @@ reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, r
     reef_status status = parse_body(query, &body, err);
     if (status != REEF_OK) return status;
     status = parse_generation(body, &asked, err);
-    if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
+    if (status == REEF_OK) status = model_of(queries, query, &model, err);
     if (status == REEF_OK) status = generate(queries, model, query, &asked, err);
-    json_decref(body);
-    return status;
-}
-
-// ---- predict ------------------------------------------------------------------------------------
-
-static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, reef_error *err) {
-    size_t r, c;
-    const json_t *row, *cell;
-    json_array_foreach(rows, r, row) {
-        // Every row is checked against the width of the model that answers, not of the pool as it
-        // is now.
-        if (json_array_size(row) != inputs)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "vector %zu has %zu values, the model takes %zu", r,
-                             json_array_size(row), inputs);
-        json_array_foreach(row, c, cell) {
-            if (!json_is_number(cell))
-                return reef_fail(err, REEF_ERR_INVALID, "value %zu of vector %zu is not a number",
-                                 c, r);
-            out[r * inputs + c] = (float)json_number_value(cell);
-        }
-    }
-    return REEF_OK;
-}
-
-static json_t *prediction_json(const reef_query *query,
-                               const reef_model *model,
-                               size_t count,
-                               const int32_t *labels,
-                               const float *scores) {
-    size_t classes = reef_model_class_count(model);
-    int32_t *known = calloc(classes + 1, sizeof(*known));
-    // Labels are numbers that users chose; scores are listed in the order in which classes
-    // appeared.
-    if (known == NULL) return NULL;
-    reef_model_classes(model, known);
-    json_t *object = json_object(), *names = json_array(), *best = json_array(),
-           *all = json_array();
-    for (size_t c = 0; c < classes; c++) json_array_append_new(names, json_integer(known[c]));
-    for (size_t r = 0; r < count; r++) {
-        json_t *row = json_array();
-        for (size_t c = 0; c < classes; c++)
-            json_array_append_new(row, reef_json_number((double)scores[r * classes + c]));
-        json_array_append_new(all, row);
-        json_array_append_new(best, classes ? json_integer(labels[r]) : json_null());
-    }
-    free(known);
-    set_state(object, query, model);
-    json_object_set_new(object, "classes", names);
-    json_object_set_new(object, "labels", best);
-    json_object_set_new(object, "scores", all);
-    return object;
-}
-
-static reef_status predict_query(reef_model *model,
-                                 reef_query *query,
-                                 const json_t *rows,
-                                 reef_error *err) {
-    size_t count = json_array_size(rows), inputs = reef_model_config(model)->inputs;
-    size_t classes = reef_model_class_count(model);
-    // All results of a request fit: their number was bounded by the caller.
-    float *vectors = calloc(count * inputs, sizeof(*vectors));
-    float *scores = calloc(count * classes + 1, sizeof(*scores));
-    int32_t *labels = calloc(count, sizeof(*labels));
-    reef_status status =
-        vectors != NULL && scores != NULL && labels != NULL
-            ? take_vectors(vectors, rows, inputs, err)
-            : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
-    if (status == REEF_OK)
-        status = reef_model_predict(model, count, vectors, labels, scores, NULL, err);
-    if (status == REEF_OK) {
-        query->result = prediction_json(query, model, count, labels, scores);
-        if (query->result == NULL)
-            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a reply");
-    }
-    free(labels);
-    free(scores);
-    free(vectors);
-    return status;
-}
-
-reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, reef_error *err) {
-    json_t *body, *rows = NULL;
-    json_error_t why;
-    reef_model *model = NULL;
-    reef_status status = parse_body(query, &body, err);
-    if (status != REEF_OK) return status;
-    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:o}", "vectors", &rows))
-        status = reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
-    // The bound keeps one request from occupying the query thread for minutes.
-    else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
-        status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is not a list of 1 to %d vectors",
-                           VECTORS_MAX);
-    if (status == REEF_OK) status = model_of(queries, query, true, &model, err);
-    if (status == REEF_OK) status = predict_query(model, query, rows, err);
     json_decref(body);
     return status;
 }

@@ -1,4 +1,4 @@
-// Queries for scores and predictions of a committed state, and for records of the pool. They run on
+// Queries for scores and continuations of a committed state, and for records of the pool. They run on
 // the query thread.
 #ifndef REEF_QUERY_SCORES_H
 #define REEF_QUERY_SCORES_H
@@ -18,8 +18,6 @@ reef_status reef_query_count(const reef_query *query,
 reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Body: JSON, a prompt and how to continue it. */
 reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, reef_error *err);
-/** Body: JSON, vectors. */
-reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 reef_status reef_query_generations(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: visits, the newest so many. */

@@ -58,10 +58,6 @@ static reef_status parse_usage(const reef_query *query,
     // Both bounds are given in milliseconds since 1970.
     if (asked->since_ms >= asked->until_ms)
         return reef_fail(err, REEF_ERR_INVALID, "since is not before until");
-    // Experts of a vector model all see every input; nothing is retrieved or counted.
-    if (reef_config_is_vector(&pool->config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a pool of vectors counts no usage: there every expert sees every input");
     if (asked->one_layer && !reef_layer_retrieves(&pool->config, (uint32_t)asked->layer))
         return reef_fail(err, REEF_ERR_INVALID,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
@@ -130,7 +126,6 @@ static reef_status sum_usage(reef_txn *txn,
     reef_status status = REEF_OK;
     *share = *unevenness = (double)NAN;
     // NaN becomes null: unknown, not zero.
-    if (reef_config_is_vector(&pool->config)) return REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
         if (!reef_layer_retrieves(&pool->config, l)) continue;
@@ -179,9 +174,8 @@ static reef_status add_generations(reef_txn *txn,
     for (uint32_t g = first; status == REEF_OK && g < pool->count; g++) {
         double share, unevenness, leak = (double)NAN;
         status = sum_usage(txn, pool, &pool->generations[g], &share, &unevenness, err);
-        // A gate's leak is stored with the generation; generation 0 and vector models have none.
-        if (status == REEF_OK && g > 0 && !reef_config_is_vector(&pool->config))
-            status = reef_gate_leak_read(txn, g, &leak, err);
+        // A gate's leak is stored with the generation; generation 0 has none.
+        if (status == REEF_OK && g > 0) status = reef_gate_leak_read(txn, g, &leak, err);
         if (status != REEF_OK) break;
         json_t *one = json_pack("{s:I, s:o, s:o, s:o}", "generation", (json_int_t)g, "used_share",
                                 reef_json_number(share), "unevenness", reef_json_number(unevenness),

@@ -1,21 +1,16 @@
 // One ring of bytes; see byte_ring.h. The memory is one read larger than the high-water mark, so
-// that a read which starts just below the mark always fits, and holds whole units, so that none
-// lies across its end.
+// that a read which starts just below the mark always fits.
 #include "byte_ring.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 static size_t room_of(const reef_ring *ring) {
-    size_t least = ring->high + REEF_READ_BYTES_MAX;
-    return (least + ring->unit - 1) / ring->unit * ring->unit;
+    return ring->high + REEF_READ_BYTES_MAX;
 }
 
-reef_status reef_ring_init(
-    reef_ring *ring, size_t high, size_t unit, uint64_t begin, reef_error *err) {
-    // At least one record must fit, or a large record would never be read.
-    *ring = (reef_ring){.high = high > unit ? high : unit, .unit = unit, .head = begin};
-    ring->tail = begin;
+reef_status reef_ring_init(reef_ring *ring, size_t high, reef_error *err) {
+    *ring = (reef_ring){.high = high};
     ring->bytes = malloc(room_of(ring));
     if (ring->bytes == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no %zu bytes for the input queue",
@@ -60,8 +55,7 @@ size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at) {
     size_t index = (size_t)(ring->head % room_of(ring));
     *at = ring->bytes + index;
     size_t waiting = smaller(end - ring->head, reef_ring_count(ring));
-    size_t count = smaller(waiting, room_of(ring) - index), part = (index + count) % ring->unit;
-    return count > part ? count - part : 0;
+    return smaller(waiting, room_of(ring) - index);
 }
 
 void reef_ring_take(reef_ring *ring, size_t count) {

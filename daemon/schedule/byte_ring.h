@@ -18,13 +18,10 @@
 typedef struct reef_ring {
     uint8_t *bytes;
     size_t high;         // the high-water mark: no space is lent while this much waits
-    size_t unit;         // a view ends with a multiple of it
     uint64_t head, tail; // positions of the next byte to take, to fill
 } reef_ring;
 
-/** The first byte's position is `begin`; `unit` is 1 where bytes may be taken one by one. */
-REEF_MUST_CHECK reef_status
-reef_ring_init(reef_ring *ring, size_t high, size_t unit, uint64_t begin, reef_error *err);
+REEF_MUST_CHECK reef_status reef_ring_init(reef_ring *ring, size_t high, reef_error *err);
 void reef_ring_release(reef_ring *ring);
 
 /** Bytes that wait. */
@@ -37,7 +34,7 @@ void reef_ring_fill(reef_ring *ring, size_t count);
 
 /** The position after the first waiting `byte`; the head's if it does not occur. */
 uint64_t reef_ring_after(const reef_ring *ring, uint8_t byte);
-/** Lend waiting bytes up to position `end`, in one piece of whole units; returns how many. */
+/** Lend waiting bytes up to position `end`, in one piece; returns how many. */
 size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at);
 /** The first `count` bytes of the view are done with. */
 void reef_ring_take(reef_ring *ring, size_t count);

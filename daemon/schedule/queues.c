@@ -16,10 +16,7 @@ static reef_queue *add_queue(reef_queues *queues, bool live) {
     return queue;
 }
 
-static reef_status put_in_queue(reef_queues *queues,
-                                size_t source,
-                                size_t record_bytes,
-                                reef_error *err) {
+static reef_status put_in_queue(reef_queues *queues, size_t source, reef_error *err) {
     const reef_input *input = &queues->inputs[source];
     bool live = input->kind->live;
     reef_queue *queue = NULL;
@@ -34,13 +31,8 @@ static reef_status put_in_queue(reef_queues *queues,
         queue->sources = calloc(live ? 1 : queues->input_count, sizeof(*queue->sources));
         if (queue->sources == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a queue");
-        // Records of a pushed vector source are never cut by a view.
-        size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
-        // The ring starts at the source's offset, so that record boundaries stay aligned after a
-        // restart.
         reef_status status =
-            reef_ring_init(&queue->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
-                           input->offset % unit, err);
+            reef_ring_init(&queue->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, err);
         if (status != REEF_OK) return status;
     }
     queues->queue_of[source] = (size_t)(queue - queues->queues);
@@ -51,7 +43,6 @@ static reef_status put_in_queue(reef_queues *queues,
 reef_status reef_queues_init(reef_queues *queues,
                              const reef_input *inputs,
                              size_t input_count,
-                             size_t record_bytes,
                              reef_error *err) {
     size_t room = input_count + 1; // never a request for nothing
     *queues = (reef_queues){.inputs = inputs, .input_count = input_count};
@@ -64,7 +55,7 @@ reef_status reef_queues_init(reef_queues *queues,
     for (size_t i = 0; i < input_count && status == REEF_OK; i++) {
         // No source has ended yet.
         queues->ends[i] = NOT_ENDED;
-        status = put_in_queue(queues, i, record_bytes, err);
+        status = put_in_queue(queues, i, err);
     }
     return status;
 }

@@ -47,16 +47,10 @@ typedef struct reef_queues {
     uint64_t *ends;   // (input_count) position in the queue where it ended, or UINT64_MAX
 } reef_queues;
 
-/**
- * Release also after an error. Only whole records of push sources are lent: training could not
- * continue from a snapshot inside one, because other bytes wait after its restore.
- *
- * record_bytes  of a vector's record, 0 for text; inputs stand at their `offset`
- */
+/** Release also after an error. */
 REEF_MUST_CHECK reef_status reef_queues_init(reef_queues *queues,
                                              const reef_input *inputs,
                                              size_t input_count,
-                                             size_t record_bytes,
                                              reef_error *err);
 void reef_queues_release(reef_queues *queues);
 

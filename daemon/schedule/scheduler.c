@@ -20,39 +20,14 @@ static void name_queue(reef_schedule *schedule) {
     }
 }
 
-// How much of a vector's record a queue has given already.
-static uint64_t begun_record(const reef_schedule *schedule, size_t queue) {
-    uint64_t begun = 0;
-    for (size_t i = 0; i < schedule->queues.input_count; i++)
-        if (schedule->queues.queue_of[i] == queue)
-            begun += schedule->queues.inputs[i].offset % schedule->stride.record_bytes;
-    return begun % schedule->stride.record_bytes;
-}
-
-// A pool that was trained on one queue may have stopped inside a vector's record: the rest of that
-// record comes first, and is waited for. A queue that was trained alone is not at the position
-// where its slice stopped: slices end with a record.
-static void finish_record(reef_schedule *schedule) {
-    reef_stride *stride = &schedule->stride;
-    for (size_t i = 0; stride->record_bytes && i < schedule->queues.count; i++) {
-        uint64_t begun = begun_record(schedule, i);
-        bool current = stride->current == i;
-        schedule->stride_queues[i].partial = begun != 0;
-        if (current ? stride->given % stride->record_bytes == begun : begun == 0) continue;
-        reef_stride_give_to(stride, i);
-        stride->given = begun;
-    }
-}
-
 reef_status reef_schedule_init(reef_schedule *schedule,
                                reef_store *store,
                                const reef_input *inputs,
                                size_t count,
-                               size_t record_bytes,
                                double patience_s,
                                reef_error *err) {
     *schedule = (reef_schedule){.patience_ns = (uint64_t)(patience_s * NS_PER_SECOND)};
-    reef_status status = reef_queues_init(&schedule->queues, inputs, count, record_bytes, err);
+    reef_status status = reef_queues_init(&schedule->queues, inputs, count, err);
     if (status != REEF_OK) return status;
     size_t queues = schedule->queues.count;
     schedule->stride_queues = calloc(queues + 1, sizeof(*schedule->stride_queues));
@@ -62,14 +37,12 @@ reef_status reef_schedule_init(reef_schedule *schedule,
         schedule->empty_since == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu queues", queues);
     name_queue(schedule);
-    reef_stride_init(&schedule->stride, schedule->stride_queues, queues, record_bytes);
+    reef_stride_init(&schedule->stride, schedule->stride_queues, queues);
     // One queue needs no schedule; its stream is the order of its bytes.
     if (queues < 2) return REEF_OK;
     // The stride state of the last commit, and decisions that were made after it and have to be
     // made again.
-    status = reef_stride_read(store, &schedule->stride, &schedule->after, err);
-    if (status == REEF_OK) finish_record(schedule);
-    return status;
+    return reef_stride_read(store, &schedule->stride, &schedule->after, err);
 }
 
 void reef_schedule_release(reef_schedule *schedule) {
@@ -94,20 +67,11 @@ static void apply_decision(reef_schedule *schedule, const reef_schedule_choice *
     schedule->stride.decided = decision->number;
 }
 
-// Its queue was trained alone meanwhile, and is inside a vector's record where it was at the start
-// of one before.
-static bool would_cut(const reef_schedule *schedule, const reef_schedule_choice *decision) {
-    size_t current = schedule->stride.current;
-    return schedule->stride.record_bytes && decision->idle && current != REEF_STRIDE_NONE &&
-           schedule->stride_queues[current].partial &&
-           strcmp(schedule->stride_queues[current].name, decision->queue) == 0;
-}
-
-// Decisions made at this position of the stream are repeated, except those that are to be skipped.
+// Decisions made at this position of the stream are repeated.
 static void apply_due(reef_schedule *schedule) {
     while (!all_applied(schedule)) {
         const reef_schedule_choice *decision = &schedule->after.items[schedule->applied];
-        if (decision->at != schedule->stride.total || would_cut(schedule, decision)) return;
+        if (decision->at != schedule->stride.total) return;
         apply_decision(schedule, decision);
         schedule->applied++;
     }
@@ -234,14 +198,14 @@ static bool others_wait(const reef_schedule *schedule, size_t queue) {
     return false;
 }
 
-// The current queue is empty. A record of a vector is never left in its middle.
+// The current queue is empty.
 static void wait_for_scheduler(reef_schedule *schedule,
                                size_t index,
                                uint64_t now,
                                reef_schedule_next *next) {
     const reef_stride_queue *queue = &schedule->stride_queues[index];
     // No other queue has bytes: nothing needs to be decided.
-    if ((queue->partial && schedule->stride.record_bytes) || !others_wait(schedule, index)) return;
+    if (!others_wait(schedule, index)) return;
     // A queue that has just come back and is empty again may go idle at once.
     bool at_once = queue->fresh && !queue->partial;
     uint64_t due = schedule->empty_since[index] + (at_once ? 0 : schedule->patience_ns);

@@ -43,7 +43,6 @@ REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
                                                reef_store *store,
                                                const reef_input *inputs,
                                                size_t count,
-                                               size_t record_bytes,
                                                double patience_s,
                                                reef_error *err);
 void reef_schedule_release(reef_schedule *schedule);

@@ -7,13 +7,9 @@
 
 #define SCALE 1000 // of a queue's pass: as fine as the largest weight
 
-void reef_stride_init(reef_stride *stride,
-                      reef_stride_queue *queues,
-                      size_t count,
-                      size_t record_bytes) {
+void reef_stride_init(reef_stride *stride, reef_stride_queue *queues, size_t count) {
     *stride = (reef_stride){.queues = queues,
                             .count = count,
-                            .record_bytes = record_bytes,
                             .slice_bytes = REEF_SLICE_BYTES,
                             .current = REEF_STRIDE_NONE};
 }
@@ -39,25 +35,17 @@ size_t reef_stride_next(reef_stride *stride) {
     return stride->current;
 }
 
-// How many bytes of the slice are left, if a count alone decides; 0 if the next newline decides.
-static uint64_t left_by_count(const reef_stride *stride) {
-    if (stride->record_bytes) {
-        uint64_t record = stride->record_bytes;
-        uint64_t whole = (stride->slice_bytes + record - 1) / record * record;
-        // Slices may have been longer in an earlier run: the record is finished.
-        if (whole < stride->given) whole = (stride->given + record - 1) / record * record;
-        return whole - stride->given;
-    }
+// How many bytes of the slice are left; 0 where it ends with the line.
+static uint64_t bytes_left(const reef_stride *stride) {
     return stride->given < stride->slice_bytes ? stride->slice_bytes - stride->given : 0;
 }
 
 size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count) {
     // With one queue there is nothing to share.
     if (stride->count == 1) return count;
-    uint64_t left = left_by_count(stride);
+    uint64_t left = bytes_left(stride);
     // Fewer bytes wait than the slice still has: all of them belong to it.
     if (left >= count) return count;
-    if (stride->record_bytes) return (size_t)left;
     // The byte that fills the slice may be the end of a line; otherwise the line is given to its
     // end.
     size_t from = left > 0 ? (size_t)left - 1 : 0;
@@ -70,7 +58,6 @@ size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t
 }
 
 static bool slice_is_over(const reef_stride *stride, uint8_t last) {
-    if (stride->record_bytes) return left_by_count(stride) == 0;
     return stride->given >= REEF_SLICE_BYTES_MAX ||
            (stride->given >= stride->slice_bytes && last == '\n');
 }
@@ -82,8 +69,7 @@ void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     assert(stride->current != REEF_STRIDE_NONE);
     reef_stride_queue *queue = &stride->queues[stride->current];
     stride->given += count;
-    queue->partial =
-        stride->record_bytes ? stride->given % stride->record_bytes != 0 : bytes[count - 1] != '\n';
+    queue->partial = bytes[count - 1] != '\n';
     if (!slice_is_over(stride, bytes[count - 1])) return;
     // Stride scheduling (Waldspurger & Weihl 1995): the pass advances by bytes / weight, in fixed
     // point.
@@ -192,7 +178,7 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
     bool good = !json_unpack((json_t *)saved, "{s:I, s:I, s:I, s:o}", "total", &total, "decided",
                              &decided, "given", &given, "lanes", &queues) &&
                 json_is_array(queues) && total >= 0 && decided >= 0 && given >= 0 &&
-                given < REEF_SLICE_BYTES_MAX + (json_int_t)stride->record_bytes;
+                given < REEF_SLICE_BYTES_MAX;
     for (size_t i = 0; i < stride->count; i++) stride->queues[i].idle = true; // until it is known
     // Queues that are not configured now are skipped; their pass is forgotten.
     for (size_t i = 0; good && i < json_array_size(queues); i++) {

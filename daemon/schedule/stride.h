@@ -2,7 +2,7 @@
 // position.
 //
 // A queue of weight w that has given g bytes has the pass g / w. The queue with the lowest pass is
-// current, the first one of equals, and stays so for a slice: whole records, slice_bytes of them or
+// current, the first one of equals, and stays so for a slice: whole lines, slice_bytes of them or
 // more. So the stream is a function of what the queues hold, not of when it came; a
 // restarted daemon makes the same stream.
 //
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_SLICE_BYTES 4096            // at least, unless another number is set; whole records
+#define REEF_SLICE_BYTES 4096            // at least, unless another number is set; whole lines
 #define REEF_SLICE_BYTES_MAX (64u << 10) // a line that is longer is cut here
 #define REEF_STRIDE_NONE SIZE_MAX
 
@@ -30,14 +30,13 @@ typedef struct reef_stride_queue {
     uint64_t pass; // where it stands, in thousandths of bytes per weight
     bool idle;     // empty for too long: the others continue without it
     bool fresh;    // active again without a full slice yet: it may become idle at once
-    bool partial;  // its last byte was inside a record
+    bool partial;  // its last byte was inside a line
     bool done;     // has ended: never current again
 } reef_stride_queue;
 
 typedef struct reef_stride {
     reef_stride_queue *queues; // the caller's
     size_t count;
-    size_t record_bytes;  // of a vector's record; 0: records are lines
     uint64_t slice_bytes; // 1 to REEF_SLICE_BYTES_MAX; reef_stride_init sets REEF_SLICE_BYTES
     size_t current;       // the queue of this slice, or REEF_STRIDE_NONE: to be found
     uint64_t given;       // in this slice
@@ -46,10 +45,7 @@ typedef struct reef_stride {
 } reef_stride;
 
 /** Begin; with `count` 1 nothing is ever decided. */
-void reef_stride_init(reef_stride *stride,
-                      reef_stride_queue *queues,
-                      size_t count,
-                      size_t record_bytes);
+void reef_stride_init(reef_stride *stride, reef_stride_queue *queues, size_t count);
 /** The current queue; REEF_STRIDE_NONE if all have ended or are idle. */
 size_t reef_stride_next(reef_stride *stride);
 /** How many of the next `count` waiting bytes of that queue belong to its slice; 1 or more. */

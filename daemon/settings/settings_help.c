@@ -25,18 +25,9 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
         "  dir:PATH[/PATTERN]    all files of a directory, or those that the pattern fits\n"
         "  redis://HOST:PORT/STREAM or redis:///PATH/OF/SOCKET/STREAM\n"
         "                        a Redis Stream; the password in REEF_REDIS_PASSWORD;\n"
-        "                        ?field=NAME, db=N, of vectors label=NAME, format=json|f32;\n"
-        "                        group=NAME to acknowledge to\n"
+        "                        ?field=NAME, db=N, group=NAME to acknowledge to\n"
         "  push:NAME             what clients send: 'reef ingest', POST /v1/ingest\n"
-        "  ?weight=N after one of these is its share (1 to 1000; default 1).\n"
-        "and for vector models ('reef init --model vector'):\n"
-        "  idx:IMAGES,LABELS     IDX files, plain or gzip, such as those of MNIST\n"
-        "  npy:X.npy,Y.npy       NumPy arrays\n"
-        "  csv:FILE              a line per example; the label is the last column\n"
-        "  jsonl:FILE            a line per example: {\"vector\": [0.5, 1], \"label\": 3}\n"
-        "  Options follow after '?', joined by '&': label=COLUMN, names=A,B, header=yes|no,\n"
-        "  scale=1/255, classes=0,1, shuffle=SEED, skip=N, first=N, permute=SEED;\n"
-        "  docs/PROTOCOL.md explains them.\n",
+        "  ?weight=N after one of these is its share (1 to 1000; default 1).\n",
     .layers = "Switches have an opposite, such as --no-stay. Each option is a variable of the "
               "environment as well "
               "(REEF_COMMIT_SECONDS=5, REEF_STAY=no); options win over it, and it over the file. "
@@ -50,9 +41,7 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
     .codes = "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such "
              "pool or source, or "
              "nothing in any source; 71 memory; 73 disk full; 74 input or output; 75 pool in use.",
-    .example = "reef init reef.pool && reefd --pool reef.pool --source file:corpus.txt\n"
-               "reef init mnist.pool --model vector --inputs 28x28 &&\n"
-               "    reefd --pool mnist.pool --source idx:train-images.gz,train-labels.gz\n",
+    .example = "reef init reef.pool && reefd --pool reef.pool --source file:corpus.txt\n",
 };
 
 static const reef_option_text TEXTS[] = {

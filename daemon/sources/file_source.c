@@ -1,7 +1,5 @@
-// Sources that are read from files, to their end: text, and vectors as the bytes of their records.
+// Sources that are read from files, to their end.
 #include "reef_source.h"
-#include "reef_vectors.h"
-#include "vector_spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-// ---- text ---------------------------------------------------------------------------------------
 
 typedef struct disk_file {
     int fd;
@@ -60,10 +56,6 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
     return REEF_OK;
 }
 
-static reef_status file_check(reef_input *input, const reef_config *config, reef_error *err) {
-    return reef_input_check_text(input, config, err);
-}
-
 static reef_status file_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     if (input->bytes >= offset->cursor) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
@@ -109,62 +101,6 @@ static void file_close(reef_input *input) {
 const reef_input_kind reef_input_file = {.scheme = "file",
                                          .again = true,
                                          .open = file_open,
-                                         .check = file_check,
                                          .seek = file_seek,
                                          .read_now = file_read_now,
                                          .close = file_close};
-
-// ---- vectors ------------------------------------------------------------------------------------
-
-bool reef_input_vectors_is_spec(const char *spec) {
-    return reef_vectors_is_spec(spec);
-}
-
-static reef_status vectors_check_spec(const reef_input *input, const char *spec, reef_error *err) {
-    (void)input;
-    reef_vector_spec parts = {0};
-    reef_status status = reef_vector_spec_parse(&parts, spec, err);
-    reef_vector_spec_release(&parts);
-    return status;
-}
-
-static reef_status vectors_open(reef_input *input, const char *spec, reef_error *err) {
-    reef_vectors *vectors = NULL;
-    reef_status status = reef_vectors_open(&vectors, spec, 0, 0, err);
-    if (status != REEF_OK) return status;
-    reef_vectors_rest(vectors); // until the sources before it have ended
-    input->state = vectors;
-    input->bytes = reef_vectors_stream_bytes(vectors);
-    return REEF_OK;
-}
-
-static reef_status vectors_check(reef_input *input, const reef_config *config, reef_error *err) {
-    const reef_vectors *vectors = input->state;
-    if (reef_config_is_vector(config))
-        return reef_vectors_check_width(vectors, config->inputs, config->image_columns, err);
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.80s' holds vectors, but the pool has a language model: give file:PATH, or "
-                     "make a pool with reef init --model vector --inputs %" PRIu32,
-                     input->label, reef_vectors_width(vectors));
-}
-
-static reef_status vectors_read_now(
-    reef_input *input, uint64_t offset, uint8_t *at, size_t room, size_t *count, reef_error *err) {
-    reef_status status = reef_vectors_read_bytes(input->state, offset, at, room, count, err);
-    // What it unpacked is not needed any more.
-    if (status == REEF_OK && offset + *count >= input->bytes) reef_vectors_rest(input->state);
-    return status;
-}
-
-static void vectors_close(reef_input *input) {
-    reef_vectors_close(input->state);
-}
-
-const reef_input_kind reef_input_vectors = {.scheme = "vectors",
-                                            .again = true,
-                                            .check_spec = vectors_check_spec,
-                                            .open = vectors_open,
-                                            .check = vectors_check,
-                                            .seek = file_seek,
-                                            .read_now = vectors_read_now,
-                                            .close = vectors_close};

@@ -87,8 +87,6 @@ static reef_status read_spec(reef_input *input,
     if (strcmp(spec, "-") == 0) {
         input->kind = &reef_input_stream;
         input->label = "standard input";
-    } else if (reef_input_vectors_is_spec(spec)) {
-        input->kind = &reef_input_vectors;
     } else if (live != NULL) {
         input->kind = live;
         reef_status status = read_live_spec(input, scheme, err);
@@ -98,12 +96,12 @@ static reef_status read_spec(reef_input *input,
         input->kind = &reef_input_file;
         input->label = *rest = scheme ? spec + 5 : spec;
     } else {
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "unknown kind of source '%.*s': known are file:PATH, "
-            "- (standard input), follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, "
-            "redis://HOST:PORT/STREAM and push:NAME, and for vectors idx:, npy:, csv: and jsonl:",
-            (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "unknown kind of source '%.*s': known are file:PATH, "
+                         "- (standard input), follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, "
+                         "redis://HOST:PORT/STREAM and push:NAME",
+                         (int)(scheme < 40 ? scheme : 40),
+                         spec); // the rest of it may be a password
     }
     if (!**rest) return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names no file", spec);
     // The name is what the pool remembers; the label, printed in messages, may be shorter.

@@ -22,16 +22,6 @@ void reef_input_close(reef_input *input) {
     input->rest = NULL;
 }
 
-reef_status reef_input_check_text(const reef_input *input,
-                                  const reef_config *config,
-                                  reef_error *err) {
-    if (!reef_config_is_vector(config)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.100s' is text, but the pool has a vector model: give "
-                     "idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or jsonl:FILE",
-                     input->label);
-}
-
 reef_status reef_input_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     input->offset = offset->cursor;
     return input->kind->seek(input, offset, err);

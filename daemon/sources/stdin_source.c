@@ -47,10 +47,6 @@ static reef_status stream_open(reef_input *input, const char *rest, reef_error *
     return REEF_OK;
 }
 
-static reef_status stream_check(reef_input *input, const reef_config *config, reef_error *err) {
-    return reef_input_check_text(input, config, err);
-}
-
 static reef_status stream_seek(reef_input *input,
                                const reef_input_offset *offset,
                                reef_error *err) {
@@ -171,7 +167,6 @@ static void stream_close(reef_input *input) {
 
 const reef_input_kind reef_input_stream = {.scheme = "-",
                                            .open = stream_open,
-                                           .check = stream_check,
                                            .seek = stream_seek,
                                            .read = stream_read,
                                            .stop = stream_stop,

@@ -83,7 +83,7 @@ static void write_pushes(FILE *out, const reef_status_view *monitor) {
         {"reef_push_batches_total", "counter",
          "Pushed batches that were journalled, since the process started.",
          offsetof(reef_push_counts, batches)},
-        {"reef_push_records_total", "counter", "Records in these: lines or vectors.",
+        {"reef_push_records_total", "counter", "Records in these: lines.",
          offsetof(reef_push_counts, records)},
         {"reef_push_duplicates_total", "counter",
          "Pushed batches that were there already and were dropped, since the process started.",
@@ -121,32 +121,25 @@ static void write_pushes(FILE *out, const reef_status_view *monitor) {
 // The loss before training, by source: sums for rates, and a recent mean. Those without any are
 // left out.
 static void write_losses(FILE *out, const reef_status_view *monitor) {
-    bool vectors = monitor->record_bytes > 0;
-    const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
-    const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
-    const char *sum = vectors ? "reef_source_wrong_examples_total" : "reef_source_loss_sum_total";
-    // Vector models have errors, language models have bits: a pool has one of the two families.
-    prometheus_head(out, recent, "gauge",
-                    vectors
-                        ? "Share of a source classed wrongly before it was learned, recent mean."
-                        : "Bits per byte of a source before it was learned, recent mean.");
+    static const char *const RECENT = "reef_source_loss", *const SUM = "reef_source_loss_sum_total",
+                             *const SCORED = "reef_source_scored_bytes_total";
+    prometheus_head(out, RECENT, "gauge",
+                    "Bits per byte of a source before it was learned, recent mean.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         // A source that has not been scored has no mean.
         if (!monitor->progress[i].loss.scored) continue;
-        labelled(out, recent, "source", monitor->sources[i].name);
+        labelled(out, RECENT, "source", monitor->sources[i].name);
         number(out, monitor->progress[i].loss.recent);
     }
-    prometheus_head(out, scored, "counter",
+    prometheus_head(out, SCORED, "counter",
                     "How much of a source has a loss, since the process started.");
     for (size_t i = 0; i < monitor->source_count; i++) {
-        labelled(out, scored, "source", monitor->sources[i].name);
+        labelled(out, SCORED, "source", monitor->sources[i].name);
         fprintf(out, "%" PRIu64 "\n", monitor->progress[i].loss.scored);
     }
-    prometheus_head(out, sum, "counter",
-                    vectors ? "Examples of a source classed wrongly, since then."
-                            : "Bits that these took, since the process started.");
+    prometheus_head(out, SUM, "counter", "Bits that these took, since the process started.");
     for (size_t i = 0; i < monitor->source_count; i++) {
-        labelled(out, sum, "source", monitor->sources[i].name);
+        labelled(out, SUM, "source", monitor->sources[i].name);
         number(out, monitor->progress[i].loss.sum);
     }
 }
@@ -398,11 +391,8 @@ static void write_http(FILE *out, size_t connections, const uint64_t replies[6])
     gauge(out, "reef_http_connections", "HTTP connections that are open.", (double)connections);
 }
 
-static void write_training(FILE *out,
-                           const reef_status_view *monitor,
-                           const reef_training_view *view) {
+static void write_training(FILE *out, const reef_training_view *view) {
     const reef_trainer_status *status = &view->trainer;
-    bool vectors = monitor->record_bytes > 0;
     // Counters are of committed state: what a crash takes back must not have been counted.
     const reef_trainer_status *committed = &view->committed;
     counter(out, "reef_steps_total",
@@ -424,20 +414,13 @@ static void write_training(FILE *out,
     gauge(out, "reef_kinds", "Kinds of the stream that were found.", status->kinds);
     // The name of the metric is older than the name in the code, and stays.
     gauge(out, "reef_suspicious_batches", "Batches deferred by the drift test.", status->anomalous);
-    if (vectors)
-        gauge(out, "reef_error_ratio",
-              "Share classed wrongly before it was learned, recent median.", status->bits_per_byte);
-    else
-        gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
-              status->bits_per_byte);
-    // A vector model has no drift test on losses.
-    if (!vectors) {
-        gauge(out, "reef_drift_deviations",
-              "Loss of the last batch above the recent median, in robust standard deviations.",
-              status->drift);
-        gauge(out, "reef_drift_limit", "Loss above which a batch is anomalous, bits per byte.",
-              status->drift_limit);
-    }
+    gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
+          status->bits_per_byte);
+    gauge(out, "reef_drift_deviations",
+          "Loss of the last batch above the recent median, in robust standard deviations.",
+          status->drift);
+    gauge(out, "reef_drift_limit", "Loss above which a batch is anomalous, bits per byte.",
+          status->drift_limit);
     gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
 }
 
@@ -458,7 +441,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
             reef_kernels_name());
     gauge(out, "reef_uptime_seconds", "Since the process started.",
           (double)(uv_hrtime() - monitor->started_ns) / 1e9);
-    write_training(out, monitor, &view);
+    write_training(out, &view);
     write_sources(out, monitor);
     write_pushes(out, monitor);
     write_losses(out, monitor);

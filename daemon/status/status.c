@@ -89,8 +89,8 @@ static json_t *source_json(const reef_status_view *monitor, size_t i) {
     json_object_set_new(one, "weight", json_integer(source->weight));
     json_object_set_new(one, "sits_out", json_boolean(progress->idle));
     json_object_set_new(one, "ended", json_boolean(progress->ended));
-    bool vectors = monitor->record_bytes > 0, scored = progress->loss.scored > 0;
-    json_object_set_new(one, vectors ? "error_share" : "bits_per_byte",
+    bool scored = progress->loss.scored > 0;
+    json_object_set_new(one, "bits_per_byte",
                         reef_json_number(scored ? progress->loss.recent : (double)NAN));
     // A kind may add members, but cannot replace the common ones.
     json_t *own = source->kind->status != NULL ? source->kind->status(source) : NULL;
@@ -104,16 +104,6 @@ static json_t *sources_json(const reef_status_view *monitor) {
     for (size_t i = 0; i < monitor->source_count; i++)
         json_array_append_new(list, source_json(monitor, i));
     return list;
-}
-
-// A vector model has a share of wrong predictions where a language model has bits per byte.
-static void set_losses(json_t *object, const reef_trainer_status *status, bool vectors) {
-    double median = status->bits_per_byte, last = status->last_bits_per_byte;
-    json_object_set_new(object, "bits_per_byte", reef_json_number(vectors ? (double)NAN : median));
-    json_object_set_new(object, "last_bits_per_byte",
-                        reef_json_number(vectors ? (double)NAN : last));
-    json_object_set_new(object, "error_share", reef_json_number(vectors ? median : (double)NAN));
-    json_object_set_new(object, "last_error_share", reef_json_number(vectors ? last : (double)NAN));
 }
 
 static void set_trainer_fields(json_t *object, const reef_trainer_status *status) {
@@ -231,12 +221,11 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     json_object_set_new(object, "bytes_per_s", reef_json_number(rate));
     // No estimate while a live source is open: the stream has no end.
     json_object_set_new(object, "eta_s", reef_json_number(seconds_left(&sum, rate)));
-    json_object_set_new(object, "record_bytes",
-                        monitor->record_bytes ? json_integer((json_int_t)monitor->record_bytes)
-                                              : json_null());
     // Members of the trainer first, then of the last commit, then of the process.
     set_trainer_fields(object, &view.trainer);
-    set_losses(object, &view.trainer, monitor->record_bytes > 0);
+    json_object_set_new(object, "bits_per_byte", reef_json_number(view.trainer.bits_per_byte));
+    json_object_set_new(object, "last_bits_per_byte",
+                        reef_json_number(view.trainer.last_bits_per_byte));
     json_object_set_new(object, "context_memory", memory_json(&view.trainer.memory));
     json_object_set_new(object, "kind_memory", memory_json(&view.trainer.kind_memory));
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
@@ -303,8 +292,6 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     // Before the first batch no loss is known.
     if (isnan(view.trainer.bits_per_byte))
         snprintf(loss, sizeof(loss), "no loss yet");
-    else if (monitor->record_bytes)
-        snprintf(loss, sizeof(loss), "%.1f %% wrong", 100 * view.trainer.bits_per_byte);
     else
         snprintf(loss, sizeof(loss), "%.2f bits/byte", view.trainer.bits_per_byte);
     snprintf(out, room, "%s%s, generation %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,

@@ -16,7 +16,6 @@ typedef struct reef_status_view {
     // set once
     const char *pool;
     size_t threads;
-    size_t record_bytes; // of one example; 0 in a pool of text
     const reef_input *sources;
     size_t source_count;
     reef_training *training;

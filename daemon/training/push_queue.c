@@ -199,10 +199,8 @@ static void request_trainer(reef_pusher *pusher) {
 // On a thread of libuv's: a mebibyte of JSON takes longer to read than the loop should wait.
 static void make_batch(uv_work_t *work) {
     reef_push_batch *batch = work->data;
-    uint32_t inputs = batch->pusher->vector_inputs;
-    batch->error.status =
-        reef_ingest_parse(&batch->made, batch->format, inputs, batch->label[0] ? batch->label : NULL,
-                          batch->body, batch->body_bytes, &batch->error);
+    batch->error.status = reef_ingest_parse(&batch->made, batch->format, batch->body,
+                                            batch->body_bytes, &batch->error);
 }
 
 static void on_made(uv_work_t *work, int code) {

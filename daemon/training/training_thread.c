@@ -414,14 +414,13 @@ static reef_status training_new(reef_training **out,
     training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
     training->positions = calloc(options->source_count + 1, sizeof(*training->positions));
     training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
-    reef_status status = training->cursors != NULL && training->committed != NULL &&
-                                 training->losses != NULL && training->positions != NULL &&
-                                 training->settled != NULL
-                             ? reef_schedule_init(&training->schedule, options->store,
-                                                  options->sources, options->source_count,
-                                                  options->record_bytes, options->patience_s, err)
-                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources",
-                                         options->source_count);
+    reef_status status =
+        training->cursors != NULL && training->committed != NULL && training->losses != NULL &&
+                training->positions != NULL && training->settled != NULL
+            ? reef_schedule_init(&training->schedule, options->store, options->sources,
+                                 options->source_count, options->patience_s, err)
+            : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources",
+                        options->source_count);
     if (status != REEF_OK) {
         training_free(training);
         return status;

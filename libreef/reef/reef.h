@@ -2,8 +2,8 @@
  * libreef: pools of tiny experts that grow in generations and do not forget, for programs of your
  * own.
  *
- * A pool is a directory. It holds a model (of bytes or of labelled vectors, as `reefd` trains it)
- * or a single PEER layer, to stand in a network of yours. Exactly one generation is open and
+ * A pool is a directory. It holds a model of bytes, as `reefd` trains it, or a single PEER
+ * layer, to stand in a network of yours. Exactly one generation is open and
  * learns; sealing it opens the next. A sealed generation never changes again: the function as of a
  * generation is the same for ever, to the bit.
  *
@@ -140,7 +140,7 @@ REEF_API void reef_pool_close(reef_pool *pool);
 
 typedef struct reef_pool_info {
     size_t size;       /* sizeof(reef_pool_info), set by the caller */
-    const char *model; /* "layer", "lm" or "vector"; as the next two good while the pool is open */
+    const char *model; /* "layer" or "lm"; as the next two good while the pool is open */
     const char *expert, *score;
     int32_t writing;
     uint32_t layers; /* blocks; 1 of a layer */
@@ -149,11 +149,9 @@ typedef struct reef_pool_info {
     uint64_t experts;     /* of all generations, in one layer */
     uint64_t commit;      /* number of the pool's last one */
     uint64_t step;        /* of training, of that commit or so far */
-    /* Bytes of the stream that were dealt with; rows of a layer, examples of a vector model; so are
-     * all positions */
+    /* Bytes of the stream that were dealt with; rows of a layer; so are all positions */
     uint64_t position;
     uint64_t collected; /* rows of a layer whose gradients wait for a step */
-    uint32_t inputs;    /* width of a vector; 0 unless it is a vector model */
 } reef_pool_info;
 /** What a pool is, and how far it has come. `out` written; `size` must be set. */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_info(reef_pool *pool,
@@ -184,7 +182,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
                                                       reef_error *err);
 /**
  * Seal the open generation for good and open the next. Commits. What still waits for a whole batch
- * is the next one's; examples of a vector model with given boundaries are learned first.
+ * is the next one's.
  * side  of the next one; 0: as configured. Of a layer only.
  *
  * Errors: INVALID the generation has trained nothing yet (a model), gradients are collected (a
@@ -215,8 +213,7 @@ typedef struct reef_freeze_options {
 } reef_freeze_options;
 /**
  * Let single experts of the open generation stay as they are, or learn again: they take part as
- * before, but the optimiser passes them by. Commits. Not of a vector model, whose experts do not
- * learn one by one.
+ * before, but the optimiser passes them by. Commits.
  *
  * options  NULL: freeze all
  * changed  how many were not so before; may be NULL
@@ -535,8 +532,7 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
 /**
- * How many bytes of a source a writer has accepted; of a vector model how many examples. 0: none
- * yet. INVALID in a pool that was opened for reading.
+ * How many bytes of a source a writer has accepted. 0: none yet. INVALID in a pool that was opened for reading.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
                                                       const char *source,
@@ -548,8 +544,7 @@ typedef struct reef_training_info {
     uint64_t step, position; /* position: bytes of the stream that were dealt with */
     uint64_t waiting;        /* accepted since: they wait for a whole batch, or a boundary */
     uint32_t generation;     /* the open one */
-    /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the
-     * share of labelled examples that were answered wrongly before they were learned. */
+    /* Before training on it: median of the last batches; NaN: none so far. */
     double bits_per_byte;
     double last_bits_per_byte; /* of the last one since the pool was opened */
     double learning_rate;
@@ -723,55 +718,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_expand_file(reef_pool *pool,
                                                            const reef_coding_options *options,
                                                            reef_archive_facts *facts,
                                                            reef_error *err);
-
-/* ---- a model of labelled vectors ------------------------------------------------------------- */
-
-/**
- * Learn the next `rows` examples of a stream, as far as whole batches reach; the rest waits for the
- * next call. How the stream is cut into calls changes nothing. A boundary that is found on the way
- * seals by itself. Labels may be new at any time. reef_pool_cursor counts the examples of a source;
- * reef_pool_seal and reef_pool_snapshot work as for bytes.
- *
- * vectors  (rows, inputs) row-major
- * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
- *
- * Errors: INVALID another kind of model, a source's name that is not UTF-8, a value that is not
- * finite, a label below -1; FULL more labels than the 1,024 that a pool can hold. With these
- * nothing was taken. NO_MEMORY and what else ends a step half way: as in reef_pool_train.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
-                                                     const char *source,
-                                                     size_t rows,
-                                                     const float *vectors,
-                                                     const int32_t *labels,
-                                                     reef_error *err);
-/**
- * The labels that the state knows, in the order of their first example; a writer commits first.
- *
- * labels  (room) the first of them written; may be NULL where room is 0
- * count   how many there are
- */
-REEF_API REEF_MUST_CHECK reef_status
-reef_pool_classes(reef_pool *pool, int32_t *labels, size_t room, size_t *count, reef_error *err);
-/**
- * The classes of vectors under the state that was opened; a writer commits first. What one gets
- * does not depend on the others.
- *
- * vectors      (rows, inputs) row-major
- * labels       (rows) written; -1 while the state knows none
- * scores       (rows, classes) or NULL: written; about the probability of each class, rows need not
- *              sum to 1
- * classes      that `scores` has room for; INVALID where the state knows another number of them
- * generations  (rows) or NULL: written; which had the largest weight
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_predict(reef_pool *pool,
-                                                       size_t rows,
-                                                       const float *vectors,
-                                                       int32_t *labels,
-                                                       float *scores,
-                                                       size_t classes,
-                                                       uint32_t *generations,
-                                                       reef_error *err);
 
 #ifdef __cplusplus
 }

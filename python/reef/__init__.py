@@ -1,7 +1,7 @@
 """Reef: pools of tiny experts that grow in generations and do not forget.
 
-A pool is a directory. It holds a model of bytes or of labelled vectors, to train and to evaluate, or one PEER layer, to
-stand in a network of your own (``reef.torch`` makes a PyTorch module of it). Everything is computed by ``libreef``; arrays
+A pool is a directory. It holds a model of bytes, to train and to evaluate, or one PEER layer, to stand in a network of
+your own (``reef.torch`` makes a PyTorch module of it). Everything is computed by ``libreef``; arrays
 are NumPy's and are read and written in place.
 
 >>> with reef.create("pool", layers=2) as pool:
@@ -13,12 +13,12 @@ are NumPy's and are read and written in place.
 from ._library import library_version
 from .errors import (BusyError, CorruptError, FullError, InvalidError, MissingError, PoolMemoryError,
                      PoolOSError, ReefError, VersionError)
-from .pool import (Accuracy, Answers, Archive, Evaluation, Generation, Info, Kind, Layer, Merge, Model, NearKinds, Pool,
-                   Prediction, Pruning, Snapshot, Tape, Training, VectorModel, Visit, archive_facts, create, create_layer,
+from .pool import (Answers, Archive, Evaluation, Generation, Info, Kind, Layer, Merge, Model, NearKinds, Pool,
+                   Pruning, Snapshot, Tape, Training, Visit, archive_facts, create, create_layer,
                    expert_ids, open)
 
 __version__ = "0.1.0"
-__all__ = ["Accuracy", "Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
+__all__ = ["Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
            "Kind", "Layer", "Merge", "MissingError", "Model", "NearKinds", "Pool", "PoolMemoryError", "PoolOSError",
-           "Prediction", "Pruning", "ReefError", "Snapshot", "Tape", "Training", "VectorModel", "VersionError", "Visit",
+           "Pruning", "ReefError", "Snapshot", "Tape", "Training", "VersionError", "Visit",
            "archive_facts", "create", "create_layer", "expert_ids", "library_version", "open"]

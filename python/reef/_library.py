@@ -63,8 +63,7 @@ class PoolInfo(Sized):
     _fields_ = [("size", c_size_t), ("model", c_char_p), ("expert", c_char_p), ("score", c_char_p),
                 ("writing", c_int32), ("layers", c_uint32), ("d_model", c_uint32), ("heads", c_uint32),
                 ("topk", c_uint32), ("d_key", c_uint32), ("generations", c_uint32), ("experts", c_uint64),
-                ("commit", c_uint64), ("step", c_uint64), ("position", c_uint64), ("collected", c_uint64),
-                ("inputs", c_uint32)]
+                ("commit", c_uint64), ("step", c_uint64), ("position", c_uint64), ("collected", c_uint64)]
 
 
 class GenerationInfo(Sized):
@@ -185,9 +184,6 @@ _CHECKED = {
                          c_void_p],
     "reef_pool_expand_file": [c_void_p, c_char_p, c_char_p, POINTER(CodingOptions), POINTER(ArchiveFacts)],
     "reef_archive_read_facts": [c_void_p, c_size_t, POINTER(ArchiveFacts)],
-    "reef_pool_learn": [c_void_p, c_char_p, c_size_t, c_void_p, c_void_p],
-    "reef_pool_classes": [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)],
-    "reef_pool_predict": [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
 }
 # And the others: result, arguments.
 _PLAIN = {

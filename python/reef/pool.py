@@ -1,4 +1,4 @@
-"""Pools: models of bytes and of labelled vectors, and PEER layers on NumPy arrays."""
+"""Pools: models of bytes, and PEER layers on NumPy arrays."""
 
 import collections.abc
 import ctypes
@@ -15,8 +15,7 @@ from .errors import InvalidError, MissingError
 
 @dataclass(frozen=True)
 class Info:
-    """What a pool is. ``position`` counts the bytes of the stream that were dealt with, of a layer the rows, of vectors
-    the examples."""
+    """What a pool is. ``position`` counts the bytes of the stream that were dealt with, of a layer the rows."""
 
     model: str
     expert: str
@@ -33,7 +32,6 @@ class Info:
     step: int
     position: int
     collected: int
-    inputs: int
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Training:
-    """Where training stands. Losses are those before training on the bytes; NaN before the first batch.
-
-    Of a model of vectors they are shares of labelled examples that were answered wrongly before they were learned.
-    """
+    """Where training stands. Losses are those before training on the bytes; NaN before the first batch."""
 
     step: int
     position: int
@@ -193,24 +188,6 @@ class Archive:
     text_hash: bytes
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What a model makes of vectors, an array each: label, generation that had the largest weight, scores by class."""
-
-    labels: object
-    generations: object
-    scores: object = None
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """How many labelled vectors a model answers rightly."""
-
-    examples: int
-    right: int
-    accuracy: float
-
-
 def _plain(value):
     if isinstance(value, bytes):
         return value.decode()
@@ -236,10 +213,9 @@ def _optional(name, text):
 
 
 def create(path, *, threads=0, **settings):
-    """Make a model in directory ``path``, and open it for writing.
+    """Make a model of bytes in directory ``path``, and open it for writing.
 
-    Settings are those of ``reef init`` by name, such as ``d_model=128``. It is a model of bytes, or with
-    ``model="vector", inputs=...`` one of labelled vectors.
+    Settings are those of ``reef init`` by name, such as ``d_model=128``.
     """
     words = [_c.text(name, f"{name}={_setting(value)}") for name, value in settings.items()]
     array = (ctypes.c_char_p * (len(words) + 1))(*words, None)
@@ -267,7 +243,7 @@ def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, side_new=0,
 
 
 def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0, frozen=False):
-    """Open a pool: a ``Layer``, a ``Model`` or a ``VectorModel``, by what it holds.
+    """Open a pool: a ``Layer`` or a ``Model``, by what it holds.
 
     Read without ``write``, as of now, of a generation (``as_of=0``) or of a snapshot by name; the state stays as
     it is whatever a writer does. A writer sees what it trained.
@@ -288,7 +264,7 @@ def _open(path, options):
     except Exception:
         _c.lib.reef_pool_close(handle)
         raise
-    return {b"layer": Layer, b"vector": VectorModel}.get(info.model, Model)(handle, path, info)
+    return (Layer if info.model == b"layer" else Model)(handle, path, info)
 
 
 class Pool:
@@ -629,83 +605,6 @@ def archive_facts(archive):
 def _archive(facts):
     return _fill(Archive, facts, snapshot=bool(facts.snapshot), pool=bytes(facts.pool),
                  text_hash=bytes(facts.text_hash))
-
-
-# ---- models of labelled vectors ------------------------------------------------------------------
-
-
-class VectorModel(_Streamed):
-    """A pool with a model of labelled vectors: ``create(path, model="vector", inputs=...)``."""
-
-    def __init__(self, handle, path, info):
-        super().__init__(handle, path, info)
-        self.inputs = info.inputs
-
-    def train(self, data, labels=None, source="python"):
-        """Learn examples, the next ones of that source: vectors of (rows, inputs) with a label for each row, or an
-        iterable of such pairs, as a data loader gives them. A label is 0 or more, or -1 where there is none.
-
-        How they are cut changes nothing. What is left of a batch waits for the next call. Returns ``training``.
-        """
-        if labels is not None or isinstance(data, np.ndarray):
-            data = ((data, labels),)
-        if not isinstance(data, collections.abc.Iterable):
-            raise TypeError(f"cannot train on {type(data).__name__}; give vectors and labels, or pairs of them")
-        name = _c.text("source", source)
-        for pair in data:
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TypeError("give pairs of vectors and labels")
-            vectors = self._vectors(pair[0])
-            given = _labels(pair[1], len(vectors))
-            self._call(_c.lib.reef_pool_learn, name, len(vectors), vectors.ctypes.data, given.ctypes.data)
-        return self.training
-
-    @property
-    def classes(self):
-        """The labels that the state knows, in the order of their first example."""
-        count = ctypes.c_size_t()
-        self._call(_c.lib.reef_pool_classes, None, 0, ctypes.byref(count))
-        found = np.empty(count.value, np.int32)
-        self._call(_c.lib.reef_pool_classes, found.ctypes.data, found.size, ctypes.byref(count))
-        return found
-
-    def predict(self, vectors, scores=False):
-        """Classes of vectors as of the state that was opened, a ``Prediction``; scores in the order of ``classes``.
-
-        A writer commits first.
-        """
-        vectors = self._vectors(vectors)
-        rows = len(vectors)
-        labels, generations = np.empty(rows, np.int32), np.empty(rows, np.uint32)
-        table = np.empty((rows, len(self.classes)), np.float32) if scores else None
-        self._call(_c.lib.reef_pool_predict, rows, vectors.ctypes.data, labels.ctypes.data,
-                 None if table is None else table.ctypes.data, 0 if table is None else table.shape[1],
-                 generations.ctypes.data)
-        return Prediction(labels, generations, table)
-
-    def evaluate(self, vectors, labels):
-        """How many labelled vectors are answered rightly, an ``Accuracy``; rows without a label (-1) do not count."""
-        found = self.predict(vectors).labels
-        given = _labels(labels, len(found))
-        right, examples = int(((found == given) & (given >= 0)).sum()), int((given >= 0).sum())
-        return Accuracy(examples, right, right / examples if examples else float("nan"))
-
-    def _vectors(self, vectors):
-        vectors = np.ascontiguousarray(vectors, np.float32)
-        if vectors.ndim != 2 or vectors.shape[1] != self.inputs:
-            raise InvalidError(f"vectors have shape {vectors.shape}; give (rows, {self.inputs})")
-        return vectors
-
-
-def _labels(labels, rows):
-    if labels is None:
-        return np.full(rows, -1, np.int32)
-    given = np.asarray(labels)
-    if given.shape != (rows,) or given.dtype.kind not in "iu":
-        raise InvalidError(f"labels are {_kind(given)} of shape {given.shape}; give integers, one for each of {rows} rows")
-    if given.size and (given.min() < -1 or given.max() > np.iinfo(np.int32).max):
-        raise InvalidError(f"labels go from {given.min()} to {given.max()}; they are 0 or more, -1 for none, and fit int32")
-    return np.ascontiguousarray(given, np.int32)
 
 
 # ---- one layer -----------------------------------------------------------------------------------

@@ -272,7 +272,6 @@ def test_mistakes_with_archives_are_told(tmp_path):
         pool.train(TEXT)
         with pytest.raises(reef.InvalidError, match="context-memory"):
             pool.compress(TEXT)
-    assert not hasattr(reef.VectorModel, "compress")
 
 
 def test_usage_in_a_range_of_time(tmp_path):
@@ -479,58 +478,6 @@ def test_integers_that_do_not_fit_are_refused_and_not_wrapped(tmp_path):
             layer.grow(6.5)
         layer.grow(np.int64(6))
         assert layer.generations[0].side == 6
-
-
-# ---- models of labelled vectors ------------------------------------------------------------------
-
-
-def points(seed, place, first, count=700):
-    """Two classes of points around a place."""
-    draw = np.random.default_rng(seed).uniform(-1, 1, (count, 3)).astype(np.float32)
-    return draw + np.float32(place), first + (draw @ [1.0, 0.3, 0.3] > 0).astype(np.int64)
-
-
-def test_a_model_of_vectors_learns_and_keeps(tmp_path):
-    first, second, test, later = points(1, 0, 3), points(2, 20, 11), points(3, 0, 3, 90), points(4, 20, 11, 90)
-    with reef.create(tmp_path / "pool", model="vector", inputs=3, side=8, memory=100, boundaries="given") as pool:
-        assert isinstance(pool, reef.VectorModel) and len(pool.classes) == 0
-        assert (pool.predict(test[0]).labels == -1).all()
-        training = pool.train(*first)
-        assert training.position + training.waiting == 700 == pool.cursor() and training.waiting > 0
-        assert pool.evaluate(*test).accuracy > 0.9
-        pool.seal()  # which learns what waited
-        assert pool.info.position == 700
-        sealed = pool.predict(test[0], scores=True)
-        assert sealed.scores.shape == (90, 2) and (sealed.generations == 0).all()
-        pool.train(zip(np.split(second[0], 28), np.split(second[1], 28)), source="batches")
-        assert sorted(pool.classes[:2]) == [3, 4] and sorted(pool.classes[2:]) == [11, 12]
-        assert pool.evaluate(*later).accuracy > 0.9 and pool.evaluate(*test).accuracy > 0.9
-        best = pool.predict(later[0], scores=True)
-        assert np.array_equal(pool.classes[best.scores.argmax(1)], best.labels)
-        half = np.where(np.arange(90) % 2, later[1], -1)
-        assert pool.evaluate(later[0], half).examples == 45
-        pool.commit()
-        with reef.open(tmp_path / "pool", as_of=0) as then:
-            again = then.predict(test[0], scores=True)
-            assert np.array_equal(again.scores, sealed.scores) and np.array_equal(again.labels, sealed.labels)
-
-
-def test_mistakes_with_vectors_are_told(tmp_path):
-    with reef.create(tmp_path / "pool", model="vector", inputs=3, side=4, memory=50) as pool:
-        x, y = points(1, 0, 0, 8)
-        for vectors, labels, words in ((x[:, :2], y, "8, 2"), (x, y[1:], "shape"), (x, y * 0.5, "float64"),
-                                       (x, y - 2, "-1 for none"), (x, y + 2 ** 31, "fit int32"),
-                                       (np.where(x == x, np.nan, x), y, "finite")):
-            with pytest.raises(reef.InvalidError, match=words):
-                pool.train(vectors, labels)
-        for wrong in ([x, y], 5, [(x, y, y)]):
-            with pytest.raises(TypeError):
-                pool.train(wrong)
-        assert pool.cursor() == 0
-        with pytest.raises(reef.InvalidError, match="every expert sees every input"):
-            pool.usage(0)
-        with pytest.raises(reef.InvalidError):
-            pool.freeze()
 
 
 # ---- one layer -----------------------------------------------------------------------------------

@@ -138,8 +138,6 @@ static void feed_forward(reef_flops *out, const reef_config *config, uint32_t la
 
 void reef_flops_count(const reef_config *config, reef_flops *out) {
     *out = (reef_flops){.window_tokens = config->context};
-    // A vector model is solved, not trained by steps; FLOPs per token mean nothing for it.
-    if (reef_config_is_vector(config)) return;
     embedding(out, config);
     for (uint32_t l = 0; l < config->layers; l++) {
         attention(out, config);

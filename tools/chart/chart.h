@@ -14,10 +14,8 @@ typedef struct reef_loss_chart {
     size_t found_count; // stream positions of generations 1, 2, ...
     const uint64_t *truth;
     size_t truth_count; // true boundaries; 0 where they are not known
-    bool vectors;       // losses are shares of wrong predictions, otherwise bits per byte
-    bool ids;           // or per token
-    const char *unit;   // what the stream is counted in: "byte", "example"
-    size_t unit_bytes;  // of one
+    bool ids;           // losses are bits per token, not per byte
+    const char *unit;   // what the stream is counted in: such as "byte"
 } reef_loss_chart;
 
 /** Position of a picture on the page, axes and labels included. */

@@ -49,11 +49,8 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
               // Both axes begin at 1, so that an empty chart has no range of zero.
               .x_max = 1,
               .y_max = 1,
-              // What the y axis measures depends on what the model reads: vectors, token ids or
-              // bytes.
-              .title = chart->vectors ? "error rate"
-                       : chart->ids   ? "loss (bits per token)"
-                                      : "loss (bits per byte)"};
+              // What the y axis measures depends on what the model reads: token ids or bytes.
+              .title = chart->ids ? "loss (bits per token)" : "loss (bits per byte)"};
     for (size_t i = 0; i < chart->count; i++) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);
@@ -72,7 +69,7 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
 // What the axis of the stream is counted in, in thousands or millions where that gives short
 // numbers.
 static double name_unit(const reef_loss_chart *chart, double x_max, char out[CLI_WORD_BYTES]) {
-    double count = x_max / (double)chart->unit_bytes;
+    double count = x_max;
     size_t thousands = count >= 1e6 ? 2 : count >= 1e3 ? 1 : 0;
     static const char *const BYTES[] = {"bytes", "kB", "MB"}, *const MANY[] = {"", "thousands of ",
                                                                                "millions of "};
@@ -80,7 +77,7 @@ static double name_unit(const reef_loss_chart *chart, double x_max, char out[CLI
         snprintf(out, CLI_WORD_BYTES, "%s", BYTES[thousands]);
     else
         snprintf(out, CLI_WORD_BYTES, "%s%ss", MANY[thousands], chart->unit);
-    return (double)chart->unit_bytes * pow(1000, (double)thousands);
+    return pow(1000, (double)thousands);
 }
 
 static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {

@@ -100,10 +100,7 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     // A whole number at the top, so that the labels are exact.
     y_max = ceil(y_max);
     draw_curve(cells, chart, smooth, x_max, y_max);
-    fprintf(out, "%s\n",
-            chart->vectors ? "error rate"
-            : chart->ids   ? "bits per token"
-                           : "bits per byte");
+    fprintf(out, "%s\n", chart->ids ? "bits per token" : "bits per byte");
     for (int row = 0; row < ROWS; row++) {
         print_label(out, row, y_max);
         print_row(out, cells[row]);
@@ -118,6 +115,6 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
         fprintf(out, "       0%*s\n", COLUMNS - 1, reef_cli_bytes((uint64_t)x_max, end));
     else
         fprintf(out, "       0%*s %ss\n", COLUMNS - 2 - (int)strlen(chart->unit),
-                reef_cli_count((uint64_t)x_max / chart->unit_bytes, end), chart->unit);
+                reef_cli_count((uint64_t)x_max, end), chart->unit);
     free(smooth);
 }

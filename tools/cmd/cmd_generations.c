@@ -12,8 +12,7 @@ const reef_cli_manual reef_generations_manual = {
     .about =
         "Used is the share of experts that were ever chosen; "
         "unevenness is the distance of their use\n"
-        "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
-        "vectors every expert sees every input, so neither is shown.\n"
+        "from uniform in nats (0: all alike), averaged over the PEER layers.\n"
         "\n"
         "With context memories: how much each has learned, "
         "what it takes in memory, and the share of\n"
@@ -49,15 +48,9 @@ static void add_row(reef_cli_table *table,
     }
     reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
-    // In examples or tokens where the model has them, else in bytes.
-    reef_cli_table_cell(table, "%s",
-                        reef_cli_count(reef_cli_stream_units(config, g->opened_at), words));
+    reef_cli_table_cell(table, "%s", reef_cli_count(g->opened_at, words));
     // The open generation has no end yet.
-    reef_cli_table_cell(
-        table, "%s",
-        g->sealed ? reef_cli_count(reef_cli_stream_units(config, g->sealed_at), words) : "");
-    // Vector generations keep no usage; their table has no such columns.
-    if (reef_config_is_vector(config)) return;
+    reef_cli_table_cell(table, "%s", g->sealed ? reef_cli_count(g->sealed_at, words) : "");
     if (net) {
         reef_cli_table_cell(table, "%.1f", usage->used_percent);
         reef_cli_table_cell(table, "%.3f", usage->unevenness);
@@ -85,14 +78,9 @@ static json_t *row_json(const reef_cli_pool *pool,
                         bool kept,
                         const char *name) {
     json_t *object = reef_cli_generation_json(pool, g);
-    // Members are there for both model kinds, null where they do not apply.
-    bool counted = !reef_config_is_vector(&pool->config);
-    json_object_set_new(object, "used_percent",
-                        counted ? reef_cli_real(usage->used_percent) : json_null());
-    json_object_set_new(object, "unevenness",
-                        counted ? reef_cli_real(usage->unevenness) : json_null());
-    json_object_set_new(object, "selections",
-                        counted ? json_integer((json_int_t)usage->selections) : json_null());
+    json_object_set_new(object, "used_percent", reef_cli_real(usage->used_percent));
+    json_object_set_new(object, "unevenness", reef_cli_real(usage->unevenness));
+    json_object_set_new(object, "selections", json_integer((json_int_t)usage->selections));
     json_object_set_new(object, "context_memory",
                         memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
     // Is there no state as of it any more?
@@ -143,7 +131,6 @@ reef_status reef_generations_list(reef_cli_pool *pool,
                                   reef_cli_table **table,
                                   json_t **array,
                                   reef_error *err) {
-    bool vectors = reef_config_is_vector(&pool->config);
     const char *unit = reef_cli_stream_unit(&pool->config);
     // The unit stands in the heading and not in each cell.
     char *opened = reef_cli_format("opened at %s", unit),
@@ -153,14 +140,11 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     const char *const heading[] = {"generation", "side",     "experts", "rows",       "state",
                                    opened,       sealed,     "used %",  "unevenness", "learned",
                                    "memory",     "filled %", "kind"};
-    // Usage, which vectors do not have, and then memories, which few pools have.
     if (!reef_cli_has_net(&pool->config))
         *table = reef_cli_table_new("><>>>>><", alone);
     else
-        *table = reef_cli_table_new(vectors                            ? ">>><<>>"
-                                    : pool->config.context_memory == 0 ? ">>><<>>>>"
-                                                                       : ">>><<>>>>>>><",
-                                    heading);
+        *table = reef_cli_table_new(
+            pool->config.context_memory == 0 ? ">>><<>>>>" : ">>><<>>>>>>><", heading);
     // The table has copied its heading.
     free(opened);
     free(sealed);

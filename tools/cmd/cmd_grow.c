@@ -2,7 +2,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_transport.h"
-#include "cli_vectors.h"
 #include "commands.h"
 
 #include <inttypes.h>
@@ -86,10 +85,7 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
-    // The hidden units of a vector generation are fixed when it is opened.
-    status =
-        reef_cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
-    if (status == REEF_OK) status = reef_cli_pool_has_net(&pool, err);
+    status = reef_cli_pool_has_net(&pool, err);
     // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;
     if (status == REEF_OK) status = check_side(before, side, err);

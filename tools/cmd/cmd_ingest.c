@@ -34,7 +34,7 @@ static const reef_cli_option OPTIONS[] = {
     {"id-prefix", "P",
      "name batches P-OFFSET, so that the same lines are taken once, however often sent"},
     {"skip", "BYTES", "leave out what comes before this byte of FILE"},
-    {"jsonl", NULL, "lines are JSON, such as {\"text\": \"...\"} (always so for a vector model)"},
+    {"jsonl", NULL, "lines are JSON, such as {\"text\": \"...\"}"},
     {0},
 };
 
@@ -236,8 +236,7 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
 static reef_status choose_format(ingestion *in, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_status status = reef_cli_pool_open(&pool, in->cli, err);
-    in->jsonl = status == REEF_OK &&
-                (reef_config_is_vector(&pool.config) || reef_cli_text(in->cli, "jsonl") != NULL);
+    in->jsonl = reef_cli_text(in->cli, "jsonl") != NULL;
     reef_cli_pool_close(&pool);
     in->feed.bytes_max = BATCH_BYTES_MAX;
     in->feed.line_max = REEF_REQUEST_BYTES_MAX;

@@ -16,8 +16,8 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_plot_loss_manual = {
     .about =
         "The loss of each batch before it was trained on, which is what the drift test sees, and\n"
-        "where generations were opened. Of a vector model: the error rate of each\n"
-        "batch. Of a long stream, older points are the means of 16, 256, ... batches.",
+        "where generations were opened. Of a long stream, older points are the means of 16, 256, "
+        "... batches.",
     .options = OPTIONS,
     .example = "reef plot loss reef.pool\n"
                "reef plot loss reef.pool --svg loss.svg",
@@ -39,9 +39,7 @@ static json_t *chart_json(const reef_loss_chart *chart) {
         json_array_append_new(
             points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step", (json_int_t)point->step,
                               "stream_bytes", (json_int_t)point->stream_bytes,
-                              chart->vectors ? "error_share"
-                              : chart->ids   ? "bits_per_token"
-                                             : "bits_per_byte",
+                              chart->ids ? "bits_per_token" : "bits_per_byte",
                               reef_cli_real((double)point->bits_per_byte), "generation",
                               (json_int_t)point->generation, "batches",
                               (json_int_t)reef_cli_point_batches(point)));
@@ -82,10 +80,8 @@ reef_status reef_cmd_plot_loss(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) {
         reef_loss_chart chart = {.points = points.points,
                                  .count = points.count,
-                                 .vectors = reef_config_is_vector(&pool.config),
                                  .ids = reef_cli_has_ids(&pool.config),
-                                 .unit = reef_cli_stream_unit(&pool.config),
-                                 .unit_bytes = reef_cli_stream_unit_bytes(&pool.config)};
+                                 .unit = reef_cli_stream_unit(&pool.config)};
         // Drawn as lines, because a jump of the loss is explained by a boundary.
         found = reef_chart_boundaries(&pool, &chart.found_count);
         chart.found = found;

@@ -101,19 +101,17 @@ static void print_reply(const reef_cli_call *cli,
     const reef_config *config = &pool->config;
     // One word decides between plan and result in both lines.
     const char *would = cli->dry_run ? "would seal" : "sealed";
-    bool vectors = reef_config_is_vector(config);
     // The next side is the trainer's decision, in the reply of the check.
     uint32_t side = cli->dry_run ? (uint32_t)json_integer_value(json_object_get(result, "side"))
                                  : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), words),
-           reef_cli_stream_unit(config), reef_cli_stream_units(config, old->opened_at), dtype);
-    // Without text in the reservoir no loss can be compared, and vectors are not rounded.
-    if (!cli->dry_run && !vectors) print_loss(config, result);
+           reef_cli_stream_unit(config), old->opened_at, dtype);
+    // Without text in the reservoir no loss can be compared.
+    if (!cli->dry_run) print_loss(config, result);
     // The side of a language model is that of one layer.
-    printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
-           cli->dry_run ? "would open" : "opened", sealed + 1, side, side,
-           vectors ? "" : " in each PEER layer");
+    printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
+           cli->dry_run ? "would open" : "opened", sealed + 1, side, side);
 }
 
 reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
@@ -129,8 +127,7 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
     if (dtype == NULL)
         // What is shown when the option is missing: the setting of the pool.
-        dtype = reef_config_is_vector(&pool.config) ? "f32"
-                                                    : reef_config_word(&pool.config, "seal_dtype");
+        dtype = reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && cli->dry_run) {
         status = reef_cli_check(cli, request, check_seal, &result, err);
     } else if (status == REEF_OK) {

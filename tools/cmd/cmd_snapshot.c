@@ -138,9 +138,7 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     reef_cli_table_cell(list->table, "%s", snapshot->name);
     reef_cli_table_cell(list->table, "%" PRIu64, snapshot->step);
     // In the unit of the pool, so that positions compare with those of `reef status`.
-    reef_cli_table_cell(
-        list->table, "%s",
-        reef_cli_count(reef_cli_stream_units(list->config, snapshot->stream_bytes), words));
+    reef_cli_table_cell(list->table, "%s", reef_cli_count(snapshot->stream_bytes, words));
     reef_cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
     reef_cli_table_cell(list->table, "%s", reef_cli_time(snapshot->unix_ms, words));
     reef_hash_format(snapshot->root, root);

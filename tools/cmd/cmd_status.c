@@ -111,7 +111,6 @@ static json_t *pool_json(const reef_cli_call *cli,
     }
     // The newest is the open one: there is always exactly one.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
-    bool vectors = reef_config_is_vector(&pool->config);
     // "idle": this is the document of a pool without a daemon.
     // The name of the last loss carries the unit, so that no reader mistakes one for another.
     json_t *object =
@@ -119,20 +118,14 @@ static json_t *pool_json(const reef_cli_call *cli,
                   reef_cli_path(cli->pool), "state", "idle", "step", (json_int_t)pool->commit.step,
                   "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
                   (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-                  vectors                           ? "last_error_share"
-                  : reef_cli_has_ids(&pool->config) ? "last_bits_per_token"
-                                                    : "last_bits_per_byte",
+                  reef_cli_has_ids(&pool->config) ? "last_bits_per_token" : "last_bits_per_byte",
                   last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
                   (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
                   "last_commit", reef_cli_commit_json(&pool->commit));
-    // Units that the daemon's document has as well, so that `reef top` reads both.
-    size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     set_passed(object, pool);
     set_kinds(object, pool);
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->passed.recycled_experts));
-    json_object_set_new(object, "record_bytes",
-                        vectors ? json_integer((json_int_t)record) : json_null());
     json_object_set_new(object, "context_memory",
                         memory_json(pool, reef_memory_stats_read, open->generation));
     const json_t *kind = json_object_get(object, "kind");
@@ -211,17 +204,15 @@ static void print_count(const json_t *object,
            unit[0] ? " " : "", unit);
 }
 
-// A part of the stream: bytes of text, examples, or rows of a layer by itself, which no daemon
+// A part of the stream: bytes of text, or rows of a layer by itself, which no daemon
 // trains.
 static void print_part(const json_t *status,
                        uint64_t bytes,
                        const char *label,
                        const char *detail) {
     char words[CLI_WORD_BYTES];
-    uint64_t record = status_integer(status, "record_bytes");
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
-    if (unit == NULL) unit = record ? "example" : "byte";
-    printf("  %-14s%s %ss%s\n", label, reef_cli_count(record ? bytes / record : bytes, words), unit,
+    printf("  %-14s%s %ss%s\n", label, reef_cli_count(bytes, words), unit != NULL ? unit : "byte",
            detail);
 }
 
@@ -239,15 +230,6 @@ static void print_stream(const json_t *status) {
     if (recognised > 0)
         print_part(status, recognised, "recognised",
                    " of older domains or at marker lines, not trained");
-}
-
-static void print_share(const json_t *object,
-                        const char *name,
-                        const char *label,
-                        const char *detail) {
-    const json_t *value = json_object_get(object, name);
-    if (json_is_number(value))
-        printf("  %-14s%.1f %% error rate%s\n", label, 100 * json_number_value(value), detail);
 }
 
 static void print_commit(const json_t *commit) {
@@ -412,9 +394,6 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_number(status, "last_bits_per_token", "last batch", "bits per token");
     print_memory(status);
-    // Vector models have a share of errors instead of bits.
-    print_share(status, "error_share", "examples", " before training on them (recent batches)");
-    print_share(status, "last_error_share", "last batch", "");
     // The daemon does not always report the size.
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
         char words[CLI_WORD_BYTES];

@@ -60,14 +60,13 @@ static char *details_text(const json_t *event) {
 }
 
 // On the heap.
-static char *column_text(const json_t *event, const char *name, const reef_config *config) {
+static char *column_text(const json_t *event, const char *name) {
     const json_t *value = json_object_get(event, name);
     char words[CLI_WORD_BYTES];
     if (value == NULL) return reef_cli_format("%s", "");
     if (!json_is_integer(value)) return value_text(value);
     uint64_t number = (uint64_t)json_integer_value(value);
     if (strcmp(name, "unix_ms") == 0) return reef_cli_format("%s", reef_cli_time(number, words));
-    if (strcmp(name, "stream_bytes") == 0) number = reef_cli_stream_units(config, number);
     return reef_cli_format("%s", reef_cli_count(number, words));
 }
 
@@ -82,7 +81,7 @@ static void print_events(const json_t *events, const reef_config *config) {
     json_array_foreach(events, index, event) {
         // An event without such a member leaves the cell empty.
         for (size_t c = 0; c < COLUMN_COUNT; c++) {
-            char *text = column_text(event, COLUMNS[c], config);
+            char *text = column_text(event, COLUMNS[c]);
             reef_cli_table_cell(table, "%s", text);
             free(text);
         }

@@ -3,7 +3,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_table.h"
-#include "cli_vectors.h"
 #include "commands.h"
 #include "reef_usage.h"
 #include "reef_usage_json.h"
@@ -238,12 +237,6 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     request asked = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    // Every expert of a vector model sees every input: there is no usage to show.
-    if (status == REEF_OK)
-        status = reef_cli_pool_wants(&pool, false,
-                                     "there every expert sees every input, "
-                                     "and reef eval shows which generation answers",
-                                     err);
     if (status == REEF_OK) status = reef_cli_pool_has_net(&pool, err);
     if (status == REEF_OK) status = choose_generation(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);

@@ -169,12 +169,6 @@ static reef_status check_operands(const reef_cli_call *cli, reef_error *err) {
     return REEF_OK;
 }
 
-// Of a command that makes a pool --memory without a unit is a field of the configuration.
-static bool is_field(const reef_cli_command *command, const char *memory) {
-    return (command->traits & (CLI_CONFIG | CLI_COMPUTES)) == CLI_CONFIG &&
-           memory[strspn(memory, "0123456789")] == '\0';
-}
-
 reef_status reef_cli_parse(reef_cli_call *cli,
                            const reef_cli_command *command,
                            int argc,
@@ -203,8 +197,7 @@ reef_status reef_cli_parse(reef_cli_call *cli,
     status = reef_cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
     cli->threads = (size_t)threads;
     const char *memory = reef_cli_text(cli, "memory");
-    // `reef init` has a field of that name in its configuration.
-    if (status == REEF_OK && memory != NULL && !is_field(command, memory))
+    if (status == REEF_OK && memory != NULL)
         status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);
     // Operands are checked last: the pool is one of them.

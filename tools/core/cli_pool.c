@@ -19,7 +19,6 @@
 
 // ---- pools --------------------------------------------------------------------------------------
 
-// Bytes of the stream as people count it: of a text they are bytes, of vectors examples.
 reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err) {
     if (!reef_config_is_layer(&pool->config)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
@@ -27,17 +26,9 @@ reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err)
                      "a program that uses it through libreef trains it");
 }
 
-size_t reef_cli_stream_unit_bytes(const reef_config *config) {
-    return reef_config_is_vector(config) ? reef_vector_record_bytes(config) : 1;
-}
-
-uint64_t reef_cli_stream_units(const reef_config *config, uint64_t bytes) {
-    return bytes / reef_cli_stream_unit_bytes(config);
-}
-
 const char *reef_cli_stream_unit(const reef_config *config) {
-    if (reef_config_is_layer(config)) return "row"; // of a backward that trained, each counts one
-    return reef_config_is_vector(config) ? "example" : "byte";
+    // Of a layer every row of a backward that trained counts one.
+    return reef_config_is_layer(config) ? "row" : "byte";
 }
 
 static uint64_t file_bytes(const char *path) {
@@ -152,7 +143,6 @@ reef_status reef_cli_layer_check(const reef_config *config, uint64_t layer, reef
 }
 
 bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer) {
-    if (reef_config_is_vector(config)) return layer == 0; // its only one
     return reef_layer_retrieves(config, layer);
 }
 
@@ -333,8 +323,6 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
     uint32_t layers = reef_cli_peer_layers(&pool->config);
     size_t expert_count = (size_t)generation->side * generation->side;
     *out = (reef_usage_summary){0};
-    // Every expert of a vector model sees every input.
-    if (reef_config_is_vector(&pool->config)) return REEF_OK;
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
         if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
         reef_usage *usage = NULL;

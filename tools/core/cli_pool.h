@@ -52,11 +52,7 @@ REEF_MUST_CHECK reef_status reef_cli_layer_check(const reef_config *config,
                                                  reef_error *err);
 /** INVALID for a layer by itself, which no command trains. */
 REEF_MUST_CHECK reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err);
-/** A position in the stream as people count it: in bytes of a text, in examples, or in rows. */
-uint64_t reef_cli_stream_units(const reef_config *config, uint64_t bytes);
-/** Bytes of the stream that such a unit takes. */
-size_t reef_cli_stream_unit_bytes(const reef_config *config);
-/** What it is then counted in: "byte", "example", or "row" of a layer by itself. */
+/** What a stream is counted in: "byte", or "row" of a layer by itself. */
 const char *reef_cli_stream_unit(const reef_config *config);
 /** Whether the feed-forward network of a block retrieves experts: kinds p and k. */
 bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer);

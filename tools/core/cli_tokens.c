@@ -1,7 +1,6 @@
 // What a pool's tokens are to people: bytes of a text, or ids that no line or word is made of.
 #include "cli_tokens.h"
 #include "cli_pool.h"
-#include "cli_vectors.h"
 
 #include <inttypes.h>
 
@@ -25,11 +24,8 @@ const char *reef_cli_perplexity_name(const reef_config *config) {
     return reef_cli_has_ids(config) ? "perplexity_per_token" : "perplexity_per_byte";
 }
 
-reef_status reef_cli_pool_wants_bytes(const reef_cli_pool *pool,
-                                      const char *instead,
-                                      reef_error *err) {
-    reef_status status = reef_cli_pool_wants(pool, false, instead, err);
-    if (status != REEF_OK || !reef_cli_has_ids(&pool->config)) return status;
+reef_status reef_cli_pool_wants_bytes(const reef_cli_pool *pool, reef_error *err) {
+    if (!reef_cli_has_ids(&pool->config)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "this reads text of bytes, but %.100s has token ids (vocab %" PRIu32
                      "), which have no lines or words: reef eval gives their loss",
@@ -46,19 +42,10 @@ reef_status reef_cli_tokens_check(reef_cli_file *file, const reef_config *config
     return status;
 }
 
-reef_status reef_cli_pool_wants(const reef_cli_pool *pool,
-                                bool vectors,
-                                const char *instead,
-                                reef_error *err) {
-    if (reef_config_is_vector(&pool->config) == vectors) return REEF_OK;
-    // A layer model has neither text nor vectors to read.
-    if (vectors && reef_config_is_layer(&pool->config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "this command is for vector models, but %.100s " CLI_IS_LAYER,
-                         reef_store_path(pool->store));
-    // The message names what to use instead.
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "this command is for %s models, but %.100s has a %s model: %s",
-                     vectors ? "vector" : "language", reef_store_path(pool->store),
-                     vectors ? "language" : "vector", instead);
+reef_status reef_cli_tokens_read(reef_cli_file *file,
+                                 const char *path,
+                                 const reef_config *config,
+                                 reef_error *err) {
+    reef_status status = reef_cli_text_read(file, path, err);
+    return status == REEF_OK ? reef_cli_tokens_check(file, config, err) : status;
 }

@@ -25,5 +25,12 @@ const char *reef_cli_perplexity_name(const reef_config *config); // "perplexity_
 REEF_MUST_CHECK reef_status reef_cli_tokens_check(reef_cli_file *file,
                                                   const reef_config *config,
                                                   reef_error *err);
+/** Read such a file. */
+REEF_MUST_CHECK reef_status reef_cli_tokens_read(reef_cli_file *file,
+                                                 const char *path,
+                                                 const reef_config *config,
+                                                 reef_error *err);
+/** INVALID if tokens are not bytes. */
+REEF_MUST_CHECK reef_status reef_cli_pool_wants_bytes(const reef_cli_pool *pool, reef_error *err);
 
 #endif

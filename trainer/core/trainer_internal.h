@@ -7,7 +7,7 @@
 //   commit       all of it as one transaction
 //   exchange     generations and models of other pools
 //   kinds        kinds of text: recognised, learned on, named, merged
-//   vector, layer  the two other kinds of model
+//   layer        the other kind of model
 #ifndef REEF_TRAINER_INTERNAL_H
 #define REEF_TRAINER_INTERNAL_H
 
@@ -58,7 +58,6 @@ typedef struct reef_familiarity_level {
 struct reef_trainer {
     reef_store *store;           // not owned
     const reef_trainer_ops *ops; // set by reef_trainer_allocate
-    struct reef_vector *vector;  // of the vector kind alone, else NULL
     struct reef_layer *layer;    // of the layer kind alone, else NULL
     reef_trainer_options options;
     reef_trainer_writer on_commit; // NULL, or what writes along with every commit

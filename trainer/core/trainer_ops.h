@@ -1,8 +1,7 @@
-// What a trainer does differently for each kind of model: language model, vector model, layer.
+// What a trainer does differently for each kind of model: language model, layer.
 //
-//   language_ops.c       a stream of tokens, gates, a reservoir
-//   vector/vector_ops.c  a stream of records, solved in closed form
-//   layer/layer_ops.c    no stream: a program calls forward, backward and step
+//   language_ops.c     a stream of tokens, gates, a reservoir
+//   layer/layer_ops.c  no stream: a program calls forward, backward and step
 //
 // The kind is chosen once, when memory is allocated (trainer.c). All other code calls through
 // `trainer->ops` and never asks which model it has.
@@ -89,7 +88,6 @@ typedef struct reef_trainer_ops {
 } reef_trainer_ops;
 
 extern const reef_trainer_ops reef_language_ops;
-extern const reef_trainer_ops reef_vector_ops;
 extern const reef_trainer_ops reef_layer_ops;
 
 /** REEF_OK, or REEF_ERR_INVALID with one of the kind's refusals, such as `kind->no_branch`. */

@@ -14,7 +14,7 @@
 /**
  * Can its generations be exported, and those of others imported?
  *
- * Errors: INVALID a vector model, a layer, generations that
+ * Errors: INVALID a layer, generations that
  * build on more than the first one, or the first one is open.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_exchange_check(const reef_trainer *trainer,

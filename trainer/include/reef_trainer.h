@@ -106,13 +106,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_sources_fit(const reef_trainer
                                                               size_t count,
                                                               reef_error *err);
 
-/**
- * The loss on what a source gave, each token or labelled example before it was trained on, since
- * the trainer was opened.
- */
+/** The loss on what a source gave, each token before it was trained on, since opening. */
 typedef struct reef_source_loss {
-    uint64_t scored; // tokens; labelled examples in a vector model
-    double sum;      // bits; wrong answers
+    uint64_t scored; // tokens
+    double sum;      // bits
     double recent;   // mean of about the last 65,536 bytes
 } reef_source_loss;
 
@@ -142,27 +139,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        size_t *taken,
                                                        size_t *steps,
                                                        reef_error *err);
-
-/**
- * Learn what waits in a vector model for a whole batch as a shorter one, without testing it for
- * drift: for a boundary that the caller knows. Nothing is done in other models, before the first
- * batch of a generation, and while examples are deferred.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_pending(reef_trainer *trainer,
-                                                                reef_error *err);
-
-/**
- * Whether a vector model has room for the classes of examples that come next, beside those it knows
- * and those that wait for a whole batch. Of others than vector models nothing may be asked.
- *
- * labels  (count) negative: has none
- *
- * Errors: FULL a label would be one class more than a pool can have.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_check_labels(const reef_trainer *trainer,
-                                                               size_t count,
-                                                               const int32_t *labels,
-                                                               reef_error *err);
 
 /**
  * Write everything that changed, in one LMDB transaction. When commits happen changes no result.
@@ -295,7 +271,7 @@ typedef struct reef_branch {
  * out  written; may be NULL
  *
  * Errors: NOT_FOUND no such generation; INVALID it is open, the open one
- * has trained, a vector model; FULL experts_max, the disk;
+ * has trained, a layer by itself; FULL experts_max, the disk;
  * IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
@@ -412,8 +388,8 @@ typedef struct reef_import {
  * options  NULL for the defaults
  * out      written; may be NULL
  *
- * Errors: INVALID another configuration or backbone, the open generation has trained, a vector
- * model; NOT_FOUND, CORRUPT, VERSION of the file; FULL
+ * Errors: INVALID another configuration or backbone, the open generation has trained, a layer
+ * by itself; NOT_FOUND, CORRUPT, VERSION of the file; FULL
  * experts_max, the disk; IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
@@ -443,7 +419,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           reef_error *err);
 
 /**
- * Does a pool learn every byte of its stream? Not one without context memories, or of vectors,
+ * Does a pool learn every byte of its stream? Not one without context memories,
  * where text of a kind that comes back is only recognised; nor one with marker lines, which are
  * taken out of the stream.
  */
@@ -481,14 +457,13 @@ typedef struct reef_trainer_status {
     uint64_t opened_at;                      // stream position where it was opened
     uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test
     // Prequential loss: median over the drift window, and of the last batch since the start. With
-    // vectors both are shares of labelled examples that were classed wrongly before they were
-    // learned; the first of known labels only. With context memories both are what the net and a
-    // memory say together, since the trainer was opened. NaN while there was none.
+    // context memories both are what the net and a memory say together, since the trainer was
+    // opened. NaN while there was none.
     double bits_per_byte;
     double last_bits_per_byte;
     // How far the last batch's loss lies above the median, in robust standard deviations, and the
-    // loss above which a batch is anomalous; NaN while the drift test has no history, and with
-    // vectors. With context memories they are about the net's own loss, where there is a net.
+    // loss above which a batch is anomalous; NaN while the drift test has no history.
+    // With context memories they are about the net's own loss, where there is a net.
     double drift, drift_limit;
     double learning_rate;
     uint64_t experts, experts_open; // in all layers

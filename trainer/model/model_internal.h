@@ -1,7 +1,7 @@
 // The inside of a reef_model, shared by the files that ask it something:
 //
 //   open.c          the copy: how it is read from a pool, and taken over by a later one
-//   model_ops.c    what differs between language model, vector model and layer
+//   read_state.c   the generations of a state, and their memories
 //   lost_kinds.c    kinds that are damaged
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   expert_uses.c   which experts a text uses
@@ -10,7 +10,6 @@
 //   kept_text.c     the text that context memories keep, and its words
 //   generate.c      a text continued
 //   layer_model.c   the same copy of a layer by itself
-//   vector_model.c  and of vectors
 #ifndef REEF_MODEL_INTERNAL_H
 #define REEF_MODEL_INTERNAL_H
 
@@ -19,35 +18,10 @@
 #include "recall.h"
 #include "reef_model.h"
 #include "residency.h"
-#include "vector.h"
 
 struct reef_as_of;
 
-/** What a copy does differently for each kind of model (model_ops.c); every function is set. */
-typedef struct reef_eval_kind {
-    /** Read the chosen state into the model. BUSY: a generation vanished meanwhile; try again. */
-    reef_status (*load)(reef_model *model,
-                        reef_txn *txn,
-                        const struct reef_as_of *chosen,
-                        reef_error *err);
-    /**
-     * After that transaction: bring rows into reach, in a new one. Sealed generations are the same
-     * there, or were given up by a restore since: BUSY, as in `load`.
-     */
-    reef_status (*pin)(reef_model *model, reef_error *err);
-    /** Once both succeeded: memory for passes. */
-    reef_status (*prepare)(reef_model *model, reef_error *err);
-    uint32_t (*generation_count)(const reef_model *model);
-    uint64_t (*parameter_count)(const reef_model *model);
-    /** g < generation_count */
-    const reef_generation_record *(*generation)(const reef_model *model, size_t g);
-    bool reusable;        // a later copy may take over sealed generations
-    const char *no_text;  // why it cannot read a text; NULL: it can
-    const char *no_gates; // why its generations have no gate to be asked about; NULL: they have
-} reef_eval_kind;
-
 struct reef_model {
-    const reef_eval_kind *kind; // NULL until the configuration was read
     // While loading: of an older copy, whose sealed generations are taken over or shared; or NULL.
     reef_network *known;
     bool shares;
@@ -57,10 +31,8 @@ struct reef_model {
     bool careful;
     reef_lost_kind *lost; // owned; (lost_count)
     size_t lost_count;
-    reef_commit commit;            // that it was read at
-    reef_vector_network *vector;   // of vectors alone; `network` is then the configuration only
-    reef_generation_record *infos; // (generations) of vectors alone, as the state has them
-    reef_layer *layer;             // of a layer by itself alone
+    reef_commit commit; // that it was read at
+    reef_layer *layer;  // of a layer by itself alone
     reef_network network;
     reef_activations acts;
     reef_thread_pool *workers;
@@ -82,12 +54,21 @@ REEF_MUST_CHECK reef_status reef_model_note_lost(reef_model *model,
                                                  reef_error *err);
 void reef_model_forget_lost(reef_model *model);
 
-// model_ops.c
+// read_state.c
 
-extern const reef_eval_kind reef_eval_kinds[]; // by reef_model_kind
+/**
+ * Read the chosen state into the model, whose rows are not in reach yet. BUSY: a generation
+ * vanished meanwhile; try again.
+ */
+REEF_MUST_CHECK reef_status reef_model_read_state(reef_model *model,
+                                                  reef_txn *txn,
+                                                  const struct reef_as_of *chosen,
+                                                  reef_error *err);
 
 // evaluate.c
 
+/** INVALID where the model reads no text. */
+REEF_MUST_CHECK reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err);
 /** INVALID where the model cannot read a text, or not this one: see reef_tokens_check. */
 REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
                                                   const uint8_t *bytes,

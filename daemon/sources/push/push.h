@@ -34,8 +34,7 @@ typedef struct reef_push_batch {
     char source[REEF_NAME_BYTES_MAX + 1];   // NAME; "": the only one there is
     char id[REEF_JOURNAL_ID_BYTES_MAX + 1]; // "": none
     reef_ingest_format format;
-    char label[16]; // npy: where the label stands; "": nowhere
-    uint8_t *body;  // on the heap, the batch's
+    uint8_t *body; // on the heap, the batch's
     size_t body_bytes;
     // the reply
     reef_error error;
@@ -63,7 +62,6 @@ typedef struct reef_pusher {
     struct reef_training *training; // may be set later, before the loop runs
     reef_input *inputs;
     size_t input_count;
-    uint32_t vector_inputs; // of the pool's model; 0: a language model
     uint64_t journal_bytes_max;
     // its own
     size_t waiting_bytes; // the loop's

@@ -3,8 +3,6 @@
 
 #include "reef_push_journal.h"
 #include "reef_store.h"
-#include "vector_record.h"
-#include "vector_table.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +14,6 @@
 typedef struct maker {
     reef_ingested *out;
     size_t room;
-    uint32_t inputs;
     const char *unit; // "line" or "record"
     uint64_t number;  // of it, from 1
 } maker;
@@ -68,10 +65,6 @@ static reef_status add_text(maker *m, const char *text, size_t bytes, reef_error
 }
 
 static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_error *err) {
-    if (m->inputs)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "text was pushed, but the pool has a vector model: send JSON Lines such "
-                         "as {\"vector\": [0.5, 1], \"label\": 3}, or a .npy file");
     if (bytes == 0) return REEF_OK;
     reef_status status = add_text(m, (const char *)body, bytes, err);
     for (size_t i = 0; status == REEF_OK && i < m->out->count; i++)
@@ -79,83 +72,12 @@ static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_
     return status;
 }
 
-// ---- vectors ------------------------------------------------------------------------------------
-
-static reef_status wrong_width(const maker *m, size_t width, reef_error *err) {
-    char why[120];
-    snprintf(why, sizeof(why), "the vector has %zu values, but the pool takes %" PRIu32, width,
-             m->inputs);
-    return bad_record(m, why, err);
-}
-
-static reef_status add_vector(maker *m, const json_t *object, reef_error *err) {
-    uint8_t *at = NULL;
-    char why[REEF_VECTOR_WHY_BYTES];
-    reef_status status = extend(m, reef_vector_record_size(m->inputs), &at, err);
-    if (status != REEF_OK) return status;
-    if (reef_vector_record_json(at, m->inputs, json_object_get(object, "vector"),
-                                json_object_get(object, "label"), why))
-        return REEF_OK;
-    return bad_record(m, why, err);
-}
-
-static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err) {
-    reef_status status = REEF_OK;
-    float *values = malloc(table->width * sizeof(*values));
-    if (values == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector");
-    for (uint64_t row = 0; status == REEF_OK && row < table->rows; row++) {
-        uint8_t *at = NULL;
-        status = table->read(table, row, values, err);
-        // Records are written in the journal's form, so that training reads them without another
-        // conversion.
-        if (status == REEF_OK) status = extend(m, reef_vector_record_size(table->width), &at, err);
-        if (status != REEF_OK) break;
-        reef_vector_record_write(at, table->labels[row], table->width, values);
-        m->out->records++;
-    }
-    free(values);
-    return status;
-}
-
-static reef_status parse_npy(
-    maker *m, const char *label, const uint8_t *body, size_t bytes, reef_error *err) {
-    char text[] = "what was pushed";
-    // An array has no name for its values; the label comes from the request.
-    const reef_vector_spec spec = {.text = text,
-                                   .path = text,
-                                   .kind = REEF_VECTOR_NPY,
-                                   .label = label,
-                                   .scale = 1,
-                                   .divisor = 1};
-    reef_vector_table table = {.spec = &spec, .scale = 1, .divisor = 1};
-    if (!m->inputs)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a .npy file was pushed, but the pool has a language model: send text, or "
-                         "JSON Lines such as {\"text\": \"...\"}");
-    // The parser reads from the request's body, not from a file.
-    reef_status status = reef_vector_file_lend(&table.array.file, text, body, bytes, err);
-    if (status == REEF_OK) status = reef_vector_arrays_begin(&table, err);
-    m->unit = "array";
-    m->number = 1;
-    // The width is checked before the first row: all of them would be wrong.
-    if (status == REEF_OK && table.width != m->inputs) status = wrong_width(m, table.width, err);
-    if (status == REEF_OK) status = add_rows(m, &table, err);
-    reef_vector_table_close(&table);
-    // To who sent it, a body that was cut is as wrong as any other.
-    return status == REEF_ERR_CORRUPT ? (err->status = REEF_ERR_INVALID) : status;
-}
-
 // ---- JSON ---------------------------------------------------------------------------------------
 
 static reef_status add_object(maker *m, const json_t *object, reef_error *err) {
     const json_t *text = json_object_get(object, "text");
     m->out->records++;
-    if (!json_is_object(object))
-        return bad_record(m,
-                          m->inputs ? "no object such as {\"vector\": [0.5, 1], \"label\": 3}"
-                                    : "no object such as {\"text\": \"...\"}",
-                          err);
-    if (m->inputs) return add_vector(m, object, err);
+    if (!json_is_object(object)) return bad_record(m, "no object such as {\"text\": \"...\"}", err);
     if (!json_is_string(text)) return bad_record(m, "no \"text\" that is a string", err);
     return add_text(m, json_string_value(text), json_string_length(text), err);
 }
@@ -204,13 +126,11 @@ static reef_status finish_batch(maker *m, reef_status status, reef_error *err) {
 
 reef_status reef_ingest_parse(reef_ingested *out,
                               reef_ingest_format format,
-                              uint32_t inputs,
-                              const char *label,
                               const uint8_t *body,
                               size_t bytes,
                               reef_error *err) {
     *out = (reef_ingested){0};
-    maker m = {.out = out, .inputs = inputs};
+    maker m = {.out = out};
     reef_status status = REEF_OK;
     // All formats fill the same batch; finish_batch releases it after an error.
     switch (format) {
@@ -219,9 +139,6 @@ reef_status reef_ingest_parse(reef_ingested *out,
         break;
     case REEF_INGEST_JSONL:
         status = parse_lines(&m, (const char *)body, bytes, err);
-        break;
-    case REEF_INGEST_NPY:
-        status = parse_npy(&m, label, body, bytes, err);
         break;
     }
     return finish_batch(&m, status, err);

@@ -1,8 +1,7 @@
 // From what a client pushed to bytes of the stream that training reads: pure functions, on any
 // thread.
 //
-// A language model gets lines of text, every one with its end; a vector model gets records as in
-// docs/PROTOCOL.md, "Vectors". A batch is taken as a whole or refused as a whole.
+// Lines of text, every one with its end. A batch is taken as a whole or refused as a whole.
 #ifndef REEF_PUSH_PARSE_H
 #define REEF_PUSH_PARSE_H
 
@@ -13,8 +12,7 @@
 
 typedef enum reef_ingest_format {
     REEF_INGEST_TEXT,  // any bytes; a record is a line
-    REEF_INGEST_JSONL, // a record is a line: {"text": "..."} or {"vector": [...], "label": 3}
-    REEF_INGEST_NPY,   // an array of vectors
+    REEF_INGEST_JSONL, // a record is a line: {"text": "..."}
 } reef_ingest_format;
 
 typedef struct reef_ingested {
@@ -23,17 +21,9 @@ typedef struct reef_ingested {
     uint64_t records;
 } reef_ingested;
 
-/**
- * inputs  values of the pool's vectors; 0: a language model
- * label   npy: where the label stands, "first", "last" or "none"; NULL: none
- *
- * Errors: INVALID names the line, record or example at fault, or the bound that was crossed;
- * NO_MEMORY.
- */
+/** Errors: INVALID names the line or record at fault, or the bound that was crossed; NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
                                               reef_ingest_format format,
-                                              uint32_t inputs,
-                                              const char *label,
                                               const uint8_t *body,
                                               size_t bytes,
                                               reef_error *err);

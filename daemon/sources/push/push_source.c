@@ -42,14 +42,6 @@ static reef_status push_open(reef_input *input, const char *rest, reef_error *er
     return REEF_OK;
 }
 
-// What is pushed is made to fit the model when it comes.
-static reef_status push_check(reef_input *input, const reef_config *config, reef_error *err) {
-    (void)input;
-    (void)config;
-    (void)err;
-    return REEF_OK;
-}
-
 static reef_status push_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_txn *txn = NULL;
     reef_journal_stat stat;
@@ -185,7 +177,6 @@ const reef_input_kind reef_input_push = {.scheme = "push",
                                          .promised = true,
                                          .check_spec = push_check_spec,
                                          .open = push_open,
-                                         .check = push_check,
                                          .seek = push_seek,
                                          .read = push_read,
                                          .stop = push_stop,

@@ -1,13 +1,8 @@
-// From an entry of a Redis Stream to bytes of ours: a text and a newline, or the record of a
-// vector. What they are depends on the entry, the URL and the pool's model alone, so they are the
-// same whenever they are read.
+// From an entry of a Redis Stream to bytes of ours: a text and a newline. What they are depends on
+// the entry and the URL alone, so they are the same whenever they are read.
 #include "redis_internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define LABEL_BYTES_MAX 16
 
 bool reef_redis_entry_is(const redisReply *item) {
     return item->type == REDIS_REPLY_ARRAY && item->elements == 2 &&
@@ -27,8 +22,7 @@ static const redisReply *field_of(const redisReply *item, const char *name) {
 }
 
 static const char *field_name(const reef_redis *redis) {
-    if (redis->url.field != NULL) return redis->url.field;
-    return redis->vector_inputs ? "vector" : "text";
+    return redis->url.field != NULL ? redis->url.field : "text";
 }
 
 // Its text as far as it is not too long, and a newline.
@@ -38,8 +32,7 @@ static size_t text_room(const redisReply *text) {
 
 size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item) {
     const redisReply *value = reef_redis_entry_is(item) ? field_of(item, field_name(redis)) : NULL;
-    if (value == NULL) return 0;
-    return redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : text_room(value);
+    return value != NULL ? text_room(value) : 0;
 }
 
 static size_t write_text(reef_redis *redis, const char *id, const redisReply *text, uint8_t *at) {
@@ -53,69 +46,15 @@ static size_t write_text(reef_redis *redis, const char *id, const redisReply *te
     return bytes;
 }
 
-// Digits only; a missing field, "-1" and "null" mean no label.
-static bool read_label(const redisReply *text, int32_t *label) {
-    *label = REEF_VECTOR_NO_LABEL;
-    if (text == NULL || strcmp(text->str, "-1") == 0 || strcmp(text->str, "null") == 0) return true;
-    if (text->len == 0 || text->len > LABEL_BYTES_MAX ||
-        strspn(text->str, "0123456789") != text->len)
-        return false;
-    long long number = strtoll(text->str, NULL, 10);
-    *label = (int32_t)number;
-    return number <= INT32_MAX;
-}
-
-static bool read_json(const reef_redis *redis,
-                      const redisReply *value,
-                      int32_t label,
-                      uint8_t *at,
-                      char why[REEF_VECTOR_WHY_BYTES]) {
-    json_t *vector = json_loadb(value->str, value->len, 0, NULL);
-    json_t *number = json_integer(label);
-    bool good = reef_vector_record_json(at, redis->vector_inputs, vector, number, why);
-    json_decref(vector);
-    json_decref(number);
-    return good;
-}
-
-static bool read_vector(const reef_redis *redis,
-                        const redisReply *item,
-                        const redisReply *value,
-                        uint8_t *at,
-                        char why[REEF_VECTOR_WHY_BYTES]) {
-    int32_t label;
-    const char *name = redis->url.label != NULL ? redis->url.label : "label";
-    // The label must be valid even where the vector is not, or the message would blame the vector.
-    if (!read_label(field_of(item, name), &label)) {
-        snprintf(why, REEF_VECTOR_WHY_BYTES, "field '%.40s' is not a whole number from 0 on", name);
-        return false;
-    }
-    // Raw floats are copied as they are; text is parsed as JSON.
-    return redis->url.raw ? reef_vector_record_floats(at, redis->vector_inputs, value->str,
-                                                      value->len, label, why)
-                          : read_json(redis, value, label, at, why);
-}
-
-static void pass_over(reef_redis *redis, const char *id, const char *why) {
-    if (redis->unfit++ == 0)
-        reef_input_warn(redis->input, "source_unfit",
-                        "entry %s of '%.150s' is passed over, as all such: %s", id,
-                        redis->url.clean, why);
-}
-
 size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at) {
     const char *id = item->element[0]->str;
     const redisReply *value = field_of(item, field_name(redis));
-    char why[REEF_VECTOR_WHY_BYTES];
+    if (value != NULL) return write_text(redis, id, value, at);
     // An entry that cannot be used is counted and reported, and reading continues: one bad producer
     // must not stop the stream.
-    if (value == NULL) {
-        snprintf(why, sizeof(why), "it has no field '%.60s'", field_name(redis));
-    } else if (!redis->vector_inputs) {
-        return write_text(redis, id, value, at);
-    } else if (read_vector(redis, item, value, at, why)) {
-        return reef_vector_record_size(redis->vector_inputs);
-    }
-    pass_over(redis, id, why);
+    if (redis->unfit++ == 0)
+        reef_input_warn(redis->input, "source_unfit",
+                        "entry %s of '%.150s' is passed over, as all such: it has no field '%.60s'",
+                        id, redis->url.clean, field_name(redis));
     return 0;
 }

@@ -11,7 +11,6 @@
 #include "redis_connection.h"
 #include "redis_source.h"
 #include "redis_url.h"
-#include "vector_record.h"
 
 #define REDIS_ID_BYTES 48 // two numbers of 20 digits
 // of one XREAD: small ones may be followed by large ones, and a reply is kept as a whole
@@ -44,7 +43,6 @@ typedef struct reef_redis_group {
 typedef struct reef_redis {
     reef_input *input;
     reef_redis_url url;
-    uint32_t vector_inputs; // of the pool's model; 0: a language model
     reef_redis_link *link;
     // the next XREAD
     char last[REDIS_ID_BYTES]; // the last entry that was got
@@ -65,7 +63,6 @@ typedef struct reef_redis {
     // of an entry that was accepted in part before the process began
     char half[REDIS_ID_BYTES];
     size_t half_bytes;
-    bool half_acknowledged;       // that the server does not have it
     char settled[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
     // what the server says
     int64_t length, waiting; // entries; or REDIS_UNKNOWN

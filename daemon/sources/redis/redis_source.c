@@ -55,13 +55,6 @@ static reef_status on_open(reef_input *input, const char *rest, reef_error *err)
     return REEF_OK;
 }
 
-static reef_status on_check(reef_input *input, const reef_config *config, reef_error *err) {
-    reef_redis *redis = input->state;
-    (void)err;
-    redis->vector_inputs = reef_config_is_vector(config) ? config->inputs : 0;
-    return REEF_OK; // an entry that does not fit is passed over when it comes
-}
-
 static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_redis *redis = input->state;
     reef_redis_position found;
@@ -133,45 +126,18 @@ static void add_entry(reef_redis *redis, const redisReply *item) {
     if (redis->ordinal != REDIS_UNKNOWN) redis->ordinal++;
 }
 
-// Nothing comes after the entry before it. A server that never had it, such as one that lags, may
-// get it yet.
-static bool server_removed_half(reef_redis *redis) {
-    if (!redis->vector_inputs) return false; // a cut line keeps nobody waiting
-    if (reef_redis_id_compare(redis->newest, redis->half) >= 0) return true;
-    if (!redis->half_acknowledged)
-        reef_input_warn(redis->input, "source_behind",
-                        "waiting for the rest of entry %s of '%.150s' after its first %zu bytes: "
-                        "the server has lost it, or another one replies; "
-                        "it is given up when a later entry comes",
-                        redis->half, redis->url.clean, redis->half_bytes);
-    redis->half_acknowledged = true;
-    return false;
-}
-
 static bool half_is_gone(reef_redis *redis, const redisReply *items) {
     if (!redis->half_bytes) return false;
-    if (items == NULL || !items->elements) return server_removed_half(redis);
+    if (items == NULL || !items->elements) return false; // the server may get it yet
     const redisReply *first = items->element[0];
     return !reef_redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
 
-// It was removed. A vector that ended within its record would shift all that follow, so zeros
-// replace the lost bytes, under its id: the same bytes on every request. A cut line needs none of
-// that.
-static void add_lost_half(reef_redis *redis) {
+// It was removed.
+static void warn_lost_half(reef_redis *redis) {
     reef_input_warn(redis->input, "source_loss",
                     "entry %s of '%.150s' was removed when %zu of its bytes had been read",
                     redis->half, redis->url.clean, redis->half_bytes);
-    if (!redis->vector_inputs) return;
-    // A placeholder entry keeps the byte positions of everything behind it.
-    reef_redis_entry *entry = &redis->entries[redis->entry_count++];
-    strcpy(entry->id, redis->half);
-    strcpy(redis->last, redis->half);
-    entry->bytes = reef_vector_record_size(redis->vector_inputs);
-    memset(redis->bytes, 0, entry->bytes);
-    redis->byte_count = entry->bytes;
-    // Where the server counts, it counted the entry already, as removed.
-    if (redis->after_ordinal > 0) redis->after_ordinal--;
 }
 
 // The rest of an entry that was accepted in part, when the process had ended between.
@@ -192,7 +158,7 @@ static void adapt(reef_redis *redis) {
 
 // `items` is NULL if the reply has none.
 static bool take_entries(reef_redis *redis, const redisReply *items) {
-    size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
+    size_t bytes = 0;
     // Room for all entries at once: the reply is freed when this callback returns.
     size_t count = items != NULL ? items->elements : 0;
     for (size_t i = 0; i < count; i++) bytes += reef_redis_entry_room(redis, items->element[i]);
@@ -200,7 +166,7 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
     redis->bytes = malloc(bytes + 1);
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
     if (redis->bytes == NULL) return false;
-    if (half_is_gone(redis, items)) add_lost_half(redis);
+    if (half_is_gone(redis, items)) warn_lost_half(redis);
     // A reply may hold more entries than asked for, but never more than this array.
     for (size_t i = 0; i < count && redis->entry_count < REDIS_ENTRIES_MAX; i++)
         add_entry(redis, items->element[i]);
@@ -355,7 +321,6 @@ const reef_input_kind reef_redis_kind = {.scheme = "redis",
                                          .again = true,
                                          .check_spec = on_check_spec,
                                          .open = on_open,
-                                         .check = on_check,
                                          .seek = on_seek,
                                          .read = on_read,
                                          .stop = on_stop,

@@ -100,20 +100,11 @@ static bool take_db(reef_redis_url *url, const char *at, const char *end) {
     return rest == end && isdigit((unsigned char)*at) && number <= DB_MAX;
 }
 
-static bool take_format(reef_redis_url *url, const char *at, const char *end) {
-    size_t bytes = (size_t)(end - at);
-    url->raw = bytes == 3 && strncmp(at, "f32", bytes) == 0;
-    return url->raw || (bytes == 4 && strncmp(at, "json", bytes) == 0);
-}
-
 static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
     const struct {
         const char *name;
         char **to;
-    } NAMES[] = {{"field", &url->field},
-                 {"label", &url->label},
-                 {"group", &url->group},
-                 {"consumer", &url->consumer}};
+    } NAMES[] = {{"field", &url->field}, {"group", &url->group}, {"consumer", &url->consumer}};
     const char *end = at + bytes, *value;
     // Each option may come again; the last one counts, as on a command line.
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++) {
@@ -122,21 +113,17 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
         free(*NAMES[i].to);
         return take_part(NAMES[i].to, value, (size_t)(end - value), err);
     }
-    // db and format are not strings; each has its own parser, and one that does not fit falls
-    // through to the error.
+    // A db that is no number falls through to the error.
     value = value_of(at, bytes, "db");
     if (value != NULL && take_db(url, value, end)) return REEF_OK;
-    if (value == NULL) value = value_of(at, bytes, "format");
-    if (value != NULL && take_format(url, value, end)) return REEF_OK;
     // The message shows the name of an unknown option, never its value: it may be a secret in the
     // wrong position.
     const char *sign = value != NULL ? NULL : memchr(at, '=', bytes);
     if (sign != NULL) bytes = (size_t)(sign - at); // what follows may be a password
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "'%.*s' is not an option of a redis: source: known are field=NAME, label=NAME, "
-        "format=json|f32, db=N, group=NAME, consumer=NAME, and at the end weight=N",
-        (int)(bytes > 60 ? 60 : bytes), at);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "'%.*s' is not an option of a redis: source: known are field=NAME, "
+                     "db=N, group=NAME, consumer=NAME, and at the end weight=N",
+                     (int)(bytes > 60 ? 60 : bytes), at);
 }
 
 static reef_status take_options(reef_redis_url *url, const char *at, reef_error *err) {
@@ -255,7 +242,6 @@ void reef_redis_url_release(reef_redis_url *url) {
     free(url->password);
     free(url->stream);
     free(url->field);
-    free(url->label);
     free(url->group);
     free(url->consumer);
     free(url->clean);

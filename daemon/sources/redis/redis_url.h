@@ -1,11 +1,7 @@
 // Where a Redis Stream is: redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM[?OPTIONS], or
 // redis:///PATH/OF/SOCKET/STREAM.
 //
-//   field=NAME     the field of an entry that holds its text or vector; without it "text", of a
-//                  vector model "vector"
-//   label=NAME     the field that holds a vector's label; without it "label"
-//   format=FORMAT  of a vector: json, a list of numbers, or f32, little-endian floats; without it
-//                  json
+//   field=NAME     the field of an entry that holds its text; without it "text"
 //   db=N           the database; without it 0
 //   group=NAME     a consumer group to acknowledge committed entries to; without it none
 //   consumer=NAME  who that is in the group; without it "reefd"
@@ -27,9 +23,8 @@ typedef struct reef_redis_url {
     char *socket;          // NULL for a host
     char *user, *password; // or NULL
     char *stream;
-    char *field, *label;    // or NULL
+    char *field;            // or NULL
     char *group, *consumer; // or NULL: both or none
-    bool raw;               // vectors are floats, not JSON
     unsigned db;
     // the URL without user, password, group and consumer: names what is read, in logs and pools
     char *clean;

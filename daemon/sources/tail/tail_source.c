@@ -4,7 +4,6 @@
 // lends `buffer` until reef_input_took, and keeps input->offset, the bytes that it was given. The
 // pool stores our checkpoint with each commit; on restart `seek` gets it back (reef_tail_seek).
 // input->bytes is the size of the stream as far as it is known, for the reported lag.
-// reef_input_check_text refuses pools that do not learn from text.
 //
 //   read --> worker thread: reef_tail_read --> bytes: took --> no read for a second: rescan, repeat
 //     ^                                       '--> none: wait for a change, or for a second
@@ -67,10 +66,6 @@ static reef_status on_open_path(reef_input *input, const char *rest, reef_error 
 
 static reef_status on_open_folder(reef_input *input, const char *rest, reef_error *err) {
     return open_tail(input, rest, true, err);
-}
-
-static reef_status on_check(reef_input *input, const reef_config *config, reef_error *err) {
-    return reef_input_check_text(input, config, err);
 }
 
 static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
@@ -229,7 +224,6 @@ const reef_input_kind reef_follow_kind = {.scheme = "follow",
                                           .live = true,
                                           .again = true,
                                           .open = on_open_path,
-                                          .check = on_check,
                                           .seek = on_seek,
                                           .read = on_read,
                                           .stop = on_stop,
@@ -240,7 +234,6 @@ const reef_input_kind reef_dir_kind = {.scheme = "dir",
                                        .live = true,
                                        .again = true,
                                        .open = on_open_folder,
-                                       .check = on_check,
                                        .seek = on_seek,
                                        .read = on_read,
                                        .stop = on_stop,

@@ -1,7 +1,7 @@
 // Records whose checksums are right and whose payloads are not: what another program, or a later
 // version, might have written. Input: changes of the golden pool's records, each which record
 // (by its place in the pool), what to do (replace, patch or cut) and bytes. The changed pool is
-// committed, then checked, scored or asked to predict, its history read and compacted, and training
+// committed, then checked and scored, its history read and compacted, and training
 // continues.
 #include "fuzz.h"
 #include "page_reader.h"

@@ -260,25 +260,22 @@ static void both_refuse(int code, const char *says, const char *const *words) {
 static void a_dry_run_refuses_what_the_command_refuses(void **state) {
     world *w = *state;
     char *fresh = path_in(w->directory, "fresh"), *full = path_in(w->directory, "full");
-    char *vectors = path_in(w->directory, "vectors"), *layer = path_in(w->directory, "layer");
+    char *layer = path_in(w->directory, "layer");
     char long_name[101] = {0};
     memset(long_name, 'a', 100);
     make_pool(fresh);
     json_decref(reef_json("init", full, TINY_OPTIONS, "--experts-max", "20", NULL));
-    json_decref(reef_json("init", vectors, "--model", "vector", "--inputs", "4", NULL));
     json_decref(reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4",
                           "--topk", "2", "--side-new", "3", "--experts-max", "20", NULL));
     BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, "a b");
     BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, long_name);
     BOTH_REFUSE(64, "it names the last commit", "snapshot", "create", fresh, "now");
     BOTH_REFUSE(64, "there is nothing to seal", "seal", fresh);
-    BOTH_REFUSE(64, "there is nothing to seal", "seal", vectors);
     BOTH_REFUSE(73, "side 40 would make", "grow", full, "--side", "40");
     BOTH_REFUSE(73, "experts_max 20", "seal", layer);
     BOTH_REFUSE(64, "a layer by itself", "train", layer, w->english);
     free(fresh);
     free(full);
-    free(vectors);
     free(layer);
 }
 

@@ -11,22 +11,26 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     write_file(file,
                "[reefd]\npool = p\ncomit-steps = 4\nnonsense\nstay = perhaps\nsource = pusch:web\n"
                "source = push:web?weight=0\nsource = redis://host/log?grup=a\n"
-               "source = csv:a.csv?lable=b\nsource = follow:\nsource = push:web\nhttp = "
+               "source = follow:\nsource = push:web\nhttp = "
                "x:y\n[reefe]\nquiet = yes\n");
     program p;
     reef(&p, "config", "check", file, "--json", NULL);
     assert_int_equal(p.code, 64);
     assert_int_equal(line_count(p.err), 1);
-    assert_non_null(strstr(p.err, "has 10 mistakes"));
+    assert_non_null(strstr(p.err, "has 9 mistakes"));
     json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
     static const struct {
         json_int_t line;
         const char *says;
-    } WANTED[] = {{3, "did you mean commit-steps?"}, {4, "neither [SECTION] nor KEY = VALUE"},
-                  {5, "neither yes nor no"},         {6, "unknown kind of source 'pusch'"},
-                  {7, "a source's weight, '0'"},     {8, "'grup' is not an option"},
-                  {9, "unknown option 'lable'"},     {10, "names nothing after its colon"},
-                  {12, "'x:y' is not an address"},   {14, "did you mean [reefd]?"}};
+    } WANTED[] = {{3, "did you mean commit-steps?"},
+                  {4, "neither [SECTION] nor KEY = VALUE"},
+                  {5, "neither yes nor no"},
+                  {6, "unknown kind of source 'pusch'"},
+                  {7, "a source's weight, '0'"},
+                  {8, "'grup' is not an option"},
+                  {9, "names nothing after its colon"},
+                  {11, "'x:y' is not an address"},
+                  {13, "did you mean [reefd]?"}};
     enum { COUNT = sizeof(WANTED) / sizeof(*WANTED) };
     const json_t *found = json_object_get(document, "mistakes");
     assert_int_equal(json_array_size(found), COUNT);

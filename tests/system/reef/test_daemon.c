@@ -25,8 +25,7 @@
 
 typedef struct world {
     char *directory, *pool, *stream;
-    const char *kind; // of the stream, as a source begins
-    pid_t daemon;     // 0 when none runs
+    pid_t daemon; // 0 when none runs
 } world;
 
 static json_t *reef_json(const char *command,
@@ -60,7 +59,7 @@ static void write_stream(const char *path, size_t bytes) {
 }
 
 static void start_daemon(world *w) {
-    char *source = reef_cli_format("%s:%s", w->kind, w->stream),
+    char *source = reef_cli_format("file:%s", w->stream),
          *log = reef_cli_format("%s/log", w->directory);
     const char *argv[] = {REEFD_BINARY, "--pool",    w->pool, "--source", source,
                           "--stay",     "--threads", "1",     NULL};
@@ -121,7 +120,6 @@ static int world_make(void **state) {
     w->directory = test_directory_new();
     w->pool = reef_cli_format("%s/pool", w->directory);
     w->stream = reef_cli_format("%s/stream", w->directory);
-    w->kind = "file";
     write_stream(w->stream, STREAM_BYTES);
     const char *argv[] = {REEF_BINARY, "init", w->pool, TINY_OPTIONS, NULL};
     program p;
@@ -420,27 +418,6 @@ static void the_columns_of_status_line_up(void **state) {
     start_daemon(w);
     wait_until_trained(w);
     expect_two_columns(w, "bits per byte (median of recent batches)");
-    stop_daemon(w);
-    expect_two_columns(w, "on disk");
-
-    free(w->pool);
-    w->pool = reef_cli_format("%s/vectors", w->directory);
-    w->kind = "jsonl";
-    program p;
-    program_run(&p,
-                (const char *const[]){REEF_BINARY, "init", w->pool, "--model", "vector", "--inputs",
-                                      "4", NULL},
-                NULL);
-    assert_int_equal(p.code, 0);
-    program_release(&p);
-    FILE *file = fopen(w->stream, "w");
-    assert_non_null(file);
-    for (int i = 0; i < 1000; i++)
-        fprintf(file, "{\"vector\": [%d, 1, 0, %d], \"label\": %d}\n", i % 3, i % 7, i % 3);
-    assert_int_equal(fclose(file), 0);
-    start_daemon(w);
-    wait_until_trained_to(w, 500 * 20); // a label and four values each
-    expect_two_columns(w, "error rate before training on them (recent batches)");
     stop_daemon(w);
     expect_two_columns(w, "on disk");
 }

@@ -34,8 +34,6 @@ static void expect_refused(const world *w, const char *words, ...) {
 static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
     const world *w = *state;
     expect_refused(w, "this pool has token ids", "--vocab", "300", "--context-memory", "4M", NULL);
-    expect_refused(w, "this pool has no text", "--model", "vector", "--inputs", "4",
-                   "--context-memory", "4M", NULL);
     expect_refused(w, "this pool has no text", "--model", "layer", "--context-memory", "4M", NULL);
     expect_refused(w, "less than the 4194304 bytes", "--context-memory", "4194303", NULL);
     expect_refused(w, "less than the 4194304 bytes", "--context-memory", "1K", NULL);

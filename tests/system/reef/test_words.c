@@ -183,12 +183,8 @@ static size_t text_places(
 static char *loss_svg(const uint64_t *found, size_t found_count) {
     static const reef_point POINTS[] = {{.stream_bytes = 100, .bits_per_byte = 2},
                                         {.stream_bytes = 1000, .bits_per_byte = 3}};
-    const reef_loss_chart chart = {.points = POINTS,
-                                   .count = 2,
-                                   .found = found,
-                                   .found_count = found_count,
-                                   .unit = "byte",
-                                   .unit_bytes = 1};
+    const reef_loss_chart chart = {
+        .points = POINTS, .count = 2, .found = found, .found_count = found_count, .unit = "byte"};
     FILE *file = a_file();
     reef_chart_loss_svg(file, &chart, (reef_chart_box){0, 0, 1000, 400});
     return text_of(file);

@@ -289,14 +289,9 @@ static void every_route_knows_what_may_stand_in_its_query(void **state) {
         snprintf(target, sizeof(target), "/v1/score?%s", SCORES[i]);
         assert_code(post(run, target, "", "a line"), 400);
     }
-    static const char NPY[] = BEARER "Content-Type: application/x-npy\r\n";
-    static const char *const LABELS[] = {"label", "label=", "label=last&label=first", "lable=last"};
-    for (size_t i = 0; i < sizeof(LABELS) / sizeof(*LABELS); i++) {
-        snprintf(target, sizeof(target), "/v1/ingest?%s", LABELS[i]);
-        http_answer answer = post(run, target, NPY, "no batch");
-        assert_non_null(strstr(answer.body, "in the query"));
-        assert_code(answer, 400);
-    }
+    http_answer answer = post(run, "/v1/ingest?label=last", BEARER, "no batch");
+    assert_non_null(strstr(answer.body, "in the query"));
+    assert_code(answer, 400);
     assert_code(get(run, "/v1/status?"), 200);
     // Nothing is cut off at a zero.
     assert_code(get(run, "/v1/status%00x"), 404);
@@ -317,7 +312,7 @@ static void a_request_of_two_meanings_is_refused_and_the_last(void **state) {
     char text[512];
     for (size_t i = 0; i < sizeof(HEADERS) / sizeof(*HEADERS); i++) {
         int fd = http_connect(run->address);
-        int bytes = snprintf(text, sizeof(text), "POST /v1/predict HTTP/1.1\r\n%s\r\n\r\n%s",
+        int bytes = snprintf(text, sizeof(text), "POST /v1/generate HTTP/1.1\r\n%s\r\n\r\n%s",
                              HEADERS[i], REST);
         assert_int_equal(send(fd, text, (size_t)bytes, MSG_NOSIGNAL), bytes);
         http_answer answer;
@@ -397,7 +392,7 @@ static void bodies_are_bounded_together_and_not_kept_for_who_may_not_ask(void **
         assert_code(send_rest(fds[0]), route ? 404 : 401);
         for (size_t i = 1; i < COUNT; i++) close(fds[i]);
     }
-    for (size_t i = 0; i < COUNT; i++) fds[i] = send_part(run, "/v1/predict");
+    for (size_t i = 0; i < COUNT; i++) fds[i] = send_part(run, "/v1/generate");
     sleep_ms(1000); // until they are read
     size_t refused = 0;
     for (size_t i = 0; i < COUNT; i++) {
@@ -409,7 +404,7 @@ static void bodies_are_bounded_together_and_not_kept_for_who_may_not_ask(void **
         refused += busy;
     }
     assert_true(refused > 0 && refused < COUNT / 2);
-    assert_code(send_rest(send_part(run, "/v1/predict")), 400);
+    assert_code(send_rest(send_part(run, "/v1/generate")), 400);
     assert_trains_on_and_stops(run);
 }
 

@@ -98,7 +98,6 @@ static void scores_are_those_of_the_committed_state(void **state) {
     http_answer broken = post(run, "/v1/score?as_of=th%C3n", "", TEXT); // and not "now" instead
     assert_non_null(strstr(broken.body, "as_of"));
     assert_code(broken, 400);
-    assert_code(post(run, "/v1/predict", "", "{\"vectors\": [[1]]}"), 400);
     assert_trains_on_and_stops(run);
 }
 

@@ -421,13 +421,11 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     const char *json = "Content-Type: application/jsonl; charset=utf-8\r\n";
     post_fails(run, "/v1/ingest", json, "{\"text\": \"a\"}\n{\"text\": 1}\n", 400, "line 2");
     post_fails(run, "/v1/ingest", json, "", 400, "empty");
-    post_fails(run, "/v1/ingest", "Content-Type: application/x-npy\r\n", "x", 400,
-               "language model");
+    post_fails(run, "/v1/ingest", "Content-Type: application/x-npy\r\n", "x", 415, "not taken");
     post_fails(run, "/v1/ingest", "Content-Type: image/png\r\n", "x", 415, "is not taken");
     post_fails(run, "/v1/ingest", "Content-Encoding: gzip\r\n", "x", 415, "Content-Encoding");
     post_fails(run, "/v1/ingest", "Reef-Batch-Id: a b\r\n", "x", 400, "Reef-Batch-Id");
     post_fails(run, "/v1/ingest?as=text", "", "x", 400, "'as' in the query");
-    post_fails(run, "/v1/ingest?label=last", "", "x", 400, "label");
     post_fails(run, "/v1/ingest/other", "", "x", 404, "no source push:other");
     post_fails(run, "/v1/ingest/web/x", "", "x", 404, "no such route");
     post_fails(run, "/v1/ingest/", "", "x", 404, "no such route");
@@ -679,113 +677,6 @@ static void what_waits_for_the_journal_is_bounded(void **state) {
     free(large);
 }
 
-// ---- vectors ------------------------------------------------------------------------------------
-
-#define WIDTH 4
-#define EXAMPLES 300
-
-static void make_vector_pool(const sandbox *box) {
-    reef_config config;
-    reef_config_default(&config);
-    config.model = REEF_MODEL_VECTOR;
-    config.inputs = WIDTH;
-    config.side = 4;
-    config.batch = 8;
-    config.memory = 64;
-    sandbox_make_pool_of(box, &config);
-}
-
-/** Example i: its label, and values that a float and few digits hold alike. */
-static int example(size_t i, float values[WIDTH]) {
-    int label = (int)(i % 2);
-    for (size_t k = 0; k < WIDTH; k++)
-        values[k] = (float)((i * 7 + k * 3) % 16) / 16.0f + (float)label * (k % 2 ? 1.0f : -1.0f);
-    return label;
-}
-
-static size_t vectors_as_json(char *out) {
-    size_t used = 0;
-    for (size_t i = 0; i < EXAMPLES; i++) {
-        float v[WIDTH];
-        int label = example(i, v);
-        used += (size_t)sprintf(out + used, "{\"vector\": [%g, %g, %g, %g], \"label\": %d}\n",
-                                (double)v[0], (double)v[1], (double)v[2], (double)v[3], label);
-    }
-    return used;
-}
-
-/** The label in the last column. */
-static size_t vectors_as_npy(char *out) {
-    static const char DICT[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (300, 5), }\n";
-    memcpy(out, "\x93NUMPY\x01\0", 8);
-    out[8] = sizeof(DICT) - 1;
-    out[9] = 0;
-    memcpy(out + 10, DICT, sizeof(DICT) - 1);
-    size_t used = 10 + sizeof(DICT) - 1;
-    for (size_t i = 0; i < EXAMPLES; i++) {
-        float row[WIDTH + 1];
-        row[WIDTH] = (float)example(i, row);
-        memcpy(out + used, row, sizeof(row));
-        used += sizeof(row);
-    }
-    return used;
-}
-
-/** Trained here, on the records that docs/PROTOCOL.md describes. */
-static reef_commit train_records(const sandbox *box) {
-    reef_error err;
-    reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
-    reef_commit commit;
-    uint8_t bytes[EXAMPLES * (4 + 4 * WIDTH)];
-    for (size_t i = 0; i < EXAMPLES; i++) {
-        float values[WIDTH];
-        int32_t label = example(i, values);
-        memcpy(bytes + i * (4 + 4 * WIDTH), &label, 4);
-        memcpy(bytes + i * (4 + 4 * WIDTH) + 4, values, sizeof(values));
-    }
-    reef_status status =
-        reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err);
-    if (status == REEF_OK)
-        status = reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err);
-    size_t taken = 0;
-    if (status == REEF_OK)
-        status = reef_trainer_feed(trainer, "push:web", bytes, sizeof(bytes), &taken, NULL, &err);
-    assert_int_equal(taken, sizeof(bytes));
-    if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, &err);
-    if (status != REEF_OK) fail_msg("%s", err.message);
-    reef_trainer_close(trainer);
-    reef_store_close(store);
-    return commit;
-}
-
-static void vectors_are_pushed_as_json_lines_and_as_npy(void **state) {
-    running *run = *state;
-    static char body[64 * EXAMPLES];
-    make_vector_pool(&run->box);
-    reef_commit wanted = train_records(&run->box);
-    for (size_t way = 0; way < 2; way++) {
-        make_vector_pool(&run->box);
-        start(run, "push:web", NULL, NULL, NULL);
-        size_t bytes = way ? vectors_as_npy(body) : vectors_as_json(body);
-        json_t *result = post_ok(run, way ? "/v1/ingest?label=last" : "/v1/ingest",
-                                 way ? "Content-Type: application/x-npy\r\n"
-                                     : "Content-Type: application/x-ndjson\r\n",
-                                 body, bytes);
-        assert_int_equal(json_integer_value(json_object_get(result, "records")), EXAMPLES);
-        assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")),
-                         EXAMPLES * (4 + 4 * WIDTH));
-        json_decref(result);
-        post_fails(run, "/v1/ingest", "Content-Type: application/jsonl\r\n", "{\"vector\": [1]}",
-                   400, "the pool takes 4");
-        post_fails(run, "/v1/ingest", "", "text\n", 400, "vector model");
-        ask(run, "{\"command\": \"drain\"}");
-        stop(run);
-        assert_memory_equal(pool_commit(&run->box).root, wanted.root, REEF_HASH_BYTES);
-        pool_check(&run->box);
-    }
-}
-
 int main(void) {
 #define RUN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 #define DISK(test) cmocka_unit_test_setup_teardown(test, setup_disk, teardown)
@@ -807,7 +698,6 @@ int main(void) {
         DISK(a_full_disk_is_an_error_to_the_pusher_and_passes),
         DISK(a_pusher_is_answered_while_commits_fail),
         RUN(what_waits_for_the_journal_is_bounded),
-        RUN(vectors_are_pushed_as_json_lines_and_as_npy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

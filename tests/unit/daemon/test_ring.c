@@ -43,7 +43,7 @@ static void bytes_come_out_as_they_went_in(void **state) {
     (void)state;
     reef_ring ring;
     uint64_t seed = 7;
-    assert_int_equal(reef_ring_init(&ring, HIGH, 1, 0, NULL), REEF_OK);
+    assert_int_equal(reef_ring_init(&ring, HIGH, NULL), REEF_OK);
     for (size_t round = 0; round < 2000; round++) {
         fill_some(&ring, &seed);
         if (draw(&seed) % 3 == 0) take_some(&ring, &seed);
@@ -60,7 +60,7 @@ static void space_ends_at_the_high_water_mark(void **state) {
     reef_ring ring;
     uint8_t *at = NULL;
     size_t room = 0;
-    assert_int_equal(reef_ring_init(&ring, HIGH, 1, 0, NULL), REEF_OK);
+    assert_int_equal(reef_ring_init(&ring, HIGH, NULL), REEF_OK);
     while (reef_ring_space(&ring, &at, &room)) {
         assert_true(reef_ring_count(&ring) < HIGH);
         reef_ring_fill(&ring, room);
@@ -77,7 +77,7 @@ static void a_view_stops_at_the_position_asked_for(void **state) {
     uint8_t *at = NULL;
     const uint8_t *view = NULL;
     size_t room = 0;
-    assert_int_equal(reef_ring_init(&ring, HIGH, 1, 0, NULL), REEF_OK);
+    assert_int_equal(reef_ring_init(&ring, HIGH, NULL), REEF_OK);
     assert_true(reef_ring_space(&ring, &at, &room));
     memcpy(at, "abcdef", 6);
     reef_ring_fill(&ring, 6);
@@ -91,38 +91,11 @@ static void a_view_stops_at_the_position_asked_for(void **state) {
     reef_ring_release(&ring);
 }
 
-// Wherever the memory ends, and from wherever it begins: a piece of a unit only completes one.
-static void a_view_holds_whole_units(void **state) {
-    (void)state;
-    static const struct {
-        size_t unit;
-        uint64_t begin;
-    } CASES[] = {{7, 0}, {3140, 0}, {3140, 730}, {HIGH + 1, 0}, {HIGH + 1, HIGH}};
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
-        reef_ring ring;
-        uint64_t seed = 3;
-        size_t unit = CASES[i].unit, taken = 0;
-        assert_int_equal(reef_ring_init(&ring, HIGH, unit, CASES[i].begin, NULL), REEF_OK);
-        while (ring.head < 5 * (uint64_t)HIGH) {
-            const uint8_t *at = NULL;
-            fill_some(&ring, &seed);
-            size_t count = reef_ring_view(&ring, ring.tail, &at);
-            assert_int_equal(count ? (ring.head + count) % unit : 0, 0);
-            for (size_t b = 0; b < count; b += 97) assert_int_equal(at[b], byte_at(ring.head + b));
-            reef_ring_take(&ring, count);
-            taken += count > 0;
-        }
-        assert_true(taken > 3);
-        reef_ring_release(&ring);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_out_as_they_went_in),
         cmocka_unit_test(space_ends_at_the_high_water_mark),
         cmocka_unit_test(a_view_stops_at_the_position_asked_for),
-        cmocka_unit_test(a_view_holds_whole_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,14 +25,12 @@ typedef struct world {
     size_t count;
     reef_schedule schedule;
     reef_schedule_next next;
-    size_t record_bytes;
     uint64_t now;
 } world;
 
 static void open_schedule(world *w) {
     reef_error err;
-    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, w->record_bytes, 5, &err) !=
-        REEF_OK)
+    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 5, &err) != REEF_OK)
         fail_msg("%s", err.message);
 }
 
@@ -189,141 +187,6 @@ static void a_line_that_has_begun_is_waited_for(void **state) {
     give(&w, 1, ", and its end\n");
     train(&w, 1);
     decide(&w, 1, true);
-    tear_down(&w);
-}
-
-// Two queues of records of 100 bytes; the second was read to `offset` before.
-static void set_up_records(world *w, void **state, uint64_t offset) {
-    set_up(w, state, 2, NULL);
-    reef_schedule_release(&w->schedule);
-    w->record_bytes = 100;
-    w->inputs[1].offset = offset;
-    open_schedule(w);
-}
-
-static void a_record_is_waited_for_however_long_it_takes(void **state) {
-    world w = {0};
-    set_up_records(&w, state, 0);
-    give(&w, 0, "half a record");
-    give_slice(&w, 1);
-    train(&w, 0);
-    (void)find(&w);
-    w.now += 600 * (uint64_t)SECOND;
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    tear_down(&w);
-}
-
-static void a_record_that_was_begun_on_one_queue_comes_first(void **state) {
-    world w = {0};
-    set_up_records(&w, state, 730);
-    give_slice(&w, 0);
-    give_slice(&w, 1);
-    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
-    assert_int_equal(w.next.queue, 1);
-    assert_int_equal(w.next.count, 4100 - 30);
-    tear_down(&w);
-}
-
-// Its rest may take any time, and another source's record must not come before it.
-static void a_record_that_was_begun_on_one_queue_is_waited_for(void **state) {
-    world w = {0};
-    set_up_records(&w, state, 730);
-    give_slice(&w, 0);
-    (void)find(&w);
-    w.now += 600 * (uint64_t)SECOND;
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    give(&w, 1, "the seventy bytes that the record of another run of this source lacks.");
-    train(&w, 1);
-    tear_down(&w);
-}
-
-// The pool's state of its slice is of the run before the one in which it was alone.
-static void a_record_that_was_finished_on_one_queue_is_not_waited_for(void **state) {
-    world w = {0};
-    set_up_records(&w, state, 0);
-    give(&w, 0, "half a record");
-    train(&w, 0);
-    write_in_pool(&w, true, NULL);
-    reef_schedule_release(&w.schedule);
-    w.inputs[0].offset = 100;
-    open_schedule(&w);
-    give_slice(&w, 1);
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    w.now += 5 * (uint64_t)SECOND;
-    decide(&w, 0, true);
-    train(&w, 1);
-    tear_down(&w);
-}
-
-// It was decided where its source had given whole records, and then that was trained alone, into
-// the next one.
-static void no_queue_becomes_idle_within_a_record(void **state) {
-    world w = {0};
-    set_up(&w, state, 2, NULL);
-    write_in_pool(
-        &w, true,
-        &(reef_schedule_choice){.number = 1, .at = 0, .idle = true, .queue = w.inputs[1].name});
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 100;
-    w.inputs[1].offset = 730;
-    open_schedule(&w);
-    assert_int_equal(w.schedule.after.count, 1);
-    give_slice(&w, 0);
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    give(&w, 1, "the seventy bytes that the record of another run of this source lacks.");
-    train(&w, 1);
-    assert_int_equal(find(&w), REEF_SCHEDULE_FORGET);
-    tear_down(&w);
-}
-
-// Where it stops a snapshot may be made, and what follows that after it was restored is another
-// record.
-static void no_part_of_a_pushed_record_is_lent(void **state) {
-    static const reef_input_kind PUSHED = {
-        .scheme = "push", .live = true, .again = true, .promised = true};
-    world w = {0};
-    set_up(&w, state, 1, NULL);
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 13;
-    w.inputs[0].kind = &PUSHED;
-    w.inputs[0].offset = 30;
-    open_schedule(&w);
-    give(&w, 0, "twelve bytes");
-    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
-    assert_int_equal(w.next.count, 9); // what the last one lacked
-    (void)reef_schedule_took(&w.schedule, &w.next, w.next.count);
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    give(&w, 0, "ten bytes!");
-    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
-    assert_int_equal(w.next.count, 13);
-    tear_down(&w);
-}
-
-// The queue was read alone meanwhile: what it gave of its slice is not what the pool noted.
-static void a_slice_ends_with_a_record_wherever_its_queue_stopped(void **state) {
-    static const struct {
-        uint64_t offset;
-        size_t share;
-    } CASES[] = {{730, 4100 - 730}, {800, 4100}, {850, 4100 - 50}};
-    world w = {0};
-    set_up_records(&w, state, 0);
-    char text[731];
-    memset(text, 'x', 730);
-    text[730] = 0;
-    give(&w, 0, text);
-    train(&w, 0);
-    write_in_pool(&w, true, NULL);
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
-        reef_schedule_release(&w.schedule);
-        w.inputs[0].offset = CASES[i].offset;
-        open_schedule(&w);
-        give_slice(&w, 0);
-        give_slice(&w, 0);
-        give_slice(&w, 1);
-        assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
-        assert_int_equal(w.next.queue, 0);
-        assert_int_equal(w.next.count, CASES[i].share);
-    }
     tear_down(&w);
 }
 
@@ -662,13 +525,6 @@ int main(void) {
         in_a_pool(an_empty_queue_is_waited_for_together),
         in_a_pool(a_slice_makes_a_queue_active_at_once),
         in_a_pool(a_line_that_has_begun_is_waited_for),
-        in_a_pool(a_record_is_waited_for_however_long_it_takes),
-        in_a_pool(a_record_that_was_begun_on_one_queue_comes_first),
-        in_a_pool(a_record_that_was_begun_on_one_queue_is_waited_for),
-        in_a_pool(a_record_that_was_finished_on_one_queue_is_not_waited_for),
-        in_a_pool(no_queue_becomes_idle_within_a_record),
-        in_a_pool(no_part_of_a_pushed_record_is_lent),
-        in_a_pool(a_slice_ends_with_a_record_wherever_its_queue_stopped),
         in_a_pool(a_queue_with_bytes_is_active_when_all_others_are_idle),
         in_a_pool(a_stream_that_cannot_continue_is_decided_again),
         in_a_pool(a_file_is_read_after_the_one_before_it),

@@ -501,7 +501,6 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
         const char *name, *value, *words;
     } CASES[] = {
         {"vocab", "300", "token ids"},
-        {"model", "vector", "labelled vectors"},
         {"model", "layer", "a layer by itself"},
         {"seed", "1", "unless it is made with --context-memory 0"},
     };
@@ -511,7 +510,6 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
         lifelong_setup((void **)&f);
         reef_config_default(&f->config);
         choose(&f->config, CASES[i].name, CASES[i].value);
-        if (strcmp(CASES[i].value, "vector") == 0) choose(&f->config, "inputs", "4");
         ok(reef_pool_init(f->pool, &f->config, &err), &err);
         ok(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &err), &err);
         assert_not_written(f->store, NULL, REEF_ERR_INVALID, CASES[i].words);

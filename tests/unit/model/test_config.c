@@ -157,19 +157,10 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("ffw", "px", "m (mixture of experts) or d (dense)");
     assert_set_fails("ffw", "", "letters p (PEER), k (product-key memory)");
     assert_set_fails("subkeys", "own", "must be shared or head");
-    assert_set_fails("inputs", "28x", "rows x columns of an image with one value a pixel");
-    assert_set_fails("inputs", "x28", "must be an integer");
-    assert_set_fails("inputs", "28x28x3", "one value a pixel, such as 28x28");
-    assert_set_fails("inputs", "28x-1", "such as 28x28");
-    assert_set_fails("inputs", "1000000000x1", "such as 28x28");
-    assert_set_fails("inputs", "0x28", "an image has a row and a column at least");
-    assert_set_fails("inputs", "28x0", "an image has a row and a column at least");
-    assert_set_fails("inputs", "300x300", "an image of 90000 pixels, but may have at most 32767");
-    assert_set_fails("draw_from", "257", "0 to 256");
     assert_set_fails("moe_experts", "0", "1 to 1024");
     assert_set_fails("moe_capacity", "0", "0.001 to 1024");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
-    assert_set_fails("model", "image", "must be lm, vector or layer");
+    assert_set_fails("model", "image", "must be lm or layer");
     assert_set_fails("expert", "swiglu_of_many_letters", "must be gelu, relu or glu");
     assert_set_fails("expert", "", "must be gelu, relu or glu");
     assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
@@ -244,18 +235,8 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 4 layers"},
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},
         {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
-        {{{"image_columns", "4"}}, "image_columns 4 and draw_from 0 are for vector models"},
-        {{{"draw_from", "64"}}, "image_columns 0 and draw_from 64 are for vector models"},
-        {{{"model", "vector"}, {"inputs", "5"}, {"growth", "in_place"}},
-         "growth in_place is for language models"},
-        {{{"model", "vector"}, {"inputs", "5"}, {"boundary_mark", "END"}},
-         "boundary_mark is for language models"},
         {{{"experts_max", "16383"}}, "experts_max 16383 is less than the 16384 experts"},
         {{{"ffw", "pdpd"}, {"experts_max", "8191"}}, "than the 8192 experts of the first"},
-        {{{"model", "vector"}, {"inputs", "5"}, {"ffw", "kppp"}},
-         "ffw with letters k or m is for language models"},
-        {{{"model", "vector"}, {"inputs", "5"}, {"subkeys", "head"}},
-         "subkeys head is for language models"},
         {{{"ffw", "kdmd"}, {"experts_max", "4095"}}, "less than the 4096 experts of the first"},
         {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}},
          "more values than a pool keeps of one mixture, 89478485"},
@@ -273,33 +254,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
         assert_message(&err, MISFITS[i].words);
     }
-}
-
-// Rows x columns are a number of inputs and what says how they lie; a plain vector has none of it.
-static void an_image_is_given_by_rows_and_columns(void **state) {
-    (void)state;
-    reef_config config, read;
-    reef_error err;
-    reef_config_default(&config);
-    assert_set(&config, "model", "vector");
-    assert_set(&config, "inputs", "784");
-    assert_int_equal(config.image_columns, 0);
-    char *plain = reef_config_format(&config);
-    assert_set(&config, "inputs", "14x56");
-    assert_int_equal(config.inputs, 784);
-    assert_int_equal(config.image_columns, 56);
-    char *image = reef_config_format(&config);
-    assert_non_null(strstr(image, "\"image_columns\": 56"));
-    assert_int_equal(reef_config_parse(&read, image, strlen(image), &err), REEF_OK);
-    assert_memory_equal(&read, &config, sizeof(config));
-    assert_int_equal(reef_config_parse(&read, plain, strlen(plain), &err), REEF_OK);
-    assert_int_equal(read.image_columns, 0);
-    // Filters want a smaller penalty; one that is given is set again afterwards.
-    reef_config_fit(&config);
-    reef_config_fit(&read);
-    assert_true(config.ridge < 0.01f && read.ridge > 0.04f);
-    free(plain);
-    free(image);
 }
 
 // The default has batches of 512 bytes, and no window of its reservoir is longer.
@@ -322,7 +276,6 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         {{{"reservoir_window", "256"}, {"vocab", "300"}}, "windows of 256 bytes"},
         {{{"reservoir_window", "258"}, {"vocab", "300"}}, NULL},
         {{{"model", "layer"}, {"batch", "1"}, {"reservoir_bytes", "1024"}}, NULL},
-        {{{"model", "vector"}, {"inputs", "4"}, {"batch", "1"}, {"reservoir_bytes", "1024"}}, NULL},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_config config;
@@ -336,28 +289,6 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         if (status != (CASES[i].words != NULL ? REEF_ERR_INVALID : REEF_OK))
             fail_msg("case %zu: %s", i, err.message);
         if (CASES[i].words != NULL) assert_message(&err, CASES[i].words);
-    }
-}
-
-static void what_a_vector_model_would_not_read_is_refused_in_a_new_pool(void **state) {
-    (void)state;
-    static const char *const CASES[][3] = {{"seal_dtype", "bf16", "seal_dtype is for language"},
-                                           {"side_new", "8", "side_new is for language"},
-                                           {"side_new", "16", NULL},
-                                           {"gate", "off", "gate is for language"},
-                                           {"vector_gate", "off", NULL}};
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
-        reef_config config;
-        reef_error err = {0};
-        reef_config_default(&config);
-        assert_set(&config, "model", "vector");
-        assert_set(&config, "inputs", "4");
-        assert_set(&config, "side", "16");
-        assert_set(&config, CASES[i][0], CASES[i][1]);
-        assert_int_equal(reef_config_check(&config, &err), REEF_OK); // a pool that has it opens
-        reef_status status = reef_config_check_new(&config, &err);
-        assert_int_equal(status, CASES[i][2] ? REEF_ERR_INVALID : REEF_OK);
-        if (CASES[i][2] != NULL) assert_message(&err, CASES[i][2]);
     }
 }
 
@@ -456,7 +387,7 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
 static void other_pools_are_made_without_one(void **state) {
     (void)state;
     static const char *const OTHERS[][2] = {
-        {"context_memory", "0"}, {"vocab", "300"}, {"model", "layer"}, {"model", "vector"}};
+        {"context_memory", "0"}, {"vocab", "300"}, {"model", "layer"}};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
         reef_config config;
         make(&config, OTHERS[i][0], OTHERS[i][1]);
@@ -685,9 +616,7 @@ int main(void) {
         cmocka_unit_test(amounts_of_bytes_may_have_a_unit),
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
-        cmocka_unit_test(an_image_is_given_by_rows_and_columns),
         cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
-        cmocka_unit_test(what_a_vector_model_would_not_read_is_refused_in_a_new_pool),
         cmocka_unit_test(windows_are_longer_than_the_context_by_default),
         cmocka_unit_test(a_pool_of_bytes_is_made_with_a_context_memory),
         cmocka_unit_test(topk_is_at_most_the_smaller_side_unless_it_was_given),

@@ -235,17 +235,6 @@ static void a_token_meets_its_experts_only(void **state) {
                      4 * (uint64_t)config.context * H * config.topk * D);
 }
 
-static void a_vector_model_is_not_counted(void **state) {
-    (void)state;
-    reef_config config;
-    reef_config_default(&config);
-    set(&config, "model", "vector");
-    reef_flops flops;
-    reef_flops_count(&config, &flops);
-    assert_int_equal(flops.forward_window, 0);
-    assert_true(flops.token == 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_are_asked_for_what_the_formulas_say),
@@ -253,7 +242,6 @@ int main(void) {
         cmocka_unit_test(a_dense_model_by_hand),
         cmocka_unit_test(a_step_counts_the_windows_that_it_has),
         cmocka_unit_test(a_token_meets_its_experts_only),
-        cmocka_unit_test(a_vector_model_is_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -807,12 +807,11 @@ static void what_cannot_be_written_is_named(void **state) {
     reef_error err;
     static const struct {
         const char *name, *value, *words;
-    } kinds[] = {{"model", "vector", "vector model"}, {"model", "layer", "reef.interchange"}};
+    } kinds[] = {{"model", "layer", "reef.interchange"}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         reef_config_default(&t->b->config);
         choose(&t->b->config, kinds[i].name, kinds[i].value);
         t->b->config.side = 16;
-        t->b->config.inputs = i == 0 ? 3 : 0;
         make_pool(t->b, 1);
         assert_int_equal(reef_model_export(t->b->store, NULL, t->file, NULL, NULL, &err),
                          REEF_ERR_INVALID);

@@ -60,28 +60,6 @@ static void no_more_than_there_is_room_for(void **state) {
     assert_refused(p->b, p->file, REEF_ERR_FULL, "experts_max 172");
 }
 
-static void vectors_stay_where_they_are(void **state) {
-    pair *p = *state;
-    reef_error err;
-    reef_import import;
-    reef_config config;
-    start(p);
-    close_pool(p->b);
-    temp_dir_remove(p->b->pool);
-    reef_config_default(&config);
-    choose(&config, "model", "vector");
-    choose(&config, "inputs", "4");
-    choose(&config, "side", "4");
-    p->b->config = config;
-    make_pool(p->b, 1);
-    assert_int_equal(reef_generation_export(p->b->store, 0, p->other, NULL, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "vector model"));
-    assert_int_equal(reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "vector model"));
-}
-
 // ---- damaged files ------------------------------------------------------------------------------
 
 static void refuse_cut_and_flipped(pair *p) {
@@ -326,7 +304,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_file_of_another_pool_is_refused),
         TEST(no_more_than_there_is_room_for),
-        TEST(vectors_stay_where_they_are),
         TEST(cut_and_flipped_files_are_refused),
         TEST(and_where_they_have_a_memory),
         TEST(headers_that_lie_are_refused),

@@ -125,7 +125,6 @@ static void fail_one(world *w, size_t number) {
         assert_int_equal(status, REEF_ERR_NO_MEMORY);
         assert_non_null(strstr(again.message, "close the pool and open it again"));
         assert_int_equal(reef_trainer_commit(w->f->trainer, NULL, &again), REEF_ERR_NO_MEMORY);
-        assert_int_equal(reef_trainer_learn_pending(w->f->trainer, &again), REEF_ERR_NO_MEMORY);
         assert_int_equal(reef_trainer_seal(w->f->trainer, NULL, NULL, &again), REEF_ERR_NO_MEMORY);
         close_pool(w->f);
         open_pool(w->f, 1);
@@ -170,37 +169,6 @@ static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
     assert_true(times_said(f, "\"event\": \"recycle\"") > 0);
 }
 
-// Three kinds, which another domain reverses.
-enum { INPUTS = 6, EXAMPLES = 2400, OLD_EXAMPLES = 1600 };
-typedef struct example {
-    int32_t label;
-    float vector[INPUTS];
-} example;
-
-static void a_vector_model_goes_on_exactly_or_not_at_all(void **state) {
-    lifelong *f = *state;
-    static example all[EXAMPLES];
-    uint32_t random = 1;
-    for (size_t i = 0; i < EXAMPLES; i++) {
-        all[i].label = (int32_t)(i % 3);
-        for (size_t d = 0; d < INPUTS; d++) {
-            random = random * 1664525u + 1013904223u;
-            float centre = d / 2 == i % 3 ? 3.0f : 0.0f, noise = (float)(random >> 16) / 65536.0f;
-            all[i].vector[i < OLD_EXAMPLES ? d : (d + 2) % INPUTS] = centre + noise;
-        }
-    }
-    reef_config_default(&f->config);
-    choose(&f->config, "model", "vector");
-    f->config.inputs = INPUTS;
-    f->config.side = 5;
-    f->config.memory = 30;
-    make_pool(f, 1);
-    feed(f, (const uint8_t *)all, 40 * sizeof(*all));
-    commit(f);
-    fail_everywhere(f, (const uint8_t *)(all + 40), (EXAMPLES - 40) * sizeof(*all));
-    assert_true(times_said(f, "\"event\": \"open\"") > 0);
-}
-
 // What a pass has for a generation is there as a whole or not at all.
 static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
     lifelong *f = *state;
@@ -227,8 +195,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_pass_that_could_not_be_prepared_is_prepared_again,
                                         lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_language_model_goes_on_exactly_or_not_at_all,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_vector_model_goes_on_exactly_or_not_at_all,
                                         lifelong_setup, lifelong_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

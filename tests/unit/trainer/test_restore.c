@@ -248,63 +248,6 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
     assert_int_equal(points_after(f->store, 0), 2);
 }
 
-// ---- vector models ------------------------------------------------------------------------------
-
-#define INPUTS 6
-#define RECORD_BYTES (REEF_VECTOR_LABEL_BYTES + INPUTS * sizeof(float))
-
-static void feed_vectors(lifelong *f, size_t count, float shift, uint32_t seed) {
-    uint8_t record[RECORD_BYTES];
-    for (size_t i = 0; i < count; i++) {
-        float vector[INPUTS];
-        int32_t label = (int32_t)(i % 3);
-        for (size_t d = 0; d < INPUTS; d++) {
-            seed = seed * 1664525u + 1013904223u;
-            vector[d] = (float)(seed >> 8) / (float)(1 << 24) + shift * (float)d +
-                        ((int32_t)d % 3 == label ? 1.5f : 0.0f);
-        }
-        memcpy(record, &label, sizeof(label));
-        memcpy(record + REEF_VECTOR_LABEL_BYTES, vector, sizeof(vector));
-        feed(f, record, sizeof(record));
-    }
-}
-
-static void a_vector_model_needs_its_sums_and_has_them(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    reef_restoration done;
-    reef_config_default(&f->config);
-    choose(&f->config, "model", "vector");
-    choose(&f->config, "boundaries", "given");
-    f->config.inputs = INPUTS;
-    f->config.side = 6;
-    f->config.memory = 50;
-    make_pool(f, 1);
-    feed_vectors(f, 200, 0.0f, 1);
-    seal(f);
-    feed_vectors(f, 150, 2.0f, 2);
-    reef_snapshot snapshot = take(f, "kept");
-    feed_vectors(f, 170, 2.0f, 3);
-    reef_commit goal = commit(f);
-    seal(f);
-    feed_vectors(f, 90, 4.0f, 4);
-    commit(f);
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
-    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
-    close_pool(f);
-    open_pool(f, 1);
-    feed_vectors(f, 170, 2.0f, 3);
-    reef_commit reached = commit(f);
-    assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
-    reef_model *model = NULL; // its sealed generation 1 lies in a copy
-    ok(reef_model_open(&model, f->store, done.kept_as, NULL, &err), &err);
-    assert_int_equal(reef_model_generation_count(model), 3);
-    reef_model_close(model);
-    is_sound(f->store);
-    assert_int_equal(snapshot.open_generation, 1);
-}
-
 // ---- removing -----------------------------------------------------------------------------------
 
 static void snapshots_are_removed_together_or_not_at_all(void **state) {
@@ -340,7 +283,6 @@ int main(void) {
         RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
         RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
         RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
-        RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),
         RESTORE_TEST(snapshots_are_removed_together_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -435,7 +435,6 @@ static void settings_that_do_not_go_with_ids_are_refused(void **state) {
         {"vocab", "65537", "must be 2 to 65536"},
         {"boundary_mark", "---", "boundary_mark is a line of text"},
         {"reservoir_window", "63", "reservoir_window 63 is odd"},
-        {"model", "vector", "needs inputs"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         reef_error err;
@@ -450,11 +449,7 @@ static void settings_that_do_not_go_with_ids_are_refused(void **state) {
     config.vocab = 65536;
     config.d_model = 1024;
     assert_refused(reef_config_check(&config, &err), &err, "lower previous_bytes or d_model");
-    choose(&config, "model", "vector");
-    config.inputs = 3;
-    assert_refused(reef_config_check(&config, &err), &err, "vocab is for language models");
     choose(&config, "model", "layer");
-    config.inputs = 0;
     reef_config_reduce(&config);
     assert_int_equal(config.vocab, REEF_VOCAB);
 }

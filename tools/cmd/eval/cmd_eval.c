@@ -5,11 +5,9 @@
 #include "cli_progress.h"
 #include "cli_table.h"
 #include "cli_tokens.h"
-#include "cli_vectors.h"
 #include "commands.h"
 #include "eval_kinds.h"
 #include "eval_logits.h"
-#include "eval_vectors.h"
 #include "matrix.h"
 #include "reef_pool_json.h"
 
@@ -56,12 +54,7 @@ const reef_cli_manual reef_eval_manual = {
         "Which memory answers is a matter of gates, or with boundaries contexts of how well each\n"
         "predicted so far; then the last column has the shares of bytes that each answered, and\n"
         "--kinds draws where. With --json it says how likely they were in the mean; libreef and\n"
-        "Python have all candidates of each byte (answers).\n"
-        "\n"
-        "With a vector model files are idx:IMAGES,LABELS, "
-        "npy:X.npy,Y.npy, csv:FILE or jsonl:FILE, as\n"
-        "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
-        "generation had the largest weight.",
+        "Python have all candidates of each byte (answers).",
     .options = OPTIONS,
     .example = "reef eval reef.pool english.txt code.c\n"
                "reef eval reef.pool --as-of 0 english.txt\n"
@@ -88,7 +81,7 @@ static reef_status read_files(const reef_cli_call *cli,
                               reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
-        status = reef_cli_examples_read(&files[i], cli->operands[i], config, err);
+        status = reef_cli_tokens_read(&files[i], cli->operands[i], config, err);
     return status;
 }
 
@@ -293,16 +286,9 @@ static reef_status eval_once(reef_cli_call *cli,
     // Opened first, so that a state that does not exist is reported before other mistakes.
     reef_status status = reef_cli_as_of(cli, pool->store, as_of, err);
     if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
-    if (status == REEF_OK && reef_cli_text(cli, "logits") != NULL)
-        status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
     // Logits are written in a pass of their own, so that they can be compared with other programs.
     if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
     if (status != REEF_OK) goto cleanup;
-    // Vector models have classes and not bits; they are evaluated elsewhere.
-    if (reef_config_is_vector(&pool->config)) {
-        status = reef_eval_vectors(cli, model, as_of, files, err);
-        goto cleanup;
-    }
     if (kinds) status = reef_cli_kinds_read(pool, &list, err);
     if (status != REEF_OK) goto cleanup;
     scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));

@@ -131,9 +131,8 @@ static const char *text_of(const json_t *object, const char *name) {
 static const char *stream_words(const reef_top_data *d,
                                 uint64_t bytes,
                                 char words[CLI_WORD_BYTES]) {
-    return strcmp(reef_cli_stream_unit(&d->config), "byte") == 0
-               ? reef_cli_bytes(bytes, words)
-               : reef_cli_count(reef_cli_stream_units(&d->config, bytes), words);
+    return strcmp(reef_cli_stream_unit(&d->config), "byte") == 0 ? reef_cli_bytes(bytes, words)
+                                                                 : reef_cli_count(bytes, words);
 }
 
 static void put_head(view *v) {
@@ -169,22 +168,19 @@ static void put_head(view *v) {
 
 static void put_loss(view *v) {
     const reef_top_data *d = v->data;
-    bool vectors = reef_config_is_vector(&d->config);
     // A daemon reports a median of recent batches, an idle pool its last batch.
-    const json_t *now = json_object_get(d->status, vectors ? "error_share" : "bits_per_byte");
+    const json_t *now = json_object_get(d->status, "bits_per_byte");
     if (!json_is_number(now))
-        now = json_object_get(d->status, vectors                        ? "last_error_share"
-                                         : reef_cli_has_ids(&d->config) ? "last_bits_per_token"
-                                                                        : "last_bits_per_byte");
+        now = json_object_get(d->status, reef_cli_has_ids(&d->config) ? "last_bits_per_token"
+                                                                      : "last_bits_per_byte");
     size_t columns = curve_columns(v);
     // No more parts than points: the curve would have gaps.
     size_t parts = d->point_count < columns ? d->point_count : columns;
     double *means = resample(d->points, d->point_count, parts);
     char *curve = reef_top_sparkline(means, parts, columns);
     char *value = !json_is_number(now) ? reef_cli_format("nothing yet")
-                  : vectors ? reef_cli_format("%.1f %% error rate", 100 * json_number_value(now))
-                            : reef_cli_format("%.3f %s", json_number_value(now),
-                                              reef_cli_bits_words(&d->config));
+                                       : reef_cli_format("%.3f %s", json_number_value(now),
+                                                         reef_cli_bits_words(&d->config));
     put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
@@ -292,8 +288,6 @@ static void put_source(view *v, const json_t *source) {
     char lag[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     const json_t *behind = json_object_get(source, "lag_bytes"),
                  *loss = json_object_get(source, "bits_per_byte");
-    // Vector models have a share of errors instead.
-    if (!json_is_number(loss)) loss = json_object_get(source, "error_share");
     // The name takes what the other columns leave.
     char *name = reef_cli_cut(text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
     char *shown = json_is_number(loss) ? reef_cli_format("%.3f", json_number_value(loss))
@@ -322,11 +316,10 @@ static void put_sources(view *v) {
     json_array_foreach(sources, i, source) put_source(v, source);
 }
 
-// How its experts are used; of vectors every expert sees every one.
+// How its experts are used.
 static char *usage_words(const view *v, uint32_t g) {
     const reef_usage_summary *usage = &v->data->usage[g];
     char bar[BAR_COLUMNS + 1] = "", selections[CLI_WORD_BYTES];
-    if (reef_config_is_vector(&v->data->config)) return reef_cli_format("%s", "");
     long filled = lround(usage->used_percent * BAR_COLUMNS / 100);
     for (long i = 0; i < filled && i < BAR_COLUMNS; i++) bar[i] = '#';
     return reef_cli_format(" %5.1f %-*s %6.3f %12s", usage->used_percent, BAR_COLUMNS, bar,
@@ -348,13 +341,8 @@ static void put_generation(view *v, uint32_t g) {
 static void put_generations(view *v) {
     const reef_top_data *d = v->data;
     if (d->generation_count == 0) return;
-    // Vector generations keep no usage.
-    char *usage = reef_config_is_vector(&d->config)
-                      ? reef_cli_format("%s", "")
-                      : reef_cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven",
-                                        "selections");
-    put_line(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened", usage);
-    free(usage);
+    put_line(v, TOP_FAINT, "  %10s %-6s %10s %9s %5s %-*s %6s %12s", "generation", "", "experts",
+             "opened", "used%", BAR_COLUMNS, "", "uneven", "selections");
     // The newest generations, if not all fit.
     size_t left = rows_left(v);
     uint32_t first = left < d->generation_count ? d->generation_count - (uint32_t)left : 0;

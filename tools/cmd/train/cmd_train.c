@@ -202,18 +202,17 @@ static void print(const train *t, const reef_trainer_status *now) {
     const char *unit = reef_cli_stream_unit(config);
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     printf("%s %s %ss in ", reef_cli_is_stopped() ? "stopped after" : "read all",
-           reef_cli_count(reef_cli_stream_units(config, t->stream.at), words), unit);
+           reef_cli_count(t->stream.at, words), unit);
     printf("%s", reef_cli_duration(t->seconds, words));
     // Not lost: it is in the pool.
     if (now->pending_bytes > 0)
-        printf("; the last %s wait for what comes next",
-               reef_cli_count(reef_cli_stream_units(config, now->pending_bytes), words));
+        printf("; the last %s wait for what comes next", reef_cli_count(now->pending_bytes, words));
     printf("\n");
     // Marker lines are part of the position, but not of training.
     if (!now->learns_all && now->not_learned_bytes > 0)
         printf(
             "  %s %ss of the pool's stream were recognised, or lay at marker lines: not trained\n",
-            reef_cli_count(reef_cli_stream_units(config, now->not_learned_bytes), words), unit);
+            reef_cli_count(now->not_learned_bytes, words), unit);
     // It identifies the state: two runs over the same files have the same.
     reef_hash_format(t->pool.commit.root, root);
     printf("  root %s\n", root);

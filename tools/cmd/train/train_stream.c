@@ -15,8 +15,8 @@ static reef_status check_tokens(const reef_train_stream *stream,
                                 reef_error *err) {
     reef_status status = REEF_OK;
     size_t count = 1;
-    // Bytes are all valid, and vectors are checked by their reader.
-    if (reef_config_is_vector(config) || reef_token_bytes(config) == 1) return REEF_OK;
+    // Bytes are all valid.
+    if (reef_token_bytes(config) == 1) return REEF_OK;
     // A file that shrinks ends the loop; reading reports it later.
     for (uint64_t at = 0; status == REEF_OK && at < file->bytes && count > 0; at += count) {
         status = file->kind->read_now(file, at, stream->buffer, READ_BYTES, &count, err);
@@ -49,7 +49,6 @@ static reef_status open_one(reef_train_stream *stream,
                          "a source %.*s: has no end: give files, "
                          "or let reefd read it (reefd --source)",
                          (int)strcspn(spec, ":"), spec);
-    if (status == REEF_OK) status = file->kind->check(file, config, err);
     if (status == REEF_OK) status = check_tokens(stream, file, config, err);
     if (status != REEF_OK) return status;
     // By the name under which the pool keeps its position, so that two spellings are found.

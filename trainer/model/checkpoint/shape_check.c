@@ -38,9 +38,7 @@ static void check_blocks(const sizes *s,
                          uint32_t layer,
                          uint32_t block_rows,
                          const part *p) {
-    // Where experts are filters of images, there is a row for each filter.
-    uint64_t experts = reef_config_is_image(&s->config) ? reef_vector_row_count(&s->config)
-                                                        : (uint64_t)info->side * info->side;
+    uint64_t experts = (uint64_t)info->side * info->side;
     reef_key key = {.db = p->db, .generation = records, .layer = layer};
     // An optional table is either there as a whole or not at all.
     if (p->optional && !is_there(s, &key)) return;
@@ -66,14 +64,11 @@ static void check_layer(const sizes *s,
                         uint32_t layer,
                         size_t row_values) {
     uint32_t block_rows = reef_block_rows(row_values * sizeof(float));
-    bool vector = reef_config_is_vector(&s->config);
-    size_t row_bytes = reef_row_bytes(vector ? REEF_F32 : info->dtype, row_values);
-    // The experts of a vector model's open generation begin with its first batch.
-    const part experts = {REEF_DB_EXPERTS, row_bytes, vector && !info->sealed};
+    size_t row_bytes = reef_row_bytes(info->dtype, row_values);
+    const part experts = {REEF_DB_EXPERTS, row_bytes, false};
     const part flags = {REEF_DB_FLAGS, 1, false};
     const part usage = {REEF_DB_USAGE, sizeof(reef_usage), true};
     check_blocks(s, info, records, layer, block_rows, &experts);
-    if (vector) return;
     check_blocks(s, info, records, layer, block_rows, &flags);
     // A snapshot's copy has no usage of its own.
     if (records == info->generation && info->generation < REEF_GENERATION_COUNT_MAX)
@@ -132,13 +127,8 @@ static void check_memory(const sizes *s, uint32_t records) {
 
 static void check_generation(const sizes *s, uint32_t records) {
     reef_generation_record info;
-    // A damaged record of a generation was reported by the walk over all records.
-    // The walk over all records has reported it.
+    // The walk over all records has reported a damaged record.
     if (reef_generation_read(s->txn, records, &info, NULL) != REEF_OK) return;
-    if (reef_config_is_vector(&s->config)) {
-        check_layer(s, &info, records, 0, reef_vector_row_values(&s->config));
-        return;
-    }
     for (uint32_t l = 0; l < s->config.layers; l++) {
         reef_expert_shape shape = reef_generation_expert_shape(&s->config, l);
         if (reef_layer_retrieves(&s->config, l))

@@ -155,7 +155,7 @@ reef_status reef_ffw_check_new(const reef_config *config, reef_error *err) {
         {config->boundaries == REEF_BOUNDARIES_CAPACITY, "boundaries capacity",
          "there would never be a boundary"},
     };
-    if (reef_config_is_vector(config) || reef_config_retrieving_layers(config) > 0) return REEF_OK;
+    if (reef_config_retrieving_layers(config) > 0) return REEF_OK;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
         if (settings[i].useless)
             return reef_fail(err, REEF_ERR_INVALID,

@@ -86,14 +86,9 @@ void reef_config_fit_topk(reef_config *config) {
     if (config->context_memory > 0 && config->topk > least) config->topk = least;
 }
 
-// Of filters, whose experts overlap: a tenth to a hundredth of the penalty of others is best from
-// 600 images on (docs/LEARNING.md, "Vectors").
-#define IMAGE_RIDGE 0.002f
-
 void reef_config_fit(reef_config *config) {
     size_t window = config->context * reef_token_bytes(config);
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
-    if (reef_config_is_image(config)) config->ridge = IMAGE_RIDGE;
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) take_standard(config);
     if (config->boundaries != REEF_BOUNDARIES_CONTEXTS) config->return_bytes = 0;

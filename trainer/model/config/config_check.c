@@ -132,77 +132,6 @@ static reef_status policy_check(const reef_config *c, reef_error *err) {
     return first_generation_check(c, reef_config_retrieving_layers(c), err);
 }
 
-// A setting that a vector model does not read.
-typedef struct policy {
-    const char *name;
-    bool set;
-} policy;
-
-static reef_status refuse_policies(const policy *policies, size_t count, reef_error *err) {
-    for (size_t i = 0; i < count; i++)
-        if (policies[i].set)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "%s is for language models; leave it out with vectors",
-                             policies[i].name);
-    return REEF_OK;
-}
-
-static reef_status image_check(const reef_config *c, reef_error *err) {
-    if (c->image_columns == 0) return REEF_OK;
-    if (c->inputs % c->image_columns != 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "inputs %" PRIu32 " are no whole rows of image_columns %" PRIu32
-                         "; give an image as rows x columns, such as inputs 28x28",
-                         c->inputs, c->image_columns);
-    return REEF_OK;
-}
-
-static reef_status draw_check(const reef_config *c, reef_error *err) {
-    if (c->draw_from == 0) return REEF_OK;
-    if (c->draw_from < REEF_VECTOR_DRAW_MIN)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "draw_from %" PRIu32 " is too few examples to draw experts from; choose "
-                         "%d to %d, or 0 for none",
-                         c->draw_from, REEF_VECTOR_DRAW_MIN, REEF_VECTOR_DRAW_MAX);
-    const char *what = c->image_columns > 0 ? "filters of images, which are drawn from none" : NULL;
-    if (what == NULL) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "draw_from %" PRIu32 " does nothing for %s; leave it at 0", c->draw_from,
-                     what);
-}
-
-static reef_status vector_check(const reef_config *c, reef_error *err) {
-    if (c->inputs == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a vector model needs inputs, the width of a vector; it is 0");
-    if (c->boundaries != REEF_BOUNDARIES_DRIFT && c->boundaries != REEF_BOUNDARIES_GIVEN)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "boundaries %s is for language models; with vectors choose drift or given",
-                         reef_config_word(c, "boundaries"));
-    // Policies of a language model that a vector model would silently ignore are refused instead.
-    const policy policies[] = {
-        {"boundary_mark", c->boundary_mark[0] != '\0'},
-        {"growth in_place", c->growth != REEF_GROWTH_GENERATION},
-        {"size_new auto", c->size_new != REEF_SIZE_NEW_FIXED},
-        {"experts_max", c->experts_max > 0},
-        {"kinds_max", c->kinds_max > 0},
-        {"copy_experts", c->copy_experts > 0},
-        {"recycle_after", c->recycle_after > 0},
-        {"ffw with letters k or m", strpbrk(c->ffw, "km") != NULL},
-        {"subkeys head", c->subkeys != REEF_SUBKEYS_SHARED},
-        {"vocab", c->vocab != REEF_VOCAB},
-    };
-    reef_status status = refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
-    if (status == REEF_OK) status = image_check(c, err);
-    if (status == REEF_OK) status = draw_check(c, err);
-    if (status == REEF_OK && c->side > REEF_VECTOR_SIDE_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "side %" PRIu32 " is too large for a vector model, which solves for all "
-                         "side * side experts at once; choose at most %d",
-                         c->side, REEF_VECTOR_SIDE_MAX);
-    return status;
-}
-
 // The fields that reef_config_reduce sets may be anything.
 static reef_status layer_check(const reef_config *c, reef_error *err) {
     reef_status status = peer_check(c, err);
@@ -267,22 +196,9 @@ static reef_status reservoir_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
-// Later generations have the first one's side, which configurations also name for them.
-static reef_status new_vector_check(const reef_config *c, reef_error *err) {
-    reef_config standard;
-    reef_config_default(&standard);
-    const policy policies[] = {
-        {"side_new", c->side_new != standard.side_new && c->side_new != c->side},
-        {"gate", c->gate != standard.gate},
-        {"seal_dtype", c->seal_dtype != standard.seal_dtype},
-    };
-    return refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
-}
-
 reef_status reef_config_check_new(const reef_config *config, reef_error *err) {
     reef_status status = reef_config_check(config, err);
     if (status == REEF_OK) status = reef_ffw_check_new(config, err);
-    if (status == REEF_OK && reef_config_is_vector(config)) return new_vector_check(config, err);
     if (status != REEF_OK || reef_config_is_layer(config)) return status;
     return reservoir_check(config, err);
 }
@@ -303,18 +219,6 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     // Ranges of single fields first: the checks below multiply them and must not overflow.
     reef_status status = bounds_check(config, err);
     if (status == REEF_OK) status = memory_check(config, err);
-    // The fields of the other kind of model are not looked at: their bounds are all that they have
-    // to meet.
-    if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);
-    if (status == REEF_OK && config->inputs != 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "inputs %" PRIu32 " is for vector models; with lm it must be 0",
-                         config->inputs);
-    if (status == REEF_OK && (config->image_columns != 0 || config->draw_from != 0))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "image_columns %" PRIu32 " and draw_from %" PRIu32
-                         " are for vector models; with lm they must be 0",
-                         config->image_columns, config->draw_from);
     if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);
     if (status == REEF_OK) status = model_check(config, err);
     if (status == REEF_OK) status = vocab_check(config, err);

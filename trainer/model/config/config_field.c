@@ -87,8 +87,7 @@ static const struct choice {
     const char *words[10]; // up to the first NULL
     const char *fault;
 } CHOICES[] = {
-    {"model", {"lm", "vector", "layer"}, "must be lm, vector or layer"},
-    {"vector_gate", {"ridge", "off"}, "must be ridge or off"},
+    {"model", {"lm", "layer"}, "must be lm or layer"},
     {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu"},
     {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu"},
     {"subkeys", {"shared", "head"}, "must be shared or head"},
@@ -199,41 +198,12 @@ static bool counts_bytes(const reef_config_field *field) {
     return false;
 }
 
-// Rows x columns of an image: its number of pixels, and how many of them are a row.
-static reef_status image_read(reef_config *config,
-                              const reef_config_field *field,
-                              const char *value,
-                              reef_error *err) {
-    size_t rows_digits = strspn(value, DIGITS);
-    const char *columns = value + rows_digits + 1;
-    uint64_t sides[2] = {strtoull(value, NULL, 10), strtoull(columns, NULL, 10)};
-    // Nine digits each: their product fits, and no number was cut.
-    if (rows_digits == 0 || rows_digits > 9 || strlen(columns) == 0 || strlen(columns) > 9 ||
-        columns[strspn(columns, DIGITS)] != '\0')
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "inputs is '%.64s', but must be an integer, or rows x columns of an image "
-                         "with one value a pixel, such as 28x28",
-                         value);
-    if (sides[0] == 0 || sides[1] == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "inputs is '%.64s', but an image has a row and a column at least", value);
-    if (sides[0] * sides[1] > (uint64_t)field->high)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "inputs is '%.64s', an image of %" PRIu64
-                         " pixels, but may have at most %.0f",
-                         value, sides[0] * sides[1], field->high);
-    config->image_columns = (uint32_t)sides[1];
-    return reef_config_field_set_integer(config, field, sides[0] * sides[1], err);
-}
-
 static reef_status integer_read(reef_config *config,
                                 const reef_config_field *field,
                                 const char *value,
                                 reef_error *err) {
     // strtoull would take signs, blanks and the empty text.
     size_t digits = strspn(value, DIGITS);
-    if (strcmp(field->name, "inputs") == 0 && value[digits] == 'x')
-        return image_read(config, field, value, err);
     errno = 0;
     uint64_t integer = strtoull(value, NULL, 10), bytes;
     if (counts_bytes(field) && reef_memory_parse(value, &bytes, NULL) == REEF_OK)

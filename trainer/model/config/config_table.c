@@ -8,9 +8,8 @@
 // of help; a new field goes to the end of its group.
 #define CONFIG_TABLE(X)                                                                            \
     X(model, CHOICE, "lm", 0, 0,                                                                   \
-      "kind of model: lm, a language model over bytes or token ids; vector, classes of vectors; "  \
-      "layer, one "                                                                                \
-      "PEER layer by itself, for libreef")                                                         \
+      "kind of model: lm, a language model over bytes or token ids; layer, one PEER layer by "     \
+      "itself, for libreef")                                                                       \
     X(seed, INTEGER, "1", 0, INTEGER_MAX, "everything random follows from it")                     \
     X(layers, INTEGER, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
     X(d_model, INTEGER, "128", 2, 4096, "width of a token")                                        \
@@ -63,7 +62,7 @@
     X(clip, NUMBER, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")            \
     X(bn_momentum, NUMBER, "0.05", 0, 1, "share of a batch in the running query statistics")       \
     X(average, NUMBER, "0.01", 0, 1,                                                               \
-      "rate of the weights' running average, which is what is stored; 0: none; vector: none")      \
+      "rate of the weights' running average, which is what is stored; 0: none")                    \
     X(boundaries, CHOICE, "drift", 0, 0,                                                           \
       "where a generation ends: drift, given, budget, capacity, or contexts (by its memories)")    \
     X(boundary_bytes, INTEGER, "1048576", 1, INTEGER_MAX,                                          \
@@ -123,21 +122,7 @@
     X(net_share, NUMBER, "1", 0, 1,                                                                \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
-      "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")            \
-    X(inputs, INTEGER, "0", 0, 32767,                                                              \
-      "vector: width of a vector, or rows x columns of an image, such as 28x28; 0 for lm")         \
-    X(image_columns, INTEGER, "0", 0, 32767,                                                       \
-      "vector: pixels in a row of the image that a vector is, which inputs 28x28 sets as well; "   \
-      "0: it is none")                                                                             \
-    X(draw_from, INTEGER, "0", 0, REEF_VECTOR_DRAW_MAX,                                            \
-      "vector: first examples of a generation, 32 or more, that experts are drawn from, along "    \
-      "what they have in common; 0: from none")                                                    \
-    X(memory, INTEGER, "500", 0, 1000000,                                                          \
-      "vector: examples kept, with labels, as a sample of the past")                               \
-    X(ridge, NUMBER, "0.05", 1e-8, 1e6,                                                            \
-      "vector: penalty on w_up, in squared norms of a hidden vector")                              \
-    X(vector_gate, CHOICE, "ridge", 0, 0,                                                          \
-      "vector: what tells generations apart: ridge, or off (the newest answers)")
+      "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")
 
 static const reef_config_field FIELDS[] = {
 #define CONFIG_FIELD(field, kind, standard, low, high, help)                                       \

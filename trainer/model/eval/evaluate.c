@@ -8,12 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err) {
+    if (!reef_config_is_layer(&model->network.config)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "the pool holds a layer by itself, which has no loss of bytes; what it is for "
+                     "is up to the program that uses it through libreef");
+}
+
 reef_status reef_model_check_text(const reef_model *model,
                                   const uint8_t *bytes,
                                   size_t count,
                                   reef_error *err) {
-    if (model->kind->no_text != NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
+    reef_status status = reef_model_check_reads_text(model, err);
+    if (status != REEF_OK) return status;
     return reef_tokens_check(&model->network.config, "the text", 0, bytes, count, err);
 }
 

@@ -1,17 +1,10 @@
 // Single experts for people: what their rows are like.
 #include "architecture.h"
-#include "vector.h"
+#include "reef_model.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-#define STATS_NONE                                                                                 \
-    ((reef_expert_stats){.down = (double)NAN,                                                      \
-                         .up = (double)NAN,                                                        \
-                         .gate = (double)NAN,                                                      \
-                         .bias = (double)NAN,                                                      \
-                         .label = -1})
 
 // ---- norms --------------------------------------------------------------------------------------
 
@@ -50,7 +43,7 @@ static void take_row(reef_expert_stats *out,
     // Of int8 the scale comes first.
     const double scale = dtype == REEF_I8 ? (double)float_of_bytes(row) : 1;
     if (dtype == REEF_I8) row += REEF_I8_SCALE_BYTES;
-    *out = STATS_NONE;
+    *out = (reef_expert_stats){.down = (double)NAN, .gate = (double)NAN};
     out->up = scale * norm_at(row + reef_expert_up(shape) * vector_bytes, dtype, shape->D);
     if (shape->kind == REEF_EXPERT_VALUE) return;
     out->down = scale * norm_at(row, dtype, shape->D);
@@ -92,49 +85,6 @@ static reef_status read_rows(reef_txn *txn,
     return REEF_OK;
 }
 
-// Hidden unit n: w_down and bias side by side, w_up a column of the head.
-static void take_unit(reef_expert_stats *out, const reef_vector_network *network, size_t n) {
-    const reef_vector_generation *generation = network->generations[0];
-    size_t D = generation->row_values - 1, width = generation->shape.padded, best = 0;
-    // w_down, and the bias as its last value: one row per hidden unit, or for those of a filter.
-    size_t row = generation->fields.filters > 0 ? n / generation->fields.regions : n;
-    const float *down = generation->experts + row * (D + 1), *up = generation->head.w_up + n;
-    double sum = 0.0;
-    *out = STATS_NONE;
-    out->down = norm_at((const uint8_t *)down, REEF_F32, D);
-    out->bias = (double)down[D];
-    for (size_t c = 0; c < generation->head.class_count; c++) {
-        sum += (double)up[c * width] * (double)up[c * width];
-        // The class that this unit votes for most.
-        if (up[c * width] > up[best * width]) best = c;
-    }
-    out->up = sqrt(sum);
-    if (sum > 0.0) out->label = network->labels[best];
-}
-
-static reef_status read_units(reef_txn *txn,
-                              const reef_config *config,
-                              uint32_t generation,
-                              size_t count,
-                              const uint32_t *ids,
-                              reef_expert_stats *out,
-                              reef_error *err) {
-    reef_vector_network network = {.config = *config};
-    // A vector generation is small, so it is loaded as a whole.
-    reef_status status = reef_vector_load_generation(&network, txn, generation, err);
-    for (size_t i = 0; status == REEF_OK && i < count; i++) {
-        uint32_t id = ids == NULL ? (uint32_t)i : ids[i];
-        if (id < network.generations[0]->expert_count)
-            take_unit(&out[i], &network, id);
-        else
-            status = reef_fail(err, REEF_ERR_NOT_FOUND,
-                               "no expert %" PRIu32 " in generation %" PRIu32 ": it has %zu", id,
-                               generation, network.generations[0]->expert_count);
-    }
-    reef_vector_network_release(&network);
-    return status;
-}
-
 reef_status reef_expert_stats_read(reef_txn *txn,
                                    uint32_t generation,
                                    uint32_t layer,
@@ -145,9 +95,6 @@ reef_status reef_expert_stats_read(reef_txn *txn,
     reef_config config;
     reef_status status = reef_config_read(txn, &config, err);
     if (status != REEF_OK) return status;
-    // Vector pools have one layer of experts, whatever the argument says.
-    if (reef_config_is_vector(&config))
-        return read_units(txn, &config, generation, count, ids, out, err);
     if (layer >= config.layers || !reef_layer_retrieves(&config, layer))
         return reef_fail(err, REEF_ERR_INVALID,
                          "layer %" PRIu32 " has no experts that are retrieved", layer);

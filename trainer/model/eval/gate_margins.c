@@ -42,8 +42,8 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     float *margins,
                                     reef_error *err) {
     // Checked before the number, since the message about numbers would be misleading.
-    if (model->kind->no_gates != NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_gates);
+    if (reef_config_is_layer(&model->network.config))
+        return reef_fail(err, REEF_ERR_INVALID, "generations of a model of one layer have no gate");
     if (number == 0 || number >= model->network.generation_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",

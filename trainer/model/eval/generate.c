@@ -150,8 +150,8 @@ reef_status reef_model_generate(reef_model *model,
                                 const reef_sampling *sampling,
                                 uint8_t *out,
                                 reef_error *err) {
-    if (model->kind->no_text != NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
+    reef_status status = reef_model_check_reads_text(model, err);
+    if (status != REEF_OK) return status;
     // Ids have no printable form that a client could ask for.
     if (reef_token_bytes(&model->network.config) != 1)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -160,7 +160,7 @@ reef_status reef_model_generate(reef_model *model,
                          model->network.config.vocab);
     size_t T = model->network.config.context;
     growing text = {.bytes = calloc(T, 1)};
-    reef_status status = reef_gating_init(&text.gating, &model->network, err);
+    status = reef_gating_init(&text.gating, &model->network, err);
     if (status == REEF_OK && text.bytes == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;

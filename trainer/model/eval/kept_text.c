@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// Vectors and layers have no generations here, and no memories.
+// Layers have no generations here, and no memories.
 static const reef_memory *memory_of(const reef_model *model, size_t generation) {
     if (generation >= model->network.generation_count) return NULL;
     return model->network.generations[generation]->memory.memory;

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOAD_ATTEMPTS_MAX 3 // nobody restores more often
+#define PASS_WINDOWS 16
+#define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a vocabulary is large
+#define LOAD_ATTEMPTS_MAX 3               // nobody restores more often
 
 static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
     reef_network *network = &model->network;
@@ -22,15 +24,11 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
     status = reef_config_read(txn, &network->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);
     if (status == REEF_OK) status = reef_as_of_find(&chosen, txn, as_of, err);
-    if (status == REEF_OK) {
-        // From here on the kind decides what a state consists of.
-        model->kind = &reef_eval_kinds[network->config.model];
-        status = model->kind->load(model, txn, &chosen, err);
-    }
+    if (status == REEF_OK) status = reef_model_read_state(model, txn, &chosen, err);
     reef_txn_abort(txn);
     // The first transaction has ended: pinning begins its own, and finds the same sealed
     // generations or says BUSY.
-    return status == REEF_OK ? model->kind->pin(model, err) : status;
+    return status == REEF_OK ? reef_residency_pin(&model->residency, network, true, err) : status;
 }
 
 // Shared generations stay with the older copy.
@@ -48,8 +46,6 @@ static reef_status load_network(reef_model *model, const char *as_of, reef_error
         reef_residency_unpin(&model->residency);
         give_shared_back(model);
         reef_network_release(&model->network);
-        free(model->infos);
-        model->infos = NULL;
         reef_model_forget_lost(model);
         status = load_once(model, as_of, err);
     }
@@ -81,6 +77,39 @@ static reef_status load(reef_model *model, const char *as_of, reef_error *err) {
     return status == REEF_OK ? learn_tails(model, err) : status;
 }
 
+// Of one pass: which windows are read at once changes no bit.
+static size_t pass_windows(const reef_config *config) {
+    size_t most = PASS_LOGITS_MAX / ((size_t)config->context * config->vocab);
+    if (most < 1) return 1;
+    return most < PASS_WINDOWS ? most : PASS_WINDOWS;
+}
+
+static reef_status prepare_language(reef_model *model, reef_error *err) {
+    const reef_config *config = &model->network.config;
+    // Several windows per pass keep all threads busy; their number changes no bit.
+    size_t windows = pass_windows(config), G = model->network.generation_count;
+    reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
+    if (status != REEF_OK) return status;
+    model->acts.prefetch = model->residency.prefetch;
+    model->stride = windows * config->context;
+    model->tokens = calloc(model->stride, reef_token_bytes(config));
+    model->targets = calloc(model->stride, reef_token_bytes(config));
+    // Firing and margins are kept for all generations, row by row.
+    model->fire = calloc(G, model->stride);
+    model->margins = calloc(G * model->stride, sizeof(*model->margins));
+    if (model->tokens != NULL && model->targets != NULL && model->fire != NULL &&
+        model->margins != NULL)
+        return REEF_OK;
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for windows of %u tokens",
+                     config->context);
+}
+
+// Memory for passes.
+static reef_status prepare(reef_model *model, reef_error *err) {
+    return reef_config_is_layer(&model->network.config) ? reef_layer_new(&model->layer, err)
+                                                        : prepare_language(model, err);
+}
+
 static reef_status open_model(reef_model **out,
                               reef_store *store,
                               const char *as_of,
@@ -102,7 +131,7 @@ static reef_status open_model(reef_model **out,
     reef_status status = load(model, as_of, err);
     model->known = NULL;
     if (status == REEF_OK) status = reef_thread_pool_new(&model->workers, options->threads, err);
-    if (status == REEF_OK) status = model->kind->prepare(model, err);
+    if (status == REEF_OK) status = prepare(model, err);
     if (status == REEF_OK) *out = model;
     // Also a model that was loaded in part.
     else
@@ -119,7 +148,7 @@ reef_status reef_model_open(reef_model **out,
 }
 
 bool reef_model_is_shared(const reef_model *model) {
-    return model->kind->reusable && !model->residency.in_place;
+    return !model->residency.in_place;
 }
 
 reef_status reef_model_open_beside(reef_model **out,
@@ -140,7 +169,6 @@ reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_er
     reef_model *twin = calloc(1, sizeof(*twin));
     if (twin == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     size_t count = of->network.generation_count;
-    twin->kind = of->kind;
     twin->commit = of->commit;
     twin->network.config = of->network.config;
     reef_residency_init(&twin->residency, of->residency.store, of->residency.memory_bytes);
@@ -160,7 +188,7 @@ reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_er
         twin->network.generation_count = count;
         status = reef_thread_pool_new(&twin->workers, 1, err);
     }
-    if (status == REEF_OK) status = twin->kind->prepare(twin, err);
+    if (status == REEF_OK) status = prepare(twin, err);
     if (status == REEF_OK)
         *out = twin;
     else
@@ -202,8 +230,6 @@ reef_status reef_model_reopen(reef_model **model,
 
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
-    reef_vector_network_free(model->vector);
-    free(model->infos);
     reef_model_forget_lost(model);
     reef_layer_free(model->layer);
     reef_recall_release(&model->recall);
@@ -241,13 +267,14 @@ const reef_commit *reef_model_commit(const reef_model *model) {
 }
 
 uint32_t reef_model_generation_count(const reef_model *model) {
-    return model->kind->generation_count(model);
+    return (uint32_t)model->network.generation_count;
 }
 
 uint64_t reef_model_parameter_count(const reef_model *model) {
-    return model->kind->parameter_count(model);
+    return reef_network_parameter_count(&model->network);
 }
 
 const reef_generation_record *reef_model_generation(const reef_model *model, size_t g) {
-    return g < model->kind->generation_count(model) ? model->kind->generation(model, g) : NULL;
+    const reef_network *network = &model->network;
+    return g < network->generation_count ? &network->generations[g]->info : NULL;
 }

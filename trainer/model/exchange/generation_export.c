@@ -40,10 +40,6 @@ static reef_status check_exportable(const exporting *e, uint32_t count, reef_err
         return reef_fail(err, REEF_ERR_INVALID,
                          "a generation of a layer by itself is not exported on its own; export the "
                          "pool");
-    if (reef_config_is_vector(&e->origin.config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a generation of a vector model cannot be exported: its gate is solved "
-                         "together with those of the others; export the pool");
     // An open generation changes with the next step; its root does not exist yet.
     if (!info->sealed)
         return reef_fail(err, REEF_ERR_INVALID,

@@ -196,11 +196,6 @@ void reef_tensor_groups_release(reef_tensor_groups *parts) {
 
 reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
     // Each refusal says what to use instead.
-    if (reef_config_is_vector(config))
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "a vector model is not a file of tensors: its head is solved from sums over "
-            "its examples; export the pool");
     if (reef_config_is_layer(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a layer by itself is written and read by Python's reef.interchange "

@@ -1,5 +1,5 @@
-// What a model is and how it learns: the configuration that a pool is made with, the tokens or
-// vectors it is for, and what a step of training costs.
+// What a model is and how it learns: the configuration that a pool is made with, the tokens it
+// is for, and what a step of training costs.
 #ifndef REEF_CONFIG_H
 #define REEF_CONFIG_H
 
@@ -27,10 +27,9 @@ typedef enum reef_ffw {
 // Choices: the words of a configuration, parsed once. Enumerators stand in the order of the words
 // in config_field.c.
 
-/** Kind of model: language model, classes of vectors, one PEER layer by itself. */
+/** Kind of model: language model, one PEER layer by itself. */
 typedef enum reef_model_kind {
     REEF_MODEL_LM,
-    REEF_MODEL_VECTOR,
     REEF_MODEL_LAYER,
 } reef_model_kind;
 
@@ -92,12 +91,6 @@ typedef enum reef_seal_dtype {
     REEF_SEAL_I8,
 } reef_seal_dtype;
 
-/** Which generation of a vector model answers: by ridge regression, or always the newest. */
-typedef enum reef_vector_gate {
-    REEF_VECTOR_GATE_RIDGE,
-    REEF_VECTOR_GATE_OFF,
-} reef_vector_gate;
-
 /** What an expert does with the token x. */
 typedef enum reef_expert_kind {
     REEF_EXPERT_GELU,  // gelu(w_down . x) w_up
@@ -115,7 +108,7 @@ typedef enum reef_expert_kind {
  * "d_model").
  */
 typedef struct reef_config {
-    reef_model_kind model; // "lm", "vector" or "layer"
+    reef_model_kind model; // "lm" or "layer"
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
@@ -182,15 +175,6 @@ typedef struct reef_config {
     uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32", "bf16" or "int8"
-    // vector models only; of the fields above they read model, seed, side (also of later
-    // generations), boundaries ("drift" or "given")
-    uint32_t inputs;        // width of a vector; 0 for language models
-    uint32_t image_columns; // of the image that a vector is, row after row; 0: it is none
-    uint32_t draw_from;     // first examples of a generation that experts are drawn from; 0: none
-    uint32_t memory;        // examples, with their labels, that are kept as a sample of the past
-    float ridge;            // penalty on w_up, in mean squared norms of a hidden vector
-    // which generation answers: "ridge", or "off" for always the newest
-    reef_vector_gate vector_gate;
 } reef_config;
 
 // ---- tokens -------------------------------------------------------------------------------------
@@ -215,21 +199,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config
                                                        size_t count,
                                                        reef_error *err);
 
-// ---- vectors ------------------------------------------------------------------------------------
-
-// The stream of a vector model is records of one size, all little-endian: an int32 label (0 or
-// more; -1: none, the example is only looked at), then `inputs` floats, which must be finite.
-#define REEF_VECTOR_LABEL_BYTES 4
-#define REEF_CLASS_COUNT_MAX 1024 // labels that one pool may meet
-#define REEF_VECTOR_DRAW_MIN 32   // of `draw_from`, where it is not 0
-#define REEF_VECTOR_DRAW_MAX 256
-#define REEF_VECTOR_SIDE_MAX 128 // sub-keys per side: 16,384 experts, solved for together
-
-static inline bool reef_config_is_vector(const reef_config *config) {
-    return config->model == REEF_MODEL_VECTOR;
-}
-
-/** One PEER layer with nothing around it: see reef_layer.h. */
 /**
  * Do gates say which generations answer? Not in a layer, whose generations all take part, and not
  * where memories alone answer and say by themselves whose a text is.
@@ -239,29 +208,14 @@ static inline bool reef_config_has_gates(const reef_config *config) {
     return config->model != REEF_MODEL_LAYER && !memories;
 }
 
+/** One PEER layer with nothing around it: see reef_layer.h. */
 static inline bool reef_config_is_layer(const reef_config *config) {
     return config->model == REEF_MODEL_LAYER;
 }
 
-/** Are vectors images? Then their experts are filters, see vector_fields.h. */
-static inline bool reef_config_is_image(const reef_config *config) {
-    return reef_config_is_vector(config) && config->image_columns > 0;
-}
-
-static inline size_t reef_vector_record_bytes(const reef_config *config) {
-    return REEF_VECTOR_LABEL_BYTES + (size_t)config->inputs * sizeof(float);
-}
-
-/**
- * Rows of w_down and bias in a generation of a vector model, and values of each: a row for every
- * expert, of all inputs, or for every filter of images.
- */
-REEF_API size_t reef_vector_row_count(const reef_config *config);
-REEF_API size_t reef_vector_row_values(const reef_config *config);
-
 REEF_API reef_ffw reef_layer_ffw(const reef_config *config, uint32_t layer);
 REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "pkm"
-/** Has the layer a pool of experts, that is rows of kind p or k? Not of vector models. */
+/** Has the layer a pool of experts, that is rows of kind p or k? */
 REEF_API bool reef_layer_retrieves(const reef_config *config, uint32_t layer);
 /** How many layers have one. Without any, generations after the first learn corrections alone. */
 REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);

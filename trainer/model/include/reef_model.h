@@ -314,8 +314,8 @@ typedef struct reef_gate_stats {
  *
  * margins  (tokens) written; NULL for the facts alone
  *
- * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a vector
- * model. Threads: one at a time on a model.
+ * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a layer
+ * by itself. Threads: one at a time on a model.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
                                                              uint32_t generation,
@@ -354,7 +354,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
 
 /**
  * Visit what the reservoir holds, slot by slot: `bytes` of the stream, and the generation that was
- * trained on them. In a vector model an example each.
+ * trained on them.
  */
 typedef reef_status (*reef_window_visit)(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err);
@@ -391,12 +391,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
 /** What the row of one expert is like; NaN what its kind has none of. Norms are Euclidean. */
 typedef struct reef_expert_stats {
     double down, up, gate; // norms of w_down, w_up and w_gate
-    double bias;           // of a hidden unit of a vector model
-    int32_t label;         // the class that such a unit speaks for most; -1: none
 } reef_expert_stats;
 
 /**
- * Facts of experts of one layer of one generation, from the pool; `layer` is 0 in a vector model.
+ * Facts of experts of one layer of one generation, from the pool.
  *
  * ids  (count) local ids; NULL: 0 .. count - 1
  * out  (count) written
@@ -410,30 +408,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_expert_stats_read(reef_txn *txn,
                                                             const uint32_t *ids,
                                                             reef_expert_stats *out,
                                                             reef_error *err);
-
-/** Labels that the state of a vector model knows; 0 in a language model. */
-REEF_API size_t reef_model_class_count(const reef_model *model);
-/** labels  (class count) written: in the order of the columns of reef_model_predict's scores. */
-REEF_API void reef_model_classes(const reef_model *model, int32_t *labels);
-
-/**
- * Classes of `count` vectors. What one gets does not depend on the others.
- *
- * vectors      (count, inputs) row-major
- * labels       (count) written: the best class; -1 while the model knows none
- * scores       (count, class count) or NULL: written; about the probability of each class, rows
- *              need not sum to 1
- * generations  (count) or NULL: written; the generation with the largest weight
- *
- * Errors: INVALID a language model, or a value that is not finite (message names row and column).
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_predict(reef_model *model,
-                                                        size_t count,
-                                                        const float *vectors,
-                                                        int32_t *labels,
-                                                        float *scores,
-                                                        uint32_t *generations,
-                                                        reef_error *err);
 
 // ---- what a pool records of itself and of its history -------------------------------------------
 
@@ -487,8 +461,8 @@ typedef struct reef_export_options {
  * options  NULL: all-zero
  * out      written; may be NULL
  *
- * Errors: NOT_FOUND no such generation or no such directory; INVALID it is
- * open, of a vector model, its kind was merged into another one, or the file exists; with
+ * Errors: NOT_FOUND no such generation, or no such directory; INVALID it is
+ * open, of a layer by itself, its kind was merged into another one, or the file exists; with
  * `as_sealed` also one that continues a kind, which has no memory of its own. BUSY it was stopped;
  * CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
  */
@@ -519,8 +493,8 @@ typedef struct reef_model_file {
  * as_of  as in reef_model_open
  * out    written; may be NULL
  *
- * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a
- * or the file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
+ * Errors: NOT_FOUND no such state or directory; INVALID a layer by itself, or the file
+ * exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
                                                        const char *as_of,
@@ -549,10 +523,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_passed_read(reef_txn *txn,
 #define REEF_SERIES_FOLD 16
 #define REEF_SERIES_POINTS_MAX 4096
 
-/**
- * Steps and losses for `reef plot`, kept in `series`. With vectors, bits_per_byte is the share of
- * the batch's labelled examples that were classed wrongly before they were learned.
- */
+/** Steps and losses for `reef plot`, kept in `series`. */
 typedef struct reef_point {
     uint64_t step, stream_bytes; // of the last batch: its step, and the position after it
     float bits_per_byte;         // the mean over its batches

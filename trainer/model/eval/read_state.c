@@ -1,8 +1,5 @@
-// What a copy of some state does differently for each kind of model.
-//
-//   language model  a network, activations of a pass, gates
-//   vector model    its own small network, all of it in memory
-//   layer           a network without a stream; its passes have their own memory
+// A state of a pool read into a model: all its generations, or what an older copy of the model has
+// of them, with the memories by which kinds answer as of that state.
 #include "as_of.h"
 #include "checkpoint.h"
 #include "kind_heads.h"
@@ -11,58 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PASS_WINDOWS 16
-#define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a vocabulary is large
-
-// ---- vectors ------------------------------------------------------------------------------------
-
-static reef_status load_vector(reef_model *model,
-                               reef_txn *txn,
-                               const reef_as_of *chosen,
-                               reef_error *err) {
-    size_t count = (size_t)chosen->last + 1;
-    uint32_t *records = calloc(count, sizeof(*records));
-    // A vector generation does not hold its own record; it is kept beside it.
-    model->infos = calloc(count, sizeof(*model->infos));
-    reef_status status = REEF_OK;
-    if (records == NULL || model->infos == NULL)
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
-    for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
-        records[g] = reef_as_of_records(chosen, g);
-        status = reef_generation_read(txn, records[g], &model->infos[g], err);
-        model->infos[g].generation = g; // a snapshot's copy has its own number
-    }
-    if (status == REEF_OK)
-        status = reef_vector_network_load(&model->vector, txn, &model->network.config, count,
-                                          records, err);
-    free(records);
-    return status;
-}
-
-static reef_status keep_vector(reef_model *model, reef_error *err) {
-    (void)model, (void)err; // nothing of it is read in place
-    return REEF_OK;
-}
-
-static reef_status prepare_vector(reef_model *model, reef_error *err) {
-    (void)model, (void)err; // reef_model_predict allocates what its question needs
-    return REEF_OK;
-}
-
-static uint32_t count_vector(const reef_model *model) {
-    return (uint32_t)model->vector->generation_count;
-}
-
-static uint64_t count_vector_parameters(const reef_model *model) {
-    return reef_vector_parameter_count(model->vector);
-}
-
-static const reef_generation_record *vector_record(const reef_model *model, size_t g) {
-    return &model->infos[g];
-}
-
-// ---- networks -----------------------------------------------------------------------------------
 
 static bool is_known(const reef_network *known,
                      const reef_generation_record *expected,
@@ -240,89 +185,11 @@ static reef_status load_generations(reef_model *model,
     return status;
 }
 
-static reef_status load_network(reef_model *model,
-                                reef_txn *txn,
-                                const reef_as_of *chosen,
-                                reef_error *err) {
+reef_status reef_model_read_state(reef_model *model,
+                                  reef_txn *txn,
+                                  const reef_as_of *chosen,
+                                  reef_error *err) {
     reef_status status =
         reef_residency_decide(&model->residency, txn, &model->network.config, chosen->own, err);
     return status == REEF_OK ? load_generations(model, txn, chosen, err) : status;
 }
-
-static reef_status pin_network(reef_model *model, reef_error *err) {
-    return reef_residency_pin(&model->residency, &model->network, true, err);
-}
-
-static uint32_t count_network(const reef_model *model) {
-    return (uint32_t)model->network.generation_count;
-}
-
-static uint64_t count_network_parameters(const reef_model *model) {
-    return reef_network_parameter_count(&model->network);
-}
-
-static const reef_generation_record *network_record(const reef_model *model, size_t g) {
-    return &model->network.generations[g]->info;
-}
-
-// Of one pass: which windows are read at once changes no bit.
-static size_t pass_windows(const reef_config *config) {
-    size_t most = PASS_LOGITS_MAX / ((size_t)config->context * config->vocab);
-    if (most < 1) return 1;
-    return most < PASS_WINDOWS ? most : PASS_WINDOWS;
-}
-
-static reef_status prepare_language(reef_model *model, reef_error *err) {
-    const reef_config *config = &model->network.config;
-    // Several windows per pass keep all threads busy; their number changes no bit.
-    size_t windows = pass_windows(config), G = model->network.generation_count;
-    reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
-    if (status != REEF_OK) return status;
-    model->acts.prefetch = model->residency.prefetch;
-    model->stride = windows * config->context;
-    model->tokens = calloc(model->stride, reef_token_bytes(config));
-    model->targets = calloc(model->stride, reef_token_bytes(config));
-    // Firing and margins are kept for all generations, row by row.
-    model->fire = calloc(G, model->stride);
-    model->margins = calloc(G * model->stride, sizeof(*model->margins));
-    if (model->tokens != NULL && model->targets != NULL && model->fire != NULL &&
-        model->margins != NULL)
-        return REEF_OK;
-    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for windows of %u tokens",
-                     config->context);
-}
-
-static reef_status prepare_layer(reef_model *model, reef_error *err) {
-    return reef_layer_new(&model->layer, err);
-}
-
-const reef_eval_kind reef_eval_kinds[] = {
-    [REEF_MODEL_LM] = {.load = load_network,
-                       .pin = pin_network,
-                       .prepare = prepare_language,
-                       .generation_count = count_network,
-                       .parameter_count = count_network_parameters,
-                       .generation = network_record,
-                       .reusable = true},
-    [REEF_MODEL_VECTOR] = {.load = load_vector,
-                           .pin = keep_vector,
-
-                           .prepare = prepare_vector,
-                           .generation_count = count_vector,
-                           .parameter_count = count_vector_parameters,
-                           .generation = vector_record,
-                           .no_text = "the pool holds a vector model, which has no loss of bytes; "
-                                      "predict the classes of vectors with it",
-                           .no_gates = "generations of a model of vectors have no gate"},
-    [REEF_MODEL_LAYER] = {.load = load_network,
-                          .pin = pin_network,
-                          .prepare = prepare_layer,
-                          .generation_count = count_network,
-                          .parameter_count = count_network_parameters,
-                          .generation = network_record,
-                          .reusable = true,
-                          .no_text = "the pool holds a layer by itself, which has no loss of "
-                                     "bytes; what it is for is up to the program that uses it "
-                                     "through libreef",
-                          .no_gates = "generations of a model of one layer have no gate"},
-};
