@@ -13,30 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Bits per byte or token of a text, or the share of examples whose class is right.
-static reef_status measure_file(reef_model *model,
-                                const reef_cli_file *file,
-                                reef_cli_progress *progress,
-                                double *value,
-                                reef_error *err) {
-    reef_score score = {0};
-    reef_cli_accuracy result;
-    reef_status status;
-    if (!reef_config_is_vector(reef_model_config(model))) {
-        status = reef_score_file(model, file, progress, NULL, &score, err);
-        *value = score.bits_per_byte;
-        return status;
-    }
-    status = reef_cli_accuracy_measure(model, file, progress, &result, err);
-    *value = result.accuracy;
-    free(result.answered_share);
-    // Without labels the value would be not a number, which hides the mistake.
-    if (status == REEF_OK && result.labelled == 0)
-        return reef_fail(err, REEF_ERR_INVALID, "%.160s has no labels to measure accuracy by",
-                         file->path);
-    return status;
-}
-
 static reef_status measure_row(double *bits,
                                const reef_cli_call *cli,
                                reef_cli_pool *pool,
@@ -48,8 +24,11 @@ static reef_status measure_row(double *bits,
     reef_model *model = NULL;
     reef_status status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     // All files with one open model: opening is dearer than a short file.
-    for (size_t j = 0; j < file_count && status == REEF_OK; j++)
-        status = measure_file(model, &files[j], progress, &bits[j], err);
+    for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
+        reef_score score = {0};
+        status = reef_score_file(model, &files[j], progress, NULL, &score, err);
+        bits[j] = score.bits_per_byte;
+    }
     reef_model_close(model);
     return status;
 }
