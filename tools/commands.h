@@ -105,8 +105,7 @@
     X("shards", shards, "FROM... NEW", 2, CLI_ANY, CLI_CHANGES,                                    \
       "divide a pool over ranks, or bring it together")                                            \
     X("export generation", export_generation, "G FILE", 2, 2, CLI_POOL | CLI_CHANGES,              \
-      "one sealed generation as a file")                                                           \
-    X("predict", predict, "VECTORS", 1, 1, CLI_POOL | CLI_COMPUTES, "the class of each vector")
+      "one sealed generation as a file")
 
 #define CLI_COMMANDS(X) CLI_EVERY_DAY(X) CLI_STATES(X) CLI_KINDS(X) CLI_EXPERTS(X) CLI_FILES(X)
 
