@@ -5,6 +5,8 @@
 #include "reef_store.h"
 
 #include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
