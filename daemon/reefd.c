@@ -223,7 +223,6 @@ static reef_status open_trainer(reef_daemon *daemon, reef_shard shard, reef_erro
         &daemon->trainer, daemon->store,
         &(reef_trainer_options){.threads = daemon->monitor.threads,
                                 .memory_bytes = daemon->options.memory_bytes,
-                                .open_max = (uint32_t)options->open_max,
                                 .pool_max = options->pool_max,
                                 .ranks = apart ? NULL : reef_crew_ranks(daemon->crew),
                                 .shard = shard,
@@ -292,7 +291,6 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                  .sources = daemon->sources,
                                  .source_count = daemon->source_count,
                                  .patience_s = options->patience_seconds,
-                                 .turn_bytes = options->turn_bytes,
                                  .commits = reef_service_commit_policy(options),
                                  .stay = options->stay,
                                  .report = &daemon->report,
@@ -532,13 +530,6 @@ static reef_status run_rank(reef_daemon *daemon) {
     return status;
 }
 
-static void warn_of_variable(void *context, const char *name, const char *meant) {
-    reef_report_warning(
-        context, "environment",
-        "%s in the environment is not a setting and changes nothing; did you mean %s?", name,
-        meant);
-}
-
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
     reef_program_begin("reefd");
@@ -562,8 +553,6 @@ int main(int argc, char **argv) {
     }
     reef_report_init(&daemon.report, daemon.options.json_log, daemon.options.quiet);
     reef_program_log(daemon.report.json, daemon.report.journal);
-    // REEF_COMIT_STEPS would silently do nothing; it is reported.
-    reef_options_misspelt(warn_of_variable, &daemon.report);
     daemon.service.argc = argc;
     daemon.service.argv = argv;
     daemon.monitor.started_ns = uv_hrtime();

@@ -123,13 +123,10 @@ static void report_reload(reef_service *service, const reef_reload *reload) {
 }
 
 static void apply_reload(reef_service *service, reef_reload *reload) {
-    reef_error err;
     reef_options *now = service->options;
     reef_options_take_live(now, &reload->options);
     reef_report_set(service->report, now->json_log, now->quiet);
     reef_program_log(now->json_log, service->report->journal);
-    if (reef_scrubber_set_rate(service->scrubber, now->scrub_rate, &err) != REEF_OK)
-        reef_report_warning(service->report, "scrub_failed", "%s", err.message);
     if (service->http != NULL && reef_http_set_token(service->http, &reload->token))
         json_array_append_new(reload->changed, json_string("token"));
 }

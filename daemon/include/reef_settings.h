@@ -1,9 +1,8 @@
-// What reefd was asked to do: on its command line, in its environment, in its configuration file.
+// What reefd was asked to do: on its command line and in its configuration file.
 //
-//   default  <  FILE:LINE  <  REEF_COMMIT_SECONDS  <  --commit-seconds
+//   default  <  FILE:LINE  <  --commit-seconds
 //
-// Every setting is one row of the table in settings_table.c, from which come all three spellings of
-// it.
+// Every setting is one row of the table in settings_table.c, from which come both spellings of it.
 #ifndef REEF_SETTINGS_H
 #define REEF_SETTINGS_H
 
@@ -17,7 +16,7 @@
 
 #define REEF_INPUT_COUNT_MAX 256 // every file source holds a descriptor
 #define REEF_THREAD_COUNT_MAX 1024
-#define REEF_SETTING_COUNT_MAX 32
+#define REEF_SETTING_COUNT_MAX 24
 
 typedef enum reef_options_action {
     REEF_ACTION_RUN,
@@ -30,7 +29,6 @@ typedef enum reef_options_action {
 typedef enum reef_origin_kind {
     REEF_ORIGIN_DEFAULT,
     REEF_ORIGIN_FILE,
-    REEF_ORIGIN_ENVIRONMENT,
     REEF_ORIGIN_FLAG
 } reef_origin_kind;
 
@@ -45,55 +43,40 @@ typedef struct reef_options {
     const char *pool;
     const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-"
     size_t source_count;
-    uint64_t threads;             // 0: one per core
-    uint64_t memory_bytes;        // 0: what the machine has
-    uint64_t open_max;            // kinds whose memories are held at once; 0: as many as by default
-    uint64_t pool_max;            // bytes that the pool may take; 0: no bound
-    uint64_t snapshot_every_ms;   // a state is kept so often; 0: none
-    const char *keep;             // which of these stay: see kept_states.h
-    uint64_t commit_steps;        // 0: not by steps
-    double commit_seconds;        // 0: not by time
+    uint64_t threads;           // 0: one per core
+    uint64_t memory_bytes;      // 0: what the machine has
+    uint64_t pool_max;          // bytes that the pool may take; 0: no bound
+    uint64_t snapshot_every_ms; // a state is kept so often; 0: none
+    const char *keep;           // which of these stay: see kept_states.h
+    uint64_t commit_steps;      // 0: not by steps
+    double commit_seconds;      // 0: not by time
+    const char *socket;         // NULL: inside the pool
+    const char *http;           // where to listen, or NULL: nowhere
+    const char *http_token;     // a file, or NULL
+    uint64_t journal_bytes;     // of each source that is pushed into
+    uint64_t join_every;        // bytes after which ranks that learn apart join; 0: they share one
+    bool new_shards;            // equal pools become the shards of a new training
+    bool stay, json_log, quiet;
+    // No settings: other values are for tests, where fail points are compiled in.
     double patience_seconds;      // how long others wait for a live source that has nothing
     double rank_deadline_seconds; // how long another rank may take to answer
     uint64_t commit_retries;
-    const char *socket;     // NULL: inside the pool
-    const char *http;       // where to listen, or NULL: nowhere
-    const char *http_token; // a file, or NULL
-    uint64_t journal_bytes; // of each source that is pushed into
-    uint64_t scrub_rate;    // bytes of sealed records a second that are read again; 0: none
-    uint64_t turn_bytes;    // that a source gives at a time, where several take turns
-    uint64_t join_every;    // bytes after which ranks that learn apart join; 0: they share one
-    bool new_shards;        // equal pools become the shards of a new training
-    bool stay, json_log, quiet;
+    uint64_t scrub_rate; // bytes of sealed records a second that are read again; 0: none
     reef_option_origin origins[REEF_SETTING_COUNT_MAX]; // by setting
     struct reef_options_text *texts;                    // what was read from the file
 } reef_options;
 
 /**
- * Put all of it together; strings are borrowed from `argv` and the environment. Release it, also
- * after an error.
+ * Put all of it together; strings are borrowed from `argv`. Release it, also after an error.
  *
- * Errors: INVALID names the option, the variable, or file and line at fault; also then `json_log`
+ * Errors: INVALID names the option, or file and line at fault; also then `json_log`
  * says in which form to report it, as far as that was read. Those of reef_config_file_read.
  */
 REEF_MUST_CHECK reef_status reef_options_parse(reef_options *options,
                                                int argc,
                                                char **argv,
                                                reef_error *err);
-/** The same without asking for a pool and something to read. */
-REEF_MUST_CHECK reef_status reef_options_read(reef_options *options,
-                                              int argc,
-                                              char **argv,
-                                              reef_error *err);
 void reef_options_release(reef_options *options);
-
-typedef void (*reef_misspelt_variable)(void *context, const char *name, const char *meant);
-/**
- * Report every variable of the environment that is not a setting but nearly the name of one. Others
- * that begin with REEF_ are nobody's business: whoever starts programs in containers sets such as
- * REEF_SERVICE_HOST.
- */
-void reef_options_misspelt(reef_misspelt_variable on_found, void *context);
 
 /**
  * Check a configuration file alone, and report every mistake in it.
@@ -139,7 +122,7 @@ bool reef_setting_is_live(size_t index);
 /** Its value: a number, a word, true or false, a list of sources, or null. */
 json_t *reef_setting_value(const reef_options *options, size_t index);
 /**
- * "default", "/etc/reef/news.ini:4", "REEF_COMMIT_SECONDS" or "--commit-seconds"; returns `out`.
+ * "default", "/etc/reef/news.ini:4" or "--commit-seconds"; returns `out`.
  */
 const char *reef_setting_origin(const reef_options *options, size_t index, char *out, size_t room);
 /** All of them: `name`, `value` (without passwords), `origin`, `live`. */

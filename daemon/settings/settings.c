@@ -16,18 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TURN_BYTES_DEFAULT 4096
-#define TURN_BYTES_MAX 65536 // longer lines are cut there as well
 #define COMMIT_STEPS_DEFAULT 50
 #define COMMIT_SECONDS_DEFAULT 10
-#define PATIENCE_SECONDS_DEFAULT 5
-#define RANK_DEADLINE_SECONDS_DEFAULT 300
-#define COMMIT_RETRIES_DEFAULT 5 // with pauses of 1, 2, 4, 8 and 16 seconds
+#define PATIENCE_SECONDS 5
+#define RANK_DEADLINE_SECONDS 300
+#define COMMIT_RETRIES 5 // with pauses of 1, 2, 4, 8 and 16 seconds
 #define SECTION "reefd"
 #define LABEL_BYTES_MAX 200
-#define PREFIX "REEF_" // of variables
-
-extern char **environ;
 
 // ---- the file -----------------------------------------------------------------------------------
 
@@ -108,57 +103,6 @@ static reef_status take_file(reef_options *options, reef_error *err) {
     return reef_config_file_read(options->config, SECTION, on_entry, options, err);
 }
 
-// ---- the environment ----------------------------------------------------------------------------
-
-// Programs read the environment; an empty variable is as good as none.
-static const char *variable(const char *name) {
-    char full[OPTION_NAME_BYTES_MAX];
-    const char *text = getenv(reef_option_variable(name, full));
-    return text != NULL && *text ? text : NULL;
-}
-
-static reef_status take_environment(reef_options *options, reef_error *err) {
-    reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < reef_setting_count(); i++) {
-        const char *text = variable(reef_settings[i].name);
-        char label[OPTION_NAME_BYTES_MAX];
-        if (text != NULL)
-            status =
-                reef_option_take(options, i, (reef_option_origin){REEF_ORIGIN_ENVIRONMENT, 0},
-                                 reef_option_variable(reef_settings[i].name, label), text, err);
-    }
-    return status;
-}
-
-// The variable that `name` is nearly, or NULL: two letters off in a long one, one in a short one.
-static const char *nearly_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
-    for (size_t i = 0; i < reef_setting_count(); i++) {
-        size_t letters = strlen(reef_settings[i].name);
-        size_t distance =
-            reef_edit_distance(name, reef_option_variable(reef_settings[i].name, out));
-        if (distance > 0 && distance <= (letters < 6 ? 1 : 2)) return out;
-    }
-    return NULL;
-}
-
-static bool is_variable(const char *name) {
-    char out[OPTION_NAME_BYTES_MAX];
-    for (size_t i = 0; i < reef_setting_count(); i++)
-        if (strcmp(name, reef_option_variable(reef_settings[i].name, out)) == 0) return true;
-    return strcmp(name, reef_option_variable("config", out)) == 0;
-}
-
-void reef_options_misspelt(reef_misspelt_variable on_found, void *context) {
-    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        char name[LABEL_BYTES_MAX], meant[OPTION_NAME_BYTES_MAX];
-        size_t bytes = strcspn(*entry, "=");
-        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || bytes >= sizeof(name)) continue;
-        snprintf(name, sizeof(name), "%.*s", (int)bytes, *entry);
-        if (!is_variable(name) && nearly_variable(name, meant) != NULL)
-            on_found(context, name, meant);
-    }
-}
-
 // ---- all of it ----------------------------------------------------------------------------------
 
 static reef_status check_complete(const reef_options *options, reef_error *err) {
@@ -168,9 +112,6 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
         return reef_fail(
             err, REEF_ERR_INVALID,
             "nothing to read: give --source file:PATH or --source -; see reefd --help");
-    if (options->turn_bytes == 0 || options->turn_bytes > TURN_BYTES_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "--turn is %llu bytes; choose 1 to 64K",
-                         (unsigned long long)options->turn_bytes);
     if (options->http_token != NULL && options->http == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--http-token without --http: say where to listen; see reefd --help");
@@ -180,32 +121,36 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
 // A mistake is reported in the requested format, whichever layer requests it; the file was read
 // already.
 static void find_log_form(reef_options *options, int argc, char **argv) {
-    const char *text = variable("json-log");
-    if (text != NULL)
-        (void)!reef_option_value_parse(&(setting){.kind = SETTING_SWITCH}, "", text,
-                                       &options->json_log, NULL);
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--json-log") == 0 || strcmp(argv[i], "--no-json-log") == 0)
             options->json_log = argv[i][2] == 'j';
 }
 
-static void set_defaults(reef_options *options) {
-    *options = (reef_options){.commit_steps = COMMIT_STEPS_DEFAULT,
-                              .turn_bytes = TURN_BYTES_DEFAULT,
-                              .commit_seconds = COMMIT_SECONDS_DEFAULT,
-                              .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
-                              .patience_seconds = PATIENCE_SECONDS_DEFAULT,
-                              .rank_deadline_seconds = RANK_DEADLINE_SECONDS_DEFAULT,
-                              .commit_retries = COMMIT_RETRIES_DEFAULT,
-                              .keep = REEF_KEEP_DEFAULT,
-                              .scrub_rate = REEF_SCRUB_RATE_DEFAULT};
+// Tests cannot wait as long as an operator does.
+static double for_tests(const char *variable, double value) {
+#ifdef REEF_FAIL_POINTS
+    const char *text = getenv(variable);
+    if (text != NULL) return strtod(text, NULL);
+#endif
+    (void)variable;
+    return value;
 }
 
-reef_status reef_options_read(reef_options *options, int argc, char **argv, reef_error *err) {
+static void set_defaults(reef_options *options) {
+    *options = (reef_options){.commit_steps = COMMIT_STEPS_DEFAULT,
+                              .commit_seconds = COMMIT_SECONDS_DEFAULT,
+                              .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
+                              .keep = REEF_KEEP_DEFAULT};
+    options->patience_seconds = for_tests("REEF_TEST_PATIENCE", PATIENCE_SECONDS);
+    options->rank_deadline_seconds = for_tests("REEF_TEST_RANK_DEADLINE", RANK_DEADLINE_SECONDS);
+    options->commit_retries = (uint64_t)for_tests("REEF_TEST_COMMIT_RETRIES", COMMIT_RETRIES);
+    options->scrub_rate = (uint64_t)for_tests("REEF_TEST_SCRUB_RATE", REEF_SCRUB_RATE_DEFAULT);
+}
+
+static reef_status read_layers(reef_options *options, int argc, char **argv, reef_error *err) {
     reef_option_flags table;
     reef_option_flags_init(&table);
     set_defaults(options);
-    options->config = variable("config");
     // The flags are read twice: first for --config and --help, then for their values, which outrank
     // the file's.
     reef_status status = reef_option_flags_scan(options, &table, argc, argv, err);
@@ -214,7 +159,6 @@ reef_status reef_options_read(reef_options *options, int argc, char **argv, reef
     // The first error wins, but the file is read in any case: it may name the form of the log.
     reef_status of_file = take_file(options, status == REEF_OK ? err : NULL);
     if (status == REEF_OK) status = of_file;
-    if (status == REEF_OK) status = take_environment(options, err);
     if (status == REEF_OK) status = reef_option_flags_take(options, &table, argc, argv, err);
     // The error itself should appear in the form that was asked for, wherever that was asked.
     if (status != REEF_OK) find_log_form(options, argc, argv);
@@ -222,7 +166,7 @@ reef_status reef_options_read(reef_options *options, int argc, char **argv, reef
 }
 
 reef_status reef_options_parse(reef_options *options, int argc, char **argv, reef_error *err) {
-    reef_status status = reef_options_read(options, argc, argv, err);
+    reef_status status = read_layers(options, argc, argv, err);
     if (status != REEF_OK || options->action == REEF_ACTION_HELP ||
         options->action == REEF_ACTION_VERSION)
         return status;

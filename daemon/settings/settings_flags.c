@@ -13,8 +13,7 @@ enum { OPT_SETTING = 256, OPT_OPPOSITE = 512, OPT_CONFIG = 768, OPT_CHECK, OPT_H
 
 void reef_option_flags_init(reef_option_flags *table) {
     size_t count = 0;
-    // Flags are made from the table of settings, so that every setting is a flag, a key and a
-    // variable.
+    // Flags are made from the table of settings, so that every setting is a flag and a key.
     for (size_t i = 0; i < reef_setting_count(); i++) {
         bool is_switch = reef_settings[i].kind == SETTING_SWITCH;
         table->flags[count++] =

@@ -28,14 +28,12 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
         "                        ?field=NAME, db=N, group=NAME to acknowledge to\n"
         "  push:NAME             what clients send: 'reef ingest', POST /v1/ingest\n"
         "  ?weight=N after one of these is its share (1 to 1000; default 1).\n",
-    .layers = "Switches have an opposite, such as --no-stay. Each option is a variable of the "
-              "environment as well "
-              "(REEF_COMMIT_SECONDS=5, REEF_STAY=no); options win over it, and it over the file. "
+    .layers = "Switches have an opposite, such as --no-stay. Options win over the file. "
               "REEF_ISA=scalar|avx2|avx512 in the environment chooses the kernels.",
     .signals =
         "SIGTERM and SIGINT finish what was read, commit and end with 0; a second one ends at "
         "once. SIGHUP "
-        "reads the configuration and the token again: commit-*, pool-max, scrub-rate, json-log and "
+        "reads the configuration and the token again: commit-*, pool-max, json-log and "
         "quiet change "
         "between two steps, the rest with a restart. SIGUSR1 prints the status on standard error.",
     .codes = "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such "
@@ -54,10 +52,6 @@ static const reef_option_text TEXTS[] = {
      "than half of it, "
      "they are read where they lie in the pool",
      "4G"},
-    {"open-max", "N",
-     "kinds of text whose context memories are held in memory at once (default 24, or as many as "
-     "fit in 'memory'); others are read when their text comes; never changes the result",
-     "24"},
     {"pool-max", "SIZE",
      "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "
      "states are given up, as by 'reef prune'; the present one and snapshots never are",
@@ -72,32 +66,13 @@ static const reef_option_text TEXTS[] = {
      "hourly=24,daily=30,weekly=52"},
     {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)", "50"},
     {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)", "10"},
-    {"patience", "S",
-     "how long others wait for a live source that is next and has nothing, in seconds, before it "
-     "is idle (default 5)",
-     "5"},
-    {"rank-deadline", "S",
-     "under mpirun: how long another rank may take to answer, in seconds, before all end (default "
-     "300)",
-     "300"},
     {"new-shards", NULL,
      "under mpirun: the ranks have copies of one pool, and begin a new training of their own",
      "no"},
-    {"turn", "SIZE",
-     "what a live source gives before the next one has its turn, to the end of a line, "
-     "up "
-     "to 64K (default 4K)",
-     "4K"},
     {"join-every", "SIZE",
      "under mpirun: each rank learns from sources of its own, and they exchange what they know "
      "after so many bytes, such as 64M (default 0: they share one training)",
      "0"},
-    {"commit-retries", "N", "tries after a commit failed, with growing pauses (default 5)", "5"},
-    {"scrub-rate", "SIZE",
-     "bytes a second of what is sealed that are read again and checked, beside training (default "
-     "1M; 0: none); "
-     "never changes the result",
-     "1M"},
     {"journal", "SIZE",
      "what may wait in the pool for training, of each push:NAME; more is refused as busy (default "
      "256M)",

@@ -1,6 +1,6 @@
 // The inside of reef_options_parse, shared by the files that make it up:
 //
-//   settings.c        the layers one over the other: defaults, file, environment, command line
+//   settings.c        the layers one over the other: defaults, file, command line
 //   settings_table.c   the settings: their names, kinds and bounds, and what each of them is now
 //   settings_value.c   one value of a setting from its text
 //   settings_sources.c  the sources, and what a pattern stands for
@@ -42,8 +42,6 @@ extern const setting reef_settings[]; // reef_setting_count() of them
 
 /** Where a setting's value is. */
 void *reef_setting_field(reef_options *options, const setting *one);
-/** The variable of the environment that has a setting: REEF_COMMIT_SECONDS. Returns `out`. */
-const char *reef_option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
 
 // ---- settings_value.c ---------------------------------------------------------------------------
 

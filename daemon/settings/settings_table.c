@@ -5,12 +5,10 @@
 #include "reef_log.h"
 #include "reef_trainer.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMIT_RETRIES_MAX 10
 #define COMMIT_STEPS_MAX 1000000000u
 #define ORIGIN_BYTES_MAX 300
 
@@ -20,19 +18,13 @@ const setting reef_settings[] = {
     {"source", SETTING_SOURCE, AT(sources), false, 0, 0},
     {"threads", SETTING_COUNT, AT(threads), false, 1, REEF_THREAD_COUNT_MAX},
     {"memory", SETTING_MEMORY, AT(memory_bytes), false, 0, 0},
-    {"open-max", SETTING_COUNT, AT(open_max), false, REEF_OPEN_MIN, REEF_OPEN_MAX},
     {"pool-max", SETTING_RATE, AT(pool_max), true, 0, 0},
     {"snapshot-every", SETTING_PERIOD, AT(snapshot_every_ms), true, 0, 0},
     {"keep", SETTING_KEEP, AT(keep), true, 0, 0},
     {"commit-steps", SETTING_COUNT, AT(commit_steps), true, 0, COMMIT_STEPS_MAX},
     {"commit-seconds", SETTING_SECONDS, AT(commit_seconds), true, 0, 0},
-    {"patience", SETTING_SECONDS, AT(patience_seconds), false, 0, 0},
-    {"rank-deadline", SETTING_SECONDS, AT(rank_deadline_seconds), false, 0, 0},
     {"new-shards", SETTING_SWITCH, AT(new_shards), false, 0, 0},
-    {"turn", SETTING_RATE, AT(turn_bytes), false, 0, 0},
     {"join-every", SETTING_RATE, AT(join_every), false, 0, 0},
-    {"commit-retries", SETTING_COUNT, AT(commit_retries), true, 0, COMMIT_RETRIES_MAX},
-    {"scrub-rate", SETTING_RATE, AT(scrub_rate), true, 0, 0},
     {"journal", SETTING_MEMORY, AT(journal_bytes), false, 0, 0},
     {"socket", SETTING_TEXT, AT(socket), false, 0, 0},
     {"http", SETTING_ADDRESS, AT(http), false, 0, 0},
@@ -51,13 +43,6 @@ void *reef_setting_field(reef_options *options, const setting *one) {
 
 static const void *value_of(const reef_options *options, const setting *one) {
     return (const char *)options + one->at;
-}
-
-const char *reef_option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
-    int length = snprintf(out, OPTION_NAME_BYTES_MAX, "REEF_%s", name);
-    for (int i = 5; i < length && out[i]; i++)
-        out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
-    return out;
 }
 
 size_t reef_setting_count(void) {
@@ -103,14 +88,10 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
 }
 
 const char *reef_setting_origin(const reef_options *options, size_t index, char *out, size_t room) {
-    char name[OPTION_NAME_BYTES_MAX];
-    // People ask where a value comes from: file and line, variable or flag.
+    // People ask where a value comes from: file and line, or flag.
     switch (options->origins[index].kind) {
     case REEF_ORIGIN_FILE:
         snprintf(out, room, "%s:%u", options->config, options->origins[index].line);
-        break;
-    case REEF_ORIGIN_ENVIRONMENT:
-        snprintf(out, room, "%s", reef_option_variable(reef_settings[index].name, name));
         break;
     case REEF_ORIGIN_FLAG:
         snprintf(out, room, "--%s", reef_settings[index].name);

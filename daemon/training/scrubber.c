@@ -33,7 +33,6 @@ struct reef_scrubber {
     uv_mutex_t lock;  // protects everything below
     uv_cond_t changed;
     bool stopping;
-    bool hurried; // the rate is another one: a pause ends
     reef_scrubber_view view;
     char known[REEF_SCRUB_DAMAGE_MAX][256];
     size_t known_count, taken;
@@ -88,18 +87,10 @@ static void publish_view(reef_scrubber *s, const reef_error *failed) {
     uv_mutex_unlock(&s->lock);
 }
 
-static uint64_t current_rate(reef_scrubber *s) {
-    uv_mutex_lock(&s->lock);
-    uint64_t rate = s->view.rate;
-    uv_mutex_unlock(&s->lock);
-    return rate;
-}
-
 // Seconds to wait after it.
 static double one_piece(reef_scrubber *s) {
     reef_error err;
-    uint64_t bytes = 0, rate = current_rate(s);
-    if (rate == 0) return PAUSE_MAX_S;
+    uint64_t bytes = 0, rate = s->view.rate; // which nobody changes
     reef_status status = reef_store_scrub(s->store, &s->scrub, piece_bytes(rate), reef_unix_ms(),
                                           on_damage, s, &bytes, &err);
     publish_view(s, status == REEF_OK ? NULL : &err);
@@ -113,10 +104,8 @@ static double one_piece(reef_scrubber *s) {
 static bool pause_for(reef_scrubber *s, double seconds) {
     uint64_t deadline = uv_hrtime() + (uint64_t)(seconds * NS_PER_SECOND);
     uv_mutex_lock(&s->lock);
-    for (uint64_t now = uv_hrtime(); !s->stopping && !s->hurried && now < deadline;
-         now = uv_hrtime())
+    for (uint64_t now = uv_hrtime(); !s->stopping && now < deadline; now = uv_hrtime())
         (void)uv_cond_timedwait(&s->changed, &s->lock, deadline - now);
-    s->hurried = false;
     bool go_on = !s->stopping;
     uv_mutex_unlock(&s->lock);
     return go_on;
@@ -173,15 +162,6 @@ reef_status reef_scrubber_start(reef_scrubber *s,
                          uv_strerror(code));
     s->started = true;
     return REEF_OK;
-}
-
-reef_status reef_scrubber_set_rate(reef_scrubber *s, uint64_t rate, reef_error *err) {
-    uv_mutex_lock(&s->lock);
-    s->hurried |= rate != s->view.rate; // until the thread has heard of it
-    s->view.rate = rate;
-    uv_cond_signal(&s->changed);
-    uv_mutex_unlock(&s->lock);
-    return s->started ? REEF_OK : reef_scrubber_start(s, s->poke, s->context, err);
 }
 
 void reef_scrubber_stop(reef_scrubber *s) {

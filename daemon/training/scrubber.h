@@ -32,7 +32,7 @@ typedef struct reef_scrubber_view {
 REEF_MUST_CHECK reef_status reef_scrubber_new(
     reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err);
 /**
- * Start the thread; with a rate of 0 it waits.
+ * Start the thread; with a rate of 0 there is none.
  *
  * poke  called there when damage waits to be taken
  */
@@ -40,13 +40,6 @@ REEF_MUST_CHECK reef_status reef_scrubber_start(reef_scrubber *scrubber,
                                                 void (*poke)(void *context),
                                                 void *context,
                                                 reef_error *err);
-/**
- * Another rate, from the next piece on; on the thread that started it. NO_MEMORY when it needs a
- * thread and gets none.
- */
-REEF_MUST_CHECK reef_status reef_scrubber_set_rate(reef_scrubber *scrubber,
-                                                   uint64_t rate,
-                                                   reef_error *err);
 /** End the thread. It waits for a piece, which takes milliseconds. Accepts NULL. */
 void reef_scrubber_stop(reef_scrubber *scrubber);
 void reef_scrubber_free(reef_scrubber *scrubber); // stopped or never started; accepts NULL

@@ -425,7 +425,6 @@ static reef_status training_new(reef_training **out,
         training_free(training);
         return status;
     }
-    if (options->turn_bytes > 0) training->schedule.stride.slice_bytes = options->turn_bytes;
     *out = training;
     return REEF_OK;
 }

@@ -200,7 +200,7 @@ class Stream:
         threads = self.threads or 1 + self.lives % 2  # in turns
         words = ["--source", self.file, "--quiet", "--commit-steps", COMMIT_STEPS, "--threads", threads, *more]
         if self.pushes:
-            words += ["--source", "push:web", "--source", "push:app", "--http", self.port, "--patience", 60]
+            words += ["--source", "push:web", "--source", "push:app", "--http", self.port]
             return self.w.start(self.pool, *words, await_socket=False)
         read, write = os.pipe()
         try:

@@ -36,16 +36,22 @@ static inline void write_file(const char *path, const char *text, mode_t mode) {
     assert_int_equal(chmod(path, mode), 0);
 }
 
-static inline void run_start(running *run, const char *listen) {
-    run->pid = reefd_start(&run->box, -1,
-                           (const char *const[]){"--pool", run->box.pool, "--source", run->box.text,
-                                                 "--http", listen, "--http-token", run->token,
-                                                 "--threads", "1", NULL});
+// `commits`: NULL, or "--commit-seconds=0", which is without any.
+static inline void run_start_with(running *run, const char *listen, const char *commits) {
+    run->pid = reefd_start(
+        &run->box, -1,
+        (const char *const[]){"--pool", run->box.pool, "--source", run->box.text, "--http", listen,
+                              "--http-token", run->token, "--threads", "1", commits,
+                              commits != NULL ? "--commit-steps=0" : NULL, NULL});
     reefd_await(&run->box, run->pid);
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     snprintf(run->address, sizeof(run->address), "%s",
              json_string_value(json_object_get(status, "http")));
     json_decref(status);
+}
+
+static inline void run_start(running *run, const char *listen) {
+    run_start_with(run, listen, NULL);
 }
 
 static inline int setup(void **state) {

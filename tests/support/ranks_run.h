@@ -23,7 +23,7 @@
 #define RANKS_WAITS_MAX 3000 // for a process to be there: a minute
 
 // One thread where a test does not say more: a second one for so small a model only waits.
-#define QUICK "--quiet --commit-steps 10 --scrub-rate 0 --threads 1"
+#define QUICK "--quiet --commit-steps 10 --threads 1"
 
 // Run to the end; what was said on standard error is in box->messages.
 static inline int run_ranks(const sandbox *box, size_t count, const char *more) {

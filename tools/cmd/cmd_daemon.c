@@ -41,8 +41,8 @@ const reef_cli_manual reef_drain_manual = {
 const reef_cli_manual reef_reload_manual = {
     .about = "As SIGHUP does: the daemon reads its configuration "
              "file and its token again. commit-steps,\n"
-             "commit-seconds, commit-retries, pool-max, scrub-rate, json-log, quiet and the token\n"
-             "change between two steps; what needs a restart is named. "
+             "commit-seconds, pool-max, json-log, quiet and the token change\n"
+             "between two steps; what needs a restart is named. "
              "With a mistake in the file nothing changes.",
     .options = NULL,
     .example = "reef reload reef.pool",

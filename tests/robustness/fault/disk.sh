@@ -46,7 +46,7 @@ disk_daemon() {
     fresh
     "$reef" status "$pool" >/dev/null
     fill
-    "${command[@]}" --commit-retries 8 >"$work/out" 2>"$work/err" </dev/null &
+    "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
     daemon=$!
     on_exit+=("kill -9 $daemon")
     for ((waited = 0; waited < 600; waited++)); do

@@ -76,7 +76,7 @@ io_daemon() { # writes to fail...
         cases=$((cases + 1))
     done
     fresh
-    faulty "REEF_FAULT_IO=eio:$1+" -- "${command[@]}" --commit-retries 1
+    REEF_TEST_COMMIT_RETRIES=1 faulty "REEF_FAULT_IO=eio:$1+" -- "${command[@]}"
     expect_error "reefd, from write $1 on" 74 'Input/output error'
     look "$pool" # whatever commits came before
     recover "reefd, from write $1 on" "$state"

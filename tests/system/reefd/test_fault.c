@@ -62,10 +62,12 @@ static void fill_disk(const small_disk *small) {
 }
 
 static pid_t start_on(const small_disk *small, const char *retries) {
-    return reefd_start(&small->box, -1,
-                       (const char *const[]){"--pool", small->disk.pool, "--source",
-                                             small->box.text, "--commit-retries", retries,
-                                             "--commit-steps", "50", NULL});
+    assert_int_equal(setenv("REEF_TEST_COMMIT_RETRIES", retries, 1), 0);
+    pid_t pid = reefd_start(&small->box, -1,
+                            (const char *const[]){"--pool", small->disk.pool, "--source",
+                                                  small->box.text, "--commit-steps", "50", NULL});
+    assert_int_equal(unsetenv("REEF_TEST_COMMIT_RETRIES"), 0);
+    return pid;
 }
 
 static reef_commit uninterrupted(const small_disk *small) {

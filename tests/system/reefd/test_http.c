@@ -209,10 +209,7 @@ static void counters_since_ever_do_not_fall_after_a_crash(void **state) {
     kill(run->pid, SIGKILL);
     (void)reefd_wait(run->pid);
     sandbox_make_pool(&run->box);
-    assert_int_equal(setenv("REEF_COMMIT_STEPS", "0", 1), 0);
-    assert_int_equal(setenv("REEF_COMMIT_SECONDS", "0", 1), 0);
-    run_start(run, "0");
-    assert_int_equal(unsetenv("REEF_COMMIT_STEPS") | unsetenv("REEF_COMMIT_SECONDS"), 0);
+    run_start_with(run, "0", "--commit-seconds=0");
     while (reefd_count(&run->box, "step") < 10) sleep_ms(2);
     json_t *commit = reefd_ask(&run->box, "{\"command\": \"commit\"}");
     int64_t committed = json_integer_value(json_object_get(commit, "step"));

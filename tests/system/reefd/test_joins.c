@@ -31,7 +31,7 @@
 #define WAITS_MAX 3000 // a minute
 
 // Ranks of one test share two cores with others.
-#define QUICK "--quiet --commit-steps 10 --scrub-rate 0 --threads 1"
+#define QUICK "--quiet --commit-steps 10 --threads 1"
 
 static void ok(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s", err->message);
@@ -411,7 +411,7 @@ static void neither_time_nor_threads_nor_commits_matter(void **state) {
     sandbox *box = *state;
     outcome expected = undisturbed_once(box, RANKS);
     make_ranks(box, RANKS);
-    const special one = {.rank = 1, .more = "--threads 2 --commit-steps 3 --open-max 2"};
+    const special one = {.rank = 1, .more = "--threads 2 --commit-steps 3"};
     pid_t run = start_ranks(box, RANKS, &one);
     // A rank that is slow: the others wait for it.
     for (int i = 0; i < 4; i++) {

@@ -215,9 +215,11 @@ static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
 // ---- two logs -----------------------------------------------------------------------------------
 
 static void start_two(world *w, const char *one, const char *other) {
-    w->run.reefd = reefd_start(&w->run.box, -1,
-                               (const char *const[]){"--pool", w->run.box.pool, "--source", one,
-                                                     "--source", other, "--patience", "1", NULL});
+    assert_int_equal(setenv("REEF_TEST_PATIENCE", "1", 1), 0);
+    w->run.reefd = reefd_start(
+        &w->run.box, -1,
+        (const char *const[]){"--pool", w->run.box.pool, "--source", one, "--source", other, NULL});
+    assert_int_equal(unsetenv("REEF_TEST_PATIENCE"), 0);
     reefd_await(&w->run.box, w->run.reefd);
 }
 

@@ -221,8 +221,7 @@ static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
     sandbox_make_pool(&m->box);
     (void)pool_commit(&m->box); // the first one to open a pool makes its lock file
     small_disk_fill(filler);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text,
-                                   "--commit-retries", "10", NULL});
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
     await(m, "READY=1", message);
     for (; !commits_fail(m); sleep_ms(5)) forget(m);
     sleep_ms(300); // what was sent before the failure is under way no more

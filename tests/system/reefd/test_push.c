@@ -469,7 +469,8 @@ static void without_a_source_to_push_into_nothing_is_taken(void **state) {
 
 static void several_sources_have_journals_of_their_own(void **state) {
     running *run = *state;
-    start(run, "push:web", "push:app?weight=3", "--patience", "0.2");
+    assert_int_equal(setenv("REEF_TEST_PATIENCE", "0.2", 1), 0);
+    start(run, "push:web", "push:app?weight=3", NULL, NULL);
     post_fails(run, "/v1/ingest", "", "x", 400, "name one");
     ask(run, "{\"command\": \"pause\"}");
     json_decref(post_ok(run, "/v1/ingest/web", "Reef-Batch-Id: 1\r\n", "web 1\nweb 2\n", 12));
@@ -477,7 +478,8 @@ static void several_sources_have_journals_of_their_own(void **state) {
     assert_int_equal(of_source(run, "push:web", "bytes"), 12);
     assert_int_equal(of_source(run, "push:app", "bytes"), 6);
     kill_it(run);
-    start(run, "push:web", "push:app?weight=3", "--patience", "0.2");
+    start(run, "push:web", "push:app?weight=3", NULL, NULL);
+    assert_int_equal(unsetenv("REEF_TEST_PATIENCE"), 0);
     json_t *again = post_ok(run, "/v1/ingest/app", "Reef-Batch-Id: 1\r\n", "app 1\n", 6);
     assert_true(json_is_true(json_object_get(again, "duplicate")));
     json_decref(again);
@@ -605,7 +607,7 @@ static void a_pusher_is_answered_while_commits_fail(void **state) {
     running *run = *state;
     if (!run->disk.directory[0]) skip();
     char *text = counter(1, 200);
-    start(run, "push:web", NULL, "--commit-retries", "5");
+    start(run, "push:web", NULL, NULL, NULL);
     ask(run, "{\"command\": \"pause\"}");
     push_known(run, 1, 100, NULL, false);
     small_disk_fill(run->filler);

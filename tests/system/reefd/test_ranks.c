@@ -121,7 +121,9 @@ static void a_rank_that_hangs_is_named(void **state) {
     sandbox *box = *state;
     reef_commit expected = alone_once(box);
     make_ranks(box, 2);
-    pid_t run = start_ranks(box, 2, "--rank-deadline 3 --threads 2");
+    assert_int_equal(setenv("REEF_TEST_RANK_DEADLINE", "3", 1), 0);
+    pid_t run = start_ranks(box, 2, "--threads 2");
+    assert_int_equal(unsetenv("REEF_TEST_RANK_DEADLINE"), 0);
     pid_t pid = await_rank(box, 1, run);
     assert_true(pid > 0);
     sleep_ms(700);
@@ -138,7 +140,9 @@ static void a_pause_of_all_ranks_is_not_silence(void **state) {
     sandbox *box = *state;
     reef_commit expected = alone_once(box);
     make_ranks(box, 2);
-    pid_t run = start_ranks(box, 2, "--rank-deadline 1 --threads 2");
+    assert_int_equal(setenv("REEF_TEST_RANK_DEADLINE", "1", 1), 0);
+    pid_t run = start_ranks(box, 2, "--threads 2");
+    assert_int_equal(unsetenv("REEF_TEST_RANK_DEADLINE"), 0);
     pid_t pids[] = {await_rank(box, 0, run), await_rank(box, 1, run)};
     assert_true(pids[0] > 0 && pids[1] > 0);
     sleep_ms(700);

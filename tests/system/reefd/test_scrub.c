@@ -50,9 +50,11 @@ static void start(feed *f, const char *rate) {
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
     f->to = ends[1];
-    f->pid = reefd_start(&f->box, ends[0],
-                         (const char *const[]){"--pool", f->box.pool, "--source", "-",
-                                               "--scrub-rate", rate, "--threads", "1", NULL});
+    assert_int_equal(setenv("REEF_TEST_SCRUB_RATE", rate, 1), 0);
+    f->pid = reefd_start(
+        &f->box, ends[0],
+        (const char *const[]){"--pool", f->box.pool, "--source", "-", "--threads", "1", NULL});
+    assert_int_equal(unsetenv("REEF_TEST_SCRUB_RATE"), 0);
     close(ends[0]);
     reefd_await(&f->box, f->pid);
 }
@@ -120,7 +122,7 @@ static void a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result(void *
     assert_int_equal(scrub_of(f).passes, 0);
 
     sandbox_make_pool(&f->box);
-    make_sealed(f, "1G");
+    make_sealed(f, "1e9");
     await_scrub(f, "passes", 1);
     assert_true(scrub_count(f, "last_scrub") > 0);
     assert_true(scrub_count(f, "last_records") > 10);
@@ -135,50 +137,9 @@ static void a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result(void *
     assert_true(kept.passes >= 1 && kept.last_ms > 0 && kept.last_records > 10);
     pool_check(&f->box);
 
-    start(f, "1G"); // the next one knows of it
+    start(f, "1e9"); // the next one knows of it
     assert_true(scrub_count(f, "last_scrub") >= (json_int_t)kept.last_ms);
     finish(f);
-}
-
-static void nothing_waits(void *context) {
-    (void)context;
-}
-
-static reef_scrub await_some(reef_scrubber *scrubber, uint64_t records, uint64_t passes) {
-    reef_scrubber_view view = {0};
-    for (unsigned waited = 0; view.scrub.records < records || view.scrub.passes < passes;
-         waited += 5) {
-        assert_true(waited < WAIT_MS_MAX / 4);
-        sleep_ms(5);
-        reef_scrubber_view_read(scrubber, &view);
-    }
-    return view.scrub;
-}
-
-// A pause as the old rate made it, of an hour, ends with the first reload, whether or not another
-// one follows at once.
-static void a_rate_that_is_given_twice_applies_the_last(void **state) {
-    feed *f = *state;
-    reef_error err;
-    reef_store *store = NULL;
-    reef_scrubber *scrubber = NULL;
-    reef_report report;
-    make_sealed(f, "0");
-    finish(f);
-    reef_report_init(&report, false, true);
-    assert_int_equal(
-        reef_store_open(&store, f->box.pool, &(reef_store_options){.write = true}, &err), REEF_OK);
-    assert_int_equal(reef_scrubber_new(&scrubber, store, 1, &report, &err), REEF_OK);
-    assert_int_equal(reef_scrubber_start(scrubber, nothing_waits, NULL, &err), REEF_OK);
-    assert_int_equal(await_some(scrubber, 1, 0).passes, 0); // a piece of it
-    sleep_ms(100);                                          // it pauses
-    assert_int_equal(reef_scrubber_set_rate(scrubber, 1 << 30, &err), REEF_OK);
-    assert_int_equal(reef_scrubber_set_rate(scrubber, 1 << 30, &err), REEF_OK);
-    (void)await_some(scrubber, 0, 1);
-    reef_scrubber_stop(scrubber);
-    reef_scrubber_free(scrubber);
-    reef_store_close(store);
-    reef_report_release(&report);
 }
 
 // Flip a bit of what a sealed record holds, in the file that the daemon has open.
@@ -231,7 +192,7 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     int events = 0;
-    make_sealed(f, "1G");
+    make_sealed(f, "1e9");
     await_scrub(f, "passes", 1);
     damage(f);
     await_scrub(f, "damage_count", 1); // in the next pass,
@@ -267,8 +228,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_rate_that_is_given_twice_applies_the_last, setup,
-                                        teardown),
         cmocka_unit_test_setup_teardown(damage_is_reported_in_the_log_the_status_and_the_timeline,
                                         setup, teardown),
     };

@@ -142,16 +142,16 @@ static bool has(const json_t *names, const char *name) {
 
 static void a_reload_changes_what_may_change_and_names_the_rest(void **state) {
     service *s = *state;
-    configure(s, NO_COMMITS "threads = 1\nscrub-rate = 0\n");
+    configure(s, NO_COMMITS "threads = 1\npool-max = 0\n");
     start(s);
     json_int_t before = commits(s);
     await_steps(s, 20);
     assert_int_equal(commits(s), before);
-    configure(s, "commit-steps = 1\ncommit-seconds = 0\nthreads = 2\nscrub-rate = 4M\n");
+    configure(s, "commit-steps = 1\ncommit-seconds = 0\nthreads = 2\npool-max = 4G\n");
     json_t *answer = reefd_ask(&s->box, RELOAD);
     const json_t *changed = json_object_get(answer, "changed");
     assert_int_equal(json_array_size(changed), 2);
-    assert_true(has(changed, "commit-steps") && has(changed, "scrub-rate"));
+    assert_true(has(changed, "commit-steps") && has(changed, "pool-max"));
     assert_int_equal(json_array_size(json_object_get(answer, "restart")), 1);
     assert_true(has(json_object_get(answer, "restart"), "threads"));
     assert_string_equal(json_string_value(json_object_get(answer, "config")), s->config);
@@ -159,7 +159,6 @@ static void a_reload_changes_what_may_change_and_names_the_rest(void **state) {
     json_decref(answer);
     assert_true(reefd_said(&s->box, "what needs a restart: threads"));
     assert_int_equal(reefd_count(&s->box, "threads"), 1);
-    assert_int_equal(count_of(s, "scrub", "rate"), 4 << 20);
     await_commits(s, before + 5);
     // What was taken over is what the next one is compared with.
     answer = reefd_ask(&s->box, RELOAD);
@@ -193,15 +192,14 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
     char http[300];
     snprintf(http, sizeof(http), "http = 0\nhttp-token = %s\n", s->token);
     char text[1024];
-    snprintf(text, sizeof(text), NO_COMMITS "scrub-rate = 0\n%s", http);
+    snprintf(text, sizeof(text), NO_COMMITS "%s", http);
     configure(s, text);
     start(s);
     json_int_t before = commits(s);
-    static const char *const MISTAKES[] = {"comit-retries = 3\n", "threads = 0\n", "stay = maybe\n",
+    static const char *const MISTAKES[] = {"comit-seconds = 3\n", "threads = 0\n", "stay = maybe\n",
                                            "nonsense\n", "quiet = yes\nquiet = no\n"};
     for (size_t i = 0; i < sizeof(MISTAKES) / sizeof(*MISTAKES); i++) {
-        snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s%s",
-                 http, MISTAKES[i]);
+        snprintf(text, sizeof(text), "commit-steps = 1\njson-log = yes\n%s%s", http, MISTAKES[i]);
         configure(s, text);
         assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_ERR_INVALID);
     }
@@ -211,24 +209,22 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
     const char *const starts[] = {"http = nowhere:1\n", "http = 0.0.0.0:0\n",
                                   "http = 0\nhttp-token = not-there\n", far};
     for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
-        snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s",
-                 starts[i]);
+        snprintf(text, sizeof(text), "commit-steps = 1\njson-log = yes\n%s", starts[i]);
         configure(s, text);
         reef_status status =
             strstr(starts[i], "not-there") != NULL ? REEF_ERR_NOT_FOUND : REEF_ERR_INVALID;
         assert_int_equal(reefd_refuses(&s->box, RELOAD), status);
     }
     // A token that others can read is refused as at the start, and takes everything else with it.
-    snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s", http);
+    snprintf(text, sizeof(text), "commit-steps = 1\njson-log = yes\n%s", http);
     configure(s, text);
     write_file(s->token, OTHER "\n", 0644);
     assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_ERR_INVALID);
     assert_int_equal(unlink(s->config), 0);
     assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_ERR_NOT_FOUND);
-    assert_true(reefd_said(&s->box, "did you mean commit-retries?"));
+    assert_true(reefd_said(&s->box, "did you mean commit-seconds?"));
     await_steps(s, 20);
     assert_int_equal(commits(s), before);
-    assert_int_equal(count_of(s, "scrub", "rate"), 0);
     char *messages = read_text(s->box.messages, NULL);
     for (char *line = strtok(messages, "\n"); line != NULL; line = strtok(NULL, "\n"))
         assert_int_equal(strncmp(line, "reefd: ", 7), 0); // no JSON yet

@@ -239,7 +239,7 @@ static void memories_are_divided(void **state) {
     reef_commit expected = alone(box);
     make_shards(box, 2);
     for (unsigned i = 0; i < KILLS_FEW / 2; i++) {
-        pid_t run = start_ranks(box, 2, "--open-max 2");
+        pid_t run = start_ranks(box, 2, "");
         pid_t pid = await_rank(box, i % 2, run);
         sleep_ms(400 + 700 * i);
         if (pid > 0) (void)kill(pid, SIGKILL);

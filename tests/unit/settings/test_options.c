@@ -34,8 +34,6 @@ static void options_have_their_documented_defaults(void **state) {
     assert_int_equal(options.threads, 0);
     assert_int_equal(options.commit_steps, 50);
     assert_true(options.commit_seconds == 10.0);
-    assert_int_equal(options.commit_retries, 5);
-    assert_int_equal(options.scrub_rate, 1 << 20);
     assert_int_equal(options.snapshot_every_ms, 0);
     assert_string_equal(options.keep, "hourly=24,daily=30,weekly=52");
     assert_null(options.socket);
@@ -47,20 +45,16 @@ static void every_option_is_taken(void **state) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
-                           "3", "--open-max", "5", "--pool-max", "2G", "--commit-steps", "7",
-                           "--commit-seconds", "0.5", "--commit-retries", "0", "--scrub-rate", "4M",
-                           "--snapshot-every", "2h", "--keep", "daily=7", "--socket", "s", "--stay",
-                           "--json-log", "--quiet"),
+                           "3", "--pool-max", "2G", "--commit-steps", "7", "--commit-seconds",
+                           "0.5", "--snapshot-every", "2h", "--keep", "daily=7", "--socket", "s",
+                           "--stay", "--json-log", "--quiet"),
                      REEF_OK);
     assert_int_equal(options.source_count, 2);
     assert_string_equal(options.sources[1], "-");
     assert_int_equal(options.threads, 3);
-    assert_int_equal(options.open_max, 5);
     assert_int_equal(options.pool_max, UINT64_C(2) << 30);
     assert_int_equal(options.commit_steps, 7);
     assert_true(options.commit_seconds == 0.5);
-    assert_int_equal(options.commit_retries, 0);
-    assert_int_equal(options.scrub_rate, 4 << 20);
     assert_int_equal(options.snapshot_every_ms, 7200000);
     assert_string_equal(options.keep, "daily=7");
     assert_string_equal(options.socket, "s");
@@ -86,11 +80,9 @@ static void help_and_version_need_nothing_else(void **state) {
     assert_int_equal(options.action, REEF_ACTION_VERSION);
     // Every option is in the help.
     static const char *const NAMES[] = {
-        "--pool",           "--source",         "--threads", "--commit-steps",
-        "--commit-seconds", "--socket",         "--stay",    "--json-log",
-        "--quiet",          "--commit-retries", "--version", "REEF_ISA",
-        "--config",         "--check",          "--no-stay", "REEF_COMMIT_SECONDS",
-        "SIGHUP",           "SIGUSR1"};
+        "--pool",   "--source",   "--threads", "--commit-steps", "--commit-seconds", "--socket",
+        "--stay",   "--json-log", "--quiet",   "--keep",         "--version",        "REEF_ISA",
+        "--config", "--check",    "--no-stay", "--pool-max",     "SIGHUP",           "SIGUSR1"};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
         assert_non_null(strstr(reef_options_help(), NAMES[i]));
 }
@@ -119,9 +111,9 @@ static void what_is_refused_is_named(void **state) {
         {{"--commit-seconds", "nan"}, "--commit-seconds 'nan'"},
         {{"--commit-seconds", "-1"}, "--commit-seconds '-1'"},
         {{"--commit-seconds", "soon"}, "--commit-seconds 'soon'"},
-        {{"--commit-retries", "11"}, "--commit-retries '11'"},
-        {{"--scrub-rate", "fast"}, "--scrub-rate 'fast'"},
-        {{"--scrub-rate", "-1"}, "--scrub-rate '-1'"},
+        {{"--pool-max", "large"}, "--pool-max 'large'"},
+        {{"--pool-max", "-1"}, "--pool-max '-1'"},
+        {{"--scrub-rate", "1M"}, "'reefd --scrub-rate' is gone"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         reef_options options;
