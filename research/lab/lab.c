@@ -17,6 +17,8 @@ static const reef_cli_command COMMANDS[] = {
      &reef_lab_scale_manual, reef_lab_scale},
     {"step", "", 0, 0, CLI_THREADS, "a training step of a model, beside another implementation",
      &reef_lab_step_manual, reef_lab_step},
+    {"usage", "TEXT", 1, 1, CLI_POOL | CLI_COMPUTES, "which experts of a pool a text uses",
+     &reef_lab_usage_manual, reef_lab_usage},
     {"flops", "", 0, 0, 0, "what a step of training costs, and parameters", &reef_lab_flops_manual,
      reef_lab_flops},
     {"context", "TRAIN HELD [TRAIN HELD ...]", 2, -1, 0,
@@ -149,8 +151,9 @@ static void print_commands(void) {
 
 static void print_help(const reef_cli_command *command) {
     reef_cli_options list;
-    printf("reef-lab %s: %s\n\nusage: reef-lab %s [OPTIONS] %s\n\n%s\n\noptions:\n", command->name,
-           command->summary, command->name, command->operands, command->manual->about);
+    printf("reef-lab %s: %s\n\nusage: reef-lab %s %s[OPTIONS] %s\n\n%s\n\noptions:\n",
+           command->name, command->summary, command->name,
+           command->traits & CLI_POOL ? "POOL " : "", command->operands, command->manual->about);
     reef_cli_options_init(&list, command);
     for (size_t i = 0; i < list.count; i++) {
         const reef_cli_option *option = &list.options[i];

@@ -17,6 +17,7 @@
     X(peer)                                                                                        \
     X(scale)                                                                                       \
     X(step)                                                                                        \
+    X(usage)                                                                                       \
     X(flops)                                                                                       \
     X(context)
 

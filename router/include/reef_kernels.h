@@ -100,11 +100,6 @@ REEF_API void reef_bf16_round(size_t D, reef_bf16 *y, const float *x);
  */
 REEF_API void reef_i8_round(size_t D, int8_t *row, const float *x);
 
-/** The scale of a row whose largest value is `most`, which is NaN where one is not finite. */
-REEF_API float reef_i8_scale_of(float most);
-/** `value` in a row of that scale. */
-REEF_API int8_t reef_i8_value(float value, float scale);
-
 /** The scale of a row. */
 static inline float reef_i8_scale(const int8_t *row) {
     float scale;

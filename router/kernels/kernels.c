@@ -108,11 +108,12 @@ void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
     }
 }
 
-float reef_i8_scale_of(float most) {
+// The scale of a row whose largest value is `most`, which is NaN where one is not finite.
+static float i8_scale_of(float most) {
     return isfinite(most) ? most / REEF_I8_MAX : NAN;
 }
 
-int8_t reef_i8_value(float value, float scale) {
+static int8_t i8_value(float value, float scale) {
     if (!(scale > 0)) return 0;
     // Where a scale is hardly a float, it is rounded by so much that the quotient may not fit.
     return (int8_t)fmaxf(-REEF_I8_MAX, fminf(REEF_I8_MAX, rintf(value / scale)));
@@ -125,9 +126,9 @@ void reef_i8_round(size_t D, int8_t *row, const float *x) {
         most = fmaxf(most, fabsf(x[d]));
         finite = finite && isfinite(x[d]);
     }
-    const float scale = reef_i8_scale_of(finite ? most : NAN);
+    const float scale = i8_scale_of(finite ? most : NAN);
     memcpy(row, &scale, sizeof(scale));
-    for (size_t d = 0; d < D; d++) row[REEF_I8_SCALE_BYTES + d] = reef_i8_value(x[d], scale);
+    for (size_t d = 0; d < D; d++) row[REEF_I8_SCALE_BYTES + d] = i8_value(x[d], scale);
 }
 
 void reef_dot_rows(size_t K,

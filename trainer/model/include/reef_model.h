@@ -243,22 +243,6 @@ REEF_API double reef_line_score(const reef_line_scorer *scorer,
                                 size_t count);
 
 /**
- * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, with
- * gates updated along it. For the paper's models, in which one block retrieves its experts.
- *
- * usage  (expert_count) added to
- *
- * Errors: INVALID unless exactly one block retrieves (p or k), the model has one generation, and
- * expert_count is that block's.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_usage(reef_model *model,
-                                                      const uint8_t *bytes,
-                                                      size_t count,
-                                                      size_t expert_count,
-                                                      reef_usage *usage,
-                                                      reef_error *err);
-
-/**
  * What each input of the mixers of context memories was worth in the text that was scored or
  * generated last, over all memories that answered, "net" among them: see
  * reef_memory_session_inputs.
