@@ -100,12 +100,10 @@
       "a compact copy of a pool, on its own")                                                      \
     X("export model", export_model, "FILE", 1, 1, CLI_POOL | CLI_CHANGES,                          \
       "a state of a pool as one file of tensors")                                                  \
-    X("import", import, "FILE", 1, 1, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,                       \
-      "take in a generation of a pool with the same backbone")                                     \
+    X("import", import, "FROM", 1, 1, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,                       \
+      "take in generations of a pool with the same backbone")                                      \
     X("shards", shards, "FROM... NEW", 2, CLI_ANY, CLI_CHANGES,                                    \
-      "divide a pool over ranks, or bring it together")                                            \
-    X("export generation", export_generation, "G FILE", 2, 2, CLI_POOL | CLI_CHANGES,              \
-      "one sealed generation as a file")
+      "divide a pool over ranks, or bring it together")
 
 #define CLI_COMMANDS(X) CLI_EVERY_DAY(X) CLI_STATES(X) CLI_KINDS(X) CLI_EXPERTS(X) CLI_FILES(X)
 
@@ -135,13 +133,6 @@ REEF_MUST_CHECK reef_status reef_generations_list(reef_cli_pool *pool,
 
 /** Kinds as a table, and which of them learned what; `reef report` shows them too. */
 void reef_kinds_print(const reef_kind_list *list);
-
-/** What a file of a generation holds, the caller's; `reef import` shows it too. */
-json_t *reef_generation_file_json(const reef_generation_file *file, const char *path);
-void reef_generation_file_print(const reef_generation_file *file, const char *path);
-/** The same of a file of a whole model; `reef init --from` shows it too. */
-json_t *reef_model_file_json(const reef_model_file *file, const char *path);
-void reef_model_file_print(const reef_model_file *file, const char *path);
 
 /** Install the table of commands: the first thing that the program does. */
 void reef_cmd_install(void);

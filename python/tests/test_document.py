@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,20 +34,3 @@ def test_pytorch(tmp_path, monkeypatch):
     exec(compile(program("reef.torch"), DOCUMENT, "exec"), names)
     assert [g.sealed for g in names["peer"].pool.generations] == [True, False]
     names["peer"].pool.close()
-
-
-def test_interchange(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    reef.create_layer("layer.pool", 64, side=64).close()
-    exec(compile(program("layer.safetensors"), DOCUMENT, "exec"), {})
-    assert os.path.exists("layer.safetensors") and os.path.isdir("arrays")
-
-
-def test_models_as_arrays(tmp_path, monkeypatch):
-    program = os.environ.get("REEF_PROGRAM") or pytest.skip("REEF_PROGRAM names no reef program")
-    monkeypatch.chdir(tmp_path)
-    for words in (["init", "pool", "--size", "small"], ["export", "model", "pool", "model.safetensors"]):
-        subprocess.run([program, *words], check=True, capture_output=True)
-    exec(compile(program("model.safetensors"), DOCUMENT, "exec"), {})
-    assert os.path.exists("model/block0.w_up.npy") and os.path.exists("model/metadata.json")
-    subprocess.run([program, "init", "again", "--from", "back.safetensors"], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-// A pool as it was made before its configuration was refused in new ones.
+// A pool with a configuration that is refused in new ones, or is another pool's.
 #ifndef OLD_POOL_H
 #define OLD_POOL_H
 

@@ -1,4 +1,4 @@
-// reef export: a pool as a compact pool of its own, or one sealed generation as a file.
+// reef export pool: a pool as a compact pool of its own.
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_signals.h"
@@ -25,38 +25,11 @@ const reef_cli_manual reef_export_pool_manual = {
              "daemon continues training meanwhile. "
              "The copy is on the disk and checked before it takes its place;\n"
              "then every record is read back, as by `reef verify`. "
-             "It is a pool like any other: train it, export\n"
-             "its generations, or keep it.",
+             "It is a pool like any other: train it, import\n"
+             "its generations elsewhere, or keep it.",
     .options = POOL_OPTIONS,
     .example = "reef export pool reef.pool backup.pool",
 };
-
-static const reef_cli_option GENERATION_OPTIONS[] = {
-    {"force", NULL, "replace FILE where it exists"},
-    {"as-sealed", NULL, "leave out what its kind learned when it came back"},
-    {0},
-};
-
-const reef_cli_manual reef_export_generation_manual = {
-    .about = "Writes sealed generation G to FILE, in the safetensors format: "
-             "tensors, gate, rows of experts,\n"
-             "flags and context memory, and as metadata all that `reef import` needs. "
-             "Pools that were one until\n"
-             "generation 0 was sealed can exchange generations so: "
-             "copy a pool with `reef export pool`, train both\n"
-             "apart, join them.\n"
-             "\n"
-             "The context memory is that of G's kind as of the last commit, "
-             "with all that the kind learned when it\n"
-             "came back. The net is G's own: where the kind's net went on learning, "
-             "export the last generation that\n"
-             "continues the kind (reef generations). "
-             "It has that net and the same memory.",
-    .options = GENERATION_OPTIONS,
-    .example = "reef export generation reef.pool 1 french.safetensors",
-};
-
-// ---- a pool -------------------------------------------------------------------------------------
 
 typedef struct copy_report {
     reef_commit commit;
@@ -165,97 +138,4 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
                                     "verified", report.verified, "records", records, "seconds",
                                     reef_cli_real(cli->dry_run ? NAN : report.seconds)),
                           err);
-}
-
-// ---- a generation -------------------------------------------------------------------------------
-
-static reef_status parse_generation(const char *text, uint32_t *out, reef_error *err) {
-    errno = 0;
-    unsigned long value = strtoul(text, NULL, 10);
-    bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
-    if (!number || value >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.64s' is not a generation: its number, "
-                         "as in reef generations, comes before the file",
-                         text);
-    *out = (uint32_t)value;
-    return REEF_OK;
-}
-
-json_t *reef_generation_file_json(const reef_generation_file *file, const char *path) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(file->info.root, root);
-    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I}", "path",
-                     reef_cli_path(path), "bytes", (json_int_t)file->file_bytes, "generation",
-                     (json_int_t)file->info.generation, "side", (json_int_t)file->info.side,
-                     "experts", (json_int_t)file->experts, "dtype",
-                     reef_rows_dtype_text(file->info.dtype), "trained_bytes",
-                     (json_int_t)file->trained_bytes, "builds_on", (json_int_t)file->builds_on,
-                     "root", root, "tensors", (json_int_t)file->tensor_count);
-}
-
-void reef_generation_file_print(const reef_generation_file *file, const char *path) {
-    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(file->info.root, root);
-    // Unknown while the file is only planned.
-    if (file->file_bytes > 0)
-        printf("file        %s, %s\n", path, reef_cli_bytes(file->file_bytes, words));
-    printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
-           file->info.generation, file->info.side, file->info.side,
-           reef_rows_dtype_text(file->info.dtype));
-    if (file->info.continues > 0)
-        printf("continues   kind %" PRIu32 ", with all that its context memory has learned\n",
-               file->info.continues - 1);
-    // In bytes for models of ids too.
-    printf("trained on  %s bytes\n", reef_cli_count(file->trained_bytes, words));
-    if (file->left_out_bytes > 0)
-        printf("left out    %s bytes that its kind learned when it came back\n",
-               reef_cli_count(file->left_out_bytes, words));
-    // A generation adds to the output of earlier ones, so importing needs those first.
-    if (file->builds_on == 1)
-        printf("builds on   generation 0\n");
-    else if (file->builds_on > 1)
-        printf("builds on   generations 0 to %" PRIu32 "\n", file->builds_on - 1);
-    // The hash that `reef import` checks after reading.
-    printf("root        %s\n", root);
-}
-
-reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
-    const char *path = cli->operands[1];
-    uint32_t generation = 0;
-    reef_generation_file file;
-    reef_store *store = NULL;
-    reef_status status = parse_generation(cli->operands[0], &generation, err);
-    // Checked before the store is opened: a mistyped number needs no pool.
-    if (status == REEF_OK)
-        status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
-    if (status != REEF_OK) return status;
-    // From here on an interrupt must remove the unfinished file.
-    reef_cli_catch_signals(true);
-    const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
-                                         .dry_run = cli->dry_run,
-                                         .as_sealed = reef_cli_text(cli, "as-sealed") != NULL,
-                                         .stopped = reef_cli_is_stopped};
-    // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
-    if (options.dry_run && !options.force && access(path, F_OK) == 0)
-        status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
-    if (status == REEF_OK)
-        status = reef_generation_export(store, generation, path, &options, &file, err);
-    reef_store_close(store);
-    // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
-    if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();
-    if (status != REEF_OK) return status;
-    if (cli->json) {
-        json_t *document = reef_generation_file_json(&file, path);
-        json_object_set_new(document, "done", json_boolean(!cli->dry_run));
-        json_object_set_new(document, "kind",
-                            json_integer((json_int_t)reef_generation_kind(&file.info)));
-        json_object_set_new(document, "left_out_bytes",
-                            json_integer((json_int_t)file.left_out_bytes));
-        return reef_cli_reply(cli, document, err);
-    }
-    // The same lines in both cases, so that plan and result can be compared.
-    if (cli->dry_run) printf("would write generation %" PRIu32 " to %s:\n", generation, path);
-    reef_generation_file_print(&file, path);
-    return REEF_OK;
 }

@@ -1,5 +1,4 @@
-// reef export model: a state of a pool as one file of tensors, for other programs and for reef init
-// --from.
+// reef export model: a state of a pool as one file of tensors, for other programs.
 #include "cli_format.h"
 #include "cli_signals.h"
 #include "commands.h"
@@ -27,17 +26,15 @@ const reef_cli_manual reef_export_model_manual = {
              "Of an open generation these are the weights that it is evaluated\n"
              "by. A daemon may run on the pool.\n"
              "\n"
-             "`reef init NEW --from FILE` makes a pool of it, "
-             "with the same losses. Moments of the optimiser, the\n"
-             "sample of the past and the history are not in the file: "
-             "for those copy the pool, with `reef export\n"
-             "pool`.",
+             "Moments of the optimiser, the sample of the past and the history are not in the "
+             "file: for those copy\n"
+             "the pool, with `reef export pool`.",
     .options = OPTIONS,
     .example = "reef export model reef.pool model.safetensors\n"
                "reef export model reef.pool first.safetensors --as-of 0",
 };
 
-json_t *reef_model_file_json(const reef_model_file *file, const char *path) {
+static json_t *file_json(const reef_model_file *file, const char *path) {
     return json_pack("{s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "path", reef_cli_path(path),
                      "bytes", (json_int_t)file->file_bytes, "generations",
                      (json_int_t)file->generations, "open", file->open, "experts",
@@ -45,7 +42,7 @@ json_t *reef_model_file_json(const reef_model_file *file, const char *path) {
                      (json_int_t)file->step, "stream_bytes", (json_int_t)file->stream_bytes);
 }
 
-void reef_model_file_print(const reef_model_file *file, const char *path) {
+static void print_file(const reef_model_file *file, const char *path) {
     char words[CLI_WORD_BYTES];
     if (file->file_bytes > 0)
         printf("file         %s, %s\n", path, reef_cli_bytes(file->file_bytes, words));
@@ -79,12 +76,12 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_ERR_BUSY) reef_cli_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
-        json_t *document = reef_model_file_json(&file, path);
+        json_t *document = file_json(&file, path);
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
         return reef_cli_reply(cli, document, err);
     }
     // The same lines in both cases, so that plan and result can be compared.
     if (cli->dry_run) printf("would write the model to %s:\n", path);
-    reef_model_file_print(&file, path);
+    print_file(&file, path);
     return REEF_OK;
 }

@@ -1,44 +1,121 @@
-// reef import: a sealed generation of another pool joins this one.
+// reef import: sealed generations of another pool join this one.
 //
 // It never goes through a daemon: the open generation, which a daemon trains, gets another number.
+// Each generation travels as between ranks, as a file that only this program reads.
 #include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_signals.h"
 #include "commands.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
+    {"generations", "LIST", "which ones, such as 2 or 1-3,5; without it all that this pool lacks"},
     {"leak-max", "SHARE",
-     "raise its gate's threshold until it fires on no more of what the pool remembers"},
+     "raise their gates' thresholds until they fire on no more of what the pool remembers"},
     {0},
 };
 
 const reef_cli_manual reef_import_manual = {
     .about =
-        "Takes in the generation that `reef export generation` wrote to FILE. "
-        "It must have been trained on\n"
-        "the same generation 0. It gets the number of the open generation, "
-        "which is opened again after it and\n"
-        "must have trained nothing yet: run `reef seal` first where it has. "
-        "Where a daemon runs on the pool,\n"
-        "stop it before.\n"
+        "Takes sealed generations of the pool FROM in, each with all that its kind has learned "
+        "there. They must\n"
+        "have been trained on the same generation 0: copy a pool with `reef export pool` when that "
+        "is sealed,\n"
+        "train both apart, join them. Each gets the number of the open generation, which is opened "
+        "again after\n"
+        "it and must have trained nothing yet: run `reef seal` first where it has. FROM may be "
+        "trained meanwhile;\n"
+        "where a daemon runs on POOL, stop it before.\n"
         "\n"
-        "Its gate has never met what this pool has learned "
-        "since the two parted. The answer says on what\n"
-        "share of the reservoir it fires; where that is too much, --leak-max makes it stricter.",
+        "A gate has never met what this pool has learned since the two parted. The answer says on "
+        "what share of\n"
+        "the reservoir it fires; where that is too much, --leak-max makes it stricter.",
     .options = OPTIONS,
-    .example = "reef import reef.pool french.safetensors --dry-run\n"
-               "reef import reef.pool french.safetensors --leak-max 0.01",
+    .example = "reef import reef.pool french.pool --dry-run\n"
+               "reef import reef.pool french.pool --generations 1 --leak-max 0.01",
 };
 
-static reef_status open_pool(const reef_cli_call *cli,
-                             reef_store **store,
-                             reef_trainer **trainer,
-                             reef_error *err) {
+typedef struct importing {
+    reef_store *from, *store;
+    reef_trainer *trainer;
+    bool *chosen;   // (count) of the generations of FROM
+    uint32_t count; // of them
+    char *folder, *file;
+    reef_import_options options;
+    reef_import *done; // (done_count)
+    size_t done_count;
+} importing;
+
+// ---- which ones ---------------------------------------------------------------------------------
+
+static reef_status parse_list(const char *text, importing *i, reef_error *err) {
+    const char *at = text;
+    char *end;
+    for (;;) {
+        bool digit = *at >= '0' && *at <= '9';
+        unsigned long first = strtoul(at, &end, 10), last = first;
+        if (digit && *end == '-') {
+            at = end + 1;
+            digit = *at >= '0' && *at <= '9';
+            last = strtoul(at, &end, 10);
+        }
+        if (!digit || first > last || (*end != ',' && *end != '\0'))
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "--generations %.60s is no list of numbers, such as 2 or 1-3,5", text);
+        if (last >= i->count)
+            return reef_fail(err, REEF_ERR_NOT_FOUND,
+                             "%.160s has no generation %lu: it has 0 to "
+                             "%" PRIu32,
+                             reef_store_path(i->from), last, i->count - 1);
+        for (unsigned long g = first; g <= last; g++) i->chosen[g] = true;
+        if (*end == '\0') return REEF_OK;
+        at = end + 1;
+    }
+}
+
+// Sealed ones after generation 0 that this pool has not under the same number.
+static reef_status choose_missing(importing *i, reef_error *err) {
+    reef_txn *theirs = NULL, *ours = NULL;
+    reef_status status = reef_txn_begin(&theirs, i->from, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_txn_begin(&ours, i->store, REEF_TXN_READ, err);
+    for (uint32_t g = 1; status == REEF_OK && g < i->count; g++) {
+        reef_generation_record one, same;
+        status = reef_generation_read(theirs, g, &one, err);
+        bool has = reef_generation_read(ours, g, &same, NULL) == REEF_OK &&
+                   memcmp(same.root, one.root, sizeof(one.root)) == 0;
+        i->chosen[g] = status == REEF_OK && one.sealed && !has;
+    }
+    reef_txn_abort(theirs);
+    reef_txn_abort(ours);
+    return status;
+}
+
+static reef_status choose(const reef_cli_call *cli, importing *i, reef_error *err) {
+    const char *list = reef_cli_text(cli, "generations");
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, i->from, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &i->count, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    i->chosen = reef_cli_alloc((size_t)i->count + 1, sizeof(*i->chosen));
+    i->done = reef_cli_alloc((size_t)i->count + 1, sizeof(*i->done));
+    return list != NULL ? parse_list(list, i, err) : choose_missing(i, err);
+}
+
+// ---- one after the other ------------------------------------------------------------------------
+
+static reef_status open_pools(const reef_cli_call *cli, importing *i, reef_error *err) {
     reef_error reason;
+    reef_status status = reef_store_open(&i->from, cli->operands[0], NULL, err);
+    if (status != REEF_OK) return status;
     // A dry run only reads, so it can run beside a daemon.
-    reef_status status =
-        reef_store_open(store, cli->pool, &(reef_store_options){.write = !cli->dry_run}, &reason);
+    status = reef_store_open(&i->store, cli->pool, &(reef_store_options){.write = !cli->dry_run},
+                             &reason);
     // The lock's own message does not name the remedy.
     if (status == REEF_ERR_BUSY)
         return reef_fail(err, status, "%.180s; stop it first: importing needs the pool to itself",
@@ -46,19 +123,62 @@ static reef_status open_pool(const reef_cli_call *cli,
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
     const reef_trainer_options options = {.threads = cli->threads,
                                           .memory_bytes = cli->memory_bytes};
-    return reef_trainer_open(trainer, *store, &options, err);
+    return reef_trainer_open(&i->trainer, i->store, &options, err);
 }
 
-static void print_import(const reef_import *import, const char *path, bool dry_run) {
-    char first[CLI_WORD_BYTES], last[CLI_WORD_BYTES];
-    // A file's side is that of one layer; ids are counted in each layer.
-    uint64_t count = (uint64_t)import->file.info.side * import->file.info.side;
-    reef_generation_file_print(&import->file, path);
+static reef_status make_folder(importing *i, reef_error *err) {
+    const char *temporary = getenv("TMPDIR");
+    i->folder = reef_cli_format("%s/reef-import-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    if (mkdtemp(i->folder) == NULL)
+        return reef_fail(err, REEF_ERR_IO, "cannot make a directory %.200s", i->folder);
+    i->file = reef_cli_format("%s/generation", i->folder);
+    return REEF_OK;
+}
+
+static reef_status import_one(importing *i, uint32_t g, reef_error *err) {
+    const reef_export_options options = {.force = true, .stopped = reef_cli_is_stopped};
+    reef_import *one = &i->done[i->done_count];
+    reef_status status = reef_generation_export(i->from, g, i->file, &options, NULL, err);
+    if (status == REEF_OK) status = reef_trainer_import(i->trainer, i->file, &i->options, one, err);
+    if (status != REEF_OK) return status;
+    // In a dry run the earlier ones have not joined.
+    for (size_t k = 0; i->options.dry_run && k < i->done_count; k++) {
+        one->generation++;
+        one->open++;
+        one->first_id += (uint64_t)i->done[k].file.info.side * i->done[k].file.info.side;
+    }
+    i->done_count++;
+    return REEF_OK;
+}
+
+// ---- answers ------------------------------------------------------------------------------------
+
+static json_t *import_json(const reef_import *import) {
+    char root[2 * REEF_HASH_BYTES + 1];
+    const reef_generation_file *file = &import->file;
+    reef_hash_format(file->info.root, root);
+    return json_pack(
+        "{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:o, s:o}", "from",
+        (json_int_t)file->info.generation, "side", (json_int_t)file->info.side, "experts",
+        (json_int_t)file->experts, "dtype", reef_rows_dtype_text(file->info.dtype), "trained_bytes",
+        (json_int_t)file->trained_bytes, "builds_on", (json_int_t)file->builds_on, "root", root,
+        "generation", (json_int_t)import->generation, "first_id", (json_int_t)import->first_id,
+        "leak", reef_cli_real(import->leak), "leak_now", reef_cli_real(import->leak_now));
+}
+
+static void print_import(const reef_import *import, bool dry_run) {
+    char first[CLI_WORD_BYTES], last[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
+    const reef_generation_record *info = &import->file.info;
+    // A side is that of one layer; ids are counted in each layer.
+    uint64_t count = (uint64_t)info->side * info->side;
+    printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
+           info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
+    // In bytes for models of ids too.
+    printf("trained on  %s bytes\n", reef_cli_count(import->file.trained_bytes, words));
     // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
-    // The gate of the file was trained elsewhere: its threshold is raised until it keeps to this
-    // pool's bound on leaking.
+    // The gate was trained elsewhere: its threshold is raised until it keeps to this bound.
     if (import->leak_now < import->leak)
         printf("stricter    %.2f %% with its threshold raised\n", 100.0 * import->leak_now);
     printf("%s  as generation %" PRIu32 ", ids %s to %s in each layer; generation %" PRIu32
@@ -69,30 +189,43 @@ static void print_import(const reef_import *import, const char *path, bool dry_r
            dry_run ? "would be" : "is");
 }
 
-// The import commits in one transaction, so an interrupt leaves the pool as it was.
-reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
-    const char *path = cli->operands[0];
-    reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
-    reef_import import;
-    reef_import_options options = {.dry_run = cli->dry_run};
-    // The bound may be loosened, never switched off.
-    reef_status status = reef_cli_number(cli, "leak-max", 1e-6, 1, &options.leak_max, err);
-    if (status == REEF_OK) status = open_pool(cli, &store, &trainer, err);
-    if (status == REEF_OK) status = reef_trainer_import(trainer, path, &options, &import, err);
-    reef_trainer_close(trainer);
-    if (store != NULL) reef_store_close(store);
-    if (status != REEF_OK) return status;
-    // `leak` and `leak_now` are equal unless the threshold was raised.
-    if (cli->json)
-        return reef_cli_reply(
-            cli,
-            json_pack("{s:b, s:o, s:I, s:I, s:I, s:o, s:o}", "done", !cli->dry_run, "file",
-                      reef_generation_file_json(&import.file, path), "generation",
-                      (json_int_t)import.generation, "first_id", (json_int_t)import.first_id,
-                      "open", (json_int_t)import.open, "leak", reef_cli_real(import.leak),
-                      "leak_now", reef_cli_real(import.leak_now)),
-            err);
-    print_import(&import, path, cli->dry_run);
+static reef_status reply(reef_cli_call *cli, const importing *i, reef_error *err) {
+    json_t *list = json_array();
+    for (size_t k = 0; k < i->done_count; k++) {
+        json_array_append_new(list, import_json(&i->done[k]));
+        if (!cli->json) print_import(&i->done[k], cli->dry_run);
+    }
+    if (!cli->json && i->done_count == 0)
+        printf("nothing to import: this pool has all sealed generations of %s\n", cli->operands[0]);
+    json_t *document = json_pack("{s:b, s:o, s:o}", "done", !cli->dry_run, "from",
+                                 reef_cli_path(cli->operands[0]), "imported", list);
+    if (cli->json) return reef_cli_reply(cli, document, err);
+    json_decref(document);
     return REEF_OK;
+}
+
+// Each import commits in one transaction: an interrupt leaves the pool with those before it.
+reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
+    importing i = {.options = {.dry_run = cli->dry_run}};
+    // The bound may be loosened, never switched off.
+    reef_status status = reef_cli_number(cli, "leak-max", 1e-6, 1, &i.options.leak_max, err);
+    reef_cli_catch_signals(true);
+    if (status == REEF_OK) status = open_pools(cli, &i, err);
+    if (status == REEF_OK) status = choose(cli, &i, err);
+    if (status == REEF_OK) status = make_folder(&i, err);
+    for (uint32_t g = 0; status == REEF_OK && g < i.count; g++)
+        if (i.chosen[g]) status = import_one(&i, g, err);
+    if (i.file != NULL) (void)unlink(i.file);
+    if (i.folder != NULL) (void)rmdir(i.folder);
+    reef_trainer_close(i.trainer);
+    reef_store_close(i.store);
+    reef_store_close(i.from);
+    // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
+    if (status == REEF_ERR_BUSY && reef_cli_is_stopped()) reef_cli_end_as_signalled();
+    if (status == REEF_OK) status = reply(cli, &i, err);
+    free(i.chosen);
+    free(i.done);
+    free(i.folder);
+    free(i.file);
+    return status;
 }

@@ -14,7 +14,6 @@
 static const reef_cli_option OPTIONS[] = {
     {"size", "small|medium|large", "choose sizes (default: those of medium)"},
     {"memory", "SIZE", "the largest size that leaves half of so much, such as 2G, to what comes"},
-    {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
     {"ranks", "R", "as the shards of so many ranks, POOL/rank-0 and so on, each with its rows"},
     {0},
 };
@@ -28,22 +27,14 @@ const reef_cli_manual reef_init_manual = {
         "Makes the directory POOL with a model whose "
         "first generation is open, initialised from the\n"
         "seed. The configuration is written once and cannot be changed later. Options beside a\n"
-        "size win over it.\n"
-        "\n"
-        "With --from the new pool has the generations of a file: "
-        "sealed ones stay sealed, the open one\n"
-        "continues with an optimiser that begins again, "
-        "and losses are to the bit those of the pool\n"
-        "that it comes from. Options beside it change "
-        "its configuration where its tensors still fit.",
+        "size win over it.",
     .options = OPTIONS,
     .first = FIRST,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small\n"
                "reef init reef.pool --memory 2G --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
-               "reef init many --ranks 3\n"
-               "reef init new.pool --from model.safetensors --learning-rate 0.001",
+               "reef init many --ranks 3\n",
 };
 
 // Of a memory for a byte that it learns, of prose; less where text repeats itself.
@@ -90,8 +81,6 @@ typedef struct making {
     const size *size;                        // NULL: none was chosen
     uint64_t budget_bytes;                   // of --memory; 0: none was given
     uint64_t memory_bytes, generation_bytes; // of the size: while it trains; more for each sealed
-    const char *from;                        // NULL: it begins with what is drawn from the seed
-    reef_model_file file;                    // that it comes from
     uint64_t parameters, file_bytes;
     uint64_t ranks; // that its rows are divided over; 1: none
 } making;
@@ -191,23 +180,8 @@ static reef_status fit_size(const reef_cli_call *cli, making *m, reef_error *err
                      reef_cli_text(cli, "memory"), reef_cli_bytes(m->memory_bytes, least));
 }
 
-// The configuration of a file, and over it what else is given.
-static reef_status configure_from(const reef_cli_call *cli, making *m, reef_error *err) {
-    const char *chosen = reef_cli_text(cli, "size") != NULL     ? "--size"
-                         : reef_cli_text(cli, "memory") != NULL ? "--memory"
-                                                                : NULL;
-    if (chosen != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--from makes a pool with the sizes of the model in %.120s: leave %s out",
-                         m->from, chosen);
-    reef_status status = reef_model_file_config(m->from, &m->config, err);
-    if (status == REEF_OK) status = take_given(cli, &m->config, err);
-    return status == REEF_OK ? reef_config_check_new(&m->config, err) : status;
-}
-
 static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error *err) {
     const char *name = reef_cli_text(cli, "size"), *memory = reef_cli_text(cli, "memory");
-    if (m->from != NULL) return configure_from(cli, m, err);
     if (name != NULL && memory != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--size and --memory both choose sizes: give one of them");
@@ -227,7 +201,7 @@ static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error 
 
 static uint64_t experts_made(const making *m) {
     uint64_t side = m->config.side;
-    return m->from != NULL ? m->file.experts : side * side * reef_cli_peer_layers(&m->config);
+    return side * side * reef_cli_peer_layers(&m->config);
 }
 
 static void print_net(const making *m) {
@@ -235,15 +209,9 @@ static void print_net(const making *m) {
     char words[CLI_WORD_BYTES];
     printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
            reef_config_word(config, "model"), config->layers, config->d_model, config->context);
-    printf("  experts     %s (", reef_cli_count(experts_made(m), words));
-    // Sides of a file's generations are their own.
-    if (m->from != NULL)
-        printf("of %" PRIu32 " generation%s", m->file.generations,
-               m->file.generations == 1 ? "" : "s");
-    else
-        printf("%" PRIu32 " x %" PRIu32, config->side, config->side);
-    printf(" in each of %" PRIu32 " layers; --ffw %s)\n", reef_cli_peer_layers(config),
-           config->ffw);
+    printf("  experts     %s (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " layers; --ffw %s)\n",
+           reef_cli_count(experts_made(m), words), config->side, config->side,
+           reef_cli_peer_layers(config), config->ffw);
 }
 
 static void print_model(const making *m) {
@@ -293,11 +261,10 @@ static json_t *making_json(const reef_cli_call *cli, const making *m) {
                       m->budget_bytes ? json_integer((json_int_t)m->budget_bytes) : json_null(),
                       "memory_bytes", (json_int_t)m->memory_bytes, "generation_bytes",
                       (json_int_t)m->generation_bytes);
-    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
                      "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
                      measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
-                     "config", config, "size", chosen, "from",
-                     m->from != NULL ? reef_model_file_json(&m->file, m->from) : json_null());
+                     "config", config, "size", chosen);
 }
 
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
@@ -313,7 +280,6 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
     else
         print_model(m);
     print_size(m);
-    if (m->from != NULL) reef_model_file_print(&m->file, m->from);
     if (cli->dry_run) return REEF_OK;
     printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
     printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
@@ -367,8 +333,6 @@ static reef_status check_path(const char *path, reef_error *err) {
 }
 
 static reef_status make_pool(const reef_cli_call *cli, making *m, reef_error *err) {
-    if (m->from != NULL)
-        return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
     if (cli->dry_run) return REEF_OK;
     return m->ranks == 1 ? reef_pool_init(cli->pool, &m->config, err)
                          : reef_pool_init_divided(cli->pool, &m->config, (uint32_t)m->ranks,
@@ -378,15 +342,12 @@ static reef_status make_pool(const reef_cli_call *cli, making *m, reef_error *er
 static reef_status read_ranks(const reef_cli_call *cli, making *m, reef_error *err) {
     m->ranks = 1;
     reef_status status = reef_cli_integer(cli, "ranks", 1, REEF_RANKS_MAX, &m->ranks, err);
-    if (status == REEF_OK && m->ranks > 1 && m->from != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--ranks with --from: make a whole pool, and divide it with reef shards");
     return status == REEF_OK ? reef_config_check_divides(&m->config, (uint32_t)m->ranks, err)
                              : status;
 }
 
 reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
-    making m = {.from = reef_cli_text(cli, "from")};
+    making m = {0};
     // All checks come before the pool is made, so that a mistake leaves no directory behind.
     reef_status status = choose_sizes(cli, &m, err);
     if (status == REEF_OK) status = read_ranks(cli, &m, err);

@@ -399,26 +399,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
                                                          reef_error *err);
 
 /**
- * Make a new pool of such a file. Its losses are those of the state that was written, to the bit,
- * also as of each sealed generation; its optimiser state, its sample of the past and its history
- * are new. A file whose last generation is sealed gets an open one after it.
- *
- * config  NULL: the file's. Another one must give every tensor the shape that it has in the file;
- *         its side is the file's, or that of generation 0, which may have grown.
- * out     written; may be NULL
- *
- * Errors: NOT_FOUND no such file; INVALID it is of something else, or the pool exists; VERSION;
- * CORRUPT a tensor is missing, unknown, of another shape or not finite, or the data is not what its
- * root says; FULL; IO; NO_MEMORY. After an error, and after a dry run, no pool exists.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
-                                                          const char *path,
-                                                          const reef_config *config,
-                                                          bool dry_run,
-                                                          reef_model_file *out,
-                                                          reef_error *err);
-
-/**
  * Does a pool learn every byte of its stream? Not one without context memories,
  * where text of a kind that comes back is only recognised; nor one with marker lines, which are
  * taken out of the stream.

@@ -1,6 +1,5 @@
 """What the numbers of a language model compute, by docs/FORMAT.md alone: plain loops, double precision."""
 
-import json
 import math
 import struct
 
@@ -254,21 +253,3 @@ class Model:
                 if at + t + 1 < len(text):
                     bits -= math.log2(softmax(logits)[text[at + t + 1]])
         return bits / (len(text) - 1)
-
-
-def read_generation_file(path):
-    """Tensors and metadata of a file of a generation."""
-    with open(path, "rb") as file:
-        data = file.read()
-    length = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8 : 8 + length])
-    metadata = header.pop("__metadata__")
-    check((8 + length) % 8 == 0 and metadata["format"] == "reef.generation", "no file of a generation")
-    at = 0
-    for name, one in header.items():
-        begin, end = one["data_offsets"]
-        size = {"F32": 4, "BF16": 2, "I8": 1, "U8": 1}[one["dtype"]] * math.prod(one["shape"])
-        check(begin == at and end - begin == size, f"tensor {name} lies at {begin} to {end}")
-        at = end
-    check(8 + length + at == len(data), "bytes after the last tensor")
-    return metadata, {n: data[8 + length :][o["data_offsets"][0] : o["data_offsets"][1]] for n, o in header.items()}

@@ -7,7 +7,7 @@ usage: read.py golden DIRECTORY EXPECTED_ROOT [TEXT BITS_PER_BYTE]...
 import json
 import sys
 
-from model import Model, read_generation_file
+from model import Model
 from pool import Pool, Wrong, check
 
 NEAR = 2e-4 # single precision there, double here
@@ -39,28 +39,10 @@ def golden(directory, root, *texts):
     print(f"{root}: {sum(map(len, pool.records.values()))} records, {len(texts) // 2} texts")
 
 
-def same_generation(pool, path):
-    """What was exported is what the pool has, to the bit."""
-    metadata, data = read_generation_file(path)
-    number = int(metadata["generation"])
-    check(bytes.fromhex(metadata["root"]) == pool.generations[number]["root"], "the root of the file")
-    check(json.loads(metadata["configuration"]) == pool.configuration, "the configuration of the file")
-    parts = {r.key["name"]: r.payload for r in pool.find("tensors", number)}
-    for database in ("experts", "flags"):
-        for record in pool.find(database, number):
-            name = f"block{record.key['layer']}.{database}"
-            parts[name] = parts.get(name, b"") + record.payload
-    check(set(parts) == set(data), f"tensors of the file: {sorted(set(parts) ^ set(data))}")
-    for name, payload in parts.items():
-        check(data[name] == payload, f"tensor {name} of the file")
-    return number, len(data)
-
-
-def whole(directory, file, verified, *evaluations):
+def whole(directory, verified, *evaluations):
     pool, windows = sound(directory)
     check(pool.snapshots, "no snapshot to read")
     check(windows > 0, "no window of usage to read")
-    number, tensors = same_generation(pool, file)
     with open(verified, encoding="utf-8") as report:
         said = json.load(report)
     check(said["root"] == pool.commit["root"], f"the root hash is {pool.commit['root']}")
@@ -74,7 +56,7 @@ def whole(directory, file, verified, *evaluations):
             last = len(pool.generations) - 1 if state == "now" else int(state)
             loss(pool, last, text["file"], text.get("bits_per_byte", text.get("bits_per_token")))
     dtypes = sorted({r.dtype for r in pool.records["experts"].values()})
-    print(f"{records} records, rows of {dtypes}, {windows} windows, generation {number} as {tensors} tensors")
+    print(f"{records} records, rows of {dtypes}, {windows} windows")
 
 
 if __name__ == "__main__":

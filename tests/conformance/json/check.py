@@ -124,7 +124,7 @@ class Daemon:
 
 # What an example expects besides the folder as it is.
 FRESH = {"init": "rm -rf reef.pool mnist.pool reef.ini", "train": "rm -rf reef.pool && cp -r fresh.pool reef.pool",
-         "import": "rm -rf reef.pool && cp -r fresh.pool reef.pool", "export generation": "rm -f french.safetensors", "export model": "rm -f model.safetensors",
+         "import": "rm -rf reef.pool && cp -r fresh.pool reef.pool", "export model": "rm -f model.safetensors",
          "compress": "rm -rf reef.pool && cp -r memory.pool reef.pool && rm -f notes.txt.reef",
          "expand": "rm -rf reef.pool && cp -r memory.pool reef.pool",
          "kind list": "rm -rf reef.pool && cp -r memory.pool reef.pool",

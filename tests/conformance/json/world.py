@@ -88,7 +88,6 @@ class World:
         self.run("train", "other.pool", "french.txt")
         self.run("seal", "other.pool")
         shutil.copytree(f"{self.base}/other.pool", f"{self.base}/sealed.pool")
-        self.run("export", "generation", "other.pool", "1", "french.safetensors")
         self.run("export", "model", "other.pool", "model.safetensors")
         for name in ("code.c", "french.txt", "server.log"):
             self.run("train", "reef.pool", name)

@@ -65,18 +65,18 @@ disk_daemon() {
     cases=$((cases + 1))
 }
 
-# A file of a generation is whole or not there.
+# A file of a model is whole or not there.
 disk_file() {
     room
     rm -rf "$pool" "$out"
     cp -r "$base" "$pool"
     "$reef" status "$pool" >/dev/null
     fill
-    plain "$reef" export generation "$pool" 0 "$disk/file"
-    expect_error "export generation on a full disk" 73 'No space left'
+    plain "$reef" export model "$pool" "$disk/file"
+    expect_error "export model on a full disk" 73 'No space left'
     [ ! -e "$disk/file" ] && [ ! -e "$disk/file.part" ] || fail "half a file was left"
     room
-    must "$reef" export generation "$pool" 0 "$disk/file"
+    must "$reef" export model "$pool" "$disk/file"
     rm "$disk/file"
     cases=$((cases + 1))
 }

@@ -117,7 +117,7 @@ tiny=(--layers 2 --ffw pd --d-model 16 --attention-heads 2 --context 16 --batch 
 hours_ago=$((-5 * 3600))
 
 # base: generation 0 knows English and is sealed; 1 has begun with C; snapshot "kept". aged: base as it was before,
-# with usage of some hours ago to compact. early: base as it was when generation 1 was opened. imported: generation 1 of a pool that went on, as a file.
+# with usage of some hours ago to compact. early: base as it was when generation 1 was opened. imported: a pool that went on, of which generation 1 is.
 world_make() {
     english=$work/english.txt code_text=$work/code.c more=$work/more.c
     words 1500 the sea a reef grows under slow water and light >"$english"
@@ -125,7 +125,7 @@ world_make() {
     words 500 'while (y)' 'y--;' '*p = q;' '#define A' >"$more"
     code_lines=$work/lines.c
     tr ' ' '\n' <"$code_text" >"$code_lines"
-    base=$work/base early=$work/early imported=$work/generation.safetensors
+    base=$work/base early=$work/early imported=$work/imported
     faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" init "$base" "${tiny[@]}"
     [ "$code" = 0 ] || fail "init: exit $code"
     faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" train "$base" "$english" --commit-steps 10 --threads 1
@@ -140,10 +140,8 @@ world_make() {
     must "$reef" snapshot create "$base" kept --threads 1
     must "$reef" export pool "$base" "$work/compact" --no-verify # without free pages that a snapshot could take
     must "$reef" train "$base" "$english" "$code_text" "$more" --threads 1
-    cp -r "$base" "$work/other"
-    must "$reef" seal "$work/other" --threads 1
-    must "$reef" export generation "$work/other" 1 "$imported"
-    rm -r "$work/other"
+    cp -r "$base" "$imported"
+    must "$reef" seal "$imported" --threads 1
 }
 
 # ---- what is done to a pool ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Files that `reef import` is given. The pool that would take it in is made at the start, and a
+// Files of generations, as ranks send them and `reef import` makes them. The pool that would take it in is made at the start, and a
 // file that it would take; nothing is ever imported (dry run), but everything is checked, the data
 // against its root included. Input: a byte, and, where its lowest bit is not set, the file;
 // otherwise changes of the header of that good file, each place, bytes to remove, bytes to insert.

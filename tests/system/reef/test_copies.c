@@ -87,7 +87,6 @@ static double loss(const char *pool, const char *as_of, const char *text) {
 static void export_both(const copies *c) {
     json_decref(reef_json("export", "pool", c->pool, c->copy, NULL));
     learn(c->pool, "c");
-    json_decref(reef_json("export", "generation", c->pool, "1", c->file, NULL));
 }
 
 static void says(int code, const char *words, const char *first, ...) {
@@ -115,32 +114,24 @@ static void a_generation_goes_from_one_pool_to_another(void **state) {
     double english = loss(c->copy, "0", c->english), code = loss(c->copy, "now", c->code);
 
     learn(c->pool, "c");
-    json_t *file = reef_json("export", "generation", c->pool, "1", c->file, NULL);
-    assert_int_equal(integer(file, "generation"), 1);
-    assert_int_equal(integer(file, "builds_on"), 1);
-    assert_int_equal(integer(file, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
-    assert_true(integer(file, "trained_bytes") > 0);
-    assert_true(json_is_true(json_object_get(file, "done")));
-    assert_int_equal(integer(file, "kind"), 1);
-    assert_int_equal(integer(file, "left_out_bytes"), 0);
-    static const char *const OWN[] = {"done", "kind", "left_out_bytes"};
-    for (size_t i = 0; i < 3; i++) assert_int_equal(json_object_del(file, OWN[i]), 0);
-    // The rest is what importing says of it.
-
-    json_t *plan = reef_json("import", c->copy, c->file, "--dry-run", NULL);
+    json_t *plan = reef_json("import", c->copy, c->pool, "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(plan, "done")));
-    assert_true(json_equal(json_object_get(plan, "file"), file));
+    const json_t *would = json_array_get(json_object_get(plan, "imported"), 0);
+    assert_int_equal(integer(would, "from"), 1);
+    assert_int_equal(integer(would, "builds_on"), 1);
+    assert_int_equal(integer(would, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
+    assert_true(integer(would, "trained_bytes") > 0);
     assert_true(loss(c->copy, "now", c->code) == code);
-    json_t *done = reef_json("import", c->copy, c->file, NULL);
+    json_t *done = reef_json("import", c->copy, c->pool, "--generations", "1", NULL);
     assert_true(json_is_true(json_object_get(done, "done")));
-    assert_int_equal(integer(done, "generation"), 1);
-    assert_int_equal(integer(done, "first_id"), TINY_SIDE * TINY_SIDE);
-    assert_int_equal(integer(done, "open"), 2);
-    assert_true(number(done, "leak") < 0.1);
-    assert_true(number(done, "leak_now") == number(done, "leak"));
+    assert_true(json_equal(json_object_get(done, "imported"), json_object_get(plan, "imported")));
+    const json_t *one = json_array_get(json_object_get(done, "imported"), 0);
+    assert_int_equal(integer(one, "generation"), 1);
+    assert_int_equal(integer(one, "first_id"), TINY_SIDE * TINY_SIDE);
+    assert_true(number(one, "leak") < 0.1);
+    assert_true(number(one, "leak_now") == number(one, "leak"));
     json_decref(plan);
     json_decref(done);
-    json_decref(file);
 
     assert_true(loss(c->copy, "now", c->code) < code);
     assert_true(loss(c->copy, "now", c->code) == loss(c->pool, "now", c->code));
@@ -160,14 +151,13 @@ static void people_can_read_what_was_done(void **state) {
     export_both(c);
     char *other = path_in(c->directory, "other");
     says(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
-    says(0, "builds on   generation 0", "export", "generation", c->pool, "1", c->file, "--force",
-         NULL);
-    says(0, "% of what this pool remembers", "import", c->copy, c->file, "--dry-run", "--leak-max",
+    says(0, "% of what this pool remembers", "import", c->copy, c->pool, "--dry-run", "--leak-max",
          "0.01", NULL);
     says(0, "would join  as generation 1, ids 16 to 24 in each layer; generation 2 would be open",
-         "import", c->copy, c->file, "--dry-run", NULL);
+         "import", c->copy, c->pool, "--dry-run", NULL);
     says(0, "imported    as generation 1, ids 16 to 24 in each layer; generation 2 is open",
-         "import", c->copy, c->file, NULL);
+         "import", c->copy, c->pool, NULL);
+    says(0, "nothing to import", "import", c->copy, c->pool, NULL);
     free(other);
 }
 
@@ -178,17 +168,16 @@ static void mistakes_are_named(void **state) {
     char *inside = path_in(c->pool, "copy"), *missing = path_in(c->directory, "missing");
     says(64, "lies inside it", "export", "pool", c->pool, inside, NULL);
     says(66, "no pool", "export", "pool", missing, c->copy, NULL);
-    says(64, "export needs one of: pool, generation", "export", c->pool, NULL);
-    says(64, "'x' is not a generation", "export", "generation", c->pool, "x", missing, NULL);
-    says(64, "'99999999999999999999' is not a generation", "export", "generation", c->pool,
-         "99999999999999999999", missing, NULL);
-    says(64, "generation 2 is open", "export", "generation", c->pool, "2", missing, NULL);
-    says(66, "no generation 9", "export", "generation", c->pool, "9", missing, NULL);
-    says(64, "--force", "export", "generation", c->pool, "1", c->file, NULL);
-    says(64, "leak-max", "import", c->copy, c->file, "--leak-max", "0", NULL);
-    says(66, "No such file", "import", c->copy, missing, NULL);
-    says(65, "not a whole safetensors file", "import", c->copy, c->english, NULL);
-    says(64, "of this very pool", "import", c->pool, c->file, NULL);
+    says(64, "export needs one of: pool, model", "export", c->pool, NULL);
+    static const char *const NONE[] = {"", "x", "1-", "2-1", "1,", "1;2"};
+    for (size_t i = 0; i < sizeof(NONE) / sizeof(*NONE); i++)
+        says(64, "no list of numbers", "import", c->copy, c->pool, "--generations", NONE[i], NULL);
+    says(64, "generation 2 is open", "import", c->copy, c->pool, "--generations", "2", NULL);
+    says(66, "no generation 9", "import", c->copy, c->pool, "--generations", "1,9", NULL);
+    says(64, "the backbone of its pool", "import", c->copy, c->pool, "--generations", "0", NULL);
+    says(64, "leak-max", "import", c->copy, c->pool, "--leak-max", "0", NULL);
+    says(66, "no pool", "import", c->copy, missing, NULL);
+    says(64, "of this very pool", "import", c->pool, c->pool, "--generations", "1", NULL);
     learn(c->copy, "c");
     learn(c->copy, "english");
     assert_int_not_equal(access(missing, F_OK), 0);
@@ -203,8 +192,6 @@ static void nothing_is_written_into_a_pool(void **state) {
     char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
          *inner = path_in(c->pool, "inner"), *domain = reef_cli_format("a=%s", c->english);
     learn(c->pool, "c");
-    says(64, "its directory is a pool", "export", "generation", c->pool, "0", data, "--force",
-         NULL);
     says(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
     says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
     says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
@@ -263,8 +250,6 @@ static void damaged_records_are_reported(void **state) {
     free(file.data);
     says(65, "records are damaged, as they are in the pool", "export", "pool", c->pool, c->copy,
          NULL);
-    says(65, "experts (generation 0", "export", "generation", c->pool, "0", c->file, NULL);
-    assert_int_not_equal(access(c->file, F_OK), 0);
 }
 
 // ---- beside a daemon ----------------------------------------------------------------------------
@@ -301,25 +286,23 @@ static void await_daemon(const copies *c) {
 static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
     const copies *c = *state;
     int status;
-    char *other = path_in(c->directory, "other"), *file = path_in(c->directory, "file");
+    char *other = path_in(c->directory, "other");
     export_both(c);
     pid_t daemon = start_daemon(c);
     await_daemon(c);
-    says(75, "stop it first", "import", c->copy, c->file, NULL);
+    says(75, "stop it first", "import", c->copy, c->pool, NULL);
     says(0, "nothing is damaged", "export", "pool", c->copy, other, NULL);
-    says(0, "generation  0", "export", "generation", c->copy, "0", file, NULL);
     assert_int_equal(kill(daemon, SIGTERM), 0);
     assert_int_equal(waitpid(daemon, &status, 0), daemon);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(sound(other));
     assert_true(sound(c->copy));
     free(other);
-    free(file);
 }
 
 // ---- whole models -------------------------------------------------------------------------------
 
-static void a_model_becomes_a_new_pool(void **state) {
+static void a_model_is_written_as_it_was_planned(void **state) {
     const copies *c = *state;
     learn(c->pool, "c");
     json_t *plan = reef_json("export", "model", c->pool, c->file, "--dry-run", NULL);
@@ -330,30 +313,8 @@ static void a_model_becomes_a_new_pool(void **state) {
     assert_int_equal(integer(file, "tensors"), integer(plan, "tensors"));
     assert_true(json_is_true(json_object_get(file, "open")));
     assert_true(integer(file, "bytes") > 0);
-    assert_int_equal(json_object_del(file, "done"), 0); // the rest is what making a pool says of it
-
-    json_t *would = reef_json("init", c->copy, "--from", c->file, "--dry-run", NULL);
-    assert_true(json_equal(json_object_get(would, "from"), file));
-    char *experts = reef_cli_format("experts     %d (of 3 generations in each of", // all of them
-                                    (int)integer(file, "experts"));
-    says(0, experts, "init", c->copy, "--from", c->file, "--dry-run", NULL);
-    free(experts);
-    assert_int_not_equal(access(c->copy, F_OK), 0);
-    json_t *made = reef_json("init", c->copy, "--from", c->file, "--learning-rate", "0.25", NULL);
-    assert_true(json_equal(json_object_get(made, "from"), file));
-    assert_int_equal(integer(made, "experts"), integer(file, "experts"));
-    assert_true(number(json_object_get(made, "config"), "learning_rate") == 0.25);
-    static const char *const STATES[] = {"now", "0", "1"};
-    for (size_t i = 0; i < 3; i++) {
-        assert_true(loss(c->copy, STATES[i], c->english) == loss(c->pool, STATES[i], c->english));
-        assert_true(loss(c->copy, STATES[i], c->code) == loss(c->pool, STATES[i], c->code));
-    }
-    assert_true(sound(c->copy));
-    says(0, "from_generations=3", "timeline", c->copy, NULL);
     json_decref(plan);
     json_decref(file);
-    json_decref(would);
-    json_decref(made);
 }
 
 static void mistakes_with_models_are_named(void **state) {
@@ -363,18 +324,6 @@ static void mistakes_with_models_are_named(void **state) {
     says(64, "--force", "export", "model", c->pool, c->file, NULL);
     says(64, "exists", "export", "model", c->pool, c->file, "--dry-run", NULL);
     says(66, "no generation 9", "export", "model", c->pool, missing, "--as-of", "9", NULL);
-    says(64, "it exists; choose a path", "init", c->pool, "--from", c->file, NULL);
-    says(64, "leave --size out", "init", c->copy, "--from", c->file, "--size", "small", NULL);
-    says(64, "leave --memory out", "init", c->copy, "--from", c->file, "--memory", "1G", NULL);
-    says(64, "experts a layer: leave it out", "init", c->copy, "--from", c->file, "--side", "9",
-         NULL);
-    says(65, "makes it F32", "init", c->copy, "--from", c->file, "--d-key", "16", NULL);
-    says(65, "not a whole safetensors file", "init", c->copy, "--from", c->english, NULL);
-    says(66, "No such file", "init", c->copy, "--from", missing, NULL);
-    says(64, "reef init POOL --from", "import", c->pool, c->file, NULL);
-    assert_int_equal(truncate(c->file, 5000), 0);
-    says(65, "not a whole safetensors file", "init", c->copy, "--from", c->file, NULL);
-    assert_int_not_equal(access(c->copy, F_OK), 0);
     assert_int_not_equal(access(missing, F_OK), 0);
     free(missing);
 }
@@ -435,7 +384,7 @@ int main(void) {
         TEST(no_message_lands_in_a_pool),
         TEST(a_copy_need_not_be_verified),
         TEST(damaged_records_are_reported),
-        TEST(a_model_becomes_a_new_pool),
+        TEST(a_model_is_written_as_it_was_planned),
         TEST(mistakes_with_models_are_named),
         TEST(logits_are_those_that_the_loss_is_made_of),
         TEST(beside_a_daemon_it_exports_and_does_not_import),

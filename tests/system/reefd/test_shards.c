@@ -148,7 +148,6 @@ static void shards_are_read_as_the_pool(const sandbox *box, bool all) {
     reads_alike(box, "usage $pool");
     reads_alike(box, "timeline $pool");
     reads_alike(box, "snapshot diff $pool kept now");
-    reads_alike(box, "export generation $pool 1 $pool.safetensors | grep root");
     assert_int_equal(shell_of("cd %s && %s verify many >/dev/null && %s status many >/dev/null",
                               box->directory, REEF_BINARY, REEF_BINARY),
                      0);
@@ -557,8 +556,7 @@ static void what_cannot_be_divided(void **state) {
 static void a_shard_is_not_used_alone(void **state) {
     sandbox *box = *state;
     static const char *const commands[] = {"eval %s/many/rank-1 %s", "score %s/many/rank-1 %s",
-                                           "export model %s/many/rank-1 model.safetensors",
-                                           "export generation %s/many/rank-1 1 one.safetensors"};
+                                           "export model %s/many/rank-1 model.safetensors"};
     learn_in_two(box);
     for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
         char arguments[RANKS_COMMAND_BYTES];

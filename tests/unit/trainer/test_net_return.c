@@ -315,46 +315,6 @@ static void it_goes_on_after_a_kill(void **state) {
     assert_sound(f);
 }
 
-static void a_file_of_the_model_keeps_what_it_continues(void **state) {
-    static const char *const STATES[] = {"2", "now"};
-    lifelong *f = *state;
-    reef_error err;
-    reef_model_file file;
-    char path[TEMP_DIR_BYTES], name[8];
-    float *here = new_logits(), *there = new_logits();
-    make_following(f);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    feed_kind(f, 1, 2 * TURN, 4);
-    commit(f);
-    assert_int_equal(generation_of(f, status_of(f).generation).continues, 2);
-    temp_dir_join(path, f->dir, "file");
-    for (size_t i = 0; i < 2; i++) {
-        ok(reef_model_export(f->store, STATES[i], path, &(reef_export_options){.force = true},
-                             &file, &err),
-           &err);
-        logits_of(f->store, STATES[i], 0, here);
-        double bits = bits_as_of(f, STATES[i], 0);
-        lifelong other = *f;
-        snprintf(name, sizeof(name), "other%zu", i);
-        temp_dir_join(other.pool, f->dir, name);
-        ok(reef_pool_from_model(other.pool, path, NULL, false, &file, &err), &err);
-        open_pool(&other, 1);
-        logits_of(other.store, STATES[i], 0, there);
-        assert_memory_equal(here, there, LIFELONG_LOGIT_BYTES);
-        assert_true(bits_as_of(&other, STATES[i], 0) == bits);
-        for (uint32_t g = 0; g < file.generations; g++)
-            assert_int_equal(generation_of(&other, g).continues, generation_of(f, g).continues);
-        // The kind that the open one continues learns on.
-        feed_kind(&other, 1, TURN, 5);
-        commit(&other);
-        assert_int_equal(status_of(&other).kind, 1);
-        assert_sound(&other);
-        close_pool(&other);
-    }
-    free(here);
-    free(there);
-}
-
 // Elsewhere it is a kind of its own, with its net and all that its kind has learned.
 static void its_own_file_has_the_memory_of_its_kind(void **state) {
     lifelong *f = *state;
@@ -443,7 +403,6 @@ int main(void) {
         TEST(while_one_is_open_its_kind_is_the_one_that_learns),
         TEST(a_snapshot_keeps_the_net_of_its_time),
         TEST(it_goes_on_after_a_kill),
-        TEST(a_file_of_the_model_keeps_what_it_continues),
         TEST(its_own_file_has_the_memory_of_its_kind),
         TEST(its_damage_is_named),
         TEST(where_there_is_no_room_none_follows),

@@ -2,6 +2,8 @@
 // the bit, and training continues from there as from any commit.
 #include "transfer.h"
 
+#include "old_pool.h"
+
 // Share of a kind's bytes on which a generation fires.
 static double fires(lifelong *f, uint32_t generation, int kind) {
     reef_error err;
@@ -280,32 +282,34 @@ static void and_where_there_is_no_net(void **state) {
     assert_memory_travels(*state, "0");
 }
 
-// A pool whose generation 0 is that of a file, without a memory, and which makes memories of this
-// bound from now on.
-static void begin_with(
-    lifelong *f, const char *path, const char *memory, const char *share, size_t threads) {
+static void copy_pool(const char *from, const char *to) {
     reef_error err;
-    reef_config config;
+    reef_store *store = NULL;
+    ok(reef_store_open(&store, from, NULL, &err), &err);
+    ok(reef_store_copy(store, to, NULL, &err), &err);
+    reef_store_close(store);
+}
+
+// A copy of a pool whose generation 0 has no memory, which makes memories of this bound from now
+// on.
+static void begin_with(lifelong *f, const char *base, const char *memory, const char *share) {
     if (f->store != NULL) {
         close_pool(f);
         temp_dir_remove(f->pool);
     }
-    ok(reef_model_file_config(path, &config, &err), &err);
-    choose(&config, "context_memory", memory);
-    choose(&config, "net_share", share);
-    ok(reef_pool_from_model(f->pool, path, &config, false, NULL, &err), &err);
-    open_pool(f, threads);
+    copy_pool(base, f->pool);
+    old_pool_set(f->pool, "context_memory", memory);
+    old_pool_set(f->pool, "net_share", share);
+    open_pool(f, 1);
 }
 
-// Writes generation 0, which has no memory, as a model to p->other; pool a is then one with
+// Copies a pool with generation 0, which has no memory, to p->other; pool a is then one with
 // memories, which has learned kind 1 and written it to p->file.
 static void begin_without(pair *p) {
-    reef_error err;
-    const reef_export_options force = {.force = true};
     make_pool(p->a, 1);
     learn(p->a, 0);
-    ok(reef_model_export(p->a->store, "0", p->other, &force, NULL, &err), &err);
-    begin_with(p->a, p->other, "4194304", "1", 1);
+    copy_pool(p->a->pool, p->other);
+    begin_with(p->a, p->other, "4194304", "1");
     learn(p->a, 1);
     export_one(p->a, 1, p->file);
 }
@@ -322,12 +326,12 @@ static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_error err;
         reef_import import;
-        begin_with(p->b, p->other, CASES[i].memory, CASES[i].share, 1);
+        begin_with(p->b, p->other, CASES[i].memory, CASES[i].share);
         assert_int_equal(reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err),
                          REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, CASES[i].words));
     }
-    begin_with(p->b, p->other, "8388608", "0.5", 1); // another bound is accepted
+    begin_with(p->b, p->other, "8388608", "0.5"); // another bound is accepted
     import_one(p->b, p->file);
     assert_true(bits_as_of(p->b, NULL, 1) == bits_as_of(p->a, NULL, 1));
 }
@@ -336,9 +340,8 @@ static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
 static void a_generation_without_a_memory_joins_a_pool_with_memories(void **state) {
     pair *p = *state;
     start(p);
-    reef_error err;
-    ok(reef_model_export(p->a->store, "0", p->other, NULL, NULL, &err), &err);
-    begin_with(p->b, p->other, "4194304", "1", 1);
+    copy_pool(p->b->pool, p->other);
+    begin_with(p->b, p->other, "4194304", "1");
     import_one(p->b, p->file);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
     for (int kind = 0; kind < 2; kind++)

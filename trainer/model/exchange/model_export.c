@@ -1,8 +1,7 @@
-// A state of a pool as a file that other programs can read and a new pool can be made of.
+// A state of a pool as a file that other programs can read.
 //
 // One read transaction for all of it: the open generation is of one commit. A writer can commit
-// meanwhile, but cannot reuse pages that it frees. Consolidated generations have nothing to write,
-// so the others are renumbered.
+// meanwhile, but cannot reuse pages that it frees.
 #include "checkpoint.h"
 #include "kind_heads.h"
 #include "model_file.h"
@@ -48,13 +47,6 @@ static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error 
     return status;
 }
 
-// The number in the file of the last generation up to `number`.
-static uint32_t number_in_file(const reef_model_origin *origin, uint32_t number) {
-    uint32_t g = 0;
-    while (g + 1 < origin->count && origin->generations[g + 1].number <= number) g++;
-    return g;
-}
-
 static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_error *err) {
     reef_model_origin *origin = &e->origin;
     origin->generations = calloc((size_t)as_of->last + 1, sizeof(*origin->generations));
@@ -62,8 +54,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " generations",
                          as_of->last);
     for (uint32_t g = 0; g <= as_of->last; g++) {
-        // The file numbers generations without gaps; empty ones are left out.
-        reef_file_generation *one = &origin->generations[origin->count];
+        reef_file_generation *one = &origin->generations[g];
         *one = (reef_file_generation){.number = g, .records = reef_as_of_records(as_of, g)};
         reef_status status = reef_generation_read(e->txn, one->records, &one->info, err);
         if (status != REEF_OK) return status;
@@ -71,11 +62,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         // One whose memory has learned more since is not what was sealed.
         one->has_root =
             one->info.sealed && one->records == g && reef_kind_heads_find(&e->heads, g) == NULL;
-        // Parents are renumbered with them.
-        one->info.generation = origin->count;
-        if (g > 0) one->info.parent = number_in_file(origin, one->info.parent);
-        if (one->info.continues > 0)
-            one->info.continues = number_in_file(origin, one->info.continues - 1) + 1;
+        one->info.generation = g; // also of a snapshot's copy
         status = read_gate(e, one, err);
         if (status != REEF_OK) return status;
         origin->count++;

@@ -3,7 +3,6 @@
 
 #include "reef_json_build.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -106,9 +105,6 @@ static bool add_column(reef_tensor_groups *parts,
     part->row_bytes = of->row_bytes;
     part->offset = of->offset;
     part->bytes = of->bytes;
-    // Flags and usage may be missing in files of other programs: experts then start unfrozen and
-    // unused.
-    part->optional = of->db != REEF_DB_EXPERTS;
     part->tensor.dtype = of->dtype;
     part->tensor.shape[part->tensor.rank++] = table->expert_count;
     if (of->width > 0) part->tensor.shape[part->tensor.rank++] = of->width;
@@ -175,8 +171,6 @@ reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                    uint32_t number,
                                    size_t gate_values,
                                    reef_error *err) {
-    // A gate is listed only if it exists; an importer takes a missing one for a gate that never
-    // fires.
     bool ok = add_dense(parts, config, generation, number);
     if (ok && gate_values > 0) ok = add_gate(parts, number, gate_values);
     for (uint32_t l = 0; ok && l < config->layers; l++)
@@ -198,8 +192,7 @@ reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
     // Each refusal says what to use instead.
     if (reef_config_is_layer(config))
         return reef_fail(err, REEF_ERR_INVALID,
-                         "a layer by itself is written and read by Python's reef.interchange "
-                         "(docs/LIBRARY.md), or export the pool");
+                         "a layer by itself is no file of a model: export the pool");
     return REEF_OK;
 }
 
@@ -249,157 +242,6 @@ json_t *reef_model_metadata(const reef_model_origin *origin) {
     free(config);
     json_decref(list);
     return metadata;
-}
-
-static const char *text_of(const reef_safetensors *file, const char *name) {
-    return json_string_value(json_object_get(file->metadata, name));
-}
-
-static reef_status model_file_lacking(const reef_safetensors *file,
-                                      const char *name,
-                                      reef_error *err) {
-    return reef_fail(err, REEF_ERR_CORRUPT,
-                     "%.120s: its metadata lacks %s, or has something else in its place",
-                     file->path, name);
-}
-
-static reef_status number_of(const reef_safetensors *file,
-                             const char *name,
-                             uint64_t *out,
-                             reef_error *err) {
-    const char *text = text_of(file, name);
-    if (text == NULL || *text == '\0' || text[strspn(text, "0123456789")] != '\0')
-        return model_file_lacking(file, name, err);
-    errno = 0;
-    *out = strtoull(text, NULL, 10);
-    return errno == 0 ? REEF_OK : model_file_lacking(file, name, err);
-}
-
-static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
-    uint64_t version = 0;
-    const char *format = text_of(file, "format");
-    if (format == NULL || strcmp(format, REEF_MODEL_FORMAT) != 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.120s is a safetensors file, but not of a model: its metadata has no "
-                         "format " REEF_MODEL_FORMAT "; reef export model writes such files",
-                         file->path);
-    reef_status status = number_of(file, "format_version", &version, err);
-    if (status == REEF_OK && version != REEF_MODEL_FILE_VERSION)
-        return reef_fail(err, REEF_ERR_VERSION,
-                         "%.120s has format version %" PRIu64 ", this program reads version %u",
-                         file->path, version, REEF_MODEL_FILE_VERSION);
-    return status;
-}
-
-static double reference_of(const json_t *one, const char *name) {
-    const json_t *value = json_object_get(one, name);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
-// 1 + the kind that it continues; 0: none. Files of models whose nets never followed have no such
-// member.
-static bool continues_parse(const json_t *one, uint32_t g, uint32_t *out) {
-    const json_t *value = json_object_get(one, "continues");
-    json_int_t kind = json_integer_value(value);
-    *out = value == NULL ? 0 : (uint32_t)kind + 1;
-    return value == NULL || (json_is_integer(value) && kind >= 0 && kind < (json_int_t)g);
-}
-
-// What it continues must itself begin a kind: one step and no chain.
-static bool continues_a_later_part(const reef_file_generation *all,
-                                   const reef_generation_record *one) {
-    return one->continues > 0 && all[one->continues - 1].info.continues > 0;
-}
-
-// Numbers are 0, 1, 2, ... in the file. Only the last may be open.
-static bool generation_parse(
-    reef_file_generation *out, const json_t *one, uint32_t g, uint32_t count, uint64_t first_id) {
-    // All members at once; a missing one or one of another type makes unpack fail.
-    json_int_t number = 0, parent = 0, side = 0, opened_step = 0, sealed_step = 0, opened_at = 0,
-               sealed_at = 0;
-    const char *dtype = NULL, *root = json_string_value(json_object_get(one, "root"));
-    int sealed = 0;
-    uint32_t continues;
-    if (json_unpack((json_t *)one, "{s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I}", "number",
-                    &number, "parent", &parent, "side", &side, "dtype", &dtype, "sealed", &sealed,
-                    "opened_step", &opened_step, "sealed_step", &sealed_step, "opened_at",
-                    &opened_at, "sealed_at", &sealed_at) != 0)
-        return false;
-    reef_dtype rows;
-    // Rows of an open generation are always f32.
-    if (!reef_rows_dtype_parse(dtype, &rows) || (rows != REEF_F32 && sealed == 0)) return false;
-    // Numbers only grow: the file leaves empty generations out.
-    if (number < g || number >= REEF_GENERATION_COUNT_MAX || side < 1 || side > REEF_SIDE_MAX)
-        return false;
-    // A parent comes before its child; generation 0 is its own.
-    if (parent < 0 || parent > g || (parent == g && g > 0)) return false;
-    if (opened_step < 0 || sealed_step < 0 || opened_at < 0 || sealed_at < 0) return false;
-    if (!continues_parse(one, g, &continues)) return false;
-    // Only the last can be open.
-    if (sealed == 0 && g + 1 < count) return false;
-    *out = (reef_file_generation){.number = (uint32_t)number,
-                                  .has_root = root != NULL,
-                                  .reference_median = reference_of(one, "reference"),
-                                  .reference_spread = reference_of(one, "reference_spread")};
-    out->info = (reef_generation_record){.generation = g,
-                                         .parent = (uint32_t)parent,
-                                         .continues = continues,
-                                         .side = (uint32_t)side,
-                                         .first_id = first_id,
-                                         .dtype = rows,
-                                         .sealed = sealed != 0,
-                                         .opened_step = (uint64_t)opened_step,
-                                         .sealed_step = (uint64_t)sealed_step,
-                                         .opened_at = (uint64_t)opened_at,
-                                         .sealed_at = (uint64_t)sealed_at};
-    return root == NULL || (sealed != 0 && reef_hash_parse(root, out->info.root));
-}
-
-static reef_status generations_parse(reef_model_origin *origin,
-                                     const reef_safetensors *file,
-                                     reef_error *err) {
-    const char *text = text_of(file, "generations");
-    json_t *list = text == NULL ? NULL : json_loads(text, 0, NULL);
-    size_t count = json_array_size(list);
-    uint64_t first_id = 0;
-    bool right = count > 0 && count < REEF_GENERATION_COUNT_MAX;
-    // Bounded before it sizes an array.
-    if (right) origin->generations = calloc(count, sizeof(*origin->generations));
-    for (uint32_t g = 0; right && origin->generations != NULL && g < count; g++) {
-        reef_file_generation *one = &origin->generations[g];
-        right = generation_parse(one, json_array_get(list, g), g, (uint32_t)count, first_id) &&
-                !continues_a_later_part(origin->generations, &one->info);
-        // Ids are assigned again, since gaps of empty generations are closed.
-        first_id += (uint64_t)one->info.side * one->info.side;
-    }
-    json_decref(list);
-    if (!right) return model_file_lacking(file, "generations", err);
-    if (origin->generations == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
-    origin->count = (uint32_t)count;
-    return REEF_OK;
-}
-
-reef_status reef_model_origin_parse(reef_model_origin *origin,
-                                    const reef_safetensors *file,
-                                    reef_error *err) {
-    reef_error reason;
-    *origin = (reef_model_origin){0};
-    reef_status status = kind_check(file, err);
-    if (status == REEF_OK) status = generations_parse(origin, file, err);
-    if (status == REEF_OK) status = number_of(file, "step", &origin->step, err);
-    if (status == REEF_OK)
-        status = number_of(file, "generation_step", &origin->generation_step, err);
-    if (status == REEF_OK) status = number_of(file, "stream_bytes", &origin->stream_bytes, err);
-    if (status != REEF_OK) return status;
-    const char *config = text_of(file, "configuration");
-    if (config == NULL) return model_file_lacking(file, "configuration", err);
-    // The configuration is checked like one from a pool, so that everything after it may trust it.
-    status = reef_config_parse(&origin->config, config, strlen(config), &reason);
-    if (status != REEF_OK)
-        return reef_fail(err, status == REEF_ERR_INVALID ? REEF_ERR_CORRUPT : status,
-                         "%.80s: %.160s", file->path, reason.message);
-    return reef_model_check_kind(&origin->config, err);
 }
 
 void reef_model_origin_release(reef_model_origin *origin) {

@@ -1,7 +1,6 @@
 // A state of a pool as one file: which tensors it has, and as metadata what they are of.
 //
-// Shared by model_export.c, which writes such files, and model_import.c, which makes a new pool of
-// one. Names are those of the pool's tensors, and "memory.RECORD" of a context memory's. Rows of
+// Written by model_export.c for other programs; nothing here reads it. Names are those of the pool's tensors, and "memory.RECORD" of a context memory's. Rows of
 // experts are taken apart into w_down, w_up and w_gate, so that a program that knows nothing of
 // pools finds matrices. Generations after the first have theirs under "generationG.".
 //
@@ -30,8 +29,6 @@ typedef struct reef_tensor_group {
     reef_db db;
     uint32_t layer, block_rows;
     size_t row_bytes, offset, bytes;
-    // zero where the file has none: programs that only know weights need not write it
-    bool optional;
 } reef_tensor_group;
 
 typedef struct reef_tensor_groups {
@@ -74,13 +71,6 @@ typedef struct reef_model_origin {
 
 /** The file's metadata; NULL when out of memory. */
 json_t *reef_model_metadata(const reef_model_origin *origin);
-/**
- * Read it back. Errors: INVALID no file of a model; VERSION a newer one; CORRUPT a text that is
- * missing or none of what it may be. Release the origin, after an error too.
- */
-REEF_MUST_CHECK reef_status reef_model_origin_parse(reef_model_origin *origin,
-                                                    const reef_safetensors *file,
-                                                    reef_error *err);
 void reef_model_origin_release(reef_model_origin *origin); // accepts the zeroed origin
 
 /** Of a kind whose whole state is generations? INVALID says what it has besides. */

@@ -487,11 +487,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
                                                        reef_model_file *out,
                                                        reef_error *err);
 
-/** The configuration of the model in a file. Errors: as of reef_pool_from_model. */
-REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
-                                                            reef_config *config,
-                                                            reef_error *err);
-
 /** What the trainer counts in all, as in reef_trainer_status. */
 typedef struct reef_passed {
     uint64_t recycled_experts, not_learned_bytes, visited_bytes;
