@@ -128,8 +128,8 @@ const charts = (() => {
 
     let marks = [];
 
-    function lossOptions(vectors) {
-        return () => ({
+    function lossOptions() {
+        return {
             padding: [18, 10, 0, 0],
             legend: { show: false },
             cursor: { y: false },
@@ -139,7 +139,7 @@ const charts = (() => {
             },
             axes: [
                 axis({ values: (plot, ticks) => ticks.map(tick), space: 70, size: 32 }),
-                axis({ values: (plot, ticks) => ticks.map((value) => (vectors ? `${(100 * value).toFixed(0)}%` : String(Number(value.toPrecision(3))))), size: 46 }),
+                axis({ values: (plot, ticks) => ticks.map((value) => String(Number(value.toPrecision(3)))), size: 46 }),
             ],
             series: [
                 {},
@@ -149,7 +149,7 @@ const charts = (() => {
             ],
             bands: [{ series: [3, 2], fill: css('--fill') }],
             hooks: { draw: [(plot) => drawMarks(plot, marks)] },
-        });
+        };
     }
 
     // A restore leaves the events of what it undid, where the curve now goes another way.
@@ -162,11 +162,11 @@ const charts = (() => {
         return list;
     }
 
-    function loss(element, points, events, vectors) {
+    function loss(element, points, events) {
         marks = marksOf(events);
         element.dataset.marks = marks.length;
         draw(element, [points.map((point) => point.stream_bytes), points.map((point) => point.loss),
-                       points.map((point) => point.low), points.map((point) => point.high)], lossOptions(vectors));
+                       points.map((point) => point.low), points.map((point) => point.high)], lossOptions);
     }
 
     function key(list) {
@@ -210,15 +210,13 @@ const charts = (() => {
     function scaleOf(matrix) {
         const known = matrix.values.flat().filter((value) => value !== null);
         const low = Math.min(...known), high = Math.max(...known);
-        const share = matrix.measure === 'error_share'
-            ? (value) => (high > low ? (value - low) / (high - low) : 0)
-            : (value) => (high > low && low > 0 ? Math.log(value / low) / Math.log(high / low) : 0);
+        const share = (value) => (high > low && low > 0 ? Math.log(value / low) / Math.log(high / low) : 0);
         return { low, high, share, any: known.length > 0 };
     }
 
     function heatMap(table, scaleElement, matrix) {
-        const scale = scaleOf(matrix), text = (value) => (matrix.measure === 'error_share' ? percent(value, 0) : fixed(value, 2));
-        const columnName = (column) => ('task' in column ? `task ${column.task}` : `gen. ${column.generation}`);
+        const scale = scaleOf(matrix), text = (value) => fixed(value, 2);
+        const columnName = (column) => `gen. ${column.generation}`;
         const learnedRow = (column) => matrix.as_of.indexOf(String(column.generation));
         const head = make('tr', {}, make('th', { scope: 'col' }, 'state'));
         for (const column of matrix.columns) head.append(make('th', { scope: 'col' }, columnName(column)));

@@ -85,8 +85,7 @@
         void readForgetting();
     }
 
-    const isVector = () => status.record_bytes !== null;
-    const lossText = (value) => (isVector() ? percent(value, 1) : fixed(value, 3));
+    const lossText = (value) => fixed(value, 3);
 
     function tile(name, value, more) {
         return make('div', {}, make('dt', {}, name), make('dd', {}, value, ...(more ? [' ', make('small', {}, more)] : [])));
@@ -94,10 +93,9 @@
 
     function showTiles() {
         const known = status.sources.map((source) => source.lag_bytes).filter((lag) => lag !== null);
-        const loss = isVector() ? status.error_share : status.bits_per_byte;
-        const last = isVector() ? status.last_error_share : status.last_bits_per_byte;
+        const loss = status.bits_per_byte, last = status.last_bits_per_byte;
         $('tiles').replaceChildren(
-            tile(isVector() ? 'wrong before learning' : 'loss, bits per byte', lossText(loss), last ? `last batch ${lossText(last)}` : ''),
+            tile('loss, bits per byte', lossText(loss), last ? `last batch ${lossText(last)}` : ''),
             tile('drift', status.drift === null ? '–' : `${fixed(status.drift, 1)} σ`, `${status.suspicious} deferred`),
             tile('throughput', `${bytes(status.bytes_per_s)}/s`),
             tile('lag', known.length ? bytes(known.reduce((a, b) => a + b, 0)) : '–', `queue ${bytes(status.queue_bytes)}`),
@@ -112,7 +110,7 @@
     function showSources() {
         $('sources').tBodies[0].replaceChildren(...status.sources.map((source) => make('tr', {},
             make('td', { title: source.name }, source.name), make('td', {}, bytes(source.cursor)), make('td', {}, bytes(source.lag_bytes)),
-            make('td', {}, `${bytes(source.bytes_per_s)}/s`), make('td', {}, lossText(isVector() ? source.error_share : source.bits_per_byte)),
+            make('td', {}, `${bytes(source.bytes_per_s)}/s`), make('td', {}, lossText(source.bits_per_byte)),
             make('td', {}, source.ended ? '■ ended' : source.sits_out ? '… idle' : '▶ reading'))));
     }
 
@@ -220,8 +218,7 @@
             kinds = await get(`v1/kinds?visits=${VISITS}`);
             showGrowth();
             showKinds();
-            if (!isVector()) await readUsage();
-            else $('usage-note').textContent = 'In a model of vectors every expert sees every input: there is no usage to count.';
+            await readUsage();
             records.commit = commit;
         } catch (error) {
             console.warn(error.message); // the next status tries again
@@ -232,15 +229,14 @@
 
     function showLoss() {
         const points = series.slice(), last = points[points.length - 1];
-        const loss = isVector() ? status.last_error_share : status.last_bits_per_byte;
+        const loss = status.last_bits_per_byte;
         if (last && loss !== null && status.stream_bytes > last.stream_bytes)
-            points.push({ stream_bytes: status.stream_bytes, loss: isVector() ? status.error_share : status.bits_per_byte, low: loss, high: loss });
-        const unit = isVector() ? 'Share classed wrongly' : 'Bits per byte';
+            points.push({ stream_bytes: status.stream_bytes, loss: status.bits_per_byte, low: loss, high: loss });
         $('loss-note').textContent = points.length
-            ? `${unit} before it was learned: mean, and the range of batches behind it. Now ${lossText(isVector() ? status.error_share : status.bits_per_byte)} at ${bytes(status.stream_bytes)}.${status.not_learned_bytes ? ` ${bytes(status.not_learned_bytes)} were recognised as older domains and not trained: there it is the loss of the open generation alone, and high.` : ''}`
+            ? `Bits per byte before it was learned: mean, and the range of batches behind it. Now ${lossText(status.bits_per_byte)} at ${bytes(status.stream_bytes)}.`
             : 'Nothing has been committed yet.';
         if (!points.length) return;
-        charts.loss($('loss'), points, events, isVector());
+        charts.loss($('loss'), points, events);
         charts.key($('loss-key'));
     }
 
@@ -344,9 +340,8 @@
     // ---- forgetting ------------------------------------------------------------------------------
 
     function showForgetting(matrix) {
-        const unit = matrix.measure === 'error_share' ? 'Share classed wrongly' : 'Bits per byte';
         $('forgetting-note').textContent = matrix.columns.length
-            ? `${unit} of each state on a sample of what each generation was trained on, as of commit ${count(matrix.commit)}.${matrix.complete ? '' : ' Being measured …'}`
+            ? `Bits per byte of each state on a sample of what each generation was trained on, as of commit ${count(matrix.commit)}.${matrix.complete ? '' : ' Being measured …'}`
             : 'The pool has no sample of what it was trained on yet: its reservoir fills as it trains.';
         if (matrix.columns.length) charts.heatMap($('forgetting'), $('forgetting-scale'), matrix);
     }
