@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -58,11 +59,12 @@ typedef struct reef_daemon {
     uv_async_t wake;
     uv_timer_t tick;
     uv_signal_t terminate, interrupt;
-    uint64_t progress_ns; // when the last progress line was printed
-    bool stopping;        // asked to stop, or ending
-    bool signalled;       // by a signal; the next one ends the process
-    bool closing;         // the trainer's thread has ended and everything is being closed
-    reef_error outcome;   // what went wrong on the loop's side
+    uint64_t progress_ns; // when the last progress line was printed, and which it was
+    char progress_line[512];
+    bool stopping;      // asked to stop, or ending
+    bool signalled;     // by a signal; the next one ends the process
+    bool closing;       // the trainer's thread has ended and everything is being closed
+    reef_error outcome; // what went wrong on the loop's side
 } reef_daemon;
 
 // ---- the loop's callbacks -----------------------------------------------------------------------
@@ -103,9 +105,12 @@ static void on_read_error(void *context, const reef_error *err) {
     stop(daemon);
 }
 
-static void report_progress(reef_daemon *daemon) {
-    char line[512];
+// What stays as it was is not told again, but on a terminal, where the line may have been covered.
+static void report_progress(reef_daemon *daemon, bool rewritten) {
+    char line[sizeof(daemon->progress_line)];
     reef_status_view_line(&daemon->monitor, line, sizeof(line));
+    if (!rewritten && strcmp(line, daemon->progress_line) == 0) return;
+    memcpy(daemon->progress_line, line, sizeof(line));
     reef_report_progress(&daemon->report, line, reef_status_view_status(&daemon->monitor));
 }
 
@@ -118,7 +123,7 @@ static void on_tick(uv_timer_t *timer) {
     bool rewritten = daemon->report.terminal && !daemon->report.json;
     if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
     daemon->progress_ns = uv_hrtime();
-    report_progress(daemon);
+    report_progress(daemon, rewritten);
 }
 
 static void close_all(reef_daemon *daemon) {
@@ -156,6 +161,24 @@ static void on_event(void *context, const char *json) {
 
 // ---- putting it together ------------------------------------------------------------------------
 
+// One file under two names would be learned twice, as if it were two.
+static reef_status check_distinct(const reef_daemon *daemon,
+                                  const reef_input *source,
+                                  reef_error *err) {
+    struct stat one, other;
+    const char *path = reef_input_path(source);
+    if (path == NULL || stat(path, &one) != 0) return REEF_OK;
+    for (const reef_input *before = daemon->sources; before < source; before++) {
+        path = reef_input_path(before);
+        if (path == NULL || stat(path, &other) != 0) continue;
+        if (one.st_dev == other.st_dev && one.st_ino == other.st_ino)
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "the sources '%.100s' and '%.100s' are one file, which is read once",
+                             before->label, source->label);
+    }
+    return REEF_OK;
+}
+
 static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     for (size_t i = 0; i < daemon->options.source_count; i++) {
         reef_input *source = &daemon->sources[i];
@@ -173,6 +196,8 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
                 return reef_fail(err, REEF_ERR_INVALID,
                                  "the source '%s' is given twice; each is read once",
                                  source->label);
+        status = check_distinct(daemon, source, err);
+        if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
@@ -315,6 +340,7 @@ static reef_status open_doors(reef_daemon *daemon, reef_error *err) {
                                                              .handle = reef_routes_handle,
                                                              .forget = reef_routes_forget,
                                                              .hung_up = reef_routes_hung_up,
+                                                             .replied = reef_routes_replied,
                                                              .context = &daemon->routes},
                                         err);
     if (status != REEF_OK) return status;
@@ -368,6 +394,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
                                    .training = daemon->training,
                                    .queries = daemon->queries,
                                    .pusher = &daemon->pusher,
+                                   .report = &daemon->report,
                                    .on_stop = stop,
                                    .on_request = take_request,
                                    .context = daemon};
@@ -405,12 +432,17 @@ static void report_ranks(reef_daemon *daemon) {
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(view->last.commit.root, root);
-    reef_report_event(&daemon->report,
-                      json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "event", "ended", "step",
-                                (json_int_t)view->trainer.step, "stream_bytes",
-                                (json_int_t)view->trainer.stream_bytes, "carried_bytes",
-                                (json_int_t)view->trainer.pending_bytes, "commit",
-                                (json_int_t)view->last.commit.number, "root", root));
+    // The pool keeps what is too little for a step.
+    bool waits = view->trainer.step == 0 && view->trainer.pending_bytes > 0;
+    reef_report_event(
+        &daemon->report,
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "event", "ended", "step",
+                  (json_int_t)view->trainer.step, "stream_bytes",
+                  (json_int_t)view->trainer.stream_bytes, "carried_bytes",
+                  (json_int_t)view->trainer.pending_bytes, "commit",
+                  (json_int_t)view->last.commit.number, "root", root, "next",
+                  waits ? "more text: what came is less than a step learns from, and waits"
+                        : "reef score POOL FILE"));
 }
 
 static void run_loop(reef_daemon *daemon) {

@@ -76,6 +76,7 @@ static enum MHD_Result send_reply(reef_http_request *request) {
     if (request->reply == NULL)
         return MHD_NO; // no memory for it, or nobody to take it: the connection is closed
     if (request->peer != NULL) request->peer->since_ms = reef_http_now_ms(request->http);
+    request->http->options.replied(request->http->options.context, request);
     enum MHD_Result result = MHD_queue_response(request->connection, request->code, request->reply);
     MHD_destroy_response(request->reply);
     request->reply = NULL;
@@ -92,6 +93,7 @@ static void release_body(reef_http_request *request) {
 
 static void refuse_body(reef_http_request *request, unsigned code, const char *error) {
     static const char FORMAT[] = "{\"error\":{%s}}\n";
+    snprintf(request->why, sizeof(request->why), "%s", error);
     size_t room = strlen(error) + sizeof(FORMAT);
     char *text = malloc(room);
     int bytes = text != NULL ? snprintf(text, room, FORMAT, error) : 0;
@@ -374,6 +376,10 @@ void reef_http_tick(reef_http *http) {
     }
     http->running = false;
     reef_http_run(http);
+}
+
+void *reef_http_context(const reef_http_request *request) {
+    return request->http->options.context;
 }
 
 size_t reef_http_connection_count(const reef_http *http) {

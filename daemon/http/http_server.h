@@ -21,8 +21,8 @@
 #include <sys/un.h>
 #include <uv.h>
 
-#define REEF_HTTP_CONNECTIONS_MAX 256   // of each door; one more waits until one has gone
-#define REEF_HTTP_SOCKET_CLIENTS_MAX 64 // of the socket; one more is answered that it is busy
+#define REEF_HTTP_CONNECTIONS_MAX 256    // of each door; one more waits until one has gone
+#define REEF_HTTP_SOCKET_CLIENTS_MAX 64  // of the socket; one more is answered that it is busy
 #define REEF_HTTP_HEADER_BYTES_MAX 32768 // of one request, its line included
 #define REEF_HTTP_BODY_BYTES_MAX (1u << 20)
 #define REEF_HTTP_BODIES_BYTES_MAX ((size_t)32 << 20) // of all requests that are being read
@@ -48,6 +48,7 @@ typedef struct reef_http_request {
     size_t body_bytes, body_room;
     struct MHD_Response *reply; // with `code`, until it is sent; NULL without memory for it
     unsigned code;
+    char why[256]; // it was refused; or empty
     bool answered;
     bool deferred; // suspended: reef_http_reply comes later
     // of who handles it
@@ -78,6 +79,8 @@ typedef struct reef_http_options {
      * REEF_HTTP_PHASE_MS_MAX the request is forgotten.
      */
     void (*hung_up)(void *context, reef_http_request *request);
+    /** A reply is sent, with `code`. */
+    void (*replied)(void *context, const reef_http_request *request);
     void *context;
 } reef_http_options;
 
@@ -117,6 +120,8 @@ const char *reef_http_address(const reef_http *http);
 bool reef_http_is_public(const reef_http_request *request);
 /** Whether it came by the control socket, and so from our own user or root. */
 bool reef_http_is_private(const reef_http_request *request);
+/** Of the options. */
+void *reef_http_context(const reef_http_request *request);
 size_t reef_http_connection_count(const reef_http *http);
 /**
  * Six counts of replies, by hundreds of their code; at [0] of requests that got none. MHD's own are

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define REFUSED_NS 10000000000u // between two messages about refused batches
 #define JSON "application/json"
 #define TEXT "text/plain; charset=utf-8"
 #define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
@@ -78,6 +79,7 @@ static unsigned code_of(reef_status status) {
 }
 
 static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
+    snprintf(request->why, sizeof(request->why), "%s", err->message);
     send_json(request, code, reef_reply_error(err));
 }
 
@@ -147,6 +149,9 @@ static void on_command_reply(reef_request *served) {
         send_failure(request, code_of(served->error.status), &served->error);
         return;
     }
+    // Scores that are asked for after this reply are not as of an older state.
+    reef_routes *routes = reef_http_context(request);
+    reef_query_thread_expect(routes->queries, served->last.commit.number);
     send_json(request, MHD_HTTP_OK, reef_command_result(served));
 }
 
@@ -191,6 +196,7 @@ static void send_push_failure(reef_http_request *request,
                               unsigned code,
                               const reef_error *err,
                               unsigned retry_ms) {
+    snprintf(request->why, sizeof(request->why), "%s", err->message);
     json_t *reply = reef_reply_error(err);
     if (retry_ms)
         json_object_set_new(json_object_get(reply, "error"), "retry_ms", json_integer(retry_ms));
@@ -239,6 +245,31 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
         push_batch(routes, request, batch);
     else
         send_failure(request, code, &err);
+}
+
+// A sender that nobody looks after shows here: every refused batch is counted, and some are logged.
+// Busy is no mistake of anybody's.
+void reef_routes_replied(void *context, const reef_http_request *request) {
+    reef_routes *routes = context;
+    size_t bytes = strlen(REEF_HTTP_INGEST_PATH);
+    bool pushed = strncmp(request->path, REEF_HTTP_INGEST_PATH, bytes) == 0 &&
+                  (request->path[bytes] == '/' || !request->path[bytes]);
+    if (!pushed || request->code < 400) return;
+    bool busy = request->code == MHD_HTTP_TOO_MANY_REQUESTS;
+    const char *name = request->path + bytes + (request->path[bytes] == '/');
+    reef_push_count_refused(routes->pusher, name, busy);
+    if (busy) return;
+    uint64_t now = uv_hrtime();
+    if (routes->told_ns > 0 && now - routes->told_ns < REFUSED_NS) {
+        routes->refused_silent++;
+        return;
+    }
+    reef_report_warning(routes->report, "push_refused",
+                        "a batch pushed to '%.60s' was refused (%u): %s; %zu more since the last "
+                        "such message",
+                        request->path, request->code, request->why, routes->refused_silent);
+    routes->told_ns = now;
+    routes->refused_silent = 0;
 }
 
 static void command(reef_routes *routes, reef_http_request *request) {
@@ -571,6 +602,17 @@ static bool is_wrapped(const route *found, const reef_http_request *request) {
     return false;
 }
 
+// Whoever has only curl learns what there is.
+static void refuse_path(reef_http_request *request) {
+    reef_error err = {.status = REEF_ERR_NOT_FOUND};
+    size_t used = (size_t)snprintf(err.message, sizeof(err.message), "no such route; there are");
+    for (size_t i = 0; i < sizeof(ROUTES) / sizeof(*ROUTES); i++)
+        if (ROUTES[i].handle != page && used < sizeof(err.message))
+            used += (size_t)snprintf(err.message + used, sizeof(err.message) - used, " %s",
+                                     ROUTES[i].path);
+    send_failure(request, MHD_HTTP_NOT_FOUND, &err);
+}
+
 void reef_routes_begin(void *context, reef_http_request *request) {
     (void)context;
     // Checks from the cheapest to the most particular; the first that fails answers.
@@ -587,7 +629,7 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     else if (found == NULL && path_known)
         send_refusal(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (found == NULL)
-        send_refusal(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+        refuse_path(request);
     // After the route is known: health checks are open, everything else wants the token.
     else if (!may_query(found, request))
         send_refusal(request, MHD_HTTP_UNAUTHORIZED,

@@ -152,6 +152,8 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
  * read. reef_input_close also after an error.
  */
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err);
+/** The file or folder that an open source reads, or NULL; lent. */
+const char *reef_input_path(const reef_input *input);
 /** What reef_input_open says of the text alone: nothing is opened. */
 REEF_MUST_CHECK reef_status reef_input_check_spec(const char *spec, reef_error *err);
 /** Continue after `position`; see reef_input_kind. */

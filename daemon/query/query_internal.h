@@ -55,7 +55,8 @@ struct reef_query_thread {
     reef_query_renewal renewal;  // the thread's, of models[0]
     reef_forgetting *forgetting; // the thread's, or NULL
     void (*forgetting_unpin)(reef_forgetting *forgetting);
-    uv_mutex_t lock; // protects what follows
+    _Atomic uint64_t expected; // no query that comes is answered as of an earlier commit
+    uv_mutex_t lock;           // protects what follows
     uv_cond_t changed;
     reef_query *waiting, *done;
     reef_query *current; // under way
@@ -89,9 +90,14 @@ REEF_MUST_CHECK reef_status reef_query_find_state(reef_query_thread *queries,
                                                   reef_commit *newest,
                                                   reef_error *err);
 /** Is the model of that state, or opened so lately that it may answer for it? */
-bool reef_query_model_is_fresh(const reef_query_model *kept,
+bool reef_query_model_is_fresh(const reef_query_thread *queries,
+                               const reef_query_model *kept,
                                const char *as_of,
                                const reef_commit *newest);
+/** Has somebody been told of a later state of the present than this one? */
+bool reef_query_model_is_outdated(const reef_query_thread *queries,
+                                  const reef_query_model *kept,
+                                  const reef_commit *newest);
 /** Would a query have to wait too long if the model were opened again for it? */
 bool reef_query_model_is_slow(const reef_query_model *kept);
 /** May the model of now answer a query that begins now? On a twin that is busy. */

@@ -92,12 +92,12 @@ static void join_renewal(reef_query_thread *queries) {
 
 // The newer model answers from here on. After a failure the next one is opened while a query
 // waits.
-static void take_renewed(reef_query_thread *queries) {
+static void take_renewed(reef_query_thread *queries, bool waits) {
     reef_query_renewal *r = &queries->renewal;
     reef_query_model *kept = &queries->models[0];
-    if (!r->runs || !atomic_load(&r->done)) return;
+    if (!r->runs || (!waits && !atomic_load(&r->done))) return;
     // A busy twin still reads the older model: keep it, and let no twin take another query.
-    if (!r->closes && !reef_query_twins_take_back(queries, false)) return;
+    if (!r->closes && !reef_query_twins_take_back(queries, waits)) return;
     join_renewal(queries);
     if (r->closes) return;
     kept->took_ns = r->model != NULL ? r->took_ns : 0;
@@ -151,9 +151,13 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     queries->used = kept;
     // The other model releases the map while this one is used.
     reef_query_thread_unpin(queries, kept);
-    take_renewed(queries);
+    // The newer model that is being opened may be the one that has to answer.
+    bool outdated = reef_query_model_is_outdated(queries, kept, &newest);
+    take_renewed(queries, outdated);
+    if (outdated) outdated = reef_query_model_is_outdated(queries, kept, &newest);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
-    if (!reef_query_model_is_fresh(kept, name, &newest) && !is_renewed(queries, kept)) {
+    if (!reef_query_model_is_fresh(queries, kept, name, &newest) &&
+        (outdated || !is_renewed(queries, kept))) {
         if (kept == &queries->models[0]) {
             (void)reef_query_twins_take_back(queries, true);
             reef_query_twins_close(queries);

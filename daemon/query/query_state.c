@@ -23,7 +23,8 @@ reef_status reef_query_find_state(reef_query_thread *queries,
 
 // A state of the past never changes while its name stands for it; a name can be given to another
 // one. Commits that only wrote beside training, such as what was pushed, leave the root as it was.
-bool reef_query_model_is_fresh(const reef_query_model *kept,
+bool reef_query_model_is_fresh(const reef_query_thread *queries,
+                               const reef_query_model *kept,
                                const char *as_of,
                                const reef_commit *newest) {
     if (kept->model == NULL || strcmp(kept->as_of, as_of) != 0) return false;
@@ -31,7 +32,18 @@ bool reef_query_model_is_fresh(const reef_query_model *kept,
     if (commit->number == newest->number) return true;
     if (strcmp(as_of, "now") == 0 && memcmp(commit->root, newest->root, sizeof(commit->root)) == 0)
         return true;
-    return uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
+    return !reef_query_model_is_outdated(queries, kept, newest) &&
+           uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
+}
+
+// Who was told that something is in a commit asks about that, or a later one.
+bool reef_query_model_is_outdated(const reef_query_thread *queries,
+                                  const reef_query_model *kept,
+                                  const reef_commit *newest) {
+    if (kept->model == NULL || kept != &queries->models[0]) return false;
+    const reef_commit *commit = reef_model_commit(kept->model);
+    return commit->number < atomic_load(&queries->expected) &&
+           memcmp(commit->root, newest->root, sizeof(commit->root)) != 0;
 }
 
 // A context memory may take a second to open, in which a hundred queries would wait. Other models
@@ -45,8 +57,9 @@ bool reef_query_thread_is_recent(reef_query_thread *queries) {
     const reef_query_model *kept = &queries->models[0];
     reef_commit newest;
     char name[REEF_NAME_BYTES_MAX + 1];
+    if (reef_query_find_state(queries, "now", name, &newest, NULL) != REEF_OK) return false;
     // It answers until a newer one has been opened beside it.
-    if (reef_query_model_is_slow(kept)) return true;
-    return reef_query_find_state(queries, "now", name, &newest, NULL) == REEF_OK &&
-           reef_query_model_is_fresh(kept, name, &newest);
+    if (reef_query_model_is_slow(kept))
+        return !reef_query_model_is_outdated(queries, kept, &newest);
+    return reef_query_model_is_fresh(queries, kept, name, &newest);
 }

@@ -66,6 +66,10 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
                      REEF_QUERY_QUEUE_MAX);
 }
 
+void reef_query_thread_expect(reef_query_thread *queries, uint64_t commit) {
+    if (commit > atomic_load(&queries->expected)) atomic_store(&queries->expected, commit);
+}
+
 reef_query *reef_query_thread_replied(reef_query_thread *queries) {
     uv_mutex_lock(&queries->lock);
     reef_query *list = queries->done;

@@ -75,6 +75,8 @@ void reef_query_thread_stop(reef_query_thread *queries);
 REEF_MUST_CHECK reef_status reef_query_thread_submit(reef_query_thread *queries,
                                                      reef_query *query,
                                                      reef_error *err);
+/** Queries that are submitted from now on are answered as of this commit or a later one. */
+void reef_query_thread_expect(reef_query_thread *queries, uint64_t commit);
 /** The queries done since the last call, as a list; the caller's. */
 reef_query *reef_query_thread_replied(reef_query_thread *queries);
 /** Output of the running query since the last call, on the heap; NULL when there was none. */

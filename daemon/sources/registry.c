@@ -116,6 +116,11 @@ reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err
     return status == REEF_OK ? input->kind->open(input, rest, err) : status;
 }
 
+const char *reef_input_path(const reef_input *input) {
+    if (input->kind == &reef_input_file) return input->label;
+    return input->kind == &reef_follow_kind || input->kind == &reef_dir_kind ? input->rest : NULL;
+}
+
 reef_status reef_input_check_spec(const char *spec, reef_error *err) {
     reef_input input;
     const char *rest = NULL;

@@ -140,8 +140,8 @@ static void reply_batch(reef_push_batch *batch) {
         batch->accepted_bytes = batch->made.count;
         batch->record_count = batch->made.records;
         reef_push_grew(batch->input, batch->position);
+        reef_push_count(batch->input, batch);
     }
-    reef_push_count(batch->input, batch);
     // The connection may have been closed meanwhile.
     if (batch->owner != NULL) batch->on_reply(batch);
     reef_push_batch_free(batch);
@@ -253,8 +253,6 @@ static reef_status choose_input(reef_pusher *pusher, reef_push_batch *batch, ree
 
 static reef_status refuse_for_now(reef_push_batch *batch, const char *why, reef_error *err) {
     batch->retry_ms = REEF_PUSH_RETRY_MS;
-    if (batch->input != NULL)
-        reef_push_count(batch->input, &(reef_push_batch){.error.status = REEF_ERR_BUSY});
     return reef_fail(err, REEF_ERR_BUSY, "%s", why);
 }
 

@@ -100,8 +100,10 @@ typedef struct reef_push_counts {
     uint64_t journal_bytes;    // that wait in the journal for the commit that has trained them: now
 } reef_push_counts;
 
-/** Count an answered batch. */
+/** Count a batch that was taken. */
 void reef_push_count(reef_input *input, const reef_push_batch *batch);
+/** Count one that was not, where its source is known; `name` is "" for the only one there is. */
+void reef_push_count_refused(reef_pusher *pusher, const char *name, bool busy);
 /** False if the name is not that of a push source. */
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
 

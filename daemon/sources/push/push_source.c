@@ -143,15 +143,28 @@ static void push_close(reef_input *input) {
 
 void reef_push_count(reef_input *input, const reef_push_batch *batch) {
     reef_push_counts *counts = &((push_source *)input->state)->counts;
-    if (batch->error.status != REEF_OK) {
-        counts->refused++;
-        counts->busy += batch->error.status == REEF_ERR_BUSY;
-    } else if (batch->duplicate) {
+    if (batch->duplicate) {
         counts->duplicates++;
     } else {
         counts->batches++;
         counts->records += batch->record_count;
     }
+}
+
+void reef_push_count_refused(reef_pusher *pusher, const char *name, bool busy) {
+    reef_input *found = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < pusher->input_count; i++) {
+        reef_input *input = &pusher->inputs[i];
+        if (input->kind != &reef_input_push) continue;
+        if (*name && strcmp(input->name + strlen(REEF_PUSH_PREFIX), name) != 0) continue;
+        found = input;
+        count++;
+    }
+    if (count != 1) return;
+    reef_push_counts *counts = &((push_source *)found->state)->counts;
+    counts->refused++;
+    counts->busy += busy;
 }
 
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out) {

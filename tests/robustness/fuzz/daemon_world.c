@@ -128,6 +128,7 @@ static void open_http(void) {
                                                   .handle = reef_routes_handle,
                                                   .forget = reef_routes_forget,
                                                   .hung_up = reef_routes_hung_up,
+                                                  .replied = reef_routes_replied,
                                                   .context = &world.routes},
                              &err),
               &err);
@@ -161,6 +162,7 @@ void daemon_world_start(void) {
     world.routes = (reef_routes){.monitor = &world.monitor,
                                  .queries = world.queries,
                                  .pusher = &world.pusher,
+                                 .report = &world.report,
                                  .on_stop = on_stop,
                                  .on_request = on_request};
     start_training();

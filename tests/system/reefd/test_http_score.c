@@ -101,8 +101,42 @@ static void scores_are_those_of_the_committed_state(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// A script that drains and then scores means what it has just pushed.
+static void a_score_after_a_drain_is_as_of_its_commit(void **state) {
+    running *run = *state;
+    int64_t step = 30;
+    json_decref(json_of(post(run, "/v1/score", "", "some text to score"), 200));
+    for (int i = 0; i < 8; i++, step += 20) {
+        while (reefd_count(&run->box, "step") < step) sleep_ms(2);
+        json_t *commit = reefd_ask(&run->box, "{\"command\": \"pause\"}");
+        json_t *score = json_of(post(run, "/v1/score", "", "some text to score"), 200);
+        assert_true(json_integer_value(json_object_get(score, "commit")) >=
+                    json_integer_value(json_object_get(commit, "number")));
+        json_decref(score);
+        json_decref(commit);
+        json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    }
+    assert_trains_on_and_stops(run);
+}
+
+// As `setup`, of a pool with context memories, whose model is opened beside the one that answers.
+static int setup_memory(void **state) {
+    running *run = calloc(1, sizeof(*run));
+    sandbox_make(&run->box);
+    run->box.context_memory = 4 << 20;
+    sandbox_make_pool(&run->box);
+    write_text(run->box.text, TEXT_BYTES, 1);
+    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
+    write_file(run->token, TOKEN "\n", 0600);
+    run_start(run, "0");
+    *state = run;
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_score_after_a_drain_is_as_of_its_commit, setup_memory,
+                                        teardown),
         cmocka_unit_test_setup_teardown(scores_are_those_of_the_committed_state, setup, teardown),
     };
     return cmocka_run_group_tests_name("daemon http score", tests, NULL, NULL);

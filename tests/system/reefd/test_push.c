@@ -428,7 +428,7 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     post_fails(run, "/v1/ingest?as=text", "", "x", 400, "'as' in the query");
     post_fails(run, "/v1/ingest/other", "", "x", 404, "no source push:other");
     post_fails(run, "/v1/ingest/web/x", "", "x", 404, "no such route");
-    post_fails(run, "/v1/ingest/", "", "x", 404, "no such route");
+    post_fails(run, "/v1/ingest/", "", "x", 404, "there are /livez /readyz /metrics /v1/status ");
     http_answer answer = http_ask(run->address, "GET", "/v1/ingest", BEARER, NULL, 0);
     assert_int_equal(answer.code, 405);
     http_answer_release(&answer);
@@ -448,6 +448,21 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     assert_int_equal(json_integer_value(json_object_get(result, "records")), 2);
     json_decref(result);
     assert_int_equal(of_source(run, "push:web", "bytes"), 5);
+    // None of it went without a trace: counted each, and some of it logged.
+    char *large = calloc((1 << 20) + 2, 1);
+    assert_non_null(large);
+    memset(large, 'x', (1 << 20) + 1);
+    int64_t before = of_source(run, "push:web", "refused");
+    assert_true(before >= 8);
+    post_fails(run, "/v1/ingest", "Content-Type: image/png\r\n", "x", 415, "is not taken");
+    post_fails(run, "/v1/ingest/web", "Content-Encoding: gzip\r\n", "x", 415, "Content-Encoding");
+    post_fails(run, "/v1/ingest", "", large, 413, "more than");
+    http_answer stranger = http_ask(run->address, "POST", "/v1/ingest", "", "x", 1);
+    assert_int_equal(stranger.code, 401);
+    http_answer_release(&stranger);
+    assert_int_equal(of_source(run, "push:web", "refused"), before + 4);
+    assert_true(reefd_said(box, "a batch pushed to '/v1/ingest' was refused (400): line 2"));
+    free(large);
     stop(run);
 }
 

@@ -251,6 +251,8 @@ static void bytes_that_fill_no_batch_are_kept(void **state) {
     json_t *event = last_event(box);
     assert_int_equal(count_in(event, "step"), 0);
     assert_int_equal(count_in(event, "carried_bytes"), 5);
+    const char *next = json_string_value(json_object_get(event, "next"));
+    assert_non_null(strstr(next, "less than a step learns from, and waits"));
     assert_int_equal(count_in(event, "commit"), pool_commit(box).number);
     json_decref(event);
 }
@@ -459,6 +461,7 @@ static void quiet_says_nothing_and_others_say_where_they_are(void **state) {
     sandbox_make_pool(box);
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
     assert_true(reefd_said(box, "reefd: started: ") && reefd_said(box, "reefd: ended: step "));
+    assert_true(reefd_said(box, ", next reef score POOL FILE"));
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", "absent", "--quiet"), 66);
     assert_true(reefd_said(box, "reefd: cannot read 'absent'"));
 }
@@ -467,6 +470,42 @@ static void help_and_version_end_with_0(void **state) {
     const sandbox *box = *state;
     assert_int_equal(RUN(box, -1, "--help"), 0);
     assert_int_equal(RUN(box, -1, "--version"), 0);
+}
+
+// What stays as it was is not told again: an idle daemon fills no journal.
+static void an_idle_daemon_says_nothing(void **state) {
+    const sandbox *box = *state;
+    sandbox_make_pool(box);
+    pid_t pid = reefd_start(
+        box, -1, (const char *const[]){"--pool", box->pool, "--source", "push:web", NULL});
+    reefd_await(box, pid);
+    sleep_ms(32000); // three times as long as between two lines
+    assert_int_equal(kill(pid, SIGTERM), 0);
+    assert_int_equal(reefd_wait(pid), 0);
+    char *said = read_text(box->messages, NULL);
+    const char *first = strstr(said, "waiting, generation 0");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "waiting, generation 0"));
+    free(said);
+}
+
+static void one_file_under_two_names_is_refused(void **state) {
+    const sandbox *box = *state;
+    char other[300], followed[400];
+    sandbox_make_pool(box);
+    snprintf(other, sizeof(other), "%s/./%s", box->directory, strrchr(box->text, '/') + 1);
+    snprintf(followed, sizeof(followed), "follow:%s/linked", box->directory);
+    write_text(box->text, 3000, 1);
+    assert_int_equal(link(box->text, followed + strlen("follow:")), 0);
+    const char *const names[] = {other, followed};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(reefd_run(box, -1,
+                                   (const char *const[]){"--pool", box->pool, "--source", box->text,
+                                                         "--source", names[i], NULL}),
+                         64);
+        assert_true(reefd_said(box, "are one file, which is read once"));
+    }
+    assert_int_equal(unlink(followed + strlen("follow:")), 0);
 }
 
 int main(void) {
@@ -498,6 +537,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(training_gives_way_to_replies, setup, teardown),
         cmocka_unit_test_setup_teardown(quiet_says_nothing_and_others_say_where_they_are, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(an_idle_daemon_says_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_file_under_two_names_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(help_and_version_end_with_0, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

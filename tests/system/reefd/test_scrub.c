@@ -122,7 +122,7 @@ static void a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result(void *
     assert_int_equal(scrub_of(f).passes, 0);
 
     sandbox_make_pool(&f->box);
-    make_sealed(f, "1e9");
+    make_sealed(f, "1073741824");
     await_scrub(f, "passes", 1);
     assert_true(scrub_count(f, "last_scrub") > 0);
     assert_true(scrub_count(f, "last_records") > 10);
@@ -137,7 +137,7 @@ static void a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result(void *
     assert_true(kept.passes >= 1 && kept.last_ms > 0 && kept.last_records > 10);
     pool_check(&f->box);
 
-    start(f, "1e9"); // the next one knows of it
+    start(f, "1073741824"); // the next one knows of it
     assert_true(scrub_count(f, "last_scrub") >= (json_int_t)kept.last_ms);
     finish(f);
 }
@@ -192,7 +192,7 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     int events = 0;
-    make_sealed(f, "1e9");
+    make_sealed(f, "1073741824");
     await_scrub(f, "passes", 1);
     damage(f);
     await_scrub(f, "damage_count", 1); // in the next pass,
