@@ -1,6 +1,5 @@
-"""A folder in which the examples of the manual can be run as they stand: small pools, texts, vectors."""
+"""A folder in which the examples of the manual can be run as they stand: small pools and texts."""
 
-import gzip
 import os
 import random
 import shutil
@@ -56,22 +55,8 @@ class World:
                 with open(f"{self.base}/{name}", "w") as file:
                     file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
         draw = random.Random(3)
-        with open(f"{self.base}/iris.csv", "w") as file:
-            for i in range(60):
-                file.write(",".join(f"{draw.gauss(i % 3, 0.2):.3f}" for _ in range(4)) + f",{i % 3}\n")
-        self.write_images("t10k", 20, draw)
         self.write_ids("ids.u16", 2000, draw)
         self.write_ids("held.u16", 500, draw)
-        with open(f"{self.base}/new.csv", "w") as file:
-            for i in range(6):
-                file.write(",".join(f"{draw.gauss(i % 3, 0.2):.3f}" for _ in range(4)) + "\n")
-
-    def write_images(self, name, count, draw):
-        """IDX files, as those of MNIST."""
-        with gzip.open(f"{self.base}/{name}-images.gz", "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, count, 28, 28) + draw.randbytes(count * 784))
-        with gzip.open(f"{self.base}/{name}-labels.gz", "wb") as file:
-            file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
 
     def write_ids(self, name, count, draw):
         """Token ids of two bytes each, little-endian, of which one follows from the one before."""
@@ -104,8 +89,6 @@ class World:
         for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
             self.run("train", "kinds.pool", *names)
             self.run("seal", "kinds.pool")
-        self.run("init", "iris.pool", "--model", "vector", "--inputs", "4", "--side", "4", "--memory", "50")
-        self.run("train", "iris.pool", "csv:iris.csv")
         self.run("init", "ids.pool", "--vocab", "300", *SIZES)
         self.run("train", "ids.pool", "ids.u16")
         self.run("seal", "ids.pool")
@@ -113,9 +96,7 @@ class World:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
         with open(f"{self.base}/wrong.ini", "w") as file:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
-        self.run("init", "budget.pool", *NET)
-        self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")
-        self.run("train", "mnist.pool", "idx:t10k-images.gz,t10k-labels.gz")
+        self.run("init", "empty.pool", *NET)
 
     def copy(self, name):
         """A copy of the folder, to be changed."""

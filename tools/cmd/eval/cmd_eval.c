@@ -61,8 +61,7 @@ const reef_cli_manual reef_eval_manual = {
                "reef eval reef.pool --frozen --verbose english.txt\n"
                "reef eval reef.pool --kinds mixed.txt\n"
                "reef eval reef.pool --logits logits.npy english.txt\n"
-               "reef eval reef.pool --matrix english.txt code.c\n"
-               "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
+               "reef eval reef.pool --matrix english.txt code.c",
 };
 
 typedef struct file_score {

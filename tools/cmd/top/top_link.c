@@ -14,7 +14,7 @@
 
 #define READ_BYTES ((size_t)65536)
 
-static const char REQUEST[] = "{\"command\": \"status\"}\n";
+static const char REQUEST[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 reef_status reef_top_link_init(reef_top_link *link,
                                const char *pool,
