@@ -1,6 +1,5 @@
 // The gate of one generation: does this stream resemble the generation's data or older data? A
-// linear score of hashed 1- to 4-grams, optionally with the loss of the model of older generations,
-// a causal mean over the stream, and a calibrated threshold.
+// linear score of hashed 1- to 4-grams, a causal mean over the stream, and a calibrated threshold.
 //
 // What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on
 // how the stream is cut into calls. How a gate is fitted stands in gate_fit.c and gate_calibrate.c;
@@ -27,7 +26,7 @@ void reef_gate_release(reef_gate *gate) {
 }
 
 void reef_gate_reset(const reef_gate *gate, reef_gate_state *state) {
-    *state = (reef_gate_state){.mean = gate->start, .surprise = NAN};
+    *state = (reef_gate_state){.mean = gate->start};
 }
 
 static reef_recent recent_from(const reef_gate *gate, const reef_gate_state *state) {
@@ -52,15 +51,6 @@ void reef_gate_score(const reef_gate *gate,
                      size_t count,
                      const uint8_t *bytes,
                      float *margin) {
-    reef_gate_score_losses(gate, state, count, bytes, NULL, margin);
-}
-
-void reef_gate_score_losses(const reef_gate *gate,
-                            reef_gate_state *state,
-                            size_t count,
-                            const uint8_t *bytes,
-                            const double *losses,
-                            float *margin) {
     if (gate->weights == NULL) { // of a generation without content
         for (size_t t = 0; t < count; t++) margin[t] = -INFINITY;
         return;
@@ -71,10 +61,9 @@ void reef_gate_score_losses(const reef_gate *gate,
     float memory = 1.0f - gate->decay;
     for (size_t t = 0; t < count; t++) {
         reef_recent_push(&recent, reef_token_at(bytes, gate->token_bytes, t));
-        // The surprise is the loss of the token before: that of this one is known a token later.
-        float evidence = reef_gate_evidence(gate, reef_gate_logit(gate, &recent), state->surprise);
-        margin[t] = reef_gate_mean_push(&mean, gate->prior, memory, evidence) - gate->threshold;
-        state->surprise = losses != NULL ? (float)losses[t] : NAN;
+        margin[t] =
+            reef_gate_mean_push(&mean, gate->prior, memory, reef_gate_logit(gate, &recent)) -
+            gate->threshold;
     }
     state->mean = mean.mean;
     state->count = mean.count;

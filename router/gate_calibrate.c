@@ -55,12 +55,8 @@ static void stream_means(
     const reef_gate *gate, const reef_gate_reading *reading, size_t at, size_t end, float *means) {
     reef_gate_mean mean = {gate->start, 0};
     float memory = 1.0f - gate->decay;
-    for (size_t t = at; t < end; t++) {
-        float logit = reading->logits != NULL ? reading->logits[t] : 0.0f;
-        float surprise = reading->surprises != NULL ? reading->surprises[t] : NAN;
-        means[t] = reef_gate_mean_push(&mean, gate->prior, memory,
-                                       reef_gate_evidence(gate, logit, surprise));
-    }
+    for (size_t t = at; t < end; t++)
+        means[t] = reef_gate_mean_push(&mean, gate->prior, memory, reading->logits[t]);
 }
 
 void reef_gate_means(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
@@ -230,96 +226,6 @@ reef_gate_calibration reef_gate_try(reef_gate *gate,
     }
     gate->decay = best.decay;
     return best;
-}
-
-// ---- the second signal --------------------------------------------------------------------------
-
-// The loss weighs so many times as much as the n-grams, measured by how far each one's means wander
-// on old data. Near 1 both count; at 4 n-grams are a seventeenth of the variance.
-static const double RATIOS[] = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0};
-#define RATIO_COUNT (sizeof(RATIOS) / sizeof(RATIOS[0]))
-// A loss costs a forward pass of the older model on every window. It has to be worth it: of the
-// unseen new data that n-grams miss, at most this share may still be missed.
-#define MISSED_SHARE 0.5
-
-static double mean_surprise(const reef_gate_reading *reading) {
-    double sum = 0;
-    size_t known = 0;
-    for (size_t t = 0; t < reading->count; t++) {
-        if (isnan(reading->surprises[t])) continue;
-        sum += (double)reading->surprises[t];
-        known++;
-    }
-    return known > 0 ? sum / (double)known : 0;
-}
-
-// Standard deviation of the means of a reading.
-static double spread(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
-    double sum = 0, squares = 0;
-    reef_gate_means(gate, reading, means);
-    for (size_t t = 0; t < reading->count; t++) sum += (double)means[t];
-    // Around the mean in a second pass, as in reef_query_norm_forward.
-    double middle = sum / (double)reading->count;
-    for (size_t t = 0; t < reading->count; t++)
-        squares += ((double)means[t] - middle) * ((double)means[t] - middle);
-    return sqrt(squares / (double)reading->count);
-}
-
-// With the mean over the calibration windows as the reference, `start` stays what it is: there the
-// loss adds nothing on average.
-void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio) {
-    gate->loss_weight = 0.0f;
-    gate->loss_reference = (float)mean_surprise(&views->old[1]);
-    double ngrams = spread(gate, &views->old[1], views->means);
-    // Each signal is measured alone: without n-grams the mean wanders by the loss only.
-    reef_gate losses_only = *gate; // borrows the weights
-    losses_only.loss_weight = 1.0f;
-    losses_only.start = 0.0f;
-    reef_gate_reading reading = views->old[1];
-    reading.logits = NULL;
-    double losses = spread(&losses_only, &reading, views->means);
-    if (losses > 0) gate->loss_weight = (float)(ratio * ngrams / losses);
-}
-
-static reef_gate_calibration try_losses(
-    reef_gate *gate, const reef_gate_views *views, float decay, double ratio, float leak_max) {
-    if (ratio > 0) reef_gate_weigh_losses(gate, views, ratio);
-    reef_gate_calibration calibration = try_decay(gate, views, decay, leak_max);
-    gate->threshold = leak_threshold(gate, views, leak_max);
-    double wander = spread(gate, &views->old[1], views->means);
-    double above =
-        (double)settled_mean(gate, views->unseen, views->means) - (double)gate->threshold;
-    calibration.ratio = ratio;
-    calibration.missed = missed_share(gate, views->unseen, views->means);
-    calibration.margin = above / (wander > 0 ? wander : 1);
-    return calibration;
-}
-
-static bool is_better(const reef_gate_calibration *calibration, const reef_gate_calibration *best) {
-    if (calibration->separates != best->separates) return calibration->separates;
-    if (calibration->missed < best->missed) return true;
-    if (calibration->missed > best->missed || !(best->ratio > 0)) return false;
-    return calibration->margin > best->margin;
-}
-
-// At the memory that n-grams have chosen. If it is chosen there too, shorter memories are taken
-// that look good on the calibration windows and leak on other old text, whose loss varies more.
-reef_gate_calibration reef_gate_try_losses(reef_gate *gate,
-                                           const reef_gate_views *views,
-                                           const reef_gate_calibration *ngrams,
-                                           float leak_max) {
-    reef_gate_calibration best = try_losses(gate, views, ngrams->decay, 0, leak_max);
-    // N-grams alone start as the one to beat, by a clear margin.
-    best.missed *= MISSED_SHARE;
-    for (size_t r = 0; r < RATIO_COUNT; r++) {
-        reef_gate_calibration calibration =
-            try_losses(gate, views, ngrams->decay, RATIOS[r], leak_max);
-        if (is_better(&calibration, &best)) best = calibration;
-    }
-    // The attempts above wrote to the gate; the caller sets the weight by the ratio.
-    gate->loss_weight = 0.0f;
-    gate->loss_reference = 0.0f;
-    return best.ratio > 0 ? best : *ngrams;
 }
 
 double reef_gate_calibrate(reef_gate *gate,

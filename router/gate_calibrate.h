@@ -12,13 +12,12 @@
  */
 typedef struct reef_gate_reading {
     size_t count;
-    float *logits;                  // (count) NULL: all 0
-    const float *surprises;         // (count) of the older model; NULL: not known
+    float *logits;                  // (count)
     const reef_gate_windows *apart; // the windows; NULL when they are chained
 } reef_gate_reading;
 
 /**
- * The reading that a gate sees; `logits` has room for every byte of the windows. No surprises yet.
+ * The reading that a gate sees; `logits` has room for every byte of the windows.
  */
 reef_gate_reading reef_gate_read(const reef_gate *gate,
                                  const reef_gate_windows *windows,
@@ -42,11 +41,6 @@ typedef struct reef_gate_calibration {
     double share;  // see reef_gate_try; 0: the new data does not stay above the old
     double leak;   // share of old bytes that fire
     double detect; // share of unseen new bytes that fire
-    double ratio;  // of the loss's spread in the mean to that of the n-grams; 0: n-grams alone
-    // with a loss: share of settled unseen new bytes below the threshold that old data asks for
-    double missed;
-    // with a loss: from that threshold to where unseen new data is, in spreads of old data
-    double margin;
     bool separates;
 } reef_gate_calibration;
 
@@ -58,19 +52,6 @@ reef_gate_calibration reef_gate_try(reef_gate *gate,
                                     const reef_gate_views *views,
                                     float decay,
                                     float leak_max);
-
-/**
- * The same with the older model's loss as a second signal, where `ngrams` alone do not separate:
- * the weight that does, or else the one that misses the fewest of unseen new data, if it misses
- * clearly fewer than n-grams alone. The views need surprises. The weight is not set: it follows
- * with the ratio.
- */
-reef_gate_calibration reef_gate_try_losses(reef_gate *gate,
-                                           const reef_gate_views *views,
-                                           const reef_gate_calibration *ngrams,
-                                           float leak_max);
-/** Write loss_weight and loss_reference, for the gate's decay and that ratio of spreads. */
-void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio);
 
 /**
  * Set the threshold of a gate that was fitted to all of the new data (views->seen) for its decay;

@@ -266,21 +266,17 @@ static void add_hard_negatives(training *t, uint32_t times) {
 }
 
 static reef_gate_views views_of(training *t,
-                                const reef_gate_fit *fit,
                                 const reef_gate_windows *seen,
                                 const reef_gate_windows *unseen) {
     reef_gate_views views = {.means = t->means};
     views.old[0] = reef_gate_read(t->gate, t->old_calibrate, false, t->logits[0]);
     views.old[1] = reef_gate_read(t->gate, t->old_calibrate, true, t->logits[1]);
     for (size_t i = 0; i < 2; i++) {
-        views.old[i].surprises = fit->old_surprise;
         views.seen[i] = reef_gate_read(t->gate, seen, i == 1, t->logits[2 + i]);
-        views.seen[i].surprises = fit->new_surprise;
         if (unseen == NULL) continue;
-        // Unseen tokens follow the seen ones, in logits as in surprises.
+        // Unseen tokens follow the seen ones.
         size_t seen_tokens = views.seen[i].count;
         views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_tokens);
-        if (fit->new_surprise != NULL) views.unseen[i].surprises = fit->new_surprise + seen_tokens;
     }
     return views;
 }
@@ -297,13 +293,10 @@ static reef_gate_calibration fit_on_half(training *t, reef_gate_fit *fit) {
         fit_weights(t->gate, t->weights, &t->old.view, half, 1);
         set_start(t);
     }
-    reef_gate_views views =
-        views_of(t, fit, half, half == t->new_windows ? NULL : &t->half[1].view);
+    reef_gate_views views = views_of(t, half, half == t->new_windows ? NULL : &t->half[1].view);
     reef_gate_calibration calibration = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
     fit->separates = calibration.separates;
-    if (calibration.separates || fit->old_surprise == NULL || fit->new_surprise == NULL)
-        return calibration;
-    return reef_gate_try_losses(t->gate, &views, &calibration, fit->leak_max);
+    return calibration;
 }
 
 static reef_status train_check(const reef_gate_windows *old_fit,
@@ -351,15 +344,13 @@ reef_status reef_gate_train(reef_gate *gate,
     if (status != REEF_OK) goto cleanup;
     // A gate that is fitted again starts from the same values as a new one.
     gate->prior = REEF_GATE_PRIOR;
-    gate->loss_weight = gate->loss_reference = 0.0f;
     reef_gate_calibration calibration = fit_on_half(&t, fit);
     // The half has chosen decay and share. The weights that stay are fitted to all new windows:
     // every n-gram of them is evidence.
     fit_weights(gate, t.weights, &t.old.view, new_windows,
                 fit->epochs ? fit->epochs : EPOCHS_DEFAULT);
     set_start(&t);
-    reef_gate_views views = views_of(&t, fit, new_windows, NULL);
-    if (calibration.ratio > 0) reef_gate_weigh_losses(gate, &views, calibration.ratio);
+    reef_gate_views views = views_of(&t, new_windows, NULL);
     fit->leak = (float)reef_gate_calibrate(gate, &views, calibration.share, fit->leak_max);
     reef_gate_means(gate, &views.seen[1], t.means);
     double detect = reef_share_above(views.seen[1].count, t.means, gate->threshold);

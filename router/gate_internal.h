@@ -77,16 +77,6 @@ static inline float reef_gate_logit(const reef_gate *gate, const reef_recent *re
 // and 0.03 %.
 #define REEF_GATE_PRIOR 8.0f
 
-/**
- * The evidence of a token: its logit and, if the gate has a weight for it, the older model's
- * surprise.
- */
-static inline float reef_gate_evidence(const reef_gate *gate, float logit, float surprise) {
-    // Unknown for the first token of a stream and wherever no losses are given.
-    if (!(gate->loss_weight > 0.0f) || isnan(surprise)) return logit;
-    return logit + gate->loss_weight * (surprise - gate->loss_reference);
-}
-
 /** The causal mean of a stream's logits on its way. */
 typedef struct reef_gate_mean {
     float mean;

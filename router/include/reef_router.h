@@ -243,10 +243,6 @@ typedef struct reef_gate {
     float prior; // tokens of old data that the start of a stream weighs like
     float start; // the mean before any evidence: what old data scores on average
     float threshold;
-    // A second signal: evidence of a token is its logit + loss_weight * (surprise -
-    // loss_reference), where the surprise is the older model's loss (nats) on that token.
-    float loss_weight;    // 0: n-grams alone
-    float loss_reference; // mean surprise of old data
     uint32_t token_bytes; // of a token of the texts that it reads: 1, or 2 for ids
 } reef_gate;
 
@@ -256,7 +252,6 @@ typedef struct reef_gate_state {
     uint32_t count; // tokens since the start, until the mean's memory is full
     uint16_t context[REEF_GATE_ORDERS - 1]; // last tokens, newest first
     uint8_t context_tokens;                 // how many of them are there
-    float surprise; // of the next token, as far as the older model has foreseen it; NaN: not known
 } reef_gate_state;
 
 REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate,
@@ -274,21 +269,6 @@ REEF_API void reef_gate_score(const reef_gate *gate,
                               size_t count,
                               const uint8_t *bytes,
                               float *margin);
-/**
- * The same with the older model's loss. losses[t] (nats) is that of the token after token t, so the
- * decision at t knows the losses before t only; the last one is kept in `state`. Where a surprise
- * is not known, it counts as that of old data. A gate with a loss_weight of 0 has the bits of
- * reef_gate_score.
- *
- * losses  (count) or NULL: none is known
- */
-REEF_API void reef_gate_score_losses(const reef_gate *gate,
-                                     reef_gate_state *state,
-                                     size_t count,
-                                     const uint8_t *bytes,
-                                     const double *losses,
-                                     float *margin);
-
 /** One set of windows of tokens, each contiguous in its stream. */
 typedef struct reef_gate_windows {
     size_t count;
@@ -303,12 +283,8 @@ typedef struct reef_gate_fit {
     uint32_t epochs;    // passes over the windows; 0 means 3
     float decay;        // 0: the shortest of a few memories that separates old data from new
     uint32_t negatives; // how often more than others old windows are read on which it nearly fires
-    // The older model's loss (nats) on each token, one window after the other, NaN where it is not
-    // known; or both NULL: n-grams alone.
-    const float *old_surprise; // (tokens of old_calibrate)
-    const float *new_surprise; // (tokens of new_windows)
     // written:
-    bool separates; // n-grams alone tell old data from new data that was not fitted
+    bool separates; // n-grams tell old data from new data that was not fitted
     float leak;     // measured on old_calibrate
     // Share of tokens of new windows that fire. With enough windows it is measured on the second
     // half of them, by a gate that was fitted to the first.
@@ -318,9 +294,7 @@ typedef struct reef_gate_fit {
 /**
  * Fit by logistic regression (old = 0, new = 1, classes balanced), then calibrate: the threshold is
  * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised half
- * way towards the new data if there is a gap. Deterministic in its arguments. If n-grams do not
- * separate and surprises are given, they become a second signal, provided that more of the new data
- * is recognised with them.
+ * way towards the new data if there is a gap. Deterministic in its arguments.
  *
  * Errors: INVALID when a set is empty, or a number of `fit` out of its bounds; NO_MEMORY.
  */

@@ -69,10 +69,6 @@ static json_t *gates_json(const reef_trainer *trainer) {
             reef_json_append(&context, json_integer(state->context[i]));
         json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
                                  (json_int_t)state->count, "context", context);
-        // NaN is not JSON. A gate that does not read losses has no surprise, and the member is left
-        // out.
-        if (!isnan(state->surprise))
-            reef_json_set(&item, "surprise", json_real((double)state->surprise));
         reef_json_append(&list, item);
     }
     return list;
@@ -176,8 +172,6 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         if (item == NULL) continue;
         state->mean = (float)json_real_value(json_object_get(item, "mean"));
         state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
-        const json_t *surprise = json_object_get(item, "surprise");
-        state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
         size_t count = json_array_size(context);
         state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
         for (uint8_t i = 0; i < state->context_tokens; i++)

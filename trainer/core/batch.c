@@ -47,10 +47,6 @@ size_t reef_batch_stride(const reef_trainer *trainer) {
     return reef_step_windows(config) * config->context;
 }
 
-static reef_gating_pass gating_pass(reef_trainer *trainer, const reef_network *network) {
-    return (reef_gating_pass){network, &trainer->acts, trainer->workers};
-}
-
 uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
     return trainer->reading +
            (2 * reef_token_bytes(&trainer->network.config) + g) * reef_batch_stride(trainer);
@@ -82,13 +78,13 @@ reef_status reef_step_read(reef_trainer *trainer,
         .fire = reef_step_read_fire(trainer, 0),
         .fire_stride = stride,
     };
-    reef_gating_pass pass = gating_pass(trainer, network);
     // A state of its own: reading a text aside must not move the gates of the stream.
     reef_gating gating = {0};
     reef_status status = reef_gating_init(&gating, network, err);
+    *answered = false;
     if (status == REEF_OK)
-        status = reef_gating_decide(&gating, &pass, out, size, reef_step_read_fire(trainer, 0),
-                                    trainer->margins, stride, answered, err);
+        reef_gating_decide(&gating, network, out, size, reef_step_read_fire(trainer, 0),
+                           trainer->margins, stride);
     reef_gating_release(&gating);
     return status;
 }
@@ -122,11 +118,13 @@ reef_status reef_step_decide(reef_trainer *trainer,
     size_t size = config->context * reef_token_bytes(config);
     for (size_t w = 0; w < config->batch; w++) reef_step_place(trainer, w, bytes + w * size);
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
-    reef_gating_pass pass = gating_pass(trainer, &trainer->network);
     // Only the batch's own windows move the gates; rehearsal and retain windows come later and are
     // decided elsewhere.
-    return reef_gating_decide(gating, &pass, &batch, reef_batch_tokens(config), trainer->fire,
-                              trainer->margins, reef_batch_stride(trainer), answered, err);
+    reef_gating_decide(gating, &trainer->network, &batch, reef_batch_tokens(config), trainer->fire,
+                       trainer->margins, reef_batch_stride(trainer));
+    *answered = false;
+    (void)err;
+    return REEF_OK;
 }
 
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {

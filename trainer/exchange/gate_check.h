@@ -13,8 +13,6 @@
  * gen     its gate's threshold and gate_leak are changed where it is raised
  * before  written; NaN while the reservoir is empty
  * after   written: the same with the threshold as it is now
- *
- * A gate that reads losses is measured by its n-grams alone.
  */
 REEF_MUST_CHECK reef_status reef_import_gate(const reef_reservoir *reservoir,
                                              reef_generation *generation,

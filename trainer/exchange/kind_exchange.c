@@ -18,7 +18,7 @@ reef_status reef_trainer_exchange_check(const reef_trainer *trainer, reef_error 
     const reef_config *config = &trainer->network.config;
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status != REEF_OK) return status;
-    if (reef_origin_needs_all(config, config->gate == REEF_GATE_LOSS ? 1.0f : 0.0f))
+    if (reef_origin_needs_all(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with fire_max above 1 or gates that read losses: its "
                          "generations build on all before them, and cannot be exchanged");

@@ -32,88 +32,18 @@ static void open_for_good(reef_generation *generation) {
     memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof(*gate->weights));
     gate->bias = 0.0f;
     gate->start = 0.0f;
-    gate->loss_weight = 0.0f;
     gate->threshold = -INFINITY;
     generation->gate_leak = 1.0f;
     generation->gate_detect = 1.0f;
 }
 
-// The loss of the model of the first `generation_count` generations on each token of the windows,
-// every one read from its start. `out` is written; the caller's to free.
-static reef_status read_surprises(reef_trainer *trainer,
-                                  size_t generation_count,
-                                  const reef_gate_windows *windows,
-                                  float **out,
-                                  reef_error *err) {
-    size_t tokens = 0;
-    // The older model is a prefix of the list: generations are ordered by number, and each was
-    // trained on top of those before it.
-    reef_network network = trainer->network; // a view
-    network.generation_count = generation_count;
-    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
-    float *at = *out = calloc(tokens, sizeof(**out));
-    if (at == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the losses on %zu tokens", tokens);
-    for (size_t i = 0; i < windows->count; at += windows->sizes[i++]) {
-        size_t size = windows->sizes[i];
-        reef_batch batch;
-        bool answered;
-        // A window has no byte before it, so its first token has no prediction. NaN makes the gate
-        // leave it out.
-        at[0] = NAN; // nothing came before
-        if (size < 2) continue;
-        reef_status status =
-            reef_step_read(trainer, &network, windows->bytes[i], size, &batch, &answered, err);
-        // Deciding may have computed the losses already; then the pass is not run twice.
-        if (status == REEF_OK && !answered)
-            status = reef_network_forward(&trainer->acts, &network, trainer->workers, &batch,
-                                          REEF_PASS_EVALUATE, err);
-        if (status != REEF_OK) return status;
-        // The loss at position t - 1 is of token t.
-        for (size_t t = 1; t < size; t++) at[t] = (float)trainer->acts.loss[t - 1];
-    }
-    return REEF_OK;
-}
-
-// What the reservoir holds, the older model was trained on, and it foresees other text of the same
-// kind a little worse. By how much, shows in its loss before training on the last batches of each
-// generation: so much is added.
-static void add_unseen(const reef_network *network,
-                       size_t generation_count,
-                       const reef_gate_windows *windows,
-                       float *surprise) {
-    double bits = 0.0, weight = 0.0, nats = 0.0, known = 0.0;
-    size_t tokens = 0;
-    // The mean reference loss of the older generations, weighted by how much of the stream each has
-    // seen.
-    for (size_t g = 0; g < generation_count; g++) {
-        const reef_generation *generation = network->generations[g];
-        double share = (double)(generation->info.sealed_at - generation->info.opened_at);
-        bits += share * generation->reference_median;
-        weight += share;
-    }
-    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
-    for (size_t t = 0; t < tokens; t++) {
-        // Positions without a prediction have no loss.
-        if (isnan(surprise[t])) continue;
-        nats += (double)surprise[t];
-        known += 1.0;
-    }
-    if (!(weight > 0.0) || !(known > 0.0)) return;
-    // In nats, as the losses are. A negative gap means that the reservoir is harder than the stream
-    // was; nothing is added then.
-    double gap = bits / weight * REEF_LN2 - nats / known;
-    for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
-}
-
-reef_status reef_generation_fit_gate(reef_generation *generation,
-                                     reef_trainer *trainer,
-                                     size_t older_count,
-                                     const reef_gate_windows *old_fit,
-                                     const reef_gate_windows *old_calibrate,
-                                     const reef_gate_windows *young,
-                                     reef_error *err) {
-    const reef_config *config = &trainer->network.config;
+// As the configuration says; with too few windows the gate stays as it is.
+static reef_status fit_gate(reef_generation *generation,
+                            const reef_config *config,
+                            const reef_gate_windows *old_fit,
+                            const reef_gate_windows *old_calibrate,
+                            const reef_gate_windows *young,
+                            reef_error *err) {
     if (!reef_config_has_gates(config)) return REEF_OK;
     // gate off: the generation takes part everywhere, from its first byte.
     if (is_off(config)) {
@@ -126,25 +56,8 @@ reef_status reef_generation_fit_gate(reef_generation *generation,
     reef_gate_fit fit = {.leak_max = config->leak_max,
                          .decay = config->gate_decay,
                          .negatives = config->gate_negatives};
-    float *old_surprise = NULL, *new_surprise = NULL;
     reef_status status =
         reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
-    // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
-    // The n-gram gate separates the two domains, or the configuration does not pay for losses. Both
-    // windows and threshold are final.
-    if (status != REEF_OK || fit.separates || config->gate != REEF_GATE_LOSS) goto cleanup;
-    status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
-    if (status == REEF_OK) status = read_surprises(trainer, older_count, young, &new_surprise, err);
-    if (status != REEF_OK) goto cleanup;
-    add_unseen(&trainer->network, older_count, old_calibrate, old_surprise);
-    fit.old_surprise = old_surprise;
-    // The same windows once more, now with the older model's surprise as a second feature.
-    fit.new_surprise = new_surprise;
-    status = reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
-
-cleanup:
-    free(old_surprise);
-    free(new_surprise);
     if (status != REEF_OK) return status;
     generation->gate_leak = fit.leak;
     generation->gate_detect = fit.detect;
@@ -212,8 +125,8 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     }
     reef_gate_windows young = lists.young;
     add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
-    status = reef_generation_fit_gate(generation, trainer, generation->info.generation,
-                                      &lists.old_fit, &lists.old_calibrate, &young, err);
+    status = fit_gate(generation, &trainer->network.config, &lists.old_fit, &lists.old_calibrate,
+                      &young, err);
 
 cleanup:
     free(bytes);

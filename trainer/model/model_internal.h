@@ -75,20 +75,17 @@ REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
                                                   size_t count,
                                                   reef_error *err);
 /**
- * The gates' decisions, those of the model, about `count` tokens from `bytes` on (at most a pass).
- * `next` is the token after the last; NULL without one, and `gating` is then not valid any more.
+ * The gates' decisions about `count` tokens from `bytes` on (at most a pass). `next` is the token
+ * after the last, or NULL.
  *
- * out, answered  written: see reef_gating_decide
+ * out  written: the pass that follows
  */
-REEF_MUST_CHECK reef_status reef_model_decide(reef_model *model,
-                                              const reef_network *network,
-                                              reef_gating *gating,
-                                              const uint8_t *bytes,
-                                              size_t count,
-                                              const uint8_t *next,
-                                              reef_batch *out,
-                                              bool *answered,
-                                              reef_error *err);
+void reef_model_decide(reef_model *model,
+                       reef_gating *gating,
+                       const uint8_t *bytes,
+                       size_t count,
+                       const uint8_t *next,
+                       reef_batch *out);
 /** Forward of the same tokens: losses and logits in the model's pass. */
 REEF_MUST_CHECK reef_status reef_model_run(reef_model *model,
                                            reef_gating *gating,

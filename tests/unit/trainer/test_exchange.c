@@ -157,7 +157,6 @@ static void some_pools_have_nothing_to_exchange(void **state) {
     } CASES[] = {
         {"side", "6", "generation 0 is open"},
         {"fire_max", "2", "cannot be exchanged"},
-        {"gate", "loss", "cannot be exchanged"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {

@@ -143,8 +143,7 @@ static void only_of_three(void) {
 static void other_experts_and_weights(void **state) {
     (void)state;
     only_of_three();
-    same_root(SETTINGS("ffw", "kp", "fire_max", "3", "average", "0.05", "gate", "loss"),
-              three_kinds, 1);
+    same_root(SETTINGS("ffw", "kp", "fire_max", "3", "average", "0.05"), three_kinds, 1);
 }
 
 static void starts_and_recycling(void **state) {

@@ -462,7 +462,7 @@ static void policies_that_read_queries_and_losses_take_ids(void **state) {
     choose(&f->config, "copy_experts", "4");
     choose(&f->config, "size_new", "auto");
     choose(&f->config, "recycle_after", "4096");
-    choose(&f->config, "gate", "loss");
+    choose(&f->config, "gate", "ngram");
     make_pool(f, 2);
     for (int kind = 0; kind < 3; kind++) feed_ids(f, kind, PART, 1);
     assert_int_equal(status_of(f).generation, 2);

@@ -102,8 +102,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_load_reservoir(reef_txn *txn,
                                                            reef_error *err);
 
 /** Floats of a gate as they are stored: see put_gate. */
-#define REEF_GATE_VALUES 9
-#define REEF_GATE_VALUE_LOSS_WEIGHT 7
+#define REEF_GATE_VALUES 7
 /** Read the floats of a stored gate. CORRUPT: another length. */
 REEF_MUST_CHECK reef_status reef_checkpoint_parse_gate(const void *stored,
                                                        size_t bytes,

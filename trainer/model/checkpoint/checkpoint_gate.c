@@ -17,7 +17,7 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
     float values[REEF_GATE_VALUES] = {
         gate->bias,      gate->decay,           gate->start,
         gate->threshold, generation->gate_leak, generation->gate_detect,
-        gate->prior,     gate->loss_weight,     gate->loss_reference};
+        gate->prior};
     status = reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, sizeof(values), err);
     if (status != REEF_OK) return status;
     return reef_checkpoint_put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
@@ -43,8 +43,6 @@ void reef_checkpoint_set_gate(reef_generation *generation, const float values[RE
     generation->gate_leak = values[4];
     generation->gate_detect = values[5];
     generation->gate.prior = values[6];
-    generation->gate.loss_weight = values[REEF_GATE_VALUE_LOSS_WEIGHT];
-    generation->gate.loss_reference = values[8];
 }
 
 reef_status reef_checkpoint_read_gate(reef_txn *txn,

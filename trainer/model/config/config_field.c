@@ -98,7 +98,7 @@ static const struct choice {
     {"size_new", {"fixed", "auto"}, "must be fixed or auto"},
     {"subkeys_new", {"random", "queries"}, "must be random or queries"},
     {"branch_new", {"never", "trial"}, "must be never or trial"},
-    {"gate", {"ngram", "loss", "off"}, "must be ngram, loss or off"},
+    {"gate", {"ngram", "off"}, "must be ngram or off"},
     {"seal_dtype", {"f32", "bf16", "int8"}, "must be f32, bf16 or int8"},
 };
 

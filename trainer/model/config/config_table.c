@@ -105,8 +105,7 @@
     X(fire_max, INTEGER, "1", 1, 65536,                                                            \
       "generations after the first that may fire on one byte, the newest first")                   \
     X(gate, CHOICE, "ngram", 0, 0,                                                                 \
-      "what later generations fire on: ngram (bytes like their own), loss (as well, where "        \
-      "n-grams are not enough, what older generations foresee badly), or off (all)")               \
+      "what later generations fire on: ngram (bytes like their own) or off (all)")                 \
     X(gate_decay, NUMBER, "0", 0, 0.99999,                                                         \
       "memory of a gate's mean over the stream; 0: as short as the data allows")                   \
     X(gate_negatives, INTEGER, "0", 0, 64,                                                         \

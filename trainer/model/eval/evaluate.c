@@ -25,15 +25,13 @@ reef_status reef_model_check_text(const reef_model *model,
 }
 
 // What the last window lacks is padded: attention is causal, so nothing before it notices.
-reef_status reef_model_decide(reef_model *model,
-                              const reef_network *network,
-                              reef_gating *gating,
-                              const uint8_t *bytes,
-                              size_t count,
-                              const uint8_t *next,
-                              reef_batch *out,
-                              bool *answered,
-                              reef_error *err) {
+void reef_model_decide(reef_model *model,
+                       reef_gating *gating,
+                       const uint8_t *bytes,
+                       size_t count,
+                       const uint8_t *next,
+                       reef_batch *out) {
+    const reef_network *network = &model->network;
     size_t T = network->config.context, windows = (count + T - 1) / T, rows = windows * T;
     size_t each = reef_token_bytes(&network->config);
     // Zero is a valid token, and its losses are not read.
@@ -50,9 +48,7 @@ reef_status reef_model_decide(reef_model *model,
         .fire = model->fire,
         .fire_stride = model->stride,
     };
-    reef_gating_pass pass = {network, &model->acts, model->workers};
-    return reef_gating_decide(gating, &pass, out, count, model->fire, model->margins, model->stride,
-                              answered, err);
+    reef_gating_decide(gating, network, out, count, model->fire, model->margins, model->stride);
 }
 
 reef_status reef_model_run(reef_model *model,
@@ -62,14 +58,10 @@ reef_status reef_model_run(reef_model *model,
                            const uint8_t *next,
                            reef_error *err) {
     reef_batch batch;
-    bool answered;
     // A model in memory renews nothing; one read in place lets the writer have its pages here.
     reef_status status = reef_residency_renew(&model->residency, &model->network, err);
-    if (status == REEF_OK)
-        status = reef_model_decide(model, &model->network, gating, bytes, count, next, &batch,
-                                   &answered, err);
-    // Gates that read losses have run the pass already.
-    if (status != REEF_OK || answered) return status;
+    if (status != REEF_OK) return status;
+    reef_model_decide(model, gating, bytes, count, next, &batch);
     return reef_network_forward(&model->acts, &model->network, model->workers, &batch,
                                 REEF_PASS_EVALUATE, err);
 }
@@ -112,10 +104,10 @@ static reef_status run_piece(reef_model *model,
     if (network->config.net_share > 0.0f)
         return reef_model_run(model, gating, bytes, tokens, next, err);
     reef_batch batch;
-    bool answered;
     for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(network->config.vocab);
     if (reef_recall_uses_posterior(network)) return REEF_OK; // gates are not asked
-    return reef_model_decide(model, network, gating, bytes, tokens, next, &batch, &answered, err);
+    reef_model_decide(model, gating, bytes, tokens, next, &batch);
+    return REEF_OK;
 }
 
 // From a token on.

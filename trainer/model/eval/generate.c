@@ -58,22 +58,18 @@ typedef struct growing {
 } growing;
 
 // A full window keeps its later half.
-static reef_status append_byte(reef_model *model, growing *text, uint8_t byte, reef_error *err) {
+static void append_byte(reef_model *model, growing *text, uint8_t byte) {
     size_t T = model->network.config.context;
     if (text->length == T) {
         size_t keep = T / 2, gone = T - keep;
         // What leaves the window has moved the gates for good; they are advanced over it once,
         // here.
         reef_batch batch;
-        bool answered;
-        reef_status status = reef_model_decide(model, &model->network, &text->gating, text->bytes,
-                                               gone, text->bytes + gone, &batch, &answered, err);
-        if (status != REEF_OK) return status;
+        reef_model_decide(model, &text->gating, text->bytes, gone, text->bytes + gone, &batch);
         memmove(text->bytes, text->bytes + gone, keep);
         text->length = keep;
     }
     text->bytes[text->length++] = byte;
-    return REEF_OK;
 }
 
 static reef_status next_logits(reef_model *model,
@@ -82,15 +78,14 @@ static reef_status next_logits(reef_model *model,
                                reef_error *err) {
     *out = model->acts.logits + (text->length - 1) * REEF_VOCAB;
     reef_batch batch;
-    bool answered;
     reef_status status = reef_gating_copy(&text->moving, &text->gating, err);
     if (status != REEF_OK) return status;
     if (model->network.config.net_share > 0.0f)
         return reef_model_run(model, &text->moving, text->bytes, text->length, NULL, err);
     // Without a net all bytes are alike, until a memory says more.
     memset(model->acts.logits + (text->length - 1) * REEF_VOCAB, 0, REEF_VOCAB * sizeof(float));
-    return reef_model_decide(model, &model->network, &text->moving, text->bytes, text->length, NULL,
-                             &batch, &answered, err);
+    reef_model_decide(model, &text->moving, text->bytes, text->length, NULL, &batch);
+    return REEF_OK;
 }
 
 // The memories read what is continued, as they read any text.
@@ -165,9 +160,9 @@ reef_status reef_model_generate(reef_model *model,
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
     // An empty prompt begins like a line: something has to be read before a byte can be predicted.
-    if (prompt_bytes == 0) status = append_byte(model, &text, '\n', err);
+    if (prompt_bytes == 0) append_byte(model, &text, '\n');
     for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
-        status = append_byte(model, &text, prompt[i], err);
+        append_byte(model, &text, prompt[i]);
     if (status != REEF_OK) goto cleanup;
     bool recalls = reef_recall_answers(&model->network);
     if (recalls) status = recall_prompt(model, prompt, prompt_bytes, err);
@@ -186,7 +181,7 @@ reef_status reef_model_generate(reef_model *model,
         if (status != REEF_OK) goto cleanup;
         // A client that is gone ends the generation without an error.
         if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
-        status = append_byte(model, &text, out[i], err);
+        append_byte(model, &text, out[i]);
         if (status != REEF_OK) goto cleanup;
     }
 

@@ -70,9 +70,7 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
     e->gate_values = view.bytes / sizeof(*values);
-    // A gate that reads losses needs every generation that computed them; otherwise the backbone is
-    // enough.
-    bool all = reef_origin_needs_all(&e->origin.config, values[REEF_GATE_VALUE_LOSS_WEIGHT]);
+    bool all = reef_origin_needs_all(&e->origin.config);
     e->origin.base_count = all ? e->origin.info.generation : 1;
     return REEF_OK;
 }

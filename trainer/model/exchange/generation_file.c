@@ -291,8 +291,8 @@ reef_status reef_memory_from_file(reef_generation_memory *memory,
 
 // ---- where it comes from ------------------------------------------------------------------------
 
-bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight) {
-    return reef_fire_max(config) > 1 || gate_loss_weight > 0.0f;
+bool reef_origin_needs_all(const reef_config *config) {
+    return reef_fire_max(config) > 1;
 }
 
 uint64_t reef_origin_trained_bytes(const reef_generation_record *info,

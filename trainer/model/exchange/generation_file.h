@@ -104,7 +104,7 @@ REEF_MUST_CHECK reef_status reef_origin_parse(reef_generation_origin *origin,
 void reef_origin_release(reef_generation_origin *origin); // accepts the zeroed origin
 
 /** Does a generation of this configuration, with such a gate, need all older ones as they were? */
-bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight);
+bool reef_origin_needs_all(const reef_config *config);
 /** What this memory learned; without one, the length of the generation's part of the stream. */
 uint64_t reef_origin_trained_bytes(const reef_generation_record *info,
                                    const reef_generation_memory *memory);

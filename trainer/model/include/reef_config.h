@@ -75,12 +75,9 @@ typedef enum reef_branch_new {
     REEF_BRANCH_NEW_TRIAL,
 } reef_branch_new;
 
-/**
- * What later generations fire on: n-grams, the loss of older generations as well, or everything.
- */
+/** What later generations fire on: n-grams, or everything. */
 typedef enum reef_gate_kind {
     REEF_GATE_NGRAM,
-    REEF_GATE_LOSS,
     REEF_GATE_OFF,
 } reef_gate_kind;
 

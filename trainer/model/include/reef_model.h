@@ -284,17 +284,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
 
 /** What is known of the gate of one generation. */
 typedef struct reef_gate_stats {
-    float decay, prior, threshold;     // see reef_router.h; an infinite one: never or always fires
-    float loss_weight, loss_reference; // the same; weight 0: reads n-grams alone
-    float leak, detect;                // measured by its last fit
-    double passes; // written with margins: forward passes a window for its losses and older gates'
+    float decay, prior, threshold; // see reef_router.h; an infinite one: never or always fires
+    float leak, detect;            // measured by its last fit
 } reef_gate_stats;
 
 /**
  * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where
  * margins[t] > 0 (and no more than fire_max others have a higher one). A threshold that lies higher
- * by x would fire where margins[t] > x. Needs forward passes only for a gate that reads losses;
- * generations after it have no say.
+ * by x would fire where margins[t] > x.
  *
  * margins  (tokens) written; NULL for the facts alone
  *

@@ -51,58 +51,24 @@ void reef_gating_limit(
     }
 }
 
-// Losses of the model of the first `generation_count` generations, which have decided.
-static reef_status older_losses(const reef_gating_pass *pass,
-                                const reef_batch *batch,
-                                size_t generation_count,
-                                const uint8_t *fire,
-                                size_t stride,
-                                reef_error *err) {
-    reef_network older = *pass->network; // a view
-    older.generation_count = generation_count;
-    const reef_batch decided = {.windows = batch->windows,
-                                .tokens = batch->tokens,
-                                .targets = batch->targets,
-                                .fire = fire,
-                                .fire_stride = stride};
-    return reef_network_forward(pass->acts, &older, pass->workers, &decided, REEF_PASS_EVALUATE,
-                                err);
-}
-
-reef_status reef_gating_decide(reef_gating *gating,
-                               const reef_gating_pass *pass,
-                               const reef_batch *batch,
-                               size_t count,
-                               uint8_t *fire,
-                               float *margins,
-                               size_t stride,
-                               bool *answered,
-                               reef_error *err) {
-    const reef_network *network = pass->network;
-    size_t rows = batch->windows * network->config.context;
+void reef_gating_decide(reef_gating *gating,
+                        const reef_network *network,
+                        const reef_batch *batch,
+                        size_t count,
+                        uint8_t *fire,
+                        float *margins,
+                        size_t stride) {
+    const size_t rows = batch->windows * network->config.context;
     assert(gating->generation_count == network->generation_count && count <= rows &&
            rows <= stride);
-    bool current = false; // the pass holds the losses of the generations that have decided
     for (size_t g = 1; g < network->generation_count; g++) {
-        const reef_gate *gate = &network->generations[g]->gate;
         uint8_t *mine = fire + g * stride;
         float *margin = margins + g * stride;
-        bool reads = gate->loss_weight > 0.0f;
-        if (reads && !current) {
-            reef_status status = older_losses(pass, batch, g, fire, stride, err);
-            if (status != REEF_OK) return status;
-            current = true;
-            gating->windows += batch->windows;
-        }
-        reef_gate_score_losses(gate, &gating->states[g], count, batch->tokens,
-                               reads ? pass->acts->loss : NULL, margin);
+        reef_gate_score(&network->generations[g]->gate, &gating->states[g], count, batch->tokens,
+                        margin);
         memset(mine, 0, rows);
-        size_t fired = 0;
-        for (size_t t = 0; t < count; t++) fired += mine[t] = margin[t] > 0.0f;
-        if (fired > 0) current = false;
-        // Who is silenced among the first g stays silenced among all: the newest go first.
-        reef_gating_limit(g + 1, count, fire, stride, reef_fire_max(&network->config));
+        for (size_t t = 0; t < count; t++) mine[t] = margin[t] > 0.0f;
     }
-    *answered = current;
-    return REEF_OK;
+    reef_gating_limit(network->generation_count, count, fire, stride,
+                      reef_fire_max(&network->config));
 }

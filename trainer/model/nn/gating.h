@@ -9,7 +9,6 @@
 typedef struct reef_gating {
     size_t generation_count;
     reef_gate_state *states; // (generation_count); generation 0 has no gate
-    uint64_t windows;        // read for losses by this one so far; copies begin at their own count
     double cusum;            // see reef_drift_cusum; of batches taken for older domains
 } reef_gating;
 
@@ -22,48 +21,24 @@ REEF_MUST_CHECK reef_status reef_gating_copy(reef_gating *to,
                                              const reef_gating *from,
                                              reef_error *err);
 
-/** The forward pass that computes the losses which gates read. It overwrites `acts`. */
-typedef struct reef_gating_pass {
-    const reef_network *network;
-    reef_activations *acts; // has room for the windows
-    reef_thread_pool *workers;
-} reef_gating_pass;
-
 /**
  * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is
  * positive, but at most the `fire_max` newest of those.
  *
- * A gate that has a weight for losses reads that of the model of generations 0 .. g - 1, as they
- * fire by their own gates: the state as of generation g - 1. So generations decide in ascending
- * order, each after at most one forward pass (REEF_PASS_EVALUATE); none is needed where nothing has
- * fired since the last one, because silence is exact, and none at all where no gate has such a
- * weight.
- *
- * A loss is known once the token after its own is, so the decision about a token rests on earlier
- * losses only: no token changes a decision before it.
- *
- * batch     windows, tokens and targets of the next part of the stream, from the beginning of a
- *           window on; of the last window anything may follow `count`. `fire` is ignored
- * count     tokens of the batch that belong to the stream; `targets` of the last one is the one
- *           after it, or the stream ends here and `gating` is good for nothing afterwards
- * fire      (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the
- *           batch cleared
- * margins   (generation_count, stride) row g >= 1 written: before fire_max
- * answered  the pass holds losses and logits of this batch by all generations: what another forward
- *           pass with these decisions would give. False where no loss was needed, or the last to
- *           decide fires
- *
- * Errors: NO_MEMORY, or what the pass says. `gating` is then unspecified.
+ * batch    windows and tokens of the next part of the stream, from the beginning of a window on; of
+ *          the last window anything may follow `count`. `fire` is ignored
+ * count    tokens of the batch that belong to the stream
+ * fire     (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the
+ *          batch cleared
+ * margins  (generation_count, stride) row g >= 1 written: before fire_max
  */
-REEF_MUST_CHECK reef_status reef_gating_decide(reef_gating *gating,
-                                               const reef_gating_pass *pass,
-                                               const reef_batch *batch,
-                                               size_t count,
-                                               uint8_t *fire,
-                                               float *margins,
-                                               size_t stride,
-                                               bool *answered,
-                                               reef_error *err);
+void reef_gating_decide(reef_gating *gating,
+                        const reef_network *network,
+                        const reef_batch *batch,
+                        size_t count,
+                        uint8_t *fire,
+                        float *margins,
+                        size_t stride);
 
 /** How many generations beyond the first may fire on one token: without gates, all of them. */
 static inline size_t reef_fire_max(const reef_config *config) {
