@@ -161,9 +161,7 @@ reef_status reef_model_generate(reef_model *model,
     if (status != REEF_OK) goto cleanup;
     // An empty prompt begins like a line: something has to be read before a byte can be predicted.
     if (prompt_bytes == 0) append_byte(model, &text, '\n');
-    for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
-        append_byte(model, &text, prompt[i]);
-    if (status != REEF_OK) goto cleanup;
+    for (size_t i = 0; i < prompt_bytes; i++) append_byte(model, &text, prompt[i]);
     bool recalls = reef_recall_answers(&model->network);
     if (recalls) status = recall_prompt(model, prompt, prompt_bytes, err);
     if (status != REEF_OK) goto cleanup;
@@ -182,7 +180,6 @@ reef_status reef_model_generate(reef_model *model,
         // A client that is gone ends the generation without an error.
         if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
         append_byte(model, &text, out[i]);
-        if (status != REEF_OK) goto cleanup;
     }
 
 cleanup:
