@@ -175,7 +175,7 @@ static void settings_of_gates_have_bounds(void **state) {
     lifelong *f = *state;
     reef_error err;
     assert_int_equal(reef_config_set(&f->config, "gate", "on", &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "must be ngram, loss or off"));
+    assert_non_null(strstr(err.message, "must be ngram or off"));
     assert_int_equal(reef_config_set(&f->config, "gate-negatives", "65", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "0 to 64"));
     assert_int_equal(reef_config_set(&f->config, "gate-decay", "1", &err), REEF_ERR_INVALID);
