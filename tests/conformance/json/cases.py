@@ -114,7 +114,7 @@ CHANGING = [
     ("export-model", ["export", "model", "reef.pool", "whole.safetensors"]),
     ("compress", ["compress", "memory.pool", "notes.txt", "--piece", "4K", "--out", "notes.reef"]),
     ("expand", ["expand", "memory.pool", "notes.reef", "--out", "notes.again"]),
-    ("eval", ["eval", "again.pool", "held.txt", "--logits", "logits.npy"]),
+    ("eval", ["eval", "reef.pool", "held.txt", "--logits", "logits.npy"]),
     ("import", ["import", "fresh.pool", "other.pool", "--leak-max", "0.5"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("status", ["status", "reef.pool"]),

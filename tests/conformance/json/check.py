@@ -124,7 +124,8 @@ class Daemon:
 
 # What an example expects besides the folder as it is.
 FRESH = {"init": "rm -rf reef.pool many new.pool", "train": "rm -rf reef.pool && cp -r fresh.pool reef.pool",
-         "import": "rm -rf reef.pool && cp -r fresh.pool reef.pool", "export model": "rm -f model.safetensors",
+         "import": "rm -rf reef.pool french.pool && cp -r fresh.pool reef.pool && cp -r other.pool french.pool",
+         "export model": "rm -f model.safetensors",
          "compress": "rm -rf reef.pool && cp -r memory.pool reef.pool && rm -f notes.txt.reef",
          "expand": "rm -rf reef.pool && cp -r memory.pool reef.pool",
          "kind list": "rm -rf reef.pool && cp -r memory.pool reef.pool",

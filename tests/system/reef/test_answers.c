@@ -69,6 +69,11 @@ static const answer ANSWERS[] = {
     {"snapshot create POOL kept", 64, "kept exists; choose"},
     {"snapshot create POOL a/b", 64, "a/b"},
     {"snapshot diff POOL kept", 64, "'snapshot diff' is gone"},
+    // Other pools and files: what is not there is said first.
+    {"import POOL MISSING", 66, "MISSING"},
+    {"expand POOL MISSING", 66, "MISSING"},
+    {"eval POOL MISSING", 66, "MISSING"},
+    {"score POOL MISSING --follow", 66, "MISSING"},
     // Kinds.
     {"kind list POOL 9", 66, "there is no kind 9"},
     {"kind merge POOL", 64, "give FROM and INTO, or --near"},

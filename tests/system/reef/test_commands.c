@@ -58,7 +58,15 @@ static void help_lists_every_command(void **state) {
     size_t group_count;
     const reef_cli_group *groups = reef_cli_groups(&group_count);
     assert_int_equal(group_count, 5);
-    for (size_t g = 0; g < group_count; g++) assert_non_null(strstr(help.out, groups[g].title));
+    size_t count, grouped = 0;
+    const reef_cli_command *commands = reef_cli_commands(&count);
+    for (size_t g = 0; g < group_count; g++) {
+        assert_non_null(strstr(help.out, groups[g].title));
+        grouped += groups[g].count;
+    }
+    assert_int_equal(grouped, count);
+    assert_in_range(count, 1, 45); // more of them are too many to find one's way
+    for (size_t i = 0; i < count; i++) assert_non_null(strstr(help.out, commands[i].name));
     program_release(&bare);
     program_release(&help);
 }
