@@ -56,6 +56,7 @@ static const reef_gone GONE[] = {
     {"reefd --scrub-rate", "reefd reads 1M a second of what is sealed again"},
     {"reefd --streams", "each machine learns its own sources with --join-every"},
     {"reefd --turn", "a live source gives 4K at a time"},
+    {"report --seconds", "reef status says the speed while reefd trains"},
     {"run", "reefd --pool POOL --source FILE"},
     {"snapshot diff", NULL},
     {"snapshot show", "reef snapshot list"},

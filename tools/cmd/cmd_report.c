@@ -20,12 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROMPT_BYTES 1024 // so that gates recognise what it is
-#define PROMPT_SHOWN 40
-#define SAMPLE_BYTES 160
-#define SAMPLE_TEMPERATURE 0.7f
-#define SAMPLE_TOP_P 0.95f
-#define SECONDS_MAX 1e9
 #define BITS_MAX 64.0
 
 static const reef_cli_option OPTIONS[] = {
@@ -36,7 +30,6 @@ static const reef_cli_option OPTIONS[] = {
     {"fresh", "NAME=BITS", "bits per byte of a fresh model trained on that domain alone"},
     {"sealed-bits", "NAME[@G]=BITS",
      "bits per byte as of generation G (default: its own), measured when G was sealed"},
-    {"seconds", "S", "how long the training took"},
     CLI_OPTION_FROZEN,
     {0},
 };
@@ -45,7 +38,7 @@ const reef_cli_manual reef_report_manual = {
     .about =
         "Evaluates every domain as of every generation and now, "
         "and prints the matrix with what was\n"
-        "forgotten, the generations and a sample of each. "
+        "forgotten, and the generations. "
         "As-of forgetting compares with the values\n"
         "given by --sealed-bits; task-free forgetting is the loss now less the loss as of the\n"
         "domain's own generation, averaged over all domains but the last.",
@@ -80,10 +73,7 @@ typedef struct report {
     size_t found_count;
     sealed_bits *sealed;
     size_t sealed_count;
-    double seconds; // NaN when not given
     reef_cli_matrix matrix;
-    char **samples; // one per generation, printable
-    size_t sample_count;
     // results
     double asof_forgetting, task_free_forgetting;
     double *learned_share; // of domains 1 .. count - 1
@@ -253,11 +243,8 @@ static reef_status read_request(report *r,
     // Every report has a directory: the figures belong beside the picture.
     if (reef_cli_text(cli, "out") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
-    // Not a number means that no time was given, and no rate is shown.
-    r->seconds = NAN;
-    reef_status status = reef_cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
     // Domains first: the other options name them.
-    if (status == REEF_OK) status = read_domains(r, cli, err);
+    reef_status status = read_domains(r, cli, err);
     if (status == REEF_OK) status = read_truth(r, cli, pool, err);
     if (status == REEF_OK) status = read_fresh(r, cli, err);
     if (status == REEF_OK) status = read_sealed(r, cli, err);
@@ -270,9 +257,6 @@ static void release_report(report *r) {
         free(r->domains[j].name);
         reef_cli_file_release(&r->domains[j].file);
     }
-    // Only as many samples as were made.
-    for (size_t g = 0; g < r->sample_count; g++) free(r->samples[g]);
-    free(r->samples);
     free(r->domains);
     free(r->truth);
     free(r->found);
@@ -358,48 +342,6 @@ static void compute_report(report *r) {
     for (size_t j = 1; j < r->count; j++) r->learned_share[j] = share_learned(r, j);
 }
 
-// What a generation continues: the beginning of the domain that it learned, or of the first domain.
-static const reef_cli_file *prompt_of(const report *r, size_t generation) {
-    for (size_t j = r->count; j > 0; j--)
-        if (r->domains[j - 1].generation == generation) return &r->domains[j - 1].file;
-    return &r->domains[0].file;
-}
-
-static size_t character_start(const reef_cli_file *file, size_t at) {
-    while (at > 0 && at < file->count && (file->bytes[at] & 0xc0) == 0x80) at--;
-    return at;
-}
-
-static reef_status sample(
-    report *r, const reef_cli_call *cli, reef_cli_pool *pool, size_t generation, reef_error *err) {
-    // Each generation continues a text that it learned, so that samples can be compared.
-    const reef_cli_file *file = prompt_of(r, generation);
-    // Cut at whole characters: half a character would make the model guess the rest.
-    size_t end = character_start(file, file->count < PROMPT_BYTES ? file->count : PROMPT_BYTES);
-    // Only the end of the prompt is shown: the picture has one line for it.
-    size_t shown = character_start(file, end < PROMPT_SHOWN ? 0 : end - PROMPT_SHOWN);
-    size_t shown_bytes = end - shown;
-    uint8_t *text = reef_cli_alloc(shown_bytes + SAMPLE_BYTES, 1);
-    // Prompt and sample share a buffer, so that the boundary between them prints well.
-    memcpy(text, file->bytes + shown, shown_bytes);
-    // A fixed seed: two reports of the same pool show the same samples.
-    reef_sampling sampling = {.seed = 1, .temperature = SAMPLE_TEMPERATURE, .top_p = SAMPLE_TOP_P};
-    reef_model *model = NULL;
-    // A number names the state in which that generation was the newest.
-    char *as_of = reef_cli_format("%zu", generation);
-    reef_status status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
-    if (status == REEF_OK)
-        status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
-                                     text + shown_bytes, err);
-    if (status == REEF_OK)
-        // Kept only if it was made, so sample_count counts valid strings.
-        r->samples[r->sample_count++] = reef_cli_printable(text, shown_bytes + SAMPLE_BYTES, false);
-    reef_model_close(model);
-    free(as_of);
-    free(text);
-    return status;
-}
-
 static reef_status measure_domains(report *r,
                                    const reef_cli_call *cli,
                                    reef_cli_pool *pool,
@@ -414,17 +356,6 @@ static reef_status measure_domains(report *r,
     for (size_t j = 0; j < r->count; j++) r->matrix.learned[j] = r->domains[j].generation;
     // The figures are computed once, for the table, the document and the picture.
     compute_report(r);
-    r->samples = reef_cli_alloc(pool->generation_count, sizeof(*r->samples));
-    bool *kept = NULL;
-    if (status == REEF_OK) status = reef_cli_states_kept(pool, &kept, err);
-    // A sample for every generation, so that index and generation agree.
-    for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
-        if (!kept[g])
-            r->samples[r->sample_count++] = reef_cli_format("(the pool was pruned of this state)");
-        else
-            status = sample(r, cli, pool, g, err);
-    }
-    free(kept);
     return status;
 }
 
@@ -476,8 +407,7 @@ static json_t *report_json(const report *r,
                            const reef_cli_pool *pool,
                            json_t *generations) {
     // Arrays first: jansson takes them over in one call below.
-    json_t *names = json_array(), *rows = json_array(), *shares = json_array(),
-           *samples = json_array();
+    json_t *names = json_array(), *rows = json_array(), *shares = json_array();
     for (size_t j = 0; j < r->count; j++)
         json_array_append_new(names, json_string(r->domains[j].name));
     // Rows are named as in the printed table.
@@ -488,8 +418,6 @@ static json_t *report_json(const report *r,
     // The first domain has no earlier model to gain from.
     for (size_t j = 1; j < r->count; j++)
         json_array_append_new(shares, reef_cli_real(r->learned_share[j]));
-    for (size_t g = 0; g < r->sample_count; g++)
-        json_array_append_new(samples, json_string(r->samples[g]));
     // The names of these members are fixed: scripts that read reports depend on them.
     json_t *document =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool), "names",
@@ -501,17 +429,12 @@ static json_t *report_json(const report *r,
     json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
     json_object_set_new(document, "boundary_error_bytes", errors_json(r));
     json_object_set_new(document, "learned_share", shares);
-    // One byte is one token here: reports are for models of bytes.
-    json_object_set_new(document, "tokens_per_s",
-                        reef_cli_real((double)pool->commit.stream_bytes / r->seconds));
-    json_object_set_new(document, "seconds", reef_cli_real(r->seconds));
     json_object_set_new(document, "stream_bytes",
                         json_integer((json_int_t)pool->commit.stream_bytes));
     json_object_set_new(document, "domains", domains_json(r));
     // Shared with the caller, which prints the same list.
     json_object_set(document, "generations", generations);
     json_object_set_new(document, "sealed_bits", sealed_json(r));
-    json_object_set_new(document, "samples", samples);
     return document;
 }
 
@@ -629,7 +552,6 @@ static void print_domains(const report *r) {
 }
 
 static void print_report(const report *r,
-                         const reef_cli_pool *pool,
                          const reef_cli_table *generations,
                          const reef_kind_list *kinds,
                          const char *directory) {
@@ -649,17 +571,6 @@ static void print_report(const report *r,
     if (kinds->has_memories) {
         printf("\n");
         reef_kinds_print(kinds);
-    }
-    // Text says more than a number about what a generation knows.
-    printf("\nsamples: what each generation makes of the text it learned\n");
-    for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
-    // The rate is known only with --seconds: the pool does not record how long training took.
-    if (!isnan(r->seconds)) {
-        char words[CLI_WORD_BYTES];
-        printf("\nread %s bytes", reef_cli_count(pool->commit.stream_bytes, words));
-        printf(" in %s: ", reef_cli_duration(r->seconds, words));
-        printf("%s bytes/s\n",
-               reef_cli_count((uint64_t)((double)pool->commit.stream_bytes / r->seconds), words));
     }
     // Both names end the output, where a user looks for them.
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
@@ -690,7 +601,7 @@ static reef_status write_report(report *r,
         // The reply takes one reference; the other is released below.
         status = reef_cli_reply(cli, json_incref(document), err);
     else if (status == REEF_OK)
-        print_report(r, pool, table, &kinds, directory);
+        print_report(r, table, &kinds, directory);
     json_decref(document);
     json_decref(array);
     reef_cli_table_free(table);

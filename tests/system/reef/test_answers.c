@@ -71,7 +71,7 @@ static const answer ANSWERS[] = {
     {"snapshot diff POOL kept", 64, "'snapshot diff' is gone"},
     // Other pools and files: what is not there is said first.
     {"import POOL MISSING", 66, "MISSING"},
-    {"expand POOL MISSING", 66, "MISSING"},
+    {"expand POOL MISSING --out EMPTY --force", 66, "MISSING"},
     {"eval POOL MISSING", 66, "MISSING"},
     {"score POOL MISSING --follow", 66, "MISSING"},
     // Kinds.
