@@ -171,11 +171,6 @@ REEF_MUST_CHECK reef_status reef_cli_time_range(const reef_cli_call *cli,
                                                 uint64_t *since_ms,
                                                 uint64_t *until_ms,
                                                 reef_error *err);
-/** The default configuration with every field that was given as an option, checked as a whole. */
-REEF_MUST_CHECK reef_status reef_cli_config(const reef_cli_call *cli,
-                                            reef_config *config,
-                                            reef_error *err);
-
 /**
  * Ask people at a terminal to type yes; without one, with --json or with --yes nothing is asked.
  *

@@ -267,26 +267,6 @@ reef_status reef_cli_number(const reef_cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status take_given(const reef_cli_call *cli, reef_config *config, reef_error *err) {
-    reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < cli->given_count; i++) {
-        const reef_config_field *field = reef_cli_config_field(cli->given[i].name);
-        if (field != NULL) status = reef_config_set(config, field->name, cli->given[i].value, err);
-    }
-    return status;
-}
-
-reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
-    reef_config_default(config);
-    reef_status status = take_given(cli, config, err);
-    if (status != REEF_OK) return status;
-    reef_config_fit(config);
-    status = take_given(cli, config, err);
-    if (status != REEF_OK) return status;
-    reef_config_reduce(config);
-    return reef_config_check(config, err);
-}
-
 // ---- replies ------------------------------------------------------------------------------------
 
 reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err) {

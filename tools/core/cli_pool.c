@@ -296,11 +296,11 @@ void reef_cli_points_release(reef_cli_points *points) {
     *points = (reef_cli_points){0};
 }
 
-reef_status reef_cli_usage_read(reef_cli_pool *pool,
-                                const reef_generation_record *generation,
-                                uint32_t layer,
-                                reef_usage **usage,
-                                reef_error *err) {
+static reef_status read_usage(reef_cli_pool *pool,
+                              const reef_generation_record *generation,
+                              uint32_t layer,
+                              reef_usage **usage,
+                              reef_error *err) {
     // Usage is stored by expert, so the array has the side squared.
     size_t expert_count = (size_t)generation->side * generation->side;
     *usage = reef_cli_alloc(expert_count, sizeof(**usage));
@@ -326,7 +326,7 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
         if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
         reef_usage *usage = NULL;
-        reef_status status = reef_cli_usage_read(pool, generation, layer, &usage, err);
+        reef_status status = read_usage(pool, generation, layer, &usage, err);
         if (status != REEF_OK) return status;
         reef_usage_summary one;
         reef_usage_summarise(expert_count, usage, &one);

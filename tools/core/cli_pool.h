@@ -136,12 +136,6 @@ void reef_cli_points_release(reef_cli_points *points);
 /** Batches that a point is the mean of. */
 uint64_t reef_cli_point_batches(const reef_point *point);
 
-/** Usage of the experts of one PEER layer of a generation; *usage is the caller's. */
-REEF_MUST_CHECK reef_status reef_cli_usage_read(reef_cli_pool *pool,
-                                                const reef_generation_record *generation,
-                                                uint32_t layer,
-                                                reef_usage **usage,
-                                                reef_error *err);
 /** All layers of a generation together: counts are summed, unevenness is averaged. */
 REEF_MUST_CHECK reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                                    const reef_generation_record *generation,

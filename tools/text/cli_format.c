@@ -112,13 +112,6 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     return text;
 }
 
-bool reef_cli_is_printable(const char *text) {
-    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
-    bool same = strcmp(printable, text) == 0;
-    free(printable);
-    return same;
-}
-
 // Counts how many bytes of a text fit in so many columns, and their width. The locale is UTF-8,
 // whatever the environment says; without one a character has one column.
 static size_t bytes_within(const char *text, size_t columns, size_t *width) {

@@ -32,8 +32,6 @@ const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
  * become \xNN. Line ends stay with `lines`, and become \n without. On the heap.
  */
 char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines);
-/** Is it the same text after reef_cli_printable, so that it can be shown as it is? */
-bool reef_cli_is_printable(const char *text);
 /** UTF-8 text in at most so many columns, with an ellipsis where something was cut. On the heap. */
 char *reef_cli_cut(const char *text, size_t columns);
 /** Columns of UTF-8 text in a terminal: two of a wide character, none of an accent by itself. */
