@@ -116,8 +116,9 @@ tiny=(--layers 2 --ffw pd --d-model 16 --attention-heads 2 --context 16 --batch 
     --context-memory 0)
 hours_ago=$((-5 * 3600))
 
-# base: generation 0 knows English and is sealed; 1 has begun with C; snapshot "kept". aged: base as it was before,
-# with usage of some hours ago to compact. early: base as it was when generation 1 was opened. imported: a pool that went on, of which generation 1 is.
+# base: generation 0 knows English and is sealed; 1 has begun with C; snapshot "kept". aged: the same before
+# that, some hours ago, so that a daemon merges its usage. early: base as it was when generation 1 was opened.
+# imported: a pool that went on, of which generation 1 is.
 world_make() {
     english=$work/english.txt code_text=$work/code.c more=$work/more.c
     words 1500 the sea a reef grows under slow water and light >"$english"
@@ -126,16 +127,14 @@ world_make() {
     code_lines=$work/lines.c
     tr ' ' '\n' <"$code_text" >"$code_lines"
     base=$work/base early=$work/early imported=$work/imported
-    faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" init "$base" "${tiny[@]}"
+    faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" init "$work/aged" "${tiny[@]}"
     [ "$code" = 0 ] || fail "init: exit $code"
-    faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" train "$base" "$english" --commit-steps 10 --threads 1
+    faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" train "$work/aged" "$english" --commit-steps 10 --threads 1
     [ "$code" = 0 ] || fail "train: exit $code"
-    cp -r "$base" "$work/aged"
+    must "$reef" init "$base" "${tiny[@]}"
+    must "$reef" train "$base" "$english" --commit-steps 10 --threads 1
     must "$reef" seal "$base" --threads 1
     must "$reef" export pool "$base" "$early" --no-verify
-    head -c 8 "$code_text" >"$work/few"
-    # A daemon merges usage, so that trainings of it do not, and all of their commits are of one kind.
-    must "$reefd" --pool "$early" --source "file:$work/few" --threads 1 --quiet
     must "$reef" train "$base" "$english" "$code_text" --threads 1
     must "$reef" snapshot create "$base" kept --threads 1
     must "$reef" export pool "$base" "$work/compact" --no-verify # without free pages that a snapshot could take
