@@ -250,12 +250,8 @@ static bool is_sampled(uint16_t check) {
     return check % SAMPLED_CHECKS == 0;
 }
 
-static uint16_t *met_again(const reef_predictor *p, size_t i) {
-    return i < REEF_CONTEXTS ? &p->state->met_again[i] : &p->wide->met_again[i - REEF_CONTEXTS];
-}
-
 static void count_met_again(reef_predictor *p, size_t i) {
-    uint16_t *share = met_again(p, i);
+    uint16_t *share = &p->state->met_again[i];
     int32_t target = p->kinds[i] == REEF_CONTEXT_NEW ? 0 : 65535;
     *share = (uint16_t)(*share + (target - *share) / MET_AGAIN_STEP);
 }
@@ -264,7 +260,7 @@ static void count_met_again(reef_predictor *p, size_t i) {
 // as the lines' templates in prose, nor if the byte was foreseen without it.
 static bool is_worth_a_cell(const reef_predictor *p, size_t i, uint16_t check, bool foreseen) {
     if (!reef_cell_line_is_crowded(p->lines[i])) return true;
-    return !foreseen && (is_sampled(check) || *met_again(p, i) >= MET_AGAIN_MIN);
+    return !foreseen && (is_sampled(check) || p->state->met_again[i] >= MET_AGAIN_MIN);
 }
 
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {

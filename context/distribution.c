@@ -32,44 +32,36 @@ typedef struct walk {
 
 // Contexts that know nothing have no history here and learn nothing; copies of them do no harm.
 static reef_chance *chance_of(const reef_predictor *p, size_t i) {
-    return &p->chances[i][p->histories[i]];
+    return &p->state->chance[i][p->histories[i]];
 }
 
 static reef_chance *order_0_chance_of(const reef_predictor *p) {
-    return &p->state->chance[REEF_CONTEXTS][p->order_0_history];
+    return &p->state->order_0_chance[p->order_0_history];
 }
 
 static void keep_rows(const reef_predictor *p,
                       size_t sets,
                       int16_t (*kept)[REEF_INPUTS_ALL],
-                      const reef_weight_rows *from) {
-    for (size_t k = 0; k < sets; k++) {
-        memcpy(kept[k], from->rows[k], REEF_INPUTS * sizeof(**kept));
-        if (p->wide != NULL)
-            memcpy(kept[k] + REEF_INPUTS, from->wide[k], REEF_WIDE_INPUTS * sizeof(**kept));
-    }
+                      int16_t *const *from) {
+    for (size_t k = 0; k < sets; k++) memcpy(kept[k], from[k], p->inputs * sizeof(**kept));
 }
 
 static void take_rows_back(const reef_predictor *p,
                            size_t sets,
                            const int16_t (*kept)[REEF_INPUTS_ALL],
-                           const reef_weight_rows *to) {
-    for (size_t k = 0; k < sets; k++) {
-        memcpy(to->rows[k], kept[k], REEF_INPUTS * sizeof(**kept));
-        if (p->wide != NULL)
-            memcpy(to->wide[k], kept[k] + REEF_INPUTS, REEF_WIDE_INPUTS * sizeof(**kept));
-    }
+                           int16_t *const *to) {
+    for (size_t k = 0; k < sets; k++) memcpy(to[k], kept[k], p->inputs * sizeof(**kept));
 }
 
 static void keep_net(bit_before *b, const reef_predictor *p) {
-    keep_rows(p, REEF_NET_SETS, b->net_weights, &p->net_weights);
+    keep_rows(p, REEF_NET_SETS, b->net_weights, p->net_rows);
     memcpy(b->net_last_weights, p->net->last_weights[p->bits], sizeof(b->net_last_weights));
     b->net = *p->net_chance;
     for (size_t t = 0; t < 2; t++) b->net_sse[t] = *p->net_sse[t];
 }
 
 static void take_net_back(const bit_before *b, const reef_predictor *p) {
-    take_rows_back(p, REEF_NET_SETS, b->net_weights, &p->net_weights);
+    take_rows_back(p, REEF_NET_SETS, b->net_weights, p->net_rows);
     memcpy(p->net->last_weights[p->bits], b->net_last_weights, sizeof(b->net_last_weights));
     *p->net_chance = b->net;
     for (size_t t = 0; t < 2; t++) *p->net_sse[t] = b->net_sse[t];
@@ -84,7 +76,7 @@ static void keep(bit_before *b, const reef_predictor *p) {
         memcpy(b->divergence, p->expected_byte.divergence, sizeof(b->divergence));
         return;
     }
-    keep_rows(p, REEF_SETS, b->weights, &p->weights);
+    keep_rows(p, REEF_SETS, b->weights, p->rows);
     memcpy(b->last_weights, p->state->last_weights[p->bits], sizeof(b->last_weights));
     for (size_t i = 0; i < p->contexts; i++) b->chances[i] = *chance_of(p, i);
     b->order_0 = *order_0_chance_of(p);
@@ -103,7 +95,7 @@ static void take_back(const bit_before *b, reef_predictor *p) {
         p->trial->count = 0; // trees were opened by catching up alone
         return;
     }
-    take_rows_back(p, REEF_SETS, b->weights, &p->weights);
+    take_rows_back(p, REEF_SETS, b->weights, p->rows);
     memcpy(p->state->last_weights[p->bits], b->last_weights, sizeof(b->last_weights));
     for (size_t i = 0; i < p->contexts; i++) *chance_of(p, i) = b->chances[i];
     *order_0_chance_of(p) = b->order_0;

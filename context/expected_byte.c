@@ -21,9 +21,9 @@ enum {
 };
 _Static_assert(STATES_USED == REEF_EXPECTED_STATES, "all states have a chance");
 
-void reef_expected_chances_init(size_t contexts, reef_chance (*chances)[REEF_EXPECTED_STATES]) {
+static void init_context_chances(reef_chance (*chances)[REEF_EXPECTED_STATES]) {
     const reef_histories *table = reef_histories_table();
-    for (size_t i = 0; i < contexts; i++) {
+    for (size_t i = 0; i < REEF_CONTEXTS_ALL; i++) {
         reef_chance *chance = chances[i];
         for (uint32_t h = 0; h < 256; h++) {
             uint32_t zeros = table->zeros[h], all = zeros + table->ones[h];
@@ -38,7 +38,7 @@ void reef_expected_chances_init(size_t contexts, reef_chance (*chances)[REEF_EXP
 }
 
 static void init_chances(reef_expected_state *state) {
-    reef_expected_chances_init(REEF_CONTEXTS, state->contexts);
+    init_context_chances(state->contexts);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         for (uint32_t s = 0; s < REEF_MATCH_STATES; s++) {
             state->matches[k][0][s] = reef_chance_of(65535 / (s / 4 + 3));
@@ -55,11 +55,7 @@ static void init_chances(reef_expected_state *state) {
 void reef_expected_state_init(reef_expected_state *state) {
     memset(state, 0, sizeof(*state));
     init_chances(state);
-    for (size_t s = 0; s < REEF_EXPECTED_WEIGHT_SETS; s++)
-        for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
-            state->weights[s][i] = REEF_FIRST_WEIGHT;
-            state->weights[s][REEF_PREDICTIONS + i] = REEF_FIRST_WEIGHT_DISTANCE;
-        }
+    for (size_t s = 0; s < REEF_EXPECTED_WEIGHT_SETS; s++) reef_weights_init(state->weights[s]);
     for (size_t s = 0; s < REEF_EXPECTED_LAST; s++)
         for (size_t k = 0; k < REEF_EXPECTED_SETS; k++)
             state->last_weights[s][k] = 65536 / REEF_EXPECTED_SETS;
@@ -101,7 +97,7 @@ static uint32_t state_of(const reef_predictor *p, size_t i, uint8_t byte) {
 }
 
 static reef_chance *match_chance(const reef_predictor *p, size_t k, int byte) {
-    return &p->state->expected.matches[k][p->expected[k] == byte][p->match_states[k]];
+    return &p->state->expected.matches[k][p->followed[k] == byte][p->match_states[k]];
 }
 
 // What a context or a match says of a byte.
@@ -128,12 +124,12 @@ static void ask(const reef_predictor *p, opinions *asked) {
         uint32_t state = 0, i = p->known[k];
         o->byte = favourite_of(p, i, &state);
         o->state = (uint16_t)state;
-        weigh(p, o, p->expected_chances[i][state]);
+        weigh(p, o, p->state->expected.contexts[i][state]);
     }
     for (size_t k = 0; k < REEF_MATCHES; k++) {
-        if (p->expected[k] < 0) continue;
-        o->byte = (uint8_t)p->expected[k];
-        weigh(p, o++, *match_chance(p, k, p->expected[k]));
+        if (p->followed[k] < 0) continue;
+        o->byte = (uint8_t)p->followed[k];
+        weigh(p, o++, *match_chance(p, k, p->followed[k]));
     }
     asked->count = (size_t)(o - asked->all);
 }
@@ -180,19 +176,19 @@ static uint32_t gather_inputs(reef_predictor *p, uint8_t byte, opinions *asked) 
     reef_expected_byte *e = &p->expected_byte;
     opinion *o = asked->all;
     uint32_t orders = 0;
-    memset(e->in, 0, reef_predictor_input_bytes(p));
+    memset(e->in, 0, p->inputs * sizeof(*e->in));
     for (size_t k = 0; k < p->known_count; k++, o++) {
         size_t i = p->known[k];
         if (o->byte != byte) {
             o->state = (uint16_t)state_of(p, i, byte);
-            weigh(p, o, p->expected_chances[i][o->state]);
+            weigh(p, o, p->state->expected.contexts[i][o->state]);
         }
         e->states[i] = o->state;
         put_inputs(p, reef_input_of(i), o);
         if (i < REEF_ORDERS) orders += o->chance >> 31;
     }
     for (size_t k = 0; k < REEF_MATCHES; k++) {
-        if (p->expected[k] < 0) continue;
+        if (p->followed[k] < 0) continue;
         if (o->byte != byte) weigh(p, o, *match_chance(p, k, byte));
         put_inputs(p, REEF_PREDICTION_MATCH + k, o++);
     }
@@ -203,7 +199,7 @@ static uint32_t gather_inputs(reef_predictor *p, uint8_t byte, opinions *asked) 
 static void choose_weights(reef_predictor *p, uint8_t byte, uint32_t orders) {
     reef_expected_byte *e = &p->expected_byte;
     uint32_t length = reef_match_length_class(p->matches[0].length) / 2;
-    uint32_t match = p->expected[0] < 0 ? 0 : (1 + (p->expected[0] == byte)) * 16 + length;
+    uint32_t match = p->followed[0] < 0 ? 0 : (1 + (p->followed[0] == byte)) * 16 + length;
     uint32_t known = p->orders_known * 8 + orders;
     const uint32_t chosen[REEF_EXPECTED_SETS] = {
         [REEF_EXPECTED_SET_MATCH] = match,
@@ -217,10 +213,8 @@ static void choose_weights(reef_predictor *p, uint8_t byte, uint32_t orders) {
         REEF_EXPECTED_SET_LIST(REEF_SET_SIZE)
 #undef REEF_SET_SIZE
     };
-    for (uint32_t k = 0, first = 0; k < REEF_EXPECTED_SETS; first += COUNTS[k++]) {
-        e->weights.rows[k] = p->state->expected.weights[first + chosen[k]];
-        if (p->wide != NULL) e->weights.wide[k] = p->wide->expected_weights[first + chosen[k]];
-    }
+    for (uint32_t k = 0, first = 0; k < REEF_EXPECTED_SETS; first += COUNTS[k++])
+        e->rows[k] = p->state->expected.weights[first + chosen[k]];
     e->last_weights = p->state->expected.last_weights[known];
 }
 
@@ -246,7 +240,7 @@ void reef_expected_find(reef_predictor *p) {
     e->divergence = state->divergence[hashes[0] & (REEF_DIVERGENCES - 1)];
     __builtin_prefetch(e->divergence);
     choose_weights(p, byte, gather_inputs(p, byte, &asked));
-    reef_predictor_dot(p, REEF_EXPECTED_SETS, e->odds, e->in, &e->weights);
+    reef_predictor_dot(p, REEF_EXPECTED_SETS, e->odds, e->in, e->rows);
     e->last_odds = reef_mix_last(REEF_EXPECTED_SETS, e->odds, e->last_weights);
     uint32_t right = 2 * reef_squash(p->logistic, e->last_odds);
     for (size_t t = 0; t < 2; t++) right += reef_refine(e->last_odds, rows[t], &e->sse[t]);
@@ -262,14 +256,14 @@ void reef_expected_learn(reef_predictor *p, uint8_t byte) {
     int16_t rates[REEF_EXPECTED_SETS];
     reef_learn_last(p->logistic, REEF_EXPECTED_SETS, e->last_weights, e->odds, e->last_odds, right);
     reef_mix_rates(p->logistic, REEF_EXPECTED_SETS, rates, e->odds, RATE * p->rate, right);
-    reef_predictor_train(p, REEF_EXPECTED_SETS, &e->weights, e->in, rates);
+    p->kernels->train(REEF_EXPECTED_SETS, p->inputs, e->rows, e->in, rates);
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        reef_chance *chance = &p->expected_chances[i][e->states[i]];
+        reef_chance *chance = &p->state->expected.contexts[i][e->states[i]];
         *chance = reef_chance_after(*chance, right, p->rates);
     }
     for (size_t k = 0; k < REEF_MATCHES; k++) {
-        if (p->expected[k] < 0) continue;
+        if (p->followed[k] < 0) continue;
         reef_chance *chance = match_chance(p, k, e->byte);
         *chance = reef_chance_after(*chance, right, p->rates);
     }

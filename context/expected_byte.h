@@ -21,8 +21,6 @@
 
 /** The state before anything was learned. */
 void reef_expected_state_init(reef_expected_state *state);
-/** The same of what contexts say of a byte. */
-void reef_expected_chances_init(size_t contexts, reef_chance (*chances)[REEF_EXPECTED_STATES]);
 
 /** A byte begins, its cells and matches are found: which one is expected, and is it trusted? */
 void reef_expected_find(reef_predictor *p);

@@ -10,35 +10,28 @@
 static_assert(REEF_INPUT_NAMES <= REEF_MEMORY_INPUTS_MAX, "readers have room for all inputs");
 
 // What an input says, by the weights of one set: log odds, without their sign.
-static double part_of(const int16_t *in, const int16_t *weights, size_t prediction) {
-    const int16_t *odds = in + prediction, *w = weights + prediction;
-    return fabs((double)odds[0] * w[0] + (double)odds[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
+static double part_of(const int16_t *in, const int16_t *weights, size_t input) {
+    const size_t distance = reef_distance_of(input);
+    return fabs((double)in[input] * weights[input] + (double)in[distance] * weights[distance]);
 }
 
-// The same of a further context of a wide memory; `in` are all inputs.
-static double wide_part_of(const int16_t *in, const int16_t *weights, size_t context) {
-    const int16_t *odds = in + REEF_INPUTS + context, *w = weights + context;
-    return fabs((double)odds[0] * w[0] + (double)odds[REEF_WIDE_CONTEXTS] * w[REEF_WIDE_CONTEXTS]);
-}
-
-// What inputs say, by the weights of set number `set`.
+// What inputs say, by a row of weights.
 static void find_parts(const reef_predictor *p,
                        const int16_t *in,
-                       const reef_weight_rows *weights,
-                       size_t set,
+                       const int16_t *weights,
                        double *parts) {
     memset(parts, 0, REEF_INPUT_NAMES * sizeof(*parts));
-    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(in, weights->rows[set], i);
-    for (size_t i = 0; i < REEF_WIDE_CONTEXTS && p->wide != NULL; i++)
-        parts[REEF_INPUT_WIDE + i] = wide_part_of(in, weights->wide[set], i);
+    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(in, weights, i);
+    for (size_t i = REEF_CONTEXTS; i < p->contexts; i++)
+        parts[REEF_INPUT_WIDE + i - REEF_CONTEXTS] = part_of(in, weights, reef_input_of(i));
 }
 
 // Parts of the layer with a net: what the memory says counts for its inputs.
 static void add_net_parts(const reef_predictor *p, double *parts) {
-    const int16_t *weights = p->net_weights.rows[REEF_NET_SET_TOKENS];
+    const int16_t *weights = p->net_rows[REEF_NET_SET_TOKENS];
     double memory = fabs(weights[REEF_PREDICTION_MEMORY] / (double)REEF_WEIGHT_ONE);
     double own[REEF_INPUT_NAMES];
-    find_parts(p, p->net_in, &p->net_weights, REEF_NET_SET_TOKENS, own);
+    find_parts(p, p->net_in, weights, own);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) parts[i] = parts[i] * memory + own[i];
     parts[REEF_INPUT_NET] = part_of(p->net_in, weights, REEF_PREDICTION_NET) +
                             part_of(p->net_in, weights, REEF_PREDICTION_NET_CHANCE);
@@ -50,10 +43,10 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p, uint3
     const reef_expected_byte *expected = &p->expected_byte;
     bool trees_speak = !expected->trusted || p->net_tokens > 0;
     const int16_t *in = trees_speak ? p->in : expected->in;
-    const reef_weight_rows *weights = trees_speak ? &p->weights : &expected->weights;
-    const size_t set = trees_speak ? (size_t)REEF_SET_ORDERS : (size_t)REEF_EXPECTED_SET_ORDERS;
-    find_parts(p, in, weights, set, parts);
-    double sum = part_of(in, weights->rows[set], REEF_PREDICTION_BIAS);
+    const int16_t *weights =
+        trees_speak ? p->rows[REEF_SET_ORDERS] : expected->rows[REEF_EXPECTED_SET_ORDERS];
+    find_parts(p, in, weights, parts);
+    double sum = part_of(in, weights, REEF_PREDICTION_BIAS);
     if (p->net_tokens > 0) add_net_parts(p, parts);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
     double each = sum > 0.0 ? bits / sum : 0.0;
@@ -68,7 +61,7 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p, uint3
             p->kinds[i] != REEF_CONTEXT_NEW;
     counts->hits[REEF_PREDICTION_ORDER_0]++;
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        counts->hits[REEF_PREDICTION_MATCH + k] += p->expected[k] >= 0;
+        counts->hits[REEF_PREDICTION_MATCH + k] += p->followed[k] >= 0;
     counts->hits[REEF_PREDICTION_EXPECTED] += expected->byte >= 0;
     counts->hits[REEF_INPUT_NET] += p->net_tokens > 0;
 }

@@ -30,6 +30,7 @@ static reef_status make_tables(reef_predictor *p, const reef_memory_sizes *sizes
     for (reef_memory_table t = 0; status == REEF_OK && t < REEF_TABLES; t++)
         status = reef_lines_init(table_of(p, t), (size_t)1 << sizes->lines_log2[t], err);
     if (status != REEF_OK) return status;
+    reef_predictor_set_wide(p, reef_memory_is_wide(sizes->bytes_max));
     p->learned_bytes = p->text.end = sizes->learned_bytes;
     p->text.kept = reef_memory_text_bytes(sizes);
     p->cell_lines_log2 = sizes->lines_log2[REEF_TABLE_CELLS];
@@ -37,10 +38,6 @@ static reef_status make_tables(reef_predictor *p, const reef_memory_sizes *sizes
     p->state = malloc(sizeof(*p->state));
     if (p->state == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory's mixer");
-    if (!reef_memory_is_wide(sizes->bytes_max)) return REEF_OK;
-    p->wide = malloc(sizeof(*p->wide));
-    if (p->wide == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory's further contexts");
     return REEF_OK;
 }
 
@@ -77,7 +74,6 @@ reef_status reef_memory_new(reef_memory **out,
     reef_status status = reef_memory_make(&memory, &sizes, err);
     if (status != REEF_OK) return status;
     reef_mix_state_init(memory->predictor.state);
-    if (memory->predictor.wide != NULL) reef_wide_state_init(memory->predictor.wide);
     reef_predictor_begin(&memory->predictor);
     *out = memory;
     return REEF_OK;
@@ -89,7 +85,6 @@ void reef_memory_free(reef_memory *memory) {
     for (reef_memory_table t = 0; t < REEF_TABLES; t++) reef_lines_release(table_of(p, t));
     reef_text_release(&p->text);
     free(p->state);
-    free(p->wide);
     free(p->net);
     free(memory->difference);
     free(memory);
@@ -187,8 +182,7 @@ void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
     *out = (reef_memory_stats){
         .learned_bytes = p->learned_bytes,
-        .bytes = reef_memory_sizes_bytes(&sizes) +
-                 (p->net != NULL ? reef_net_state_bytes(p->wide != NULL) : 0),
+        .bytes = reef_memory_sizes_bytes(&sizes) + (p->net != NULL ? sizeof(*p->net) : 0),
         .bytes_max = memory->bytes_max,
         .cells = p->cells.count * REEF_CELLS_A_LINE,
         .trees = p->slots.count * REEF_SLOTS_A_LINE,

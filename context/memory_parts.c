@@ -11,8 +11,7 @@
 //                24    16  log2 of the lines of cells, of trees, and of each index of matches
 //                40     4  bytes of the part "mixer"
 //                44     4  bytes of the part "net"; 0: no net has spoken
-//                48     4  bytes of the part "wide"; 0: it has no further contexts
-//                52     4  zero
+//                48     8  zero
 //                56     8  the last eight bytes, the newest lowest
 //                64    16  positions of the first bytes of the line and of the line above
 //                80    44  what position.h says, 11 words: word, has_letter, words[2], first_word,
@@ -33,27 +32,23 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endian");
 // No padding: every byte of a part is written.
 static_assert(sizeof(reef_mix_state) ==
-                  4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
-                      2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
-                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS + (2 << 16) +
-                      sizeof(reef_expected_state),
+                  4 * 256 * (REEF_CONTEXTS_ALL + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
+                      2 * REEF_WEIGHT_SETS * REEF_INPUTS_ALL + 4 * 256 * REEF_SETS +
+                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS_ALL +
+                      (2 << 16) + sizeof(reef_expected_state),
               "the mixer has no padding");
-static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS * REEF_EXPECTED_STATES +
+static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS_ALL * REEF_EXPECTED_STATES +
                                                  8 * REEF_MATCHES * REEF_MATCH_STATES +
-                                                 2 * REEF_EXPECTED_WEIGHT_SETS * REEF_INPUTS +
+                                                 2 * REEF_EXPECTED_WEIGHT_SETS * REEF_INPUTS_ALL +
                                                  4 * REEF_EXPECTED_LAST * REEF_EXPECTED_SETS +
                                                  4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) +
                                                  4 * 8 * 32 + 4 * 8 * REEF_DIVERGENCES,
               "the state of expected bytes has no padding");
 static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance) +
-                                            UINT64_C(2) * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
+                                            UINT64_C(2) * REEF_NET_WEIGHT_SETS * REEF_INPUTS_ALL +
                                             UINT64_C(4) * 256 * (REEF_NET_SETS + 1) +
                                             UINT64_C(4) * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
               "the net's state has no padding");
-static_assert(sizeof(reef_wide_state) ==
-                  REEF_WIDE_CONTEXTS * (4 * 256 + 4 * REEF_EXPECTED_STATES + 2) +
-                      2 * REEF_WIDE_INPUTS * (REEF_WEIGHT_SETS + REEF_EXPECTED_WEIGHT_SETS),
-              "the state of further contexts has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
 #define POSITION_WORDS 11
@@ -67,14 +62,13 @@ enum {
     PART_INDEX,
     PART_MIXER = PART_INDEX + REEF_MATCHES,
     PART_NET,
-    PART_WIDE,
     PARTS,
 };
 
 static const char *const NAMES[PARTS] = {
     [PART_HEADER] = "header", [PART_TEXT] = "text",   [PART_CELLS] = "cells",
     [PART_TREES] = "trees",   [PART_INDEX] = "index", [PART_INDEX + 1] = "long index",
-    [PART_MIXER] = "mixer",   [PART_NET] = "net",     [PART_WIDE] = "wide",
+    [PART_MIXER] = "mixer",   [PART_NET] = "net",
 };
 
 // ---- the header ---------------------------------------------------------------------------------
@@ -90,11 +84,7 @@ static uint8_t *put64(uint8_t *at, uint64_t value) {
 }
 
 static uint32_t net_bytes(const reef_predictor *p) {
-    return p->net != NULL ? (uint32_t)reef_net_state_bytes(p->wide != NULL) : 0;
-}
-
-static uint32_t wide_bytes(const reef_predictor *p) {
-    return p->wide != NULL ? (uint32_t)sizeof(*p->wide) : 0;
+    return p->net != NULL ? (uint32_t)sizeof(*p->net) : 0;
 }
 
 // The words of a position in their order; reading and writing walk the same list.
@@ -130,8 +120,7 @@ static void write_header(reef_memory *memory) {
     for (size_t t = 0; t < REEF_TABLES; t++) at = put32(at, sizes.lines_log2[t]);
     at = put32(at, (uint32_t)sizeof(*p->state));
     at = put32(at, net_bytes(p));
-    at = put32(at, wide_bytes(p));
-    at = put32(at, 0);
+    at = put64(at, 0);
     at = put64(at, p->position.bytes);
     at = put64(at, p->position.line);
     at = put64(at, p->position.line_above);
@@ -139,7 +128,8 @@ static void write_header(reef_memory *memory) {
     for (size_t i = 0; i < POSITION_WORDS; i++)
         at = put32(at, words[i] != NULL ? *words[i] : p->position.has_letter);
     list_wide_position(&p->position, wide_words);
-    for (size_t i = 0; i < WIDE_WORDS; i++) at = put32(at, p->wide != NULL ? *wide_words[i] : 0);
+    for (size_t i = 0; i < WIDE_WORDS; i++)
+        at = put32(at, reef_memory_is_wide(memory->bytes_max) ? *wide_words[i] : 0);
     at = put32(at, 0);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         const reef_match *match = &p->matches[k];
@@ -158,7 +148,7 @@ typedef struct header {
     reef_memory_sizes sizes;
     reef_position position;
     reef_match matches[REEF_MATCHES];
-    uint32_t mixer_bytes, net_bytes, wide_bytes;
+    uint32_t mixer_bytes, net_bytes;
 } header;
 
 static uint32_t get32(const uint8_t **at) {
@@ -198,7 +188,7 @@ static void get_position(const uint8_t **at, header *h, uint32_t *zeros) {
     list_wide_position(&h->position, wide_words);
     for (size_t i = 0; i < WIDE_WORDS; i++) {
         *wide_words[i] = get32(at);
-        if (h->wide_bytes == 0) *zeros |= *wide_words[i];
+        if (!reef_memory_is_wide(h->sizes.bytes_max)) *zeros |= *wide_words[i];
     }
     *zeros |= get32(at);
 }
@@ -217,12 +207,10 @@ static void get_matches(const uint8_t **at, reef_match *matches, uint32_t *zeros
 }
 
 static reef_status check_values(const header *h, reef_error *err) {
-    const bool wide = reef_memory_is_wide(h->sizes.bytes_max);
     if (!reef_memory_sizes_are_possible(&h->sizes))
         return fail_corrupt(PART_HEADER, "sizes outside their bounds", err);
     if (h->mixer_bytes != sizeof(reef_mix_state) ||
-        (h->net_bytes != 0 && h->net_bytes != reef_net_state_bytes(wide)) ||
-        h->wide_bytes != (wide ? sizeof(reef_wide_state) : 0))
+        (h->net_bytes != 0 && h->net_bytes != sizeof(reef_net_state)))
         return fail_corrupt(PART_HEADER, "a mixer of another size", err);
     const uint64_t end = h->sizes.learned_bytes;
     if (h->position.line > end || h->position.line_above > h->position.line)
@@ -250,8 +238,7 @@ static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err)
     for (size_t t = 0; t < REEF_TABLES; t++) h->sizes.lines_log2[t] = get32(&at);
     h->mixer_bytes = get32(&at);
     h->net_bytes = get32(&at);
-    h->wide_bytes = get32(&at);
-    zeros |= get32(&at);
+    zeros |= get32(&at) | get32(&at);
     get_position(&at, h, &zeros);
     get_matches(&at, h->matches, &zeros);
     assert(at == bytes + REEF_MEMORY_HEADER_BYTES);
@@ -334,7 +321,6 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
         parts[PART_INDEX + k] = lines_part(PART_INDEX + k, &p->index[k]);
     parts[PART_MIXER] = (reef_memory_part){NAMES[PART_MIXER], p->state, sizeof(*p->state)};
     parts[PART_NET] = (reef_memory_part){NAMES[PART_NET], p->net, net_bytes(p)};
-    parts[PART_WIDE] = (reef_memory_part){NAMES[PART_WIDE], p->wide, wide_bytes(p)};
 }
 
 // Most of a young memory's mixer is as it was at the start. Stored as the exclusive or with that it
@@ -380,7 +366,7 @@ static reef_status fill(
     reef_memory *memory, const header *h, reef_memory_fetch fetch, void *context, reef_error *err) {
     reef_predictor *p = &memory->predictor;
     if (h->net_bytes > 0) {
-        p->net = malloc(reef_net_state_bytes(p->wide != NULL));
+        p->net = malloc(sizeof(*p->net));
         if (p->net == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
     }
@@ -426,7 +412,6 @@ static void list_announced(const header *h, reef_memory_part *parts) {
         [PART_TEXT] = reef_memory_text_bytes(s),
         [PART_MIXER] = h->mixer_bytes,
         [PART_NET] = h->net_bytes,
-        [PART_WIDE] = h->wide_bytes,
     };
     for (size_t t = 0; t < REEF_TABLES; t++)
         bytes[PART_CELLS + t] = (uint64_t)REEF_LINE_BYTES << s->lines_log2[t];

@@ -20,7 +20,8 @@
 #define TEXT_MAX (1ull << 32)
 
 // The mixers, and some more. Numbers and not sizes: growth is a function of the stream alone, on
-// every machine. What a net's bytes need comes beside the bound.
+// every machine. What a net's bytes need comes beside the bound, and so does the part of the mixers
+// that a memory without further contexts leaves as it was.
 #define EXPECTED_BYTES 797440
 #define MIXER_BYTES (925576 + EXPECTED_BYTES)
 #define WIDE_BYTES 261152 // beside them, of a wide memory

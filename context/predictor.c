@@ -26,15 +26,14 @@
 
 static const uint32_t SHORTEST_MATCH[REEF_MATCHES] = {6, 20};
 
-static void begin_chances(size_t contexts, reef_chance (*chance)[256]) {
+static void begin_chances(reef_chance *chance) {
     const reef_histories *table = reef_histories_table();
-    for (size_t i = 0; i < contexts; i++)
-        for (uint32_t h = 0; h < 256; h++) {
-            uint32_t zeros = table->zeros[h], ones = table->ones[h];
-            // Krichevsky and Trofimov's estimate, nearly.
-            uint32_t p = (10 * ones + 4) * 65536 / (10 * (zeros + ones) + 8);
-            chance[i][h] = reef_chance_of(p);
-        }
+    for (uint32_t h = 0; h < 256; h++) {
+        uint32_t zeros = table->zeros[h], ones = table->ones[h];
+        // Krichevsky and Trofimov's estimate, nearly.
+        uint32_t p = (10 * ones + 4) * 65536 / (10 * (zeros + ones) + 8);
+        chance[h] = reef_chance_of(p);
+    }
 }
 
 static void begin_match_chances(reef_mix_state *state) {
@@ -43,37 +42,29 @@ static void begin_match_chances(reef_mix_state *state) {
             state->match[k][s] = reef_chance_of(65535 - 65535 / (2 * (s / 4) + 3));
 }
 
+void reef_weights_init(int16_t *weights) {
+    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
+        weights[i] = REEF_FIRST_WEIGHT;
+        weights[reef_distance_of(i)] = REEF_FIRST_WEIGHT_DISTANCE;
+    }
+    for (size_t i = REEF_CONTEXTS; i < REEF_CONTEXTS_ALL; i++) {
+        weights[reef_input_of(i)] = REEF_FIRST_WEIGHT;
+        weights[reef_distance_of(reef_input_of(i))] = REEF_FIRST_WEIGHT_DISTANCE;
+    }
+}
+
 void reef_mix_state_init(reef_mix_state *state) {
     const reef_logistic *logistic = reef_logistic_tables();
     memset(state, 0, sizeof(*state));
-    begin_chances(REEF_CONTEXTS + 1, state->chance);
+    for (size_t i = 0; i < REEF_CONTEXTS_ALL; i++) begin_chances(state->chance[i]);
+    begin_chances(state->order_0_chance);
     begin_match_chances(state);
-    for (size_t s = 0; s < REEF_WEIGHT_SETS; s++)
-        for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
-            state->weights[s][i] = REEF_FIRST_WEIGHT;
-            state->weights[s][REEF_PREDICTIONS + i] = REEF_FIRST_WEIGHT_DISTANCE;
-        }
+    for (size_t s = 0; s < REEF_WEIGHT_SETS; s++) reef_weights_init(state->weights[s]);
     for (size_t s = 0; s < 256; s++)
         for (size_t k = 0; k < REEF_SETS; k++) state->last_weights[s][k] = 65536 / REEF_SETS;
     for (size_t t = 0; t < 2; t++)
         for (size_t c = 0; c < 1 << REEF_SSE_LOG2; c++) reef_sse_init(logistic, state->sse[t][c]);
     reef_expected_state_init(&state->expected);
-}
-
-static void begin_wide_weights(size_t sets, int16_t (*weights)[REEF_WIDE_INPUTS]) {
-    for (size_t s = 0; s < sets; s++)
-        for (size_t i = 0; i < REEF_WIDE_CONTEXTS; i++) {
-            weights[s][i] = REEF_FIRST_WEIGHT;
-            weights[s][REEF_WIDE_CONTEXTS + i] = REEF_FIRST_WEIGHT_DISTANCE;
-        }
-}
-
-void reef_wide_state_init(reef_wide_state *wide) {
-    memset(wide, 0, sizeof(*wide));
-    begin_chances(REEF_WIDE_CONTEXTS, wide->chance);
-    reef_expected_chances_init(REEF_WIDE_CONTEXTS, wide->expected);
-    begin_wide_weights(REEF_WEIGHT_SETS, wide->weights);
-    begin_wide_weights(REEF_EXPECTED_WEIGHT_SETS, wide->expected_weights);
 }
 
 static void begin_net_mixers(reef_net_state *net, const reef_mix_state *state) {
@@ -93,11 +84,9 @@ static void begin_net_mixers(reef_net_state *net, const reef_mix_state *state) {
     }
 }
 
-void reef_net_state_init(reef_net_state *net,
-                         const reef_mix_state *state,
-                         const reef_wide_state *wide) {
+void reef_net_state_init(reef_net_state *net, const reef_mix_state *state) {
     const reef_logistic *logistic = reef_logistic_tables();
-    memset(net, 0, reef_net_state_bytes(wide != NULL));
+    memset(net, 0, sizeof(*net));
     // What the net says is what comes.
     for (uint32_t t = 0; t < REEF_NET_TOKENS; t++)
         for (int32_t i = 0; i < REEF_NET_STEPS; i++)
@@ -105,7 +94,6 @@ void reef_net_state_init(reef_net_state *net,
                 reef_squash(logistic, reef_odds_clip(i * REEF_NET_ODDS_STEP - REEF_ODDS_MAX)));
     begin_net_mixers(net, state);
     memcpy(net->sse, state->sse, sizeof(net->sse));
-    if (wide != NULL) memcpy(net->wide_weights, wide->weights, sizeof(wide->weights));
 }
 
 // Nothing of a byte is known before this: its cells say which contexts know it, matches and cells
@@ -124,12 +112,12 @@ static void begin_byte(reef_predictor *p) {
     reef_trees_find(p);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         reef_match_take(&p->matches[k], &p->text, SHORTEST_MATCH[k]);
-        p->expected[k] = reef_match_expected(&p->matches[k], &p->text);
+        p->followed[k] = reef_match_expected(&p->matches[k], &p->text);
         p->match_states[k] = reef_match_state(&p->matches[k]);
     }
     // The same occurrence found twice would count twice.
-    if (p->expected[0] >= 0 && p->expected[1] >= 0 && p->matches[0].at == p->matches[1].at)
-        p->expected[1] = -1;
+    if (p->followed[0] >= 0 && p->followed[1] >= 0 && p->matches[0].at == p->matches[1].at)
+        p->followed[1] = -1;
     reef_expected_find(p);
 }
 
@@ -140,21 +128,9 @@ static bool needs_trees(const reef_predictor *p) {
 
 static void open_byte(reef_predictor *p) {
     // A context that knows nothing has nothing to say in any bit of the byte.
-    memset(p->in, 0, reef_predictor_input_bytes(p));
+    memset(p->in, 0, p->inputs * sizeof(*p->in));
     p->open = true;
     reef_trees_open(p);
-}
-
-void reef_predictor_point_at_states(reef_predictor *p) {
-    p->contexts = p->wide != NULL ? REEF_CONTEXTS_ALL : REEF_CONTEXTS;
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
-        p->chances[i] = p->state->chance[i];
-        p->expected_chances[i] = p->state->expected.contexts[i];
-    }
-    for (size_t i = REEF_CONTEXTS; i < p->contexts; i++) {
-        p->chances[i] = p->wide->chance[i - REEF_CONTEXTS];
-        p->expected_chances[i] = p->wide->expected[i - REEF_CONTEXTS];
-    }
 }
 
 void reef_predictor_begin(reef_predictor *p) {
@@ -162,7 +138,6 @@ void reef_predictor_begin(reef_predictor *p) {
     p->table = reef_histories_table();
     p->rates = reef_chance_rates();
     p->kernels = reef_mix_kernels_chosen();
-    reef_predictor_point_at_states(p);
     p->net_tokens = 0;
     reef_position_begin(&p->position, p->text.end);
     memset(p->matches, 0, sizeof(p->matches));
@@ -182,10 +157,10 @@ reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err) {
     for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
         status = reef_lines_reserve(&p->index[k], 1, err);
     if (status != REEF_OK || p->net_tokens == 0 || p->net != NULL) return status;
-    p->net = malloc(reef_net_state_bytes(p->wide != NULL));
+    p->net = malloc(sizeof(*p->net));
     if (p->net == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
-    reef_net_state_init(p->net, p->state, p->wide);
+    reef_net_state_init(p->net, p->state);
     return REEF_OK;
 }
 
@@ -206,7 +181,7 @@ static inline void put_inputs(reef_predictor *p, size_t i, uint8_t history, reef
 }
 
 static reef_chance *order_0_chance(const reef_predictor *p) {
-    return &p->state->chance[REEF_CONTEXTS][p->order_0_history];
+    return &p->state->order_0_chance[p->order_0_history];
 }
 
 static void context_inputs(reef_predictor *p) {
@@ -214,7 +189,7 @@ static void context_inputs(reef_predictor *p) {
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
         uint8_t history = p->histories[i] = p->nodes[i][node];
-        put_inputs(p, reef_input_of(i), history, p->chances[i][history]);
+        put_inputs(p, reef_input_of(i), history, p->state->chance[i][history]);
     }
     p->order_0_history = p->state->order_0[p->bits];
     put_inputs(p, REEF_PREDICTION_ORDER_0, p->order_0_history, *order_0_chance(p));
@@ -222,10 +197,10 @@ static void context_inputs(reef_predictor *p) {
 }
 
 // The bit that a match expects; -1: none.
-static int expected_bit(const reef_predictor *p, size_t k) {
-    if (p->expected[k] < 0 || (uint32_t)(p->expected[k] | 256) >> (8 - p->bit) != p->bits)
+static int followed_bit(const reef_predictor *p, size_t k) {
+    if (p->followed[k] < 0 || (uint32_t)(p->followed[k] | 256) >> (8 - p->bit) != p->bits)
         return -1;
-    return p->expected[k] >> (7 - p->bit) & 1;
+    return p->followed[k] >> (7 - p->bit) & 1;
 }
 
 // Two inputs of a bit that is expected, right with that chance; -1: none is.
@@ -240,7 +215,7 @@ static void put_expected(reef_predictor *p, size_t i, int bit, const reef_chance
 
 static void match_inputs(reef_predictor *p) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        put_expected(p, REEF_PREDICTION_MATCH + k, expected_bit(p, k),
+        put_expected(p, REEF_PREDICTION_MATCH + k, followed_bit(p, k),
                      &p->state->match[k][p->match_states[k]]);
     put_expected(p, REEF_PREDICTION_EXPECTED, reef_expected_bit(p), reef_expected_chance(p));
 }
@@ -267,15 +242,10 @@ static void net_inputs(reef_predictor *p, uint32_t memory) {
     distance[REEF_PREDICTION_MEMORY] = reef_distance(memory);
 }
 
-static void take_net_rows(reef_predictor *p, size_t k, size_t set) {
-    p->net_weights.rows[k] = p->net->weights[set];
-    if (p->wide != NULL) p->net_weights.wide[k] = p->net->wide_weights[set];
-}
-
 // The memory's sets, copied for the layer with a net, and three more that depend on what the net
 // says.
 static void choose_net_weights(reef_predictor *p) {
-    int bit = expected_bit(p, 0);
+    int bit = followed_bit(p, 0);
     uint32_t length = reef_match_length_class(p->matches[0].length) / 2;
     enum { OWN = REEF_NET_SETS - REEF_SETS };
     const uint32_t chosen[OWN] = {
@@ -290,12 +260,10 @@ static void choose_net_weights(reef_predictor *p) {
 #undef REEF_SET_SIZE
     };
     // Copies lie in the order of what they are copies of.
-    for (size_t k = 0; k < REEF_SETS; k++) {
-        size_t set = (size_t)(p->weights.rows[k] - p->state->weights[0]) / REEF_INPUTS;
-        take_net_rows(p, k, set);
-    }
+    for (size_t k = 0; k < REEF_SETS; k++)
+        p->net_rows[k] = p->net->weights[0] + (p->rows[k] - p->state->weights[0]);
     for (uint32_t k = 0, first = REEF_WEIGHT_SETS; k < OWN; first += COUNTS[k++])
-        take_net_rows(p, REEF_SETS + k, first + chosen[k]);
+        p->net_rows[REEF_SETS + k] = p->net->weights[first + chosen[k]];
 }
 
 static void choose_weights(reef_predictor *p) {
@@ -315,14 +283,12 @@ static void choose_weights(reef_predictor *p) {
         REEF_SET_LIST(REEF_SET_SIZE)
 #undef REEF_SET_SIZE
     };
-    for (uint32_t k = 0, first = 0; k < REEF_SETS; first += COUNTS[k++]) {
-        p->weights.rows[k] = p->state->weights[first + chosen[k]];
-        if (p->wide != NULL) p->weights.wide[k] = p->wide->weights[first + chosen[k]];
-    }
+    for (uint32_t k = 0, first = 0; k < REEF_SETS; first += COUNTS[k++])
+        p->rows[k] = p->state->weights[first + chosen[k]];
 }
 
 static int32_t mix(reef_predictor *p) {
-    reef_predictor_dot(p, REEF_SETS, p->odds, p->in, &p->weights);
+    reef_predictor_dot(p, REEF_SETS, p->odds, p->in, p->rows);
     return reef_mix_last(REEF_SETS, p->odds, p->state->last_weights[p->bits]);
 }
 
@@ -345,7 +311,7 @@ static void choose_rows(reef_predictor *p) {
 static uint32_t mix_net(reef_predictor *p, uint32_t memory) {
     net_inputs(p, memory);
     choose_net_weights(p);
-    reef_predictor_dot(p, REEF_NET_SETS, p->net_set_odds, p->net_in, &p->net_weights);
+    reef_predictor_dot(p, REEF_NET_SETS, p->net_set_odds, p->net_in, p->net_rows);
     p->net_set_odds[REEF_NET_SETS] = p->net_in[REEF_PREDICTION_MEMORY];
     p->net_last_odds =
         reef_mix_last(REEF_NET_SETS + 1, p->net_set_odds, p->net->last_weights[p->bits]);
@@ -390,7 +356,7 @@ static void learn_weights(reef_predictor *p, int bit) {
     reef_learn_last(p->logistic, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds,
                     bit);
     reef_mix_rates(p->logistic, REEF_SETS, rates, p->odds, p->rate, bit);
-    reef_predictor_train(p, REEF_SETS, &p->weights, p->in, rates);
+    p->kernels->train(REEF_SETS, p->inputs, p->rows, p->in, rates);
 }
 
 static void learn_net_weights(reef_predictor *p, int bit) {
@@ -398,22 +364,22 @@ static void learn_net_weights(reef_predictor *p, int bit) {
     reef_learn_last(p->logistic, REEF_NET_SETS + 1, p->net->last_weights[p->bits], p->net_set_odds,
                     p->net_last_odds, bit);
     reef_mix_rates(p->logistic, REEF_NET_SETS, rates, p->net_set_odds, p->net_rate, bit);
-    reef_predictor_train(p, REEF_NET_SETS, &p->net_weights, p->net_in, rates);
+    p->kernels->train(REEF_NET_SETS, p->inputs, p->net_rows, p->net_in, rates);
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        reef_chance *chance = &p->chances[i][p->histories[i]];
+        reef_chance *chance = &p->state->chance[i][p->histories[i]];
         *chance = reef_chance_after(*chance, bit, p->rates);
     }
     reef_chance *order_0 = order_0_chance(p);
     *order_0 = reef_chance_after(*order_0, bit, p->rates);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
-        int expected = expected_bit(p, k);
-        if (expected < 0) continue;
+        int followed = followed_bit(p, k);
+        if (followed < 0) continue;
         reef_chance *chance = &p->state->match[k][p->match_states[k]];
-        *chance = reef_chance_after(*chance, expected == bit, p->rates);
+        *chance = reef_chance_after(*chance, followed == bit, p->rates);
     }
     int expected = reef_expected_bit(p);
     if (expected >= 0) {
@@ -486,7 +452,7 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
 
 // A bit that contradicts ends the trust: now the byte is one like others.
 static void catch_up(reef_predictor *p) {
-    memset(p->in, 0, reef_predictor_input_bytes(p));
+    memset(p->in, 0, p->inputs * sizeof(*p->in));
     p->open = true;
     reef_trees_catch_up(p);
 }

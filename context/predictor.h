@@ -11,8 +11,8 @@
 // says and what the memory says. It has mixers and SSE of its own, which begin as copies of the
 // memory's. The memory learns as if there were no net.
 //
-// A wide memory has further contexts. What it learns of them, and the weights of their inputs, lie
-// beside the rest (reef_wide_state), and what they say is added set by set.
+// A wide memory has further contexts. Their inputs are the last of each row of inputs and weights, so
+// that other memories use a shorter row.
 //
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
 //
@@ -60,8 +60,7 @@ enum {
         (REEF_PREDICTIONS_USED + REEF_INPUT_BLOCK - 1) / REEF_INPUT_BLOCK * REEF_INPUT_BLOCK,
     REEF_INPUTS = 2 * REEF_PREDICTIONS,
     // Behind them, in the same order, those of the further contexts of a wide memory.
-    REEF_WIDE_INPUTS = 2 * REEF_WIDE_CONTEXTS,
-    REEF_INPUTS_ALL = REEF_INPUTS + REEF_WIDE_INPUTS,
+    REEF_INPUTS_ALL = REEF_INPUTS + 2 * REEF_WIDE_CONTEXTS,
 };
 
 /** The input of a context. */
@@ -139,9 +138,9 @@ enum {
 
 /** What is learned of expected bytes. */
 typedef struct reef_expected_state {
-    reef_chance contexts[REEF_CONTEXTS][REEF_EXPECTED_STATES];
+    reef_chance contexts[REEF_CONTEXTS_ALL][REEF_EXPECTED_STATES];
     reef_chance matches[REEF_MATCHES][2][REEF_MATCH_STATES]; // it expects another, or this byte
-    int16_t weights[REEF_EXPECTED_WEIGHT_SETS][REEF_INPUTS];
+    int16_t weights[REEF_EXPECTED_WEIGHT_SETS][REEF_INPUTS_ALL];
     int32_t last_weights[REEF_EXPECTED_LAST][REEF_EXPECTED_SETS];
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
     reef_chance bits[8][32]; // of bytes that are not trusted, by their probability
@@ -150,14 +149,15 @@ typedef struct reef_expected_state {
 
 /** What is learned beside the tables of contexts; small, so that a session has a copy. */
 typedef struct reef_mix_state {
-    reef_chance chance[REEF_CONTEXTS + 1][256]; // by bit history; the last without a context
+    reef_chance chance[REEF_CONTEXTS_ALL][256]; // by bit history
+    reef_chance order_0_chance[256];            // the same without a context
     reef_chance match[REEF_MATCHES][REEF_MATCH_STATES];
     uint8_t order_0[256]; // bit histories by the bits of the byte so far
-    int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS];
+    int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS_ALL];
     int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
-    uint16_t met_again[REEF_CONTEXTS]; // share of new contexts that occur again, in 1/65536
-    uint16_t followers[1 << 16];       // the two bytes that came last after two bytes
+    uint16_t met_again[REEF_CONTEXTS_ALL]; // share of new contexts that occur again, in 1/65536
+    uint16_t followers[1 << 16];           // the two bytes that came last after two bytes
     reef_expected_state expected;
 } reef_mix_state;
 
@@ -166,33 +166,10 @@ typedef struct reef_net_state {
     uint64_t bytes; // that it has learned
     reef_chance chance[REEF_NET_TOKENS]
                       [REEF_NET_STEPS]; // by the tokens the net has seen and its log odds
-    int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS];
+    int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS_ALL];
     int32_t last_weights[256][REEF_NET_SETS + 1]; // the last for what the memory says
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
-    int16_t wide_weights[][REEF_WIDE_INPUTS]; // (REEF_NET_WEIGHT_SETS) in a wide memory, else (0)
 } reef_net_state;
-
-#define REEF_NET_STATE_WIDE_BYTES (2 * REEF_NET_WEIGHT_SETS * REEF_WIDE_INPUTS)
-
-/** What it takes. */
-static inline size_t reef_net_state_bytes(bool wide) {
-    return sizeof(reef_net_state) + (wide ? REEF_NET_STATE_WIDE_BYTES : 0);
-}
-
-/** What a wide memory learns of its further contexts. */
-typedef struct reef_wide_state {
-    reef_chance chance[REEF_WIDE_CONTEXTS][256];
-    reef_chance expected[REEF_WIDE_CONTEXTS][REEF_EXPECTED_STATES];
-    int16_t weights[REEF_WEIGHT_SETS][REEF_WIDE_INPUTS];
-    int16_t expected_weights[REEF_EXPECTED_WEIGHT_SETS][REEF_WIDE_INPUTS];
-    uint16_t met_again[REEF_WIDE_CONTEXTS];
-} reef_wide_state;
-
-/** The weights that one bit or byte has, a row for each set. */
-typedef struct reef_weight_rows {
-    int16_t *rows[REEF_NET_SETS]; // (REEF_INPUTS) each
-    int16_t *wide[REEF_NET_SETS]; // (REEF_WIDE_INPUTS) each; of a wide memory
-} reef_weight_rows;
 
 typedef enum reef_context_kind {
     REEF_CONTEXT_NEW,   // nothing is known of it
@@ -215,7 +192,7 @@ typedef struct reef_expected_byte {
     uint32_t escape;      // that it does not, given the bits so far, 22 bits
     uint16_t states[REEF_CONTEXTS_ALL];
     int16_t in[REEF_INPUTS_ALL];
-    reef_weight_rows weights;
+    int16_t *rows[REEF_EXPECTED_SETS]; // weights, (inputs) each
     int32_t odds[REEF_EXPECTED_SETS], last_odds, *last_weights;
     uint16_t *sse[2];        // the cells that learn
     reef_chance *divergence; // (8)
@@ -228,9 +205,9 @@ typedef struct reef_predictor {
     reef_text_ring text;
     reef_position position;
     reef_match matches[REEF_MATCHES];
-    reef_mix_state *state; // owned
-    reef_net_state *net;   // owned; NULL: no net has spoken yet
-    reef_wide_state *wide; // owned; NULL: it is not wide
+    reef_mix_state *state;     // owned
+    reef_net_state *net;       // owned; NULL: no net has spoken yet
+    uint32_t contexts, inputs; // in use: of a wide memory all
     uint64_t learned_bytes;
     bool frozen;             // nothing learns
     reef_trial_lines *trial; // no table is written, not even a view; NULL: they are
@@ -251,7 +228,7 @@ typedef struct reef_predictor {
     int cells_at[REEF_CONTEXTS_ALL];        // the cell in its line; -1: none
     reef_slot own_slots[REEF_CONTEXTS_ALL]; // histories of contexts without trees
     uint8_t *nodes[REEF_CONTEXTS_ALL];      // histories of the nibble in hand
-    int expected[REEF_MATCHES];             // byte of a match; -1: none, or wrong already
+    int followed[REEF_MATCHES];             // byte that a match expects; -1: none, or wrong already
     uint32_t match_states[REEF_MATCHES];
     uint32_t bits; // 1 and then the bits of the byte so far
     uint32_t bit;  // number of the next one: 0 .. 7
@@ -266,23 +243,18 @@ typedef struct reef_predictor {
     int16_t in[REEF_INPUTS_ALL];
     uint8_t histories[REEF_CONTEXTS_ALL]; // of the bit; those of contexts that know something
     uint8_t order_0_history;
-    reef_weight_rows weights;
+    int16_t *rows[REEF_SETS]; // weights, (inputs) each
     int32_t odds[REEF_SETS], last_odds;
     uint16_t *sse_rows[2], *sse[2]; // the cell that learns
     uint32_t probability;
 
     // the bit in hand, in the layer with a net
     int16_t net_in[REEF_INPUTS_ALL];
-    reef_weight_rows net_weights;
+    int16_t *net_rows[REEF_NET_SETS];
     int32_t net_set_odds[REEF_NET_SETS + 1], net_last_odds; // the last as of the weights
     reef_chance *net_chance;                                // the cell that learns
     uint16_t *net_sse[2];                                   // the same
     int32_t net_rate;
-
-    // by context, of either state; `contexts` of them
-    uint32_t contexts;
-    reef_chance *chances[REEF_CONTEXTS_ALL];          // (256)
-    reef_chance *expected_chances[REEF_CONTEXTS_ALL]; // (REEF_EXPECTED_STATES)
 
     // tables that never change
     const reef_logistic *logistic;
@@ -291,54 +263,29 @@ typedef struct reef_predictor {
     const reef_mix_kernels *kernels;
 } reef_predictor;
 
+/** weights (REEF_INPUTS_ALL) written: a row before anything was learned. */
+void reef_weights_init(int16_t *weights);
 /** The state before anything was learned. */
 void reef_mix_state_init(reef_mix_state *state);
-void reef_wide_state_init(reef_wide_state *wide);
-/**
- * For the first byte that a net speaks of: copies of the mixer, which trust the net a little.
- * wide: NULL, or the same of a wide memory
- */
-void reef_net_state_init(reef_net_state *net,
-                         const reef_mix_state *state,
-                         const reef_wide_state *wide);
+/** For the first byte that a net speaks of: copies of the mixer, which trust the net a little. */
+void reef_net_state_init(reef_net_state *net, const reef_mix_state *state);
+/** Before anything else: has it further contexts? */
+static inline void reef_predictor_set_wide(reef_predictor *p, bool wide) {
+    p->contexts = wide ? REEF_CONTEXTS_ALL : REEF_CONTEXTS;
+    p->inputs = wide ? REEF_INPUTS_ALL : REEF_INPUTS;
+}
 /** After its tables and its state: at the beginning of a text. */
 void reef_predictor_begin(reef_predictor *p);
-/** After its state or its wide state has moved, between two bytes. */
-void reef_predictor_point_at_states(reef_predictor *p);
 /** Memory for what the next byte may write, with the net's tokens set. */
 REEF_MUST_CHECK reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err);
 
 /** Bytes that pass by: what follows knows where it is, and no table learns. Between two bytes. */
 void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count);
 
-/** Bytes of those inputs of a layer that are in use. */
-static inline size_t reef_predictor_input_bytes(const reef_predictor *p) {
-    return (p->wide != NULL ? REEF_INPUTS_ALL : REEF_INPUTS) * sizeof(int16_t);
-}
-
-/** odds (sets) written: what sets of weights say of inputs (REEF_INPUTS_ALL). */
-static inline void reef_predictor_dot(const reef_predictor *p,
-                                      size_t sets,
-                                      int32_t *odds,
-                                      const int16_t *in,
-                                      const reef_weight_rows *weights) {
-    int32_t more[REEF_NET_SETS];
-    p->kernels->dot(sets, REEF_INPUTS, odds, in, (const int16_t *const *)weights->rows);
-    if (p->wide == NULL) return;
-    p->kernels->dot(sets, REEF_WIDE_INPUTS, more, in + REEF_INPUTS,
-                    (const int16_t *const *)weights->wide);
-    for (size_t k = 0; k < sets; k++) odds[k] += more[k];
-}
-
-/** They learn; rates (sets) are of the kernel `train`. */
-static inline void reef_predictor_train(const reef_predictor *p,
-                                        size_t sets,
-                                        reef_weight_rows *weights,
-                                        const int16_t *in,
-                                        const int16_t *rates) {
-    p->kernels->train(sets, REEF_INPUTS, weights->rows, in, rates);
-    if (p->wide == NULL) return;
-    p->kernels->train(sets, REEF_WIDE_INPUTS, weights->wide, in + REEF_INPUTS, rates);
+/** odds (sets) written: what sets of weights say of inputs. */
+static inline void reef_predictor_dot(
+    const reef_predictor *p, size_t sets, int32_t *odds, const int16_t *in, int16_t *const *rows) {
+    p->kernels->dot(sets, p->inputs, odds, in, (const int16_t *const *)rows);
 }
 
 /** Probability of a one as the next bit, 16 bits, 1 .. 65535; net_tokens and net_odds are set. */

@@ -15,7 +15,6 @@ struct reef_memory_session {
     bool copies_net; // the memory has met a net
     // Owned: copies of what the memory learned beside its tables. NULL: it has never learned
     reef_mix_state *state;
-    reef_wide_state *wide;
     reef_net_state *net_state;
     reef_input_counts inputs;
     reef_net_tree net; // of the byte in hand, while the predictor has its tokens
@@ -24,6 +23,8 @@ struct reef_memory_session {
 static reef_status make_views(reef_memory_session *session, reef_error *err) {
     reef_predictor *p = &session->predictor;
     const reef_predictor *from = &session->memory->predictor;
+    p->contexts = from->contexts;
+    p->inputs = from->inputs;
     p->cell_lines_log2 = from->cell_lines_log2;
     p->slot_lines_log2 = from->slot_lines_log2;
     reef_status status = reef_lines_init_view(&p->cells, &from->cells, err);
@@ -47,20 +48,13 @@ static reef_status copy_mixer(reef_memory_session *session, reef_error *err) {
     const reef_predictor *from = &session->memory->predictor;
     session->state = copy_of(session->state, from->state, sizeof(*from->state));
     bool has_room = session->state != NULL;
-    if (has_room && from->wide != NULL) {
-        session->wide = copy_of(session->wide, from->wide, sizeof(*from->wide));
-        has_room = session->wide != NULL;
-    }
     if (has_room && session->copies_net) {
-        session->net_state =
-            copy_of(session->net_state, from->net, reef_net_state_bytes(from->wide != NULL));
+        session->net_state = copy_of(session->net_state, from->net, sizeof(*from->net));
         has_room = session->net_state != NULL;
     }
     if (!has_room) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's mixer");
     p->state = session->state;
-    if (from->wide != NULL) p->wide = session->wide;
     if (session->copies_net) p->net = session->net_state;
-    reef_predictor_point_at_states(p);
     return REEF_OK;
 }
 
@@ -80,7 +74,6 @@ static void begin(reef_memory_session *session) {
     const reef_predictor *from = &session->memory->predictor;
     // The memory's own, which a session that learns nothing only reads.
     p->state = from->state;
-    p->wide = from->wide;
     if (!session->copies_net) free(p->net); // the session's: its next text has met no net either
     p->net = from->net;
     p->learned_bytes = from->learned_bytes;
@@ -117,7 +110,6 @@ void reef_memory_session_close(reef_memory_session *session) {
     reef_text_release(&p->text);
     if (!session->copies_net) free(p->net);
     free(session->state);
-    free(session->wide);
     free(session->net_state);
     free(session);
 }

@@ -114,8 +114,7 @@ static void assert_same_memory(const reef_memory *left, const reef_memory *right
                         sizeof(a->state->last_weights));
     assert_memory_equal(a->state->sse, b->state->sse, sizeof(a->state->sse));
     assert_memory_equal(a->state->followers, b->state->followers, sizeof(a->state->followers));
-    assert_int_equal(a->wide != NULL, b->wide != NULL);
-    if (a->wide != NULL) assert_memory_equal(a->wide, b->wide, sizeof(*a->wide));
+    assert_int_equal(a->contexts, b->contexts);
 }
 
 // ---- learning -----------------------------------------------------------------------------------
@@ -592,7 +591,7 @@ static void a_short_stream_takes_little_memory(void **state) {
     for (size_t k = 0; k < sizeof(bounds) / sizeof(*bounds); k++) {
         bool wide = bounds[k] > REEF_MEMORY_BYTES_NARROW;
         reef_memory *memory = new_memory(bounds[k]);
-        assert_int_equal(memory->predictor.wide != NULL, wide);
+        assert_int_equal(memory->predictor.contexts == REEF_CONTEXTS_ALL, wide);
         reef_memory_read_stats(memory, &empty);
         learn(memory, w->learned, LEARNED, NULL, NULL);
         reef_memory_read_stats(memory, &stats);

@@ -151,12 +151,11 @@ static void a_net_changes_nothing_of_what_trusted_bytes_teach(void **state) {
 
 // Elects a byte where of the contexts only these two believe in theirs, equally.
 static int elected_by(reef_predictor *p, size_t one, size_t other) {
-    static reef_chance believes[REEF_EXPECTED_STATES], doubts[REEF_EXPECTED_STATES];
-    for (size_t s = 0; s < REEF_EXPECTED_STATES; s++)
-        believes[s] = reef_chance_of(50000), doubts[s] = reef_chance_of(1000);
     for (size_t k = 0; k < p->known_count; k++)
-        p->expected_chances[p->known[k]] = k == one || k == other ? believes : doubts;
-    for (size_t k = 0; k < REEF_MATCHES; k++) p->expected[k] = -1;
+        for (size_t s = 0; s < REEF_EXPECTED_STATES; s++)
+            p->state->expected.contexts[p->known[k]][s] =
+                reef_chance_of(k == one || k == other ? 50000 : 1000);
+    for (size_t k = 0; k < REEF_MATCHES; k++) p->followed[k] = -1;
     reef_expected_find(p);
     return p->expected_byte.byte;
 }

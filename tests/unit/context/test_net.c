@@ -220,8 +220,8 @@ static void a_layer_begins_the_same_in_any_memory(void **state) {
     assert_true(a != NULL && b != NULL);
     memset(a, 0, sizeof(*a));
     memset(b, 0xA5, sizeof(*b));
-    reef_net_state_init(a, memory->predictor.state, NULL);
-    reef_net_state_init(b, memory->predictor.state, NULL);
+    reef_net_state_init(a, memory->predictor.state);
+    reef_net_state_init(b, memory->predictor.state);
     assert_memory_equal(a, b, sizeof(*a));
     free(a);
     free(b);

@@ -149,7 +149,6 @@ static reef_memory *make(const reef_memory_sizes *sizes) {
     reef_memory *memory = NULL;
     must(reef_memory_make(&memory, sizes, &err), &err);
     reef_mix_state_init(memory->predictor.state);
-    if (memory->predictor.wide != NULL) reef_wide_state_init(memory->predictor.wide);
     reef_predictor_begin(&memory->predictor);
     return memory;
 }
