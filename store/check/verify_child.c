@@ -12,7 +12,6 @@
 #include "check.h"
 #include "reef_pool_check.h"
 #include "shard_view.h"
-#include "shards_check.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -18,4 +18,11 @@ REEF_MUST_CHECK reef_status reef_verify_in_child(const char *path,
                                                  reef_check_report *report,
                                                  reef_error *err);
 
+/** The check of a pool whose shards `path` holds, by `check` of each. */
+REEF_MUST_CHECK reef_status reef_shards_verify(const char *path,
+                                               reef_verify_work check,
+                                               const reef_check_options *options,
+                                               reef_check_report *report,
+                                               reef_error *err);
+
 #endif

@@ -53,6 +53,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
                                                           reef_snapshot *out,
                                                           reef_error *err);
 /**
+ * Is `name` one for `what`, such as "a snapshot": [A-Za-z0-9][A-Za-z0-9._-]{0,63}, and no number,
+ * which names `numbers_name`? INVALID says so; whether it is taken is another question.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_name_check(const char *name,
+                                                     const char *what,
+                                                     const char *numbers_name,
+                                                     reef_error *err);
+/**
  * May a snapshot be called that? INVALID as of reef_snapshot_create; whether it is taken is another
  * question.
  */

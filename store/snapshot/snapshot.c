@@ -89,24 +89,32 @@ static bool is_letter_or_digit(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-reef_status reef_snapshot_name_check(const char *name, reef_error *err) {
+reef_status reef_name_check(const char *name,
+                            const char *what,
+                            const char *numbers_name,
+                            reef_error *err) {
     size_t length = name == NULL ? 0 : strnlen(name, REEF_NAME_BYTES_MAX + 1);
     bool good = length >= 1 && length <= REEF_NAME_BYTES_MAX && is_letter_or_digit(name[0]);
     for (size_t i = 0; good && i < length; i++)
         good = is_letter_or_digit(name[i]) || strchr("._-", name[i]) != NULL;
     if (!good)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "\"%.64s\" is not a name for a snapshot: "
-                         "1 to %d letters, digits, and after the first also . _ -",
-                         name == NULL ? "" : name, REEF_NAME_BYTES_MAX);
-    // One argument, --as-of, takes generations, snapshots and the word now.
+                         "\"%.64s\" is not a name for %s: 1 to %d letters, digits, and after the "
+                         "first also . _ -",
+                         name == NULL ? "" : name, what, REEF_NAME_BYTES_MAX);
     if (strspn(name, "0123456789") == length)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is not a name for a snapshot: numbers name generations", name);
-    if (strcmp(name, "now") == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "%s is not a name for %s: numbers name %s", name,
+                         what, numbers_name);
+    return REEF_OK;
+}
+
+reef_status reef_snapshot_name_check(const char *name, reef_error *err) {
+    // One argument, --as-of, takes generations, snapshots and the word now.
+    reef_status status = reef_name_check(name, "a snapshot", "generations", err);
+    if (status == REEF_OK && strcmp(name, "now") == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "now is not a name for a snapshot: it names the last commit");
-    return REEF_OK;
+    return status;
 }
 
 static reef_status snapshot_store(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {

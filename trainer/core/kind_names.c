@@ -1,6 +1,8 @@
 // See kind_names.h.
 #include "kind_names.h"
+
 #include "reef_json_build.h"
+#include "reef_snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,22 +107,6 @@ reef_status reef_kind_names_load(reef_kind_names *out, const json_t *state, reef
 
 // ---- names --------------------------------------------------------------------------------------
 
-static bool is_letter_or_digit(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 reef_status reef_kind_name_check(const char *name, reef_error *err) {
-    size_t length = name == NULL ? 0 : strnlen(name, REEF_NAME_BYTES_MAX + 1);
-    bool good = length >= 1 && length <= REEF_NAME_BYTES_MAX && is_letter_or_digit(name[0]);
-    for (size_t i = 0; good && i < length; i++)
-        good = is_letter_or_digit(name[i]) || strchr("._-", name[i]) != NULL;
-    if (!good)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "\"%.64s\" is not a name for a kind: 1 to %d letters, digits, and after "
-                         "the first also . _ -",
-                         name == NULL ? "" : name, REEF_NAME_BYTES_MAX);
-    if (strspn(name, "0123456789") == length)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is not a name for a kind: numbers name the kinds themselves", name);
-    return REEF_OK;
+    return reef_name_check(name, "a kind", "the kinds themselves", err);
 }

@@ -346,24 +346,6 @@ static void pools_that_each_have_all_rows_are_not_read_so(void **state) {
     must_not_open(f, false, REEF_ERR_INVALID, "each with all rows: give one of them");
 }
 
-// The first program that divided pools kept all memories in each shard.
-static void shards_of_the_first_way_are_named(void **state) {
-    fixture *f = *state;
-    reef_error err;
-    const reef_key key = {.db = REEF_DB_META, .name = "shard"};
-    for (uint32_t rank = 0; rank < RANKS; rank++) {
-        uint8_t record[40];
-        reef_store *store = open_rank(f, rank);
-        reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-        must(reef_record_read(txn, &key, record, sizeof(record), &err), &err);
-        record[32] = 1;
-        pool_put(txn, &key, record, sizeof(record));
-        (void)pool_commit(txn, 2);
-        reef_store_close(store);
-    }
-    must_not_open(f, false, REEF_ERR_VERSION, "rank-0 is of an earlier program, which kept all");
-}
-
 // ---- epochs -------------------------------------------------------------------------------------
 
 static uint64_t now_ms(void) {
@@ -470,7 +452,6 @@ int main(void) {
         VIEW_TEST(a_shard_in_anothers_place_is_named),
         VIEW_TEST(what_would_change_shards_is_refused),
         VIEW_TEST(pools_that_each_have_all_rows_are_not_read_so),
-        VIEW_TEST(shards_of_the_first_way_are_named),
         VIEW_TEST(a_shard_of_another_epoch_is_named),
         VIEW_TEST(a_read_waits_for_the_epoch_that_counts),
         VIEW_TEST(each_step_of_a_read_is_of_one_epoch),
