@@ -186,9 +186,6 @@ static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error 
         return reef_fail(err, REEF_ERR_INVALID,
                          "--size and --memory both choose sizes: give one of them");
     m->budget_bytes = cli->memory_bytes;
-    if (memory != NULL && m->budget_bytes == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--memory '%.40s' has no unit: write an amount such as 2G", memory);
     if (memory != NULL) return fit_size(cli, m, err);
     // A size that is named is not checked against memory: the user knows better.
     reef_status status = name != NULL ? find_size(name, &m->size, err) : REEF_OK;

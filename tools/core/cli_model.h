@@ -28,11 +28,4 @@ REEF_MUST_CHECK reef_status reef_cli_kinds_read_as_of(const reef_cli_call *cli,
                                                       reef_kind_list *out,
                                                       reef_error *err);
 
-/** reef_trainer_kinds_recover on the pool itself, which a dry run only reads; free *out. */
-REEF_MUST_CHECK reef_status reef_cli_recover(const reef_cli_call *cli,
-                                             bool dry_run,
-                                             reef_kind_recovery **out,
-                                             size_t *count,
-                                             reef_error *err);
-
 #endif

@@ -143,16 +143,6 @@ static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) 
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-static void memory_without_a_unit_is_refused(void **state) {
-    world *w = *state;
-    program p;
-    reef(&p, "init", w->missing, "--memory", "2000000000", NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "--memory '2000000000' has no unit"));
-    program_release(&p);
-    assert_int_not_equal(access(w->missing, F_OK), 0);
-}
-
 static void what_is_given_beside_a_size_wins_over_it(void **state) {
     world *w = *state;
     json_t *document =
@@ -176,7 +166,6 @@ int main(void) {
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
         cmocka_unit_test(a_size_chooses_no_more_experts_than_a_given_side_has),
         cmocka_unit_test(a_longer_context_has_a_longer_window_of_the_reservoir),
-        cmocka_unit_test(memory_without_a_unit_is_refused),
         cmocka_unit_test(what_is_given_beside_a_size_wins_over_it),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);
