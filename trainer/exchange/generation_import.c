@@ -418,7 +418,6 @@ static int descending(const void *a, const void *b) {
 // gen     its gate's threshold and gate_leak are changed where it is raised
 // before  written; NaN while the reservoir is empty
 // after   written: the same with the threshold as it is now
-//
 static reef_status measure_gate(const reef_reservoir *reservoir,
                                 reef_generation *generation,
                                 double leak_max,
