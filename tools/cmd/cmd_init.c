@@ -90,8 +90,7 @@ static reef_status take_given(const reef_cli_call *cli, reef_config *config, ree
     for (size_t i = 0; i < cli->given_count && status == REEF_OK; i++) {
         const reef_cli_given *given = &cli->given[i];
         const reef_config_field *field = reef_cli_config_field(given->name);
-        if (field != NULL && strcmp(given->name, "memory") != 0)
-            status = reef_config_set(config, field->name, given->value, err);
+        if (field != NULL) status = reef_config_set(config, field->name, given->value, err);
     }
     return status;
 }

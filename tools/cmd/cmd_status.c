@@ -387,8 +387,12 @@ static void print_status(const json_t *status, bool daemon) {
         print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_count(status, "generation", "generation", "is open");
     print_kind(status);
-    print_count(status, "experts", "experts", "in all layers and generations");
-    print_count(status, "experts_open", "", "of them in the open generation");
+    if (status_integer(status, "experts") > 0) {
+        print_count(status, "experts", "experts", "in all layers and generations");
+        print_count(status, "experts_open", "", "of them in the open generation");
+    } else {
+        printf("  %-13s none: this pool has no net\n", "experts");
+    }
     // A daemon knows recent batches, an idle pool only the last one.
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");

@@ -204,6 +204,14 @@ static void without_a_net_the_commands_of_experts_say_so(void **state) {
     assert_null(strstr(p.out, "used %"));
     assert_non_null(strstr(p.out, "learned"));
     program_release(&p);
+    static const char *const SAY[][3] = {{"status", NULL, "none: this pool has no net"},
+                                         {"top", "--once", "no net, and so no experts"}};
+    for (size_t i = 0; i < 2; i++) {
+        reef(&p, SAY[i][0], pool, SAY[i][1], NULL);
+        assert_int_equal(p.code, 0);
+        assert_non_null(strstr(p.out, SAY[i][2]));
+        program_release(&p);
+    }
     free(pool);
     free(file);
 }

@@ -341,6 +341,10 @@ static void put_generation(view *v, uint32_t g) {
 static void put_generations(view *v) {
     const reef_top_data *d = v->data;
     if (d->generation_count == 0) return;
+    if (!reef_cli_has_net(&d->config)) {
+        put_line(v, TOP_FAINT, "no net, and so no experts");
+        return;
+    }
     put_line(v, TOP_FAINT, "  %10s %-6s %10s %9s %5s %-*s %6s %12s", "generation", "", "experts",
              "opened", "used%", BAR_COLUMNS, "", "uneven", "selections");
     // The newest generations, if not all fit.
