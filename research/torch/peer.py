@@ -1,4 +1,4 @@
-"""One PEER layer in PyTorch (He 2024, listing 1), as `reef bench peer --rival` runs it; on the CPU or a GPU.
+"""One PEER layer in PyTorch (He 2024, listing 1), as `reef-lab peer --rival` runs it; on the CPU or a GPU.
 
 usage: peer.py SIDE D_MODEL TOKENS sparse|dense|best THREADS [DEVICE]
 

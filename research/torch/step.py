@@ -1,4 +1,4 @@
-"""A training step of the transformer that `reef bench step` trains, in PyTorch on the CPU.
+"""A training step of the transformer that `reef-lab step` trains, in PyTorch on the CPU.
 
 The same model: bytes, tables for the byte and the bytes before it, learned positions, pre-norm
 blocks of causal attention and a feed-forward network (d: dense, p: PEER with sub-keys that all heads
