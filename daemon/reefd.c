@@ -15,7 +15,6 @@
 #include "reef_settings.h"
 #include "reef_source.h"
 #include "reef_trainer.h"
-#include "resume_check.h"
 #include "routes.h"
 #include "service.h"
 #include "source_reader.h"
@@ -274,6 +273,12 @@ static reef_status open_store(reef_daemon *daemon,
     return reef_crew_meet(daemon->crew, &daemon->store, status, shard, err);
 }
 
+static reef_status check_count(const reef_daemon *daemon, reef_error *err) {
+    const char *names[REEF_INPUT_COUNT_MAX];
+    for (size_t i = 0; i < daemon->source_count; i++) names[i] = daemon->sources[i].name;
+    return reef_trainer_sources_fit(daemon->trainer, names, daemon->source_count, err);
+}
+
 static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *err) {
     reef_status status = check_sources(daemon, err);
     if (status == REEF_OK) status = open_trainer(daemon, shard, err);
@@ -286,8 +291,7 @@ static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
     // The number of sources is bounded for the life of a pool.
-    if (status == REEF_OK)
-        status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count, err);
+    if (status == REEF_OK) status = check_count(daemon, err);
     return status;
 }
 

@@ -418,10 +418,6 @@ bool reef_http_has_token(const reef_http_request *request) {
     return differs == 0;
 }
 
-const char *reef_http_query(const reef_http_request *request, const char *name) {
-    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
 // ---- opening ------------------------------------------------------------------------------------
 
 // What is really listened on, for people and for those who asked for any free port.

@@ -135,8 +135,6 @@ void reef_http_close(reef_http *http);
 
 /** Whether the request has the token; false if it has none. In constant time. */
 bool reef_http_has_token(const reef_http_request *request);
-/** Value of `?name=...`, or NULL. */
-const char *reef_http_query(const reef_http_request *request, const char *name);
 /**
  * Reply with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a
  * deferred request continues here.

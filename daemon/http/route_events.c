@@ -3,7 +3,7 @@
 // whether anything has changed or not: that shows a client that the daemon's loop runs.
 #include "route_events.h"
 
-#include "query_stats.h"
+#include "queries.h"
 #include "reef_clock.h"
 
 #include <stdio.h>

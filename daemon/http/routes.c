@@ -9,11 +9,9 @@
 #include "reply_json.h"
 
 #include "command.h"
-#include "dashboard.h"
+#include "dashboard_files.h"
 #include "prometheus.h"
-#include "query_forgetting.h"
-#include "query_scores.h"
-#include "query_stats.h"
+#include "queries.h"
 #include "route_ingest.h"
 
 #include <stdio.h>
@@ -23,6 +21,8 @@
 
 #define REFUSED_NS 10000000000u // between two messages about refused batches
 #define JSON "application/json"
+#define SCRIPT "text/javascript; charset=utf-8"
+#define STYLE "text/css; charset=utf-8"
 #define TEXT "text/plain; charset=utf-8"
 #define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
 
@@ -117,10 +117,26 @@ static void status(reef_routes *routes, reef_http_request *request) {
     send_json(request, MHD_HTTP_OK, reef_status_view_status(routes->monitor));
 }
 
+// The dashboard's files, which are part of the program; made of daemon/dashboard/ by
+// cmake/embed.cmake.
+static const struct {
+    const char *path, *type;
+    const unsigned char *bytes;
+    const unsigned *count;
+} PAGES[] = {
+    {"/", "text/html; charset=utf-8", reef_page_index, &reef_page_index_bytes},
+    {"/dashboard.css", STYLE, reef_page_style, &reef_page_style_bytes},
+    {"/dashboard.js", SCRIPT, reef_page_script, &reef_page_script_bytes},
+    {"/charts.js", SCRIPT, reef_page_charts, &reef_page_charts_bytes},
+    {"/uplot.css", STYLE, reef_page_uplot_style, &reef_page_uplot_style_bytes},
+    {"/uplot.js", SCRIPT, reef_page_uplot, &reef_page_uplot_bytes},
+};
+
 static void page(reef_routes *routes, reef_http_request *request) {
     (void)routes;
-    const reef_page_file *file = reef_page_find(request->path);
-    reef_http_reply_static(request, file->type, file->bytes, *file->count);
+    size_t i = 0;
+    while (strcmp(request->path, PAGES[i].path) != 0) i++; // it is the path of a route
+    reef_http_reply_static(request, PAGES[i].type, PAGES[i].bytes, *PAGES[i].count);
 }
 
 static void events(reef_routes *routes, reef_http_request *request) {

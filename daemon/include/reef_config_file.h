@@ -22,17 +22,6 @@ typedef reef_status (*reef_config_entry)(
     void *context, const char *key, const char *value, unsigned line, reef_error *err);
 
 /**
- * The same where a file has many sections; `section` is the one that the key stands in, "" before
- * any.
- */
-typedef reef_status (*reef_config_section_entry)(void *context,
-                                                 const char *section,
-                                                 const char *key,
-                                                 const char *value,
-                                                 unsigned line,
-                                                 reef_error *err);
-
-/**
  * Read the keys of `section` in the order of the file. Continues after a mistake, so that every key
  * is seen once; the first mistake is the error.
  *
@@ -40,15 +29,6 @@ typedef reef_status (*reef_config_section_entry)(void *context,
  */
 REEF_MUST_CHECK reef_status reef_config_file_read(
     const char *path, const char *section, reef_config_entry entry, void *context, reef_error *err);
-/**
- * Read the keys of all sections; otherwise as reef_config_file_read. A section without keys is not
- * seen.
- */
-REEF_MUST_CHECK reef_status reef_config_file_read_all(const char *path,
-                                                      reef_config_section_entry entry,
-                                                      void *context,
-                                                      reef_error *err);
-
 /** Called for each mistake: its line, and "FILE:LINE: ..." */
 typedef void (*reef_config_mistake)(void *context, unsigned line, const char *message);
 

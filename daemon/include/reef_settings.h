@@ -95,22 +95,13 @@ const char *reef_options_help(void);
 
 /** What help says of one option. */
 typedef struct reef_option_text {
-    const char *name;   // without the dashes
-    const char *value;  // what the value is called; NULL for a switch
-    const char *help;   // one paragraph in one line
-    const char *sample; // a sample value; NULL if it is not a setting
+    const char *name;  // without the dashes
+    const char *value; // what the value is called; NULL for a switch
+    const char *help;  // one paragraph in one line
 } reef_option_text;
 
 /** All options, those that are not settings last. */
 const reef_option_text *reef_option_texts(size_t *count);
-
-/**
- * What help says besides; paragraphs are one line, `sources` and `example` are set as they stand.
- */
-typedef struct reef_options_manual {
-    const char *usage, *about, *sources, *layers, *signals, *codes, *example;
-} reef_options_manual;
-extern const reef_options_manual REEF_OPTIONS_MANUAL;
 
 // ---- the settings one by one --------------------------------------------------------------------
 

@@ -165,5 +165,14 @@ void reef_input_close(reef_input *input);
 // The kinds there are.
 extern const reef_input_kind reef_input_file;   // file_source.c
 extern const reef_input_kind reef_input_stream; // stdin_source.c
+extern const reef_input_kind reef_follow_kind;  // tail_source.c
+extern const reef_input_kind reef_dir_kind;     // tail_source.c
+
+/**
+ * What a source goes by in the pool: its text as given, or where that is too long or no JSON text,
+ * a hash of it and as much of its end as fits. Writes at most `max` bytes (at least 32) and a final
+ * zero.
+ */
+void reef_source_name(char *out, size_t max, const char *text, size_t bytes);
 
 #endif

@@ -1,7 +1,5 @@
-// Records of a pool in sums; see query_stats.h. Every query is one read transaction.
-#include "query_stats.h"
-
-#include "query_scores.h"
+// Records of a pool in sums; see queries.h. Every query is one read transaction.
+#include "queries.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
 #include "reef_usage.h"

@@ -2,7 +2,7 @@
 // that twins take. A query is bounded by the size that a request may have.
 #include "query_thread.h"
 
-#include "query_forgetting.h"
+#include "queries.h"
 #include "query_internal.h"
 
 #include <stdlib.h>

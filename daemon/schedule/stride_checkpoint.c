@@ -1,7 +1,7 @@
 // Records of the journal about the order of the stream; see stride_checkpoint.h.
 #include "stride_checkpoint.h"
 
-#include "source_name.h"
+#include "reef_source.h"
 
 #include <jansson.h>
 #include <stdlib.h>

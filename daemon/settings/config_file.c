@@ -18,7 +18,6 @@ typedef struct reading {
     unsigned line; // that inih works on
     size_t bytes;
     reef_config_entry entry;
-    reef_config_section_entry any;  // instead: keys of all sections
     reef_config_mistake on_mistake; // NULL: nobody
     void *context;
     reef_error first; // the first mistake
@@ -97,9 +96,7 @@ static void refuse_section(reading *now, const char *section) {
 // Nonzero: inih may continue.
 static int on_key(void *user, const char *section, const char *key, const char *value) {
     reading *now = user;
-    if (now->any != NULL)
-        (void)!now->any(now->context, section, key, value, now->line, mistake(now));
-    else if (strcmp(section, now->section) != 0)
+    if (strcmp(section, now->section) != 0)
         refuse_section(now, section);
     else if (now->entry(now->context, key, value, now->line, mistake(now)) != REEF_OK)
         report_mistake(now);
@@ -152,34 +149,21 @@ static reef_status refuse_line(const char *path, int line, reef_error *err) {
                      line);
 }
 
-// The first mistake, whoever made it.
-static reef_status read_all(reading *now, reef_error *err) {
-    int line = 0;
-    reef_status status = read_file(now, &line, err);
-    if (status != REEF_OK) return status;
-    // What inih itself refuses may stand before what the entries were refused for.
-    if (line > 0 && (now->first.status == REEF_OK || (unsigned)line < now->first_line))
-        return refuse_line(now->path, line, err);
-    return now->first.status == REEF_OK
-               ? REEF_OK
-               : reef_fail(err, now->first.status, "%s", now->first.message);
-}
-
+// The first mistake, whoever made it, is the error.
 reef_status reef_config_file_read(const char *path,
                                   const char *section,
                                   reef_config_entry entry,
                                   void *context,
                                   reef_error *err) {
     reading now = {.path = path, .section = section, .entry = entry, .context = context};
-    return read_all(&now, err);
-}
-
-reef_status reef_config_file_read_all(const char *path,
-                                      reef_config_section_entry entry,
-                                      void *context,
-                                      reef_error *err) {
-    reading now = {.path = path, .any = entry, .context = context};
-    return read_all(&now, err);
+    int line = 0;
+    reef_status status = read_file(&now, &line, err);
+    if (status != REEF_OK) return status;
+    // What inih itself refuses may stand before what the entries were refused for.
+    if (line > 0 && (now.first.status == REEF_OK || (unsigned)line < now.first_line))
+        return refuse_line(now.path, line, err);
+    return now.first.status == REEF_OK ? REEF_OK
+                                       : reef_fail(err, now.first.status, "%s", now.first.message);
 }
 
 reef_status reef_config_file_check(const char *path,

@@ -1,5 +1,4 @@
-// The text of reefd --help. reefd.8 and the comments of a new configuration file are made of the
-// same texts.
+// The text of reefd --help; reefd.8 is made of it.
 #include "reef_settings.h"
 
 #include <stdbool.h>
@@ -9,7 +8,9 @@
 #define COLUMNS 100
 #define TEXT_COLUMN 24 // where the explanation of an option begins
 
-const reef_options_manual REEF_OPTIONS_MANUAL = {
+static const struct {
+    const char *usage, *about, *sources, *layers, *signals, *codes, *example;
+} MANUAL = {
     .usage = "reefd --pool DIR --source SOURCE [--source SOURCE ...] [options]",
     .about = "Trains the pool in DIR on a stream and commits as it goes. Killed at any moment, it "
              "continues from "
@@ -43,61 +44,49 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
 };
 
 static const reef_option_text TEXTS[] = {
-    {"pool", "DIR", "the pool, made by 'reef init'", "/var/lib/reef/NAME"},
-    {"source", "SOURCE", "something to read; may be given several times", "follow:/var/log/syslog"},
-    {"threads", "N", "threads for arithmetic (default: one per core); never changes the result",
-     "2"},
+    {"pool", "DIR", "the pool, made by 'reef init'"},
+    {"source", "SOURCE", "something to read; may be given several times"},
+    {"threads", "N", "threads for arithmetic (default: one per core); never changes the result"},
     {"memory", "SIZE",
      "what to hold in memory, such as 2G (default: all there is); when sealed experts take more "
      "than half of it, "
-     "they are read where they lie in the pool",
-     "4G"},
+     "they are read where they lie in the pool"},
     {"pool-max", "SIZE",
      "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "
-     "states are given up, as by 'reef prune'; the present one and snapshots never are",
-     "20G"},
+     "states are given up, as by 'reef prune'; the present one and snapshots never are"},
     {"snapshot-every", "PERIOD",
      "keep a state so often, such as 1h or 1d (default 0: not), as the snapshot auto-...; "
-     "'--as-of yesterday' of other commands finds it",
-     "1h"},
+     "'--as-of yesterday' of other commands finds it"},
     {"keep", "RULES",
      "which of these states stay: the last one of so many hours, days and weeks that have one "
-     "(default hourly=24,daily=30,weekly=52)",
-     "hourly=24,daily=30,weekly=52"},
-    {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)", "50"},
-    {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)", "10"},
+     "(default hourly=24,daily=30,weekly=52)"},
+    {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)"},
+    {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)"},
     {"new-shards", NULL,
-     "under mpirun: the ranks have copies of one pool, and begin a new training of their own",
-     "no"},
+     "under mpirun: the ranks have copies of one pool, and begin a new training of their own"},
     {"join-every", "SIZE",
      "under mpirun: each rank learns from sources of its own, and they exchange what they know "
-     "after so many bytes, such as 64M (default 0: they share one training)",
-     "0"},
+     "after so many bytes, such as 64M (default 0: they share one training)"},
     {"journal", "SIZE",
      "what may wait in the pool for training, of each push:NAME; more is refused as busy (default "
-     "256M)",
-     "256M"},
-    {"socket", "PATH", "control socket (default: reefd.sock in the pool's directory)",
-     "/run/reef/NAME.sock"},
+     "256M)"},
+    {"socket", "PATH", "control socket (default: reefd.sock in the pool's directory)"},
     {"http", "[ADDRESS:]PORT",
      "answer HTTP: status, metrics, scores (default: not; ADDRESS 127.0.0.1; port 0: any that is "
      "free; `reef "
-     "status` says which)",
-     "8080"},
+     "status` says which)"},
     {"http-token", "FILE",
-     "who sends this token may change things; needed where other machines can reach ADDRESS",
-     "/var/lib/reef/NAME.token"},
-    {"stay", NULL, "keep serving the socket after the last source has ended", "yes"},
-    {"json-log", NULL, "messages, events and progress as one JSON object a line", "yes"},
-    {"quiet", NULL, "only errors, warnings and the status that SIGUSR1 asks for", "yes"},
+     "who sends this token may change things; needed where other machines can reach ADDRESS"},
+    {"stay", NULL, "keep serving the socket after the last source has ended"},
+    {"json-log", NULL, "messages, events and progress as one JSON object a line"},
+    {"quiet", NULL, "only errors, warnings and the status that SIGUSR1 asks for"},
     {"config", "FILE",
      "read settings from FILE: section [reefd], keys as the options above without dashes in front "
      "(commit-seconds = 5); 'source' may stand several times, switches take yes or no; options win "
-     "over it",
-     NULL},
-    {"check", NULL, "print every setting and where it comes from, and end", NULL},
-    {"help", NULL, "this text", NULL},
-    {"version", NULL, "the version", NULL},
+     "over it"},
+    {"check", NULL, "print every setting and where it comes from, and end"},
+    {"help", NULL, "this text"},
+    {"version", NULL, "the version"},
 };
 
 const reef_option_text *reef_option_texts(size_t *count) {
@@ -160,7 +149,7 @@ static void add_option(page *out, const reef_option_text *option) {
 }
 
 static void add_example(page *out) {
-    const char *line = REEF_OPTIONS_MANUAL.example;
+    const char *line = MANUAL.example;
     add_text(out, "\nExample:\n");
     while (*line) {
         // With its newline, so that lines stay as they are written.
@@ -174,23 +163,22 @@ static void add_example(page *out) {
 const char *reef_options_help(void) {
     // One static page: help is printed once and the program ends.
     static page out;
-    const reef_options_manual *m = &REEF_OPTIONS_MANUAL;
     out.used = 0;
     add_text(&out, "Usage: ");
-    add_text(&out, m->usage);
+    add_text(&out, MANUAL.usage);
     add_text(&out, "\n\n");
-    add_wrapped(&out, m->about, 0, 0);
+    add_wrapped(&out, MANUAL.about, 0, 0);
     add_text(&out, "\n");
-    add_text(&out, m->sources);
+    add_text(&out, MANUAL.sources);
     add_text(&out, "\nOptions:\n");
     // Help is printed from the table, in its order.
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) add_option(&out, &TEXTS[i]);
     add_text(&out, "\n");
-    add_wrapped(&out, m->layers, 0, 0);
+    add_wrapped(&out, MANUAL.layers, 0, 0);
     add_text(&out, "\n");
-    add_wrapped(&out, m->signals, 0, 0);
+    add_wrapped(&out, MANUAL.signals, 0, 0);
     add_text(&out, "\n");
-    add_wrapped(&out, m->codes, 0, 0);
+    add_wrapped(&out, MANUAL.codes, 0, 0);
     add_example(&out);
     out.text[out.used] = '\0';
     return out.text;

@@ -45,12 +45,13 @@ void *reef_setting_field(reef_options *options, const setting *one);
 
 // ---- settings_value.c ---------------------------------------------------------------------------
 
-/**
- * `to` has the type of the setting's kind, which is not SOURCE; `label` is how its layer calls it.
- * Text is borrowed.
- */
-REEF_MUST_CHECK reef_status reef_option_value_parse(
-    const setting *one, const char *label, const char *text, void *to, reef_error *err);
+/** Set setting number `index` from a layer; `label` is how the layer calls it, for messages. */
+REEF_MUST_CHECK reef_status reef_option_take(reef_options *options,
+                                             size_t index,
+                                             reef_option_origin origin,
+                                             const char *label,
+                                             const char *text,
+                                             reef_error *err);
 
 // ---- settings_sources.c -------------------------------------------------------------------------
 
@@ -81,15 +82,5 @@ REEF_MUST_CHECK reef_status reef_option_flags_scan(
 /** Take the settings. */
 REEF_MUST_CHECK reef_status reef_option_flags_take(
     reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err);
-
-// ---- settings.c ---------------------------------------------------------------------------------
-
-/** Set setting number `index` from a layer; `label` is how the layer calls it, for messages. */
-REEF_MUST_CHECK reef_status reef_option_take(reef_options *options,
-                                             size_t index,
-                                             reef_option_origin origin,
-                                             const char *label,
-                                             const char *text,
-                                             reef_error *err);
 
 #endif

@@ -121,7 +121,7 @@ static reef_status parse_listen(const char *label,
     return REEF_OK;
 }
 
-reef_status reef_option_value_parse(
+static reef_status parse_value(
     const setting *one, const char *label, const char *text, void *to, reef_error *err) {
     // Every kind has one parser, whatever layer the value came from.
     switch (one->kind) {
@@ -175,5 +175,5 @@ reef_status reef_option_take(reef_options *options,
     bool first = options->origins[index].kind != origin.kind;
     options->origins[index] = origin;
     if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
-    return reef_option_value_parse(one, label, text, reef_setting_field(options, one), err);
+    return parse_value(one, label, text, reef_setting_field(options, one), err);
 }

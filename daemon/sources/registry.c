@@ -3,8 +3,6 @@
 
 #include "push.h"
 #include "redis_source.h"
-#include "source_name.h"
-#include "tail_source.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -20,7 +20,7 @@ static void count_duration(reef_commit_times *times, double seconds) {
     times->seconds += seconds;
 }
 
-void reef_training_settle(reef_training *training) {
+static void settle(reef_training *training) {
     uv_mutex_lock(&training->lock);
     for (size_t i = 0; i < training->options.source_count; i++) {
         if (!training->positions[i].fresh) continue;
@@ -39,7 +39,7 @@ static void note_commit_done(reef_training *training, const reef_commit *commit,
     training->commit_steps = 0;
     training->dirty = training->commit_soon = false;
     training->compacting = true;
-    reef_training_settle(training);
+    settle(training);
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
     training->view.committed = status;
@@ -78,9 +78,7 @@ bool reef_training_worth_retrying(reef_status status) {
            status == REEF_ERR_BUSY;
 }
 
-// Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause
-// short.
-static bool wait_until(reef_training *training, uint64_t deadline, reef_request **request) {
+bool reef_training_wait_until(reef_training *training, uint64_t deadline, reef_request **request) {
     bool cut = false;
     uv_mutex_lock(&training->lock);
     for (uint64_t now = uv_hrtime(); now < deadline; now = uv_hrtime()) {
@@ -95,53 +93,7 @@ static bool wait_until(reef_training *training, uint64_t deadline, reef_request 
 }
 
 void reef_training_pause_for(reef_training *training, uint64_t seconds) {
-    (void)wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
-}
-
-// The pause between two tries. Requests are handled meanwhile, and fail with the same error where
-// they need space. When a commit that a client requested succeeds, the pause is over. Returns false
-// when a stop cut it short: then the next try is the last.
-static bool handle_requests(reef_training *training, uint64_t seconds) {
-    uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
-    for (;;) {
-        reef_request *request = NULL;
-        if (!wait_until(training, deadline, &request)) return false;
-        if (request == NULL) return true;
-        training->handle_request(training, request);
-        if (!training->dirty) return true;
-    }
-}
-
-static void note_failure(reef_training *training, const reef_error *err) {
-    uv_mutex_lock(&training->lock);
-    snprintf(training->view.failing, sizeof(training->view.failing), "%s", err->message);
-    uv_mutex_unlock(&training->lock);
-}
-
-reef_status reef_training_commit(reef_training *training, reef_error *err) {
-    bool waited = true;
-    for (uint32_t attempt = 0;; attempt++) {
-        // Whoever asked for a commit in the pause may have had it.
-        bool done = attempt > 0 && !training->dirty;
-        reef_status status = done ? REEF_OK : reef_training_commit_once(training, err);
-        if (status == REEF_OK) {
-            if (attempt)
-                reef_report_warning(training->options.report, "commit_recovered",
-                                    "the commit went through");
-            return REEF_OK;
-        }
-        note_failure(training, err);
-        // Read again each time: a reload in the pause may have changed it.
-        uint32_t retries = training->options.commits.retries;
-        if (!reef_training_worth_retrying(status) || attempt >= retries || !waited) return status;
-        uint64_t seconds = 1u << attempt;
-        reef_report_warning(
-            training->options.report, "commit_failed",
-            "%s; nothing committed is lost, the rest is kept in memory: trying again in %" PRIu64
-            " s (%" PRIu32 " of %" PRIu32 ")",
-            err->message, seconds, attempt + 1, retries);
-        waited = handle_requests(training, seconds);
-    }
+    (void)reef_training_wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
 }
 
 // Seal, grow, branch, freeze and snapshot commit by themselves; the record is in the pool.

@@ -1,6 +1,7 @@
 // The inside of a reef_training, shared by the files that make it up:
 //
-//   training_thread.c         the loop's side, what to do next, the thread
+//   training_thread.c  the loop's side, what to do next, the thread
+//   training_state.c   what both sides share under the lock
 //   training_commit.c  commits, and what is written between two of them
 //   training_work.c    requests, bytes, scheduling decisions, the end of the sources
 //   training_keep.c    states that are kept by the clock
@@ -22,8 +23,6 @@ typedef struct reef_settled_position {
 struct reef_training {
     // set before the thread starts
     reef_training_options options;
-    // Handles a request; also while a failed commit is tried again, which is below it.
-    void (*handle_request)(reef_training *training, reef_request *request);
     uv_thread_t thread;
     // the trainer's thread only
     uint64_t committed_ns;            // when the last commit was
@@ -53,6 +52,7 @@ struct reef_training {
 };
 
 typedef enum work_kind {
+    WORK_NONE, // the thread sleeps
     WORK_REQUEST,
     WORK_DAMAGE,
     WORK_COMMIT,
@@ -72,26 +72,30 @@ typedef struct work {
     reef_schedule_next next; // bytes to train, or a scheduling decision
 } work;
 
-// ---- training_thread.c --------------------------------------------------------------------------
+// ---- training_state.c ---------------------------------------------------------------------------
 
 void reef_training_append(reef_request **list, reef_request *request);
+/** Unlink the first request of a list that has one. */
+reef_request *reef_training_take_first(reef_request **list);
 bool reef_training_is_drained(const reef_training *training, const reef_request *request);
 /** The request to handle now, or NULL; under the lock. */
 reef_request *reef_training_take_request(reef_training *training, bool only_drains);
 void reef_training_set_paused(reef_training *training, bool paused);
 void reef_training_set_state(reef_training *training, reef_training_state state);
+void reef_training_refresh(reef_training *training);
+void reef_training_advance(reef_training *training);
 
 // ---- training_commit.c --------------------------------------------------------------------------
 
-void reef_training_refresh(reef_training *training);
-void reef_training_advance(reef_training *training);
-/** A commit with all positions succeeded. */
-void reef_training_settle(reef_training *training);
 REEF_MUST_CHECK reef_status reef_training_commit_once(reef_training *training, reef_error *err);
 bool reef_training_worth_retrying(reef_status status);
 /** Let time pass, but for a stop. */
 void reef_training_pause_for(reef_training *training, uint64_t seconds);
-REEF_MUST_CHECK reef_status reef_training_commit(reef_training *training, reef_error *err);
+/**
+ * Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause
+ * short.
+ */
+bool reef_training_wait_until(reef_training *training, uint64_t deadline, reef_request **request);
 REEF_MUST_CHECK reef_status reef_training_read_commit(reef_store *store,
                                                       reef_commit *commit,
                                                       reef_error *err);
@@ -116,6 +120,8 @@ void reef_training_keep_state(reef_training *training);
 // ---- training_work.c ----------------------------------------------------------------------------
 
 void reef_training_handle_request(reef_training *training, reef_request *request);
+/** Commit, and try again where that may help; requests are handled in the pauses. */
+REEF_MUST_CHECK reef_status reef_training_commit(reef_training *training, reef_error *err);
 REEF_MUST_CHECK reef_status reef_training_feed(reef_training *training,
                                                const work *piece,
                                                reef_error *err);
@@ -128,8 +134,5 @@ REEF_MUST_CHECK reef_status reef_training_drain(reef_training *training, reef_er
 
 /** With the ranks that learn apart. */
 REEF_MUST_CHECK reef_status reef_training_join_ranks(reef_training *training, reef_error *err);
-
-/** Unlink the first request of a list that has one. */
-reef_request *reef_training_take_first(reef_request **list);
 
 #endif

@@ -195,6 +195,35 @@ static bool find_stream(reef_training *training, reef_schedule_next *next) {
     return next->kind != REEF_SCHEDULE_NOTHING;
 }
 
+// What comes first of all that could be done; `stream`: there is something to train.
+static work_kind choose(reef_training *training, reef_joins_turn turn, bool stream, work *found) {
+    // After a request a step goes first, so that clients who ask without pause cannot stop
+    // training.
+    found->request = reef_training_take_request(training, training->served && stream);
+    if (found->request != NULL) return WORK_REQUEST;
+    // Damage that the scrubber found is reported by this thread, because it owns the trainer and
+    // its events.
+    if (training->options.scrubber != NULL && reef_scrubber_waits(training->options.scrubber))
+        return WORK_DAMAGE;
+    // A commit that is due comes before new bytes: waiting work would only make it larger.
+    if (commit_is_due(training)) return WORK_COMMIT;
+    // Before new bytes as well: the state of the full hour is the one before what came after it.
+    if (!training->stopping && reef_training_state_is_due(training)) return WORK_KEEP;
+    // One small step at a time with training in between; what is left at the end is for the next
+    // run.
+    if (training->compacting && !training->stopping && !(training->compacted && stream))
+        return WORK_COMPACT;
+    if (turn == REEF_JOINS_MEET) return WORK_JOIN;
+    if (turn == REEF_JOINS_LEAVE) return WORK_LEAVE;
+    if (turn == REEF_JOINS_WAIT) return WORK_NONE;
+    if (stream) return found->next.kind == REEF_SCHEDULE_BYTES ? WORK_FEED : WORK_DECIDE;
+    if (training->stopping) return WORK_END;
+    // Paused or waiting for bytes. Looking for them has found out where the last source ended.
+    if (training->paused || !reef_schedule_is_done(&training->schedule)) return WORK_NONE;
+    if (!training->drained) return WORK_DRAIN;
+    return training->options.stay ? WORK_NONE : WORK_END;
+}
+
 static bool find_work(reef_training *training, work *found) {
     *found = (work){.next.deadline_ns = UINT64_MAX};
     bool done = reef_schedule_is_done(&training->schedule);
@@ -202,53 +231,8 @@ static bool find_work(reef_training *training, work *found) {
     reef_joins_turn turn =
         reef_joins_next(training->options.joins, done && training->drained, training->stopping);
     bool stream = turn == REEF_JOINS_LEARN && find_stream(training, &found->next);
-    // After a request a step goes first, so that clients who ask without pause cannot stop
-    // training.
-    found->request = reef_training_take_request(training, training->served && stream);
-    if (found->request != NULL) {
-        found->kind = WORK_REQUEST;
-        return true;
-    }
-    // Damage that the scrubber found is reported by this thread, because it owns the trainer and
-    // its events.
-    if (training->options.scrubber != NULL && reef_scrubber_waits(training->options.scrubber)) {
-        found->kind = WORK_DAMAGE;
-        return true;
-    }
-    // A commit that is due comes before new bytes: waiting work would only make it larger.
-    if (commit_is_due(training)) {
-        found->kind = WORK_COMMIT;
-        return true;
-    }
-    // Before new bytes as well: the state of the full hour is the one before what came after it.
-    if (!training->stopping && reef_training_state_is_due(training)) {
-        found->kind = WORK_KEEP;
-        return true;
-    }
-    // One small step at a time with training in between; what is left at the end is for the next
-    // run.
-    if (training->compacting && !training->stopping && !(training->compacted && stream)) {
-        found->kind = WORK_COMPACT;
-        return true;
-    }
-    if (turn == REEF_JOINS_MEET || turn == REEF_JOINS_LEAVE) {
-        found->kind = turn == REEF_JOINS_MEET ? WORK_JOIN : WORK_LEAVE;
-        return true;
-    }
-    if (turn == REEF_JOINS_WAIT) return false;
-    if (stream) {
-        found->kind = found->next.kind == REEF_SCHEDULE_BYTES ? WORK_FEED : WORK_DECIDE;
-        return true;
-    }
-    if (training->stopping) {
-        found->kind = WORK_END;
-        return true;
-    }
-    // Paused or waiting for bytes: the thread sleeps.
-    // Looking for bytes has found out where the last source ended.
-    if (training->paused || !reef_schedule_is_done(&training->schedule)) return false;
-    found->kind = training->drained ? WORK_END : WORK_DRAIN;
-    return !training->drained || !training->options.stay;
+    found->kind = choose(training, turn, stream, found);
+    return found->kind != WORK_NONE;
 }
 
 static void wait_for_change(reef_training *training, uint64_t deadline) {
@@ -338,6 +322,7 @@ static reef_status run_thread(reef_training *training, reef_error *err) {
         case WORK_LEAVE:
             reef_training_stop(training);
             break;
+        case WORK_NONE:
         case WORK_END:
             return REEF_OK;
         }
@@ -403,10 +388,7 @@ static reef_status training_new(reef_training **out,
     reef_training *training = calloc(1, sizeof(*training));
     if (training == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
-    // The pointer lets a commit that is being retried handle requests, although training_commit.c
-    // stands below training_work.c.
     training->options = *options;
-    training->handle_request = reef_training_handle_request;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));

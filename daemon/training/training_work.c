@@ -335,6 +335,54 @@ void reef_training_end_state(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
+// ---- commits that are tried again ----------------------------------------------------------------
+
+// The pause between two tries. Requests are handled meanwhile, and fail with the same error where
+// they need space. When a commit that a client requested succeeds, the pause is over. Returns false
+// when a stop cut it short: then the next try is the last.
+static bool handle_requests(reef_training *training, uint64_t seconds) {
+    uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
+    for (;;) {
+        reef_request *request = NULL;
+        if (!reef_training_wait_until(training, deadline, &request)) return false;
+        if (request == NULL) return true;
+        reef_training_handle_request(training, request);
+        if (!training->dirty) return true;
+    }
+}
+
+static void note_failure(reef_training *training, const reef_error *err) {
+    uv_mutex_lock(&training->lock);
+    snprintf(training->view.failing, sizeof(training->view.failing), "%s", err->message);
+    uv_mutex_unlock(&training->lock);
+}
+
+reef_status reef_training_commit(reef_training *training, reef_error *err) {
+    bool waited = true;
+    for (uint32_t attempt = 0;; attempt++) {
+        // Whoever asked for a commit in the pause may have had it.
+        bool done = attempt > 0 && !training->dirty;
+        reef_status status = done ? REEF_OK : reef_training_commit_once(training, err);
+        if (status == REEF_OK) {
+            if (attempt)
+                reef_report_warning(training->options.report, "commit_recovered",
+                                    "the commit went through");
+            return REEF_OK;
+        }
+        note_failure(training, err);
+        // Read again each time: a reload in the pause may have changed it.
+        uint32_t retries = training->options.commits.retries;
+        if (!reef_training_worth_retrying(status) || attempt >= retries || !waited) return status;
+        uint64_t seconds = 1u << attempt;
+        reef_report_warning(
+            training->options.report, "commit_failed",
+            "%s; nothing committed is lost, the rest is kept in memory: trying again in %" PRIu64
+            " s (%" PRIu32 " of %" PRIu32 ")",
+            err->message, seconds, attempt + 1, retries);
+        waited = handle_requests(training, seconds);
+    }
+}
+
 // The last source has ended: run the steps that deferred batches still allow, and commit.
 reef_status reef_training_drain(reef_training *training, reef_error *err) {
     training->drained = true;

@@ -9,8 +9,6 @@
 // answer at once: what is sent on the connection behind an XREAD that waits, waits as long.
 #include "redis_internal.h"
 
-#include "source_name.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

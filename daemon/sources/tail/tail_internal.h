@@ -70,7 +70,7 @@ struct reef_tail {
     size_t events_dropped; // since the queue was empty
 };
 
-// ---- tail_event.c -------------------------------------------------------------------------------
+// ---- tail_table.c: events ------------------------------------------------------------------------
 
 /** Queue an event for tail_source.c. A full queue counts what it drops. */
 void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...)
@@ -135,7 +135,6 @@ REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *tail, reef_erro
 bool reef_tail_scan_is_old(const reef_tail *tail);
 /** The next file of this read pass, or NULL at its end. */
 reef_tail_file *reef_tail_next_file(reef_tail *tail);
-bool reef_tail_file_has_range(const reef_tail_file *entry);
 
 // ---- tail_checkpoint.c --------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ static void plan_file_read(reef_tail *tail, size_t at) {
     entry->add_newline = false;
 }
 
-bool reef_tail_file_has_range(const reef_tail_file *entry) {
+static bool has_range(const reef_tail_file *entry) {
     return entry->pass_end > entry->offset || entry->add_newline;
 }
 
@@ -114,7 +114,7 @@ static void close_idle(reef_tail *tail) {
         reef_tail_file *entry = &tail->files[i];
         bool idle = entry->drained ||
                     (tail->is_directory && tail->now_ms - entry->unchanged_since_ms > OPEN_IDLE_MS);
-        if (idle && entry->listed && !reef_tail_file_has_range(entry)) reef_tail_file_close(entry);
+        if (idle && entry->listed && !has_range(entry)) reef_tail_file_close(entry);
     }
 }
 
@@ -177,7 +177,7 @@ static void plan_read_pass(reef_tail *tail) {
 
 reef_tail_file *reef_tail_next_file(reef_tail *tail) {
     for (size_t i = 0; i < tail->count; i++)
-        if (reef_tail_file_has_range(&tail->files[i])) return &tail->files[i];
+        if (has_range(&tail->files[i])) return &tail->files[i];
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-// Followed files on the loop; see tail_source.h.
+// Followed files on the loop: follow:PATH and dir:PATH[/PATTERN]; tail.h says what they read.
 //
 // The reader (training/source_reader.c) fills the trainer's queue. It asks for bytes with `read`,
 // lends `buffer` until reef_input_took, and keeps input->offset, the bytes that it was given. The
@@ -15,8 +15,6 @@
 // A worker also scans the folder while the queue is full and no read is pending, and during a
 // long read pass. So files that are rotated away and deleted stay open, and the reported lag is
 // current. One worker runs at a time; the timer runs while none does.
-#include "tail_source.h"
-
 #include "tail.h"
 
 #include <stdlib.h>

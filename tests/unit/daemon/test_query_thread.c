@@ -1,7 +1,6 @@
 // The query thread: between queries it releases reads of states that nobody asks for; it reports
 // forgetting where one generation learns all tasks, and the readers.
-#include "query_forgetting.h"
-#include "query_stats.h"
+#include "queries.h"
 #include "query_thread.h"
 
 #include "lifelong.h"
