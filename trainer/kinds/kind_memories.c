@@ -2,7 +2,6 @@
 #include "kind_memories.h"
 #include "divided.h"
 #include "kind_heads.h"
-#include "memory_batch.h"
 #include "prequential.h"
 
 #include <inttypes.h>

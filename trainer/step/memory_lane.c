@@ -1,7 +1,6 @@
 // See memory_lane.h.
 #include "memory_lane.h"
 
-#include "memory_batch.h"
 #include "reef_thread.h"
 
 #include <assert.h>

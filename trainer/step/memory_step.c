@@ -1,7 +1,6 @@
 // See memory_step.h.
 #include "memory_step.h"
 #include "kind_memories.h"
-#include "memory_batch.h"
 
 static double mean_bits(const reef_trainer *trainer) {
     size_t count = reef_batch_tokens(&trainer->network.config);

@@ -88,6 +88,25 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
     return REEF_OK;
 }
 
+reef_status reef_memory_learn_batch(const reef_config *config,
+                                    reef_generation_memory *memory,
+                                    const uint8_t *bytes,
+                                    uint64_t begin,
+                                    const reef_net_prediction *predictions,
+                                    float *bits,
+                                    reef_error *err) {
+    uint64_t bytes_max = config->context_memory;
+    reef_status status = REEF_OK;
+    // A batch is learned by its targets, which the net spoke about. Its first byte is one of them
+    // only where the batch before it was learned as well.
+    if (memory->memory == NULL || memory->next != begin + 1)
+        status = reef_generation_memory_learn(memory, bytes_max, begin, bytes, 1, NULL, NULL, err);
+    if (status != REEF_OK) return status;
+    return reef_generation_memory_learn(memory, bytes_max, begin + 1, bytes + 1,
+                                        (size_t)config->batch * config->context, predictions, bits,
+                                        err);
+}
+
 bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
     if (m->adopted) return true;
@@ -185,6 +204,19 @@ void reef_generation_memory_settle(reef_generation_memory *m) {
     m->tail_bytes = 0;
 }
 
+#define STATS_EVERY_MIN (UINT64_C(16) << 10)
+#define STATS_EVERY_MAX (UINT64_C(1) << 20)
+#define STATS_SHARE 8
+
+void reef_memory_refresh_stats(const reef_memory *memory, reef_memory_stats *seen) {
+    uint64_t learned = reef_memory_learned_bytes(memory), every = seen->learned_bytes / STATS_SHARE;
+    if (every < STATS_EVERY_MIN) every = STATS_EVERY_MIN;
+    if (every > STATS_EVERY_MAX) every = STATS_EVERY_MAX;
+    // A memory that has learned less than the last one is another memory.
+    bool other = seen->learned_bytes == 0 || learned < seen->learned_bytes;
+    if (other || learned - seen->learned_bytes >= every) reef_memory_read_stats(memory, seen);
+}
+
 // ---- as records ---------------------------------------------------------------------------------
 
 _Static_assert(sizeof(reef_memory_position) == 24, "as it is stored");
@@ -205,15 +237,6 @@ void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_re
     for (size_t i = 0; i < reef_memory_part_count(); i++)
         if (parts[i].bytes > 0) out->records[out->count++] = parts[i];
     qsort(out->records, out->count, sizeof(*out->records), by_name);
-}
-
-uint64_t reef_generation_memory_bytes(const reef_generation_memory *m) {
-    reef_memory_records list;
-    uint64_t bytes = 0;
-    if (m->memory == NULL) return 0;
-    reef_generation_memory_list(m, &list);
-    for (size_t i = 0; i < list.count; i++) bytes += list.records[i].bytes;
-    return bytes;
 }
 
 const reef_memory_part *reef_memory_records_find(const reef_memory_records *records,

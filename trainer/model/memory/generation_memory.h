@@ -8,6 +8,7 @@
 #ifndef REEF_GENERATION_MEMORY_H
 #define REEF_GENERATION_MEMORY_H
 
+#include "reef_config.h"
 #include "reef_context.h"
 #include "reef_store.h"
 
@@ -56,6 +57,24 @@ REEF_MUST_CHECK reef_status reef_generation_memory_learn(reef_generation_memory 
                                                          reef_error *err);
 
 /**
+ * Learn the batch at `bytes` (one more than a batch), which stands at `begin` in the stream. The
+ * first of them is learned only where it has not been yet.
+ *
+ * predictions  (batch * context) what the net said of each target before it learned the batch, or
+ *              NULL: nothing
+ * bits         (batch * context) written: what each target surprised
+ *
+ * Errors: NO_MEMORY; the memory is then only good for release.
+ */
+REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_config *config,
+                                                    reef_generation_memory *memory,
+                                                    const uint8_t *bytes,
+                                                    uint64_t begin,
+                                                    const reef_net_prediction *predictions,
+                                                    float *bits,
+                                                    reef_error *err);
+
+/**
  * Should the tables be written, since the tail is so long, or does not lead to them? A function of
  * what was learned alone.
  */
@@ -80,6 +99,12 @@ REEF_MUST_CHECK reef_status reef_generation_memory_tail_learned(const uint8_t *t
 /** The tables were written: empty the tail. */
 void reef_generation_memory_settle(reef_generation_memory *m);
 
+/**
+ * Look up how full a memory is, if it has learned much since it was `seen` last: counting walks
+ * tables of up to 128 MB, some hundredths of a second for seconds of the stream.
+ */
+void reef_memory_refresh_stats(const reef_memory *memory, reef_memory_stats *seen);
+
 // ---- as records ---------------------------------------------------------------------------------
 
 #define REEF_MEMORY_POSITION_NAME "mark"
@@ -100,8 +125,6 @@ typedef struct reef_memory_records {
 
 /** Of a generation that has a memory. Good until it learns, or ends. */
 void reef_generation_memory_list(const reef_generation_memory *m, reef_memory_records *out);
-/** Bytes of these records; 0 without a memory. */
-uint64_t reef_generation_memory_bytes(const reef_generation_memory *m);
 /** The record of that name; NULL: there is none. */
 const reef_memory_part *reef_memory_records_find(const reef_memory_records *records,
                                                  const char *name);
