@@ -39,6 +39,7 @@ static reef_status layer_config(reef_config *config,
                                 reef_error *err) {
     reef_config_default(config);
     reef_status status = reef_config_set(config, "model", "layer", err);
+    reef_config_fit(config);
     if (status == REEF_OK) status = set_word(config, "expert", options->expert, err);
     if (status == REEF_OK) status = set_word(config, "score", options->score, err);
     if (status == REEF_OK) status = set_word(config, "seal_dtype", options->seal_dtype, err);
@@ -103,7 +104,7 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
     reef_config config;
     reef_lib_caller caller;
     reef_lib_take_caller(&caller);
-    reef_config_default_made(&config);
+    reef_config_default(&config);
     reef_status status = set_texts(&config, settings, err);
     reef_config_fit(&config);
     if (status == REEF_OK) status = set_texts(&config, settings, err);

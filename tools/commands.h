@@ -64,9 +64,7 @@
       CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS, "remove snapshots")       \
     X("snapshot prune", snapshot_prune, "", 0, 0,                                                  \
       CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS,                           \
-      "remove all snapshots but the newest")                                                       \
-    X("branch", branch, "GENERATION", 1, 1, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,    \
-      "begin the open generation as a copy of a sealed one")
+      "remove all snapshots but the newest")
 
 #define CLI_KINDS(X)                                                                               \
     X("kind list", kind_list, "[KIND]", 0, 1, CLI_POOL,                                            \

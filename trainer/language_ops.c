@@ -29,11 +29,6 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
         status = reef_activations_init(&trainer->acts, config, windows, true, err);
     if (reef_trainer_division(trainer).count > 1) trainer->acts.row_ranks = trainer->options.ranks;
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
-    if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
-    if (status == REEF_OK)
-        status = reef_drift_init(&trainer->memory_drift, config->drift_window, err);
-    if (status == REEF_OK)
-        status = reef_drift_init(&trainer->helped_drift, config->drift_window, err);
     if (status != REEF_OK || config->context_memory == 0) return status;
     trainer->memory_bits = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_bits));
     trainer->memory_losses = calloc(reef_batch_tokens(config), sizeof(*trainer->memory_losses));
@@ -49,8 +44,7 @@ static reef_status start_language_gating(reef_trainer *trainer, reef_error *err)
 }
 
 static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
-    if (status == REEF_OK) status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
+    reef_status status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK)
         status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
     reef_memory_step_refresh_stats(trainer);
@@ -61,14 +55,9 @@ static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, ree
 static void release_language(reef_trainer *trainer) {
     reef_activations_release(&trainer->acts);
     reef_reservoir_release(&trainer->reservoir);
-    reef_drift_release(&trainer->drift);
-    reef_drift_release(&trainer->memory_drift);
-    reef_drift_release(&trainer->helped_drift);
     reef_kinds_release(trainer);
     reef_recognition_release(trainer);
     reef_gating_release(&trainer->gating);
-    reef_gating_release(&trainer->ahead);
-    reef_gating_release(&trainer->before);
     free(trainer->tokens);
     free(trainer->targets);
     free(trainer->fire);
@@ -84,9 +73,9 @@ static void release_language(reef_trainer *trainer) {
 // commit, so after a restart they are decided again; a change of the model does the same here, or
 // the two histories would train different batches.
 static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *err) {
+    (void)err;
     trainer->deferred_batches = 0;
-    trainer->anomalous = 0;
-    return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    return REEF_OK;
 }
 
 static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
@@ -109,31 +98,12 @@ static void language_grown(reef_trainer *trainer) {
     (void)trainer; // activations grow by themselves at the next forward pass
 }
 
-// What people see are losses with the memory's help. Drift is tested on the net's where there is a
-// net, and its numbers are.
-static void describe_memory(const reef_trainer *trainer, reef_trainer_status *out) {
-    double median, spread;
-    reef_memory_step_describe(trainer, out);
-    reef_drift_level(&trainer->helped_drift, &median, &spread);
-    bool known = trainer->helped_drift.count > 0;
-    out->bits_per_byte = known ? median : (double)NAN;
-    out->last_bits_per_byte = known ? trainer->last_helped : (double)NAN;
-}
-
-static void describe_drift(const reef_trainer *trainer, reef_trainer_status *out) {
-    if (trainer->drift.count == 0) return;
-    double median, spread;
-    reef_drift_level(&trainer->drift, &median, &spread);
-    out->bits_per_byte = median;
-    out->drift_limit = reef_drift_limit(median, spread, &trainer->network.config);
-    // last_bits is NaN until this process has trained a batch.
-    if (spread > 0 && !isnan(trainer->last_bits))
-        out->drift = (trainer->last_bits - median) / spread;
-}
-
+// What people see are losses with the memory's help.
 static void describe_language(const reef_trainer *trainer, reef_trainer_status *out) {
-    describe_drift(trainer, out);
-    if (trainer->network.config.context_memory > 0) describe_memory(trainer, out);
+    out->bits_per_byte = reef_recent_losses_median(&trainer->recent);
+    if (trainer->network.config.context_memory == 0) return;
+    reef_memory_step_describe(trainer, out);
+    out->last_bits_per_byte = trainer->recent.count > 0 ? trainer->last_helped : (double)NAN;
 }
 
 const reef_trainer_ops reef_language_ops = {

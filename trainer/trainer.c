@@ -199,7 +199,6 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_thread_pool_free(trainer->workers);
     free(trainer->sources);
     free(trainer->pending);
-    free(trainer->deferred_bits);
     reef_prequential_release(&trainer->prequential);
     reef_kind_names_release(&trainer->kind_names);
     reef_visit_log_release(&trainer->visit_log);

@@ -14,11 +14,9 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .not_learned_bytes = trainer->not_learned_bytes,
         .learns_all = trainer->store != NULL && reef_learns_all(&trainer->network.config),
         .visited_bytes = trainer->visited_bytes,
-        .recycled_experts = trainer->recycled_experts,
         .generation = open->info.generation,
         .generation_step = trainer->generation_step,
         .opened_at = open->info.opened_at,
-        .anomalous = trainer->anomalous,
         .bits_per_byte = (double)NAN,
         .last_bits_per_byte = trainer->last_bits,
         .learning_rate = (double)trainer->learning_rate,
@@ -42,7 +40,5 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
             out->experts += trainer->network.generations[g]->expert_tables[l].expert_count;
     for (uint32_t l = 0; l < trainer->network.config.layers; l++)
         out->experts_open += open->expert_tables[l].expert_count;
-    // NaN prints as unknown; the kind fills in what it measures.
-    out->drift = out->drift_limit = (double)NAN;
     trainer->ops->describe(trainer, out);
 }

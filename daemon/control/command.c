@@ -58,24 +58,6 @@ static reef_status read_grow(reef_request *request, json_t *object, reef_error *
     return REEF_OK;
 }
 
-static reef_status read_branch(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
-    json_int_t from = 0;
-    int dry_run = 0;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?b}", "command", &command, "from",
-                       &from, "dry_run", &dry_run))
-        return fail_arguments(&why, object, err);
-    // A bound before the narrowing to 32 bits below.
-    if (from < 0 || from >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "there is no generation %" JSON_INTEGER_FORMAT ": a pool has at most %u",
-                         from, REEF_GENERATION_COUNT_MAX);
-    request->branch.from = (uint32_t)from;
-    request->dry_run = dry_run != 0;
-    return REEF_OK;
-}
-
 static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL;
@@ -247,7 +229,6 @@ static const struct {
     {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, read_nothing},
     {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_seal},
     {"grow", REEF_COMMAND_TRAINER, REEF_REQUEST_GROW, read_grow},
-    {"branch", REEF_COMMAND_TRAINER, REEF_REQUEST_BRANCH, read_branch},
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
     {"kind_name", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_NAME, read_kind_name},
@@ -354,19 +335,6 @@ static json_t *prune_json(const reef_request *request) {
     return object;
 }
 
-static json_t *branch_json(const reef_request *request) {
-    const reef_branch *branch = &request->branch;
-    json_t *object = json_object();
-    json_object_set_new(object, "from", reef_json_count(branch->from));
-    json_object_set_new(object, "generation", reef_json_count(branch->generation));
-    json_object_set_new(object, "side", reef_json_count(branch->side));
-    json_object_set_new(object, "whole", json_boolean(branch->whole));
-    json_object_set_new(object, "experts", reef_json_count(branch->experts));
-    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
-    return object;
-}
-
 static void set_sealing(json_t *object, const reef_sealing *sealing) {
     json_object_set_new(object, "sealed", reef_json_count(sealing->generation));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(sealing->dtype)));
@@ -399,8 +367,6 @@ static json_t *result_json(const reef_request *request) {
         return reef_snapshot_json(&request->snapshot);
     case REEF_REQUEST_SNAPSHOT_REMOVE:
         return removal_json(request);
-    case REEF_REQUEST_BRANCH:
-        return branch_json(request);
     case REEF_REQUEST_FREEZE:
         return freeze_json(request);
     case REEF_REQUEST_KIND_NAME:

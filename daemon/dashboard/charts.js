@@ -82,15 +82,15 @@ const charts = (() => {
 
     // Marks differ in shape and in the dashes of their line, not in colour alone.
     const MARKS = {
-        drift: { text: 'sealed where the text changed', color: '--second', dash: [], shape: 'diamond' },
-        seal: { text: 'sealed by command, mark or budget', color: '--main', dash: [6, 4], shape: 'triangle' },
-        other: { text: 'grown, branched, joined or restored', color: '--soft', dash: [2, 3], shape: 'square' },
+        found: { text: 'sealed where the text changed', color: '--second', dash: [], shape: 'diamond' },
+        seal: { text: 'sealed by command or mark', color: '--main', dash: [6, 4], shape: 'triangle' },
+        other: { text: 'grown, joined or restored', color: '--soft', dash: [2, 3], shape: 'square' },
     };
     const PATHS = { diamond: 'M6 0 L12 6 L6 12 L0 6 Z', triangle: 'M0 1 L12 1 L6 12 Z', square: 'M1 1 H11 V11 H1 Z' };
 
     function markOf(event) {
-        if (event.event === 'seal' || event.event === 'boundary') return ['drift', 'contexts'].includes(event.reason) ? 'drift' : 'seal';
-        return ['grow', 'branch', 'import', 'restore'].includes(event.event) ? 'other' : null;
+        if (event.event === 'seal') return event.reason === 'contexts' ? 'found' : 'seal';
+        return ['grow', 'import', 'restore'].includes(event.event) ? 'other' : null;
     }
 
     function drawMarks(plot, marks) {

@@ -96,7 +96,6 @@
         const loss = status.bits_per_byte, last = status.last_bits_per_byte;
         $('tiles').replaceChildren(
             tile('loss, bits per byte', lossText(loss), last ? `last batch ${lossText(last)}` : ''),
-            tile('drift', status.drift === null ? '–' : `${fixed(status.drift, 1)} σ`, `${status.suspicious} deferred`),
             tile('throughput', `${bytes(status.bytes_per_s)}/s`),
             tile('lag', known.length ? bytes(known.reduce((a, b) => a + b, 0)) : '–', `queue ${bytes(status.queue_bytes)}`),
             tile('stream', bytes(status.stream_bytes), `step ${count(status.step)}`),

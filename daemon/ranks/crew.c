@@ -178,7 +178,6 @@ static reef_status carry_out(reef_crew *crew,
                              reef_error *err) {
     size_t taken, steps;
     uint64_t changed;
-    reef_branch branch;
     reef_kind_merging merging;
     reef_pruning pruning;
     reef_snapshot snapshot;
@@ -194,8 +193,6 @@ static reef_status carry_out(reef_crew *crew,
                                  err);
     case REEF_CREW_GROW:
         return reef_trainer_grow(trainer, order->number, err);
-    case REEF_CREW_BRANCH:
-        return reef_trainer_branch(trainer, order->number, order->dry_run, &branch, err);
     case REEF_CREW_FREEZE:
         return reef_trainer_freeze(trainer, &order->freeze, &changed, err);
     case REEF_CREW_KIND_NAME:

@@ -74,7 +74,6 @@ typedef enum reef_crew_kind {
     REEF_CREW_COMMIT,
     REEF_CREW_SEAL,
     REEF_CREW_GROW,
-    REEF_CREW_BRANCH,
     REEF_CREW_FREEZE,
     REEF_CREW_KIND_NAME,
     REEF_CREW_KIND_MERGE,

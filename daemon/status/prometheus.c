@@ -412,15 +412,8 @@ static void write_training(FILE *out, const reef_training_view *view) {
     gauge(out, "reef_generation", "The open generation.", status->generation);
     gauge(out, "reef_kind", "The kind that is being learned.", status->kind);
     gauge(out, "reef_kinds", "Kinds of the stream that were found.", status->kinds);
-    // The name of the metric is older than the name in the code, and stays.
-    gauge(out, "reef_suspicious_batches", "Batches deferred by the drift test.", status->anomalous);
     gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
           status->bits_per_byte);
-    gauge(out, "reef_drift_deviations",
-          "Loss of the last batch above the recent median, in robust standard deviations.",
-          status->drift);
-    gauge(out, "reef_drift_limit", "Loss above which a batch is anomalous, bits per byte.",
-          status->drift_limit);
     gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
 }
 

@@ -117,7 +117,6 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     json_object_set_new(object, "carried_bytes", json_integer((json_int_t)status->pending_bytes));
     if (!status->learns_all) SET_COUNT(not_learned_bytes);
     SET_COUNT(visited_bytes);
-    SET_COUNT(recycled_experts);
     SET_COUNT(generation);
     SET_COUNT(generation_step);
     SET_COUNT(kind);
@@ -125,9 +124,6 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
                         status->kind_name[0] ? json_string(status->kind_name) : json_null());
     SET_COUNT(kinds);
     SET_COUNT(opened_at);
-    json_object_set_new(object, "suspicious", json_integer((json_int_t)status->anomalous));
-    SET_NUMBER(drift);
-    SET_NUMBER(drift_limit);
     SET_NUMBER(learning_rate);
     SET_COUNT(experts);
     SET_COUNT(experts_open);

@@ -96,7 +96,7 @@ void reef_training_pause_for(reef_training *training, uint64_t seconds) {
     (void)reef_training_wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
 }
 
-// Seal, grow, branch, freeze and snapshot commit by themselves; the record is in the pool.
+// Seal, grow, freeze and snapshot commit by themselves; the record is in the pool.
 reef_status reef_training_read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);

@@ -51,7 +51,6 @@ typedef enum reef_request_kind {
     REEF_REQUEST_COMMIT,
     REEF_REQUEST_SEAL,
     REEF_REQUEST_GROW,
-    REEF_REQUEST_BRANCH,
     REEF_REQUEST_FREEZE,
     REEF_REQUEST_KIND_NAME,
     REEF_REQUEST_KIND_MERGE,
@@ -109,8 +108,7 @@ typedef struct reef_request {
                         // request
     reef_request_call call;
     void *call_context;                 // the caller's, alive until the request is answered
-    reef_branch branch;                 // `from` is asked for, the rest is the reply
-    bool dry_run;                       // branch, kind_name, kind_merge, prune
+    bool dry_run;                       // kind_name, kind_merge, prune
     uint32_t kind_number;               // kind_name
     reef_kind_merging merging;          // `from` and `into` are asked for, the rest is the reply
     uint32_t keep_last;                 // prune

@@ -47,10 +47,6 @@ static void tell_request(reef_crew *crew, const reef_request *request) {
         order.kind = REEF_CREW_GROW;
         order.number = request->side;
         break;
-    case REEF_REQUEST_BRANCH:
-        order.kind = REEF_CREW_BRANCH;
-        order.number = request->branch.from;
-        break;
     case REEF_REQUEST_FREEZE:
         order.kind = REEF_CREW_FREEZE;
         order.freeze = request->freeze;
@@ -93,9 +89,6 @@ static reef_status run_request(reef_training *training, reef_request *request, r
                                  &request->sealing, err);
     case REEF_REQUEST_GROW:
         return reef_trainer_grow(trainer, request->side, err);
-    case REEF_REQUEST_BRANCH:
-        return reef_trainer_branch(trainer, request->branch.from, request->dry_run,
-                                   &request->branch, err);
     case REEF_REQUEST_FREEZE:
         return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
     case REEF_REQUEST_KIND_NAME:

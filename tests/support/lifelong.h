@@ -3,6 +3,7 @@
 #ifndef LIFELONG_H
 #define LIFELONG_H
 
+#include "reef_context.h"
 #include "reef_trainer.h"
 #include "temp_dir.h"
 
@@ -30,8 +31,8 @@ typedef struct lifelong {
 } lifelong;
 
 /**
- * Batches of LIFELONG_BATCH bytes, two layers of 36 and later 16 experts, boundaries found within
- * six.
+ * The pool that `reef init` makes, small: batches of LIFELONG_BATCH bytes, two layers of 36 and later
+ * 16 experts, kinds told apart by context memories of the smallest bound.
  */
 static inline reef_config lifelong_config(void) {
     reef_config config;
@@ -41,8 +42,6 @@ static inline reef_config lifelong_config(void) {
     config.attention_heads = 2;
     config.context = 16;
     config.previous_bytes = 1;
-    config.batch = 4;
-    config.rehearse = 2;
     config.heads = 2;
     config.topk = 2;
     config.d_key = 8;
@@ -50,13 +49,10 @@ static inline reef_config lifelong_config(void) {
     config.adapters = 2;
     config.side_new = 4;
     config.learning_rate = 5e-3f;
-    config.drift_warmup = 40;
-    config.drift_window = 32;
-    config.drift_confirm = 6;
-    config.drift_share = 0.0f; // and no more, however long a generation has lived
     config.reservoir_bytes = 16384;
     config.reservoir_window = 64;
     config.leak_max = 0.01f;
+    config.context_memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }
 
@@ -276,18 +272,28 @@ static inline void logits_of(reef_store *store, const char *as_of, int kind, flo
     reef_model_close(model);
 }
 
-/** A context memory of the smallest bound. */
-static inline void remember(lifelong *f) {
-    choose(&f->config, "context_memory", "4194304");
+/** Where a test needs a kind to begin at a known place: at a seal, or a marker line. */
+static inline void give_boundaries(lifelong *f) {
+    choose(&f->config, "boundaries", "given");
+}
+
+/** A net alone, of a test that is about its losses and gates: kinds begin where the test says so. */
+static inline void forget_memories(lifelong *f) {
+    choose(&f->config, "context_memory", "0");
+    choose(&f->config, "net_share", "1");
+    give_boundaries(f);
+}
+
+/** The open generation is sealed, and what follows is of another kind. */
+static inline void next_kind(lifelong *f) {
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
 }
 
 /** A setup: pools of memories alone, which tell kinds apart by contexts. */
 static inline int lifelong_setup_kinds(void **state) {
     lifelong_setup(state);
     lifelong *f = *state;
-    remember(f);
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
     choose(&f->config, "net_share", "0");
     return 0;
 }

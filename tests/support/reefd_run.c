@@ -2,6 +2,7 @@
 #include "reefd_run.h"
 
 #include "reef_client.h"
+#include "reef_context.h"
 #include "reef_pool_check.h"
 #include "reef_trainer.h"
 
@@ -35,8 +36,8 @@ void sandbox_make(sandbox *box) {
     snprintf(box->pool, sizeof(box->pool), "%s/pool", box->directory);
     snprintf(box->text, sizeof(box->text), "%s/text", box->directory);
     snprintf(box->messages, sizeof(box->messages), "%s/messages", box->directory);
-    box->context_memory = 0;
-    box->net_share = 1.0f;
+    box->context_memory = REEF_MEMORY_BYTES_MIN;
+    box->net_share = 0.5f;
 }
 
 static void remove_directory(const char *path) {
@@ -76,8 +77,7 @@ reef_config tiny_config(void) {
     config.side_new = 4;
     config.reservoir_bytes = 4096;
     config.reservoir_window = 64;
-    config.context_memory = 0;
-    config.net_share = 1.0f;
+    config.context_memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }
 
@@ -92,6 +92,7 @@ void sandbox_make_pool(const sandbox *box) {
     reef_config config = tiny_config();
     config.context_memory = box->context_memory;
     config.net_share = box->net_share;
+    if (box->context_memory == 0) config.boundaries = REEF_BOUNDARIES_GIVEN;
     sandbox_make_pool_of(box, &config);
 }
 

@@ -109,7 +109,7 @@ static reef_status configure(const reef_cli_call *cli,
                              reef_config *config,
                              reef_error *err) {
     reef_status status = REEF_OK;
-    reef_config_default_made(config);
+    reef_config_default(config);
     if (chosen != NULL)
         status = reef_config_set(config, "context_memory", chosen->context_memory, err);
     if (status == REEF_OK && chosen != NULL)
@@ -124,7 +124,7 @@ static reef_status configure(const reef_cli_call *cli,
     if (status == REEF_OK) status = take_given(cli, config, err);
     if (status != REEF_OK) return status;
     // A size's topk may be too many for a side that was given; one that was given is refused below.
-    reef_config_fit_topk(config);
+    reef_config_fit(config);
     status = take_given(cli, config, err);
     if (status == REEF_OK) reef_config_reduce(config);
     return status == REEF_OK ? reef_config_check_new(config, err) : status;

@@ -14,10 +14,8 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_plot_loss_manual = {
-    .about =
-        "The loss of each batch before it was trained on, which is what the drift test sees, and\n"
-        "where generations were opened. Of a long stream, older points are the means of 16, 256, "
-        "... batches.",
+    .about = "The loss of each batch before it was trained on, and where generations were opened. Of a\n"
+             "long stream, older points are the means of 16, 256, ... batches.",
     .options = OPTIONS,
     .example = "reef plot loss reef.pool\n"
                "reef plot loss reef.pool --svg loss.svg",

@@ -124,8 +124,6 @@ static json_t *pool_json(const reef_cli_call *cli,
                   "last_commit", reef_cli_commit_json(&pool->commit));
     set_passed(object, pool);
     set_kinds(object, pool);
-    json_object_set_new(object, "recycled_experts",
-                        json_integer((json_int_t)pool->passed.recycled_experts));
     json_object_set_new(object, "context_memory",
                         memory_json(pool, reef_memory_stats_read, open->generation));
     const json_t *kind = json_object_get(object, "kind");
@@ -382,9 +380,6 @@ static void print_status(const json_t *status, bool daemon) {
     // Lines whose member is missing are left out: one order serves both documents.
     print_count(status, "step", "step", "");
     print_stream(status);
-    // Zero is the normal case and needs no line.
-    if (status_integer(status, "recycled_experts") > 0)
-        print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_count(status, "generation", "generation", "is open");
     print_kind(status);
     if (status_integer(status, "experts") > 0) {

@@ -120,8 +120,6 @@ void reef_cli_options_release(reef_cli_options *list);
 char reef_cli_letter(const char *option);
 /** The field of the configuration that an option sets, or NULL: --d-model sets d_model. */
 const reef_config_field *reef_cli_config_field(const char *option);
-/** Its value where the command is not given the option. A command that makes a pool has its own. */
-const char *reef_cli_default(const reef_cli_command *command, const reef_config_field *field);
 
 // ---- cli_args.c: options and answers ------------------------------------------------------------
 

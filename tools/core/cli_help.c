@@ -64,9 +64,8 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
         // Fields of the configuration have their default in brackets.
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option.name) : NULL;
-        char *help = field != NULL
-                         ? reef_cli_format("%s [%s]", option.help, reef_cli_default(command, field))
-                         : NULL;
+        char *help =
+            field != NULL ? reef_cli_format("%s [%s]", option.help, field->standard) : NULL;
         if (help != NULL) option.help = help;
         print_option(&option);
         free(help);

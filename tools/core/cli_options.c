@@ -119,10 +119,6 @@ void reef_cli_options_release(reef_cli_options *list) {
     *list = (reef_cli_options){0};
 }
 
-const char *reef_cli_default(const reef_cli_command *command, const reef_config_field *field) {
-    return command->traits & CLI_POOL ? reef_config_field_made(field) : field->standard;
-}
-
 const reef_config_field *reef_cli_config_field(const char *option) {
     size_t field_count;
     const reef_config_field *fields = reef_config_fields(&field_count);

@@ -68,8 +68,6 @@ reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err) {
     if (status == REEF_OK) status = reef_config_read(txn, &pool->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
     if (status == REEF_OK) status = read_generations(pool, txn, err);
-    if (status == REEF_OK && pool->config.recycle_after > 0)
-        status = reef_passed_read(txn, &pool->passed, err);
     reef_txn_abort(txn); // a read has nothing to commit
     pool->file_bytes = data_file_bytes(pool->store);
     return status;

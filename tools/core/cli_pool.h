@@ -19,7 +19,6 @@ typedef struct reef_cli_pool {
     reef_store *store;
     reef_config config;
     reef_commit commit;
-    reef_passed passed;
     reef_generation_record *generations;
     uint32_t generation_count;
     uint64_t file_bytes;

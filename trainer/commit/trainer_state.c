@@ -5,21 +5,15 @@
 // (loss_history.c).
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
-//  "boundary_at", "boundary_step"   the last boundary, also one that enlarged the generation;
-//  "full": true                     once it may not grow
-//  "branched": true                 of an open generation that began as a copy, see branch.h
-//  "recycled_experts"               with recycle_after, where not 0
-//  "unexplained"                    of batches taken for an older domain, where not 0:
-//                                   reef_drift_cusum
+//  "full": true                    there was no room for another generation
 //  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
 //  "kinds": [[kind, bytes, next, chain]] of those that came back, and "visited_bytes" in all
 //  "kind_names": [[kind, name]] of those that have one
 //  "current_kind", "levels": [[kind, pieces, mean, deviation]]    where contexts decide, see
 //  recognition.h
-//  "memory_drift": [bits, oldest first], "suspects": true   where the net learns a share
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
 //  see marker_line.h
-//  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
+//  "sources": [{"name", "cursor"}],
 //  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of
 //  the carry's start;
 //                                             "surprise" of the next byte as well where the gate
@@ -51,13 +45,6 @@ static json_t *sources_json(const reef_trainer *trainer) {
     return list;
 }
 
-static json_t *drift_json(const reef_drift *drift) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < drift->count; i++)
-        reef_json_append(&list, json_real(reef_drift_at(drift, i)));
-    return list;
-}
-
 static json_t *gates_json(const reef_trainer *trainer) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->gating.generation_count; g++) {
@@ -77,15 +64,7 @@ static json_t *gates_json(const reef_trainer *trainer) {
 // Members of features that the pool uses.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
     const reef_marker_line *marker = &trainer->marker;
-    reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
-    reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
     if (trainer->full) reef_json_set(state, "full", json_true());
-    if (trainer->branched) reef_json_set(state, "branched", json_true());
-    if (trainer->recycled_experts > 0)
-        reef_json_set(state, "recycled_experts",
-                      json_integer((json_int_t)trainer->recycled_experts));
-    if (trainer->gating.cusum > 0.0)
-        reef_json_set(state, "unexplained", json_real(trainer->gating.cusum));
     const reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
     if (memory->memory != NULL) {
         // Its tables are written when commits find time for it; what they were made from is hashed.
@@ -98,9 +77,6 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
     reef_kinds_set_state(trainer, state);
     reef_kind_names_set_state(&trainer->kind_names, state);
     reef_recognition_set_state(trainer, state);
-    if (trainer->memory_drift.count > 0)
-        reef_json_set(state, "memory_drift", drift_json(&trainer->memory_drift));
-    if (trainer->memory_was_anomalous) reef_json_set(state, "suspects", json_true());
     if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
                       json_pack("[I, I, b, I]", (json_int_t)marker->source,
@@ -110,14 +86,14 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
 
 static char *state_text(const reef_trainer *trainer) {
     // Counters are stored as 64-bit integers. JSON_REAL_PRECISION(17) below prints doubles so that
-    // they come back bit for bit: gates and drift history continue as if there had been no restart.
+    // they come back bit for bit: gates and levels continue as if there had been no restart.
     json_t *state = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)trainer->step,
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->step,
         "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
         (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->not_learned_bytes,
         "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
-        (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
-        drift_json(&trainer->drift), "gates", gates_json(trainer));
+        (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "gates",
+        gates_json(trainer));
     set_policy(&state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
@@ -157,12 +133,6 @@ static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_
     return REEF_OK;
 }
 
-static void load_drift(reef_drift *drift, const json_t *list) {
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) reef_drift_push(drift, json_real_value(item));
-}
-
 static void load_gates(reef_trainer *trainer, const json_t *list) {
     for (size_t g = 0; g < trainer->gating.generation_count; g++) {
         const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
@@ -181,13 +151,7 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
 
 static void load_policy(reef_trainer *trainer, const json_t *state) {
     const json_t *line = json_object_get(state, "line");
-    trainer->boundary_at = (uint64_t)json_integer_value(json_object_get(state, "boundary_at"));
-    trainer->boundary_step = (uint64_t)json_integer_value(json_object_get(state, "boundary_step"));
     trainer->full = json_is_true(json_object_get(state, "full"));
-    trainer->branched = json_is_true(json_object_get(state, "branched"));
-    trainer->recycled_experts =
-        (uint64_t)json_integer_value(json_object_get(state, "recycled_experts"));
-    trainer->gating.cusum = json_real_value(json_object_get(state, "unexplained"));
     trainer->marker = (reef_marker_line){
         .source = (size_t)json_integer_value(json_array_get(line, 0)),
         .matched = (size_t)json_integer_value(json_array_get(line, 1)),
@@ -255,11 +219,11 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     if (status != REEF_OK) return status;
     json_int_t step = 0, generation_step = 0, stream_bytes = 0, not_learned_bytes = 0, seen = 0,
                young_seen = 0;
-    json_t *sources, *drift, *gates;
-    if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", &step,
+    json_t *sources, *gates;
+    if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "step", &step,
                     "generation_step", &generation_step, "stream_bytes", &stream_bytes,
                     "skipped_bytes", &not_learned_bytes, "reservoir_seen", &seen, "young_seen",
-                    &young_seen, "sources", &sources, "drift", &drift, "gates", &gates) != 0) {
+                    &young_seen, "sources", &sources, "gates", &gates) != 0) {
         json_decref(state);
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the trainer's state of generation %u lacks a member", generation);
@@ -272,9 +236,6 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->reservoir.young_seen = (uint64_t)young_seen;
     // The record lacks what has its default, such as members of features that are off.
     load_policy(trainer, state);
-    load_drift(&trainer->drift, drift);
-    load_drift(&trainer->memory_drift, json_object_get(state, "memory_drift"));
-    trainer->memory_was_anomalous = json_is_true(json_object_get(state, "suspects"));
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
@@ -298,11 +259,9 @@ reef_status reef_passed_read(reef_txn *txn, reef_passed *out, reef_error *err) {
     json_t *state = NULL;
     status = reef_state_parse(&state, &view, count - 1, err);
     if (status != REEF_OK) return status;
-    const json_t *recycled = json_object_get(state, "recycled_experts");
     const json_t *not_learned = json_object_get(state, "skipped_bytes");
     const json_t *visited = json_object_get(state, "visited_bytes");
-    *out = (reef_passed){.recycled_experts = (uint64_t)json_integer_value(recycled),
-                         .not_learned_bytes = (uint64_t)json_integer_value(not_learned),
+    *out = (reef_passed){.not_learned_bytes = (uint64_t)json_integer_value(not_learned),
                          .visited_bytes = (uint64_t)json_integer_value(visited)};
     json_decref(state);
     return REEF_OK;

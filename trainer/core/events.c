@@ -1,6 +1,5 @@
 // What happened to the pool, as JSON lines that the next commit writes to the timeline.
 #include "events.h"
-#include "enlarge.h"
 #include "stream_position.h"
 #include "trainer_internal.h"
 
@@ -10,14 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *reef_distance_text(const reef_opening *opening, char text[REEF_DISTANCE_BYTES]) {
-    text[0] = '\0';
-    if (isnan(opening->distance)) return text;
-    snprintf(text, REEF_DISTANCE_BYTES, ", \"gap\": %.4f, \"unclaimed\": %.4f, \"distance\": %.4f",
-             opening->gap, opening->unclaimed, opening->distance);
-    return text;
-}
 
 reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err) {
     reef_key key = reef_state_key(generation, "state");

@@ -2,7 +2,6 @@
 #ifndef REEF_EVENTS_H
 #define REEF_EVENTS_H
 
-#include "enlarge.h"
 #include "trainer_internal.h"
 
 REEF_MUST_CHECK reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err);
@@ -14,11 +13,5 @@ reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, cons
 
 /** Drop all events but the first `count`: the transaction that reports the others was aborted. */
 void reef_state_drop_events(reef_trainer *trainer, size_t count);
-
-/**
- * Members of an event that tell how far the new data is from what was learned; "" where it was not
- * measured.
- */
-const char *reef_distance_text(const reef_opening *opening, char text[REEF_DISTANCE_BYTES]);
 
 #endif

@@ -17,8 +17,8 @@ typedef struct dense_update {
 
 // After warm-up the rate falls with the square root of the generation's age: a stream has no end
 // that a cosine could aim at.
-float reef_learning_rate(const reef_config *config, uint64_t task_step) {
-    double age = (double)task_step + 1.0, warmup = (double)config->warmup;
+float reef_learning_rate(const reef_config *config, uint64_t step) {
+    double age = (double)step + 1.0, warmup = (double)config->warmup;
     if (age < warmup) return config->learning_rate * (float)(age / warmup);
     return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
 }

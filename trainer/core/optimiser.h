@@ -13,6 +13,6 @@ void reef_step_update_dense(reef_trainer *trainer,
                             double gradient_norm);
 
 /** Of the next step: warm-up from 0 after the last boundary. */
-float reef_learning_rate(const reef_config *config, uint64_t task_step);
+float reef_learning_rate(const reef_config *config, uint64_t step);
 
 #endif

@@ -1,6 +1,6 @@
 // The inside of a reef_trainer. What works on it stands in the trainer's folders:
 //
-//   core         batches of windows, losses, drift test, optimiser, events; trainer_ops.h
+//   core         batches of windows, losses, optimiser, events; trainer_ops.h
 //   step         one batch: forward, backward, optimiser
 //   stream       accepted bytes: deferred, recognised or trained
 //   growth       boundaries: seal, open, branch, grow; gates
@@ -13,12 +13,12 @@
 
 #include "activations.h"
 #include "checkpoint.h"
-#include "drift_test.h"
 #include "gating.h"
 #include "generation.h"
 #include "kind_names.h"
 #include "marker_line.h"
 #include "prequential.h"
+#include "recent_losses.h"
 #include "reef_pool_check.h"
 #include "reservoir.h"
 #include "residency.h"
@@ -67,9 +67,7 @@ struct reef_trainer {
     reef_activations acts;
     reef_residency residency; // of sealed rows; pinned except during a commit
     reef_reservoir reservoir;
-    reef_drift drift;
-    reef_drift memory_drift; // the same of the context memory, where the net learns a share
-    reef_drift helped_drift; // of the losses with a memory's help, which are those that people see
+    reef_recent_losses recent;  // with a memory's help, where there is one
     reef_kind_head *kind_heads; // owned; in the order in which they were first read
     uint64_t kind_head_uses;    // how often one was used: orders them by their last use
     size_t kind_head_count;
@@ -80,31 +78,21 @@ struct reef_trainer {
     reef_familiarity_level *levels; // owned; (level_count) by generation
     size_t level_count;
     struct reef_recognition *recognition; // owned; of the deferred pieces
-    bool memory_was_anomalous;            // its last batch was: the net tests the next one
 
     // the stream
     reef_source *sources;
     size_t source_count;
     uint8_t *pending; // accepted bytes that were not trained yet, from stream_bytes on
     size_t pending_bytes, pending_capacity;
-    size_t deferred_batches; // of the first pending batches: probed and deferred
-    uint32_t anomalous;      // how many of those are beyond the limit of the drift test
-    double *deferred_bits;   // (deferred_capacity) loss of each deferred batch
-    size_t deferred_capacity;
+    size_t deferred_batches; // of the first pending batches: judged, and not decided about yet
     reef_gating gating;      // gates at the first pending byte
-    reef_gating ahead;       // gates after the batches that were tested
-    reef_gating before;      // gates before the batch that is tested
     reef_marker_line marker; // of the line that the pending bytes end in
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, not_learned_bytes;
     uint64_t visited_bytes; // learned by kinds that came back
-    // Of the last boundary, which opened the generation or enlarged it.
-    uint64_t boundary_at, boundary_step; // stream position; generation_step
-    bool over_reported; // that the pool takes more than pool_max, since that was set
-    bool full;          // experts_max left no room for a boundary
-    reef_error broken;  // see reef_trainer_break; status REEF_OK: whole
-    bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
-    uint64_t recycled_experts; // of all generations
+    bool over_reported;     // that the pool takes more than pool_max, since that was set
+    bool full;              // experts_max or kinds_max left no room for a boundary
+    reef_error broken;      // see reef_trainer_break; status REEF_OK: whole
 
     // one batch
     uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
@@ -113,9 +101,8 @@ struct reef_trainer {
     uint8_t *reading;     // of a text read aside: tokens, targets, fire (generations, windows * T)
     size_t fire_capacity; // generations that fire, margins and reading have room for
     size_t rehearse_windows, retain_windows; // of the batch that was assembled last
-    size_t open_claims; // tokens of it that the open generation's own gate would have fired on
-    double last_bits;   // NaN: none so far
-    double last_helped; // the same with a memory's help
+    double last_bits;                        // NaN: none so far
+    double last_helped;                      // the same with a memory's help
     float learning_rate;
     // (batch * context) of the batch that a context memory learned last: what each byte surprised
     float *memory_bits;
@@ -159,16 +146,6 @@ static inline reef_row_division reef_trainer_division(const reef_trainer *traine
 
 static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {
     return trainer->network.generations[trainer->network.generation_count - 1];
-}
-
-/** Steps since the last boundary. */
-static inline uint64_t reef_task_step(const reef_trainer *trainer) {
-    return trainer->generation_step - trainer->boundary_step;
-}
-
-/** Where in the stream the last boundary was. */
-static inline uint64_t reef_task_at(const reef_trainer *trainer) {
-    return trainer->boundary_at;
 }
 
 /** Choose `ops`, and allocate everything that the configuration decides, except generations. */

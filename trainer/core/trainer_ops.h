@@ -81,7 +81,6 @@ typedef struct reef_trainer_ops {
     // Why the kind cannot do it; NULL: it can.
 
     const char *no_stream;
-    const char *no_branch;
     const char *no_import;
     const char *no_freeze;
     const char *no_growth;
@@ -90,7 +89,7 @@ typedef struct reef_trainer_ops {
 extern const reef_trainer_ops reef_language_ops;
 extern const reef_trainer_ops reef_layer_ops;
 
-/** REEF_OK, or REEF_ERR_INVALID with one of the kind's refusals, such as `kind->no_branch`. */
+/** REEF_OK, or REEF_ERR_INVALID with one of the kind's refusals, such as `kind->no_growth`. */
 static inline reef_status reef_kind_allows(const char *refusal, reef_error *err) {
     return refusal == NULL ? REEF_OK : reef_fail(err, REEF_ERR_INVALID, "%s", refusal);
 }

@@ -18,10 +18,10 @@
 #include "events.h"
 #include "gate_refit.h"
 #include "generation_file.h"
-#include "growth_policy.h"
 #include "kind_memories.h"
 #include "recognition.h"
 #include "reef_fail_point.h"
+#include "room.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
@@ -67,7 +67,7 @@ static reef_status check_trainer(const reef_trainer *trainer,
                          " steps: what is imported takes the number of an open one that has not; "
                          "seal it first",
                          open->info.generation, trainer->generation_step);
-    if (trainer->branched && !options->drop_branch)
+    if (open->info.continues > 0 && !options->drop_branch)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open and a branch of generation %" PRIu32
                          ", which would be lost: import first, and branch afterwards",
@@ -187,9 +187,9 @@ static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err)
 static reef_status check_room(const importing *i, reef_error *err) {
     const reef_config *config = &i->trainer->network.config;
     uint64_t more = reef_origin_experts(config, i->origin.info.side);
-    uint64_t now = reef_policy_experts(i->trainer);
-    if (config->kinds_max > 0 && reef_policy_kinds(i->trainer) >= config->kinds_max)
-        return reef_policy_fail_full(i->trainer, err);
+    uint64_t now = reef_room_experts(i->trainer);
+    if (config->kinds_max > 0 && reef_room_kinds(i->trainer) >= config->kinds_max)
+        return reef_room_fail(i->trainer, err);
     if (config->experts_max == 0 || now + more <= config->experts_max) return REEF_OK;
     return reef_fail(err, REEF_ERR_FULL,
                      "%.80s has %" PRIu64 " experts, the pool %" PRIu64
@@ -501,8 +501,6 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     bool was_current = trainer->current_kind == n;
     if (was_current) trainer->current_kind++; // the open one
     reef_kind_names_shift(&trainer->kind_names, (uint32_t)n, 1);
-    bool branched = trainer->branched;
-    trainer->branched = false;
     reef_gate_reset(&i->generation->gate,
                     &trainer->gating.states[n]); // it begins to read the stream here
     reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
@@ -523,7 +521,6 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     network->generations[n] = old;
     network->generation_count--;
     if (was_current) trainer->current_kind--;
-    trainer->branched = branched;
     (void)!reef_kind_names_set(&trainer->kind_names, number, "", NULL); // taking one away
     reef_recognition_forget_level(trainer, number);
     reef_kind_names_shift(&trainer->kind_names, (uint32_t)n + 1, -1);
@@ -552,13 +549,9 @@ static reef_status join_network(importing *i, reef_error *err) {
     // Deferred batches stay pending and are tested again, with the imported generation. What was
     // decided about them is not part of a commit; deciding again costs a pass.
     trainer->deferred_batches = 0;
-    trainer->anomalous = 0;
     status = commit_joined(i, old, err);
-    // Steps and bytes since the last boundary count from here.
-    if (status == REEF_OK) trainer->boundary_at = trainer->stream_bytes;
-    reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
-    return copied == REEF_OK ? status : copied;
+    return status;
 }
 
 static void describe_result(const importing *i, reef_import *out) {

@@ -1,13 +1,14 @@
 // The life of generations: a boundary seals one and opens the next, grids grow.
 #include "boundary.h"
 #include "batch.h"
-#include "enlarge.h"
 #include "events.h"
 #include "gate_refit.h"
 #include "kind_memories.h"
+#include "room.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,9 +120,6 @@ reef_status reef_growth_extend_gating(reef_gating *gating,
     for (size_t g = gating->generation_count; g < network->generation_count; g++)
         reef_gate_reset(&network->generations[g]->gate, &states[g]);
     gating->generation_count = network->generation_count;
-    // The CUSUM is of batches taken for domains of the older generations. It starts at zero with
-    // the new set of generations.
-    gating->cusum = 0.0;
     return REEF_OK;
 }
 
@@ -134,26 +132,26 @@ static const char *loss_text(const reef_sealing *sealing, double loss, char text
 static reef_status report_boundary(reef_trainer *trainer,
                                    const reef_opening *opening,
                                    const reef_sealing *sealing,
+                                   double bits, // of its last batches, a byte; NaN: not known
                                    reef_error *err) {
     // The boundary has happened in memory by now: the sealed generation stands before the open one.
     const reef_generation *sealed =
         trainer->network.generations[trainer->network.generation_count - 2];
     const reef_generation *open = reef_open_generation(trainer);
-    char before[32], after[32], distance[REEF_DISTANCE_BYTES];
+    char before[32], after[32], median[32] = "null";
+    if (!isnan(bits)) snprintf(median, sizeof(median), "%.4f", bits);
     reef_status status = reef_state_event(
         trainer, err, "seal",
-        "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %.4f, \"dtype\": \"%s\", "
+        "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %s, \"dtype\": \"%s\", "
         "\"loss_bytes\": %llu, \"loss_before\": %s, \"loss_after\": %s",
-        sealed->info.generation, opening->reason, sealed->reference_median,
-        reef_rows_dtype_text(sealing->dtype), (unsigned long long)sealing->loss_bytes,
-        loss_text(sealing, sealing->loss_before, before),
+        sealed->info.generation, opening->reason, median, reef_rows_dtype_text(sealing->dtype),
+        (unsigned long long)sealing->loss_bytes, loss_text(sealing, sealing->loss_before, before),
         loss_text(sealing, sealing->loss_after, after));
     if (status != REEF_OK) return status;
     return reef_state_event(
         trainer, err, "open",
-        "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f%s",
-        opening->reason, open->info.side, (double)open->gate_leak, (double)open->gate_detect,
-        reef_distance_text(opening, distance));
+        "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f",
+        opening->reason, open->info.side, (double)open->gate_leak, (double)open->gate_detect);
 }
 
 // The sealed twin of the open generation, whose weights are its averages by now, and the generation
@@ -177,23 +175,17 @@ static reef_status seal_open(reef_trainer *trainer,
         status = measure_sample(trainer, network->generation_count, &out->loss_before,
                                 &out->loss_bytes, err);
     if (status != REEF_OK) return status;
-    // Of the batches as training met them: that is what later ones are compared with.
-    reef_drift_level(&trainer->drift, &open->reference_median, &open->reference_spread);
     open->info.sealed_step = trainer->step;
     open->info.sealed_at = trainer->stream_bytes;
     return reef_generation_make_sealed(sealed, open, &network->config, out->dtype, err);
 }
 
-// Reservoir and drift tests are of the sealed generation's text: the next one collects its own.
+// Reservoir and losses are of the sealed generation's text: the next one collects its own.
 static void reset_for_next_generation(reef_trainer *trainer) {
     reef_reservoir_clear_sample(&trainer->reservoir);
-    reef_drift_reset(&trainer->drift);
-    reef_drift_reset(&trainer->memory_drift);
-    reef_drift_reset(&trainer->helped_drift);
-    trainer->memory_was_anomalous = false;
-    trainer->generation_step = trainer->boundary_step = 0;
-    trainer->boundary_at = trainer->stream_bytes;
-    trainer->full = trainer->branched = false;
+    trainer->recent = (reef_recent_losses){0};
+    trainer->generation_step = 0;
+    trainer->full = false;
     if (!trainer->keeps_kind) trainer->current_kind = reef_open_kind(trainer);
 }
 
@@ -210,14 +202,14 @@ static reef_status begin_next(reef_trainer *trainer,
         status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
                                 &out->loss_bytes, err);
     if (status != REEF_OK) return status;
+    double bits = reef_recent_losses_median(&trainer->recent);
     reset_for_next_generation(trainer);
     // The new gate is fitted on the data that caused the boundary. Without such data it stays
     // closed and is fitted again later (reef_growth_gate_due).
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
     if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->gating, network, err);
-    if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->ahead, network, err);
-    if (status == REEF_OK) status = report_boundary(trainer, opening, out, err);
+    if (status == REEF_OK) status = report_boundary(trainer, opening, out, bits, err);
     // Without data of its own yet, it starts at its first batch.
     if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
         status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
@@ -258,4 +250,31 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     status = begin_next(trainer, opening, sealed, out, err);
     if (status != REEF_OK) reef_trainer_break(trainer, status);
     return status;
+}
+
+// From here on no boundary is looked for, unless something makes room again.
+static reef_status report_full(reef_trainer *trainer, const char *reason, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    trainer->full = true;
+    return reef_state_event(trainer, err, "full",
+                            "\"reason\": \"%s\", \"experts\": %" PRIu64
+                            ", \"experts_max\": %" PRIu64 ", \"kinds\": %" PRIu32
+                            ", \"kinds_max\": %" PRIu32,
+                            reason, reef_room_experts(trainer), config->experts_max,
+                            reef_room_kinds(trainer), config->kinds_max);
+}
+
+reef_status reef_growth_begin(reef_trainer *trainer,
+                              const char *reason,
+                              const uint8_t *fresh,
+                              size_t fresh_bytes,
+                              reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    const reef_opening opening = {
+        .reason = reason, .side = config->side_new, .fresh = fresh, .fresh_bytes = fresh_bytes};
+    reef_sealing sealing;
+    // A full pool continues to learn in the open generation; the event says so once.
+    if (!reef_room_for_generation(trainer)) return report_full(trainer, reason, err);
+    return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
+                                err);
 }

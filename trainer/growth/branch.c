@@ -14,8 +14,6 @@
 
 #include "batch.h"
 #include "generation.h"
-#include "growth_policy.h"
-#include "kind_memories.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,40 +21,6 @@
 
 bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
     return from > 0 && reef_fire_max(config) == 1;
-}
-
-// ---- may it be? ---------------------------------------------------------------------------------
-
-static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef_error *err) {
-    const reef_generation *open = reef_open_generation(trainer);
-    uint32_t number = open->info.generation;
-    // Each case has its own message, since each asks for something else to be done first.
-    if (from > number)
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "cannot branch generation %" PRIu32 ": the pool has 0 to %" PRIu32, from,
-                         number);
-    if (from == number)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "cannot branch generation %" PRIu32
-                         ": it is open; only a sealed one can be copied, so seal it first with "
-                         "reef seal",
-                         from);
-    // A branch replaces the open generation, and would throw its training away.
-    if (trainer->generation_step > 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "cannot branch generation %" PRIu32 ": generation %" PRIu32
-                         " is open and has trained %" PRIu64
-                         " steps, which would be lost; seal it first with reef seal",
-                         from, number, trainer->generation_step);
-    return REEF_OK;
-}
-
-reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
-    reef_status status = reef_kind_allows(trainer->ops->no_branch, err);
-    if (status != REEF_OK) return status;
-    status = check_origin(trainer, from, err);
-    if (status != REEF_OK) return status;
-    return reef_policy_check_side(trainer, trainer->network.generations[from]->info.side, err);
 }
 
 // ---- the copy -----------------------------------------------------------------------------------
@@ -115,7 +79,6 @@ reef_status reef_branch_make(reef_generation **out,
                              const reef_trainer *trainer,
                              const reef_generation *from,
                              bool whole,
-                             bool remembers,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
@@ -137,11 +100,7 @@ reef_status reef_branch_make(reef_generation **out,
     }
     // Its queries came folded; they need batch statistics to train on.
     reef_branch_unfold(*out, from, config);
-    if (remembers) status = reef_kind_copy_memory(&(*out)->memory, trainer, from, err);
-    if (status == REEF_OK) return REEF_OK;
-    reef_generation_free(*out);
-    *out = NULL;
-    return status;
+    return REEF_OK;
 }
 
 // ---- queries ------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// A branch: the open generation, which has trained nothing yet, begins as a copy of a sealed one,
+// A branch, with which the net of a kind that came back goes on (net_return.h): the open generation,
+// which has trained nothing yet, begins as a copy of a sealed one,
 // with its side, query networks, sub-keys, experts and corrections. The sealed one is only read.
 //
 // The pool's function stays what it is, to the bit, because the copy answers nothing before it has
@@ -14,24 +15,17 @@
 //           and whatever else adds to the output on its own begins at zero, and only w_down,
 //           w_gate, sub-keys and queries are copied.
 //
-// Either way its context memory begins as a copy of its origin's, and learns on. One memory answers
-// each byte, so nothing counts twice. Without gates that is the newest, which is the copy's at
-// once.
+// Its kind's context memory stays where it is, and learns on.
 #ifndef REEF_BRANCH_H
 #define REEF_BRANCH_H
 
 #include "trainer_internal.h"
 
-/**
- * A generation for the open slot that is a copy of `from`, whole or silent; the caller's.
- *
- * remembers  with a copy of the context memory of its kind
- */
+/** A generation for the open slot that is a copy of `from`, whole or silent; the caller's. */
 REEF_MUST_CHECK reef_status reef_branch_make(reef_generation **out,
                                              const reef_trainer *trainer,
                                              const reef_generation *from,
                                              bool whole,
-                                             bool remembers,
                                              reef_error *err);
 /** Of such a copy, once it is the open generation: measure its queries, and it can be trained. */
 REEF_MUST_CHECK reef_status reef_branch_settle(reef_trainer *trainer,
@@ -48,13 +42,5 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from);
 void reef_branch_unfold(reef_generation *generation,
                         const reef_generation *from,
                         const reef_config *config);
-
-/**
- * May the open generation become a copy of sealed generation `from` now? Errors: INVALID says why
- * not.
- */
-REEF_MUST_CHECK reef_status reef_branch_check(const reef_trainer *trainer,
-                                              uint32_t from,
-                                              reef_error *err);
 
 #endif

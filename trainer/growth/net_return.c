@@ -4,11 +4,10 @@
 #include "branch.h"
 #include "events.h"
 #include "gate_refit.h"
-#include "growth_policy.h"
 #include "kind_memories.h"
+#include "room.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 // A kind's net follows once so large a part of what its memory knows is new to it.
 #define BEHIND_SHARE 3
@@ -32,7 +31,7 @@ bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind) {
         return false;
     uint64_t side = trainer->network.generations[net_of_kind(trainer, kind)]->info.side;
     return trainer->network.generation_count < REEF_GENERATION_COUNT_MAX &&
-           reef_growth_has_experts(trainer, side * side);
+           reef_room_for_experts(trainer, side * side);
 }
 
 static void put_in_place(reef_trainer *trainer, reef_generation *made) {
@@ -42,7 +41,6 @@ static void put_in_place(reef_trainer *trainer, reef_generation *made) {
     network->generations[n] = made;
     reef_activations_forget_generation(&trainer->acts, n);
     reef_gate_reset(&made->gate, &trainer->gating.states[n]);
-    reef_gate_reset(&made->gate, &trainer->ahead.states[n]);
 }
 
 // The generation that was just opened becomes one that continues the kind.
@@ -53,11 +51,10 @@ static reef_status continue_kind(reef_trainer *trainer,
     const reef_generation *from = trainer->network.generations[origin];
     bool whole = reef_branch_is_whole(&trainer->network.config, origin);
     reef_generation *made = NULL;
-    reef_status status = reef_branch_make(&made, trainer, from, whole, false, err);
+    reef_status status = reef_branch_make(&made, trainer, from, whole, err);
     if (status != REEF_OK) return status;
     made->info.continues = kind + 1;
     put_in_place(trainer, made);
-    trainer->branched = true; // reef_start_generation has nothing to do
     trainer->current_kind = kind;
     reef_kind_let_net_follow(trainer, kind);
     status = reef_branch_settle(trainer, from, whole, err);
@@ -74,10 +71,7 @@ static reef_status continue_kind(reef_trainer *trainer,
 reef_status reef_net_return(reef_trainer *trainer, uint32_t kind, reef_error *err) {
     const uint32_t origin = net_of_kind(trainer, kind);
     const reef_opening opening = {.reason = "return",
-                                  .side = trainer->network.generations[origin]->info.side,
-                                  .gap = NAN,
-                                  .unclaimed = NAN,
-                                  .distance = NAN};
+                                  .side = trainer->network.generations[origin]->info.side};
     reef_sealing sealing;
     reef_status status = reef_growth_boundary(
         trainer, &opening, reef_generation_seal_dtype(&trainer->network.config), &sealing, err);

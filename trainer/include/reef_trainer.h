@@ -249,34 +249,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow_check(const reef_trainer 
                                                              uint32_t side,
                                                              reef_error *err);
 
-/** What a branch did, or would do. */
-typedef struct reef_branch {
-    uint32_t from;       // the sealed generation
-    uint32_t generation; // the open one, which begins as its copy
-    uint32_t side;
-    // Its w_up and corrections were copied as well. Otherwise it begins silent, because it may
-    // answer the same bytes as the sealed one: fire_max above 1, no gates, or a branch of
-    // generation 0.
-    bool whole;
-    uint64_t experts; // copied, in all layers
-} reef_branch;
-
-/**
- * Let the open generation, which has trained nothing yet, begin as a copy of a sealed one: its
- * side, queries, sub-keys, experts and corrections. Commits. The sealed one is not changed. Nor is
- * the pool's function, by one bit: the copy's gate never fires before it has been fitted on what
- * the copy has trained on. (Without gates the copy is silent.) Usage, moments and flags are reset.
- * A second branch replaces the first.
- *
- * out  written; may be NULL
- *
- * Errors: NOT_FOUND no such generation; INVALID it is open, the open one
- * has trained, a layer by itself; FULL experts_max, the disk;
- * IO; NO_MEMORY. After an error pool and trainer are as before.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
-    reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err);
-
 // as `last`, and so is what lies beyond: to the end of the layer
 #define REEF_FREEZE_TO_END INT64_MAX
 
@@ -399,12 +371,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
                                                          reef_error *err);
 
 /**
- * Does a pool learn every byte of its stream? Not one without context memories,
- * where text of a kind that comes back is only recognised; nor one with marker lines, which are
- * taken out of the stream.
+ * Does a pool learn every byte of its stream? Not one with marker lines, which are taken out of it.
  */
 static inline bool reef_learns_all(const reef_config *config) {
-    return config->context_memory > 0 && config->boundary_mark[0] == '\0';
+    return config->boundary_mark[0] == '\0';
 }
 
 /** A context memory. */
@@ -422,29 +392,21 @@ typedef struct reef_memory_status {
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // dealt with: learned, or `not_learned_bytes`
     uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or deferred)
-    // Dealt with, but not learned, of a pool that does not learn all: recognised as of an older
-    // domain, or at a marker line, with the rest before it that filled no batch.
+    // Dealt with, but not learned: marker lines, each with the rest before it that filled no batch.
     uint64_t not_learned_bytes;
-    bool learns_all;           // reef_learns_all: there is nothing of them
-    uint64_t visited_bytes;    // learned by memories of kinds that came back
-    uint64_t recycled_experts; // that were initialised again, in all generations; with
-                               // recycle_after
-    uint32_t generation;       // the open one
+    bool learns_all;        // reef_learns_all: there is nothing of them
+    uint64_t visited_bytes; // learned by memories of kinds that came back
+    uint32_t generation;    // the open one
     uint64_t generation_step;
     uint32_t kind; // that is being learned: the number of the generation that it began with
     char kind_name[REEF_NAME_BYTES_MAX + 1]; // "": it has none
     uint32_t kinds;                          // generations with which kinds began
     uint64_t opened_at;                      // stream position where it was opened
-    uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test
-    // Prequential loss: median over the drift window, and of the last batch since the start. With
-    // context memories both are what the net and a memory say together, since the trainer was
-    // opened. NaN while there was none.
+    // Prequential loss: median over the last batches that the open generation learned, and of the
+    // last one. With context memories both are what the net and a memory say together. NaN while
+    // there was none since the trainer was opened.
     double bits_per_byte;
     double last_bits_per_byte;
-    // How far the last batch's loss lies above the median, in robust standard deviations, and the
-    // loss above which a batch is anomalous; NaN while the drift test has no history.
-    // With context memories they are about the net's own loss, where there is a net.
-    double drift, drift_limit;
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
     uint64_t dirty_since_step;      // steps since the last commit

@@ -400,29 +400,6 @@ void reef_kinds_note_commit(reef_trainer *trainer) {
     }
 }
 
-// ---- copies -------------------------------------------------------------------------------------
-
-reef_status reef_kind_copy_memory(reef_generation_memory *out,
-                                  const reef_trainer *trainer,
-                                  const reef_generation *sealed,
-                                  reef_error *err) {
-    uint32_t kind = sealed->info.generation;
-    const reef_kind_head *head = reef_kind_head_find(trainer, kind);
-    reef_status status = REEF_OK;
-    if (trainer->network.config.context_memory == 0) return REEF_OK;
-    if (head != NULL && head->visit.merged) return REEF_OK;
-    if (head != NULL && is_loaded(head))
-        return reef_generation_memory_copy(out, &head->visit.memory, err);
-    // Not stored yet: it was sealed since the last commit.
-    if (sealed->memory.memory != NULL)
-        return reef_generation_memory_copy(out, &sealed->memory, err);
-    if (!sealed->stored) return REEF_OK;
-    status = read_head(out, trainer, reef_open_generation(trainer)->info.generation, kind, err);
-    out->adopted = out->memory != NULL; // whoever takes it has no records of it
-    out->tail_bytes = 0;
-    return status;
-}
-
 void reef_kinds_release(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->kind_head_count; i++)
         reef_generation_memory_release(&trainer->kind_heads[i].visit.memory);

@@ -29,12 +29,6 @@ REEF_MUST_CHECK reef_status reef_kind_load_memory(reef_trainer *trainer,
                                                   const reef_memory **out,
                                                   reef_error *err);
 
-/** A copy of a kind's memory as it is now. It counts as adopted. Nothing where there is none. */
-REEF_MUST_CHECK reef_status reef_kind_copy_memory(reef_generation_memory *out,
-                                                  const reef_trainer *trainer,
-                                                  const reef_generation *sealed,
-                                                  reef_error *err);
-
 /** Where in the stream the kind learned last. */
 uint64_t reef_kind_last_learned_at(const reef_trainer *trainer, uint32_t kind);
 

@@ -100,7 +100,6 @@ const reef_trainer_ops reef_layer_ops = {
     .describe = describe_layer,
     .no_stream = "the pool holds a layer by itself, which has no stream; a program that uses it "
                  "through libreef trains it",
-    .no_branch = "a layer by itself cannot branch: it has no gates",
     .no_import = "a layer by itself takes no generation of another pool: there is no gate to say "
                  "where it takes part",
 };

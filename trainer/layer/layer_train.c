@@ -4,9 +4,9 @@
 // batches give the step of one.
 #include "boundary.h"
 #include "events.h"
-#include "growth_policy.h"
 #include "layer_trainer_internal.h"
 #include "optimiser.h"
+#include "room.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
@@ -161,13 +161,12 @@ reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, re
         return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu64 " of the next generation is not %u (topk) to %u", side,
                          config->topk, REEF_SIDE_MAX);
-    if (config->experts_max == 0 ||
-        reef_policy_experts(trainer) + side * side <= config->experts_max)
+    if (config->experts_max == 0 || reef_room_experts(trainer) + side * side <= config->experts_max)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_FULL,
                      "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
                      ": there is no room for %" PRIu64 " more",
-                     reef_policy_experts(trainer), config->experts_max, side * side);
+                     reef_room_experts(trainer), config->experts_max, side * side);
 }
 
 // In memory; the next commit writes both generations.
@@ -193,8 +192,7 @@ static reef_status boundary(reef_trainer *trainer,
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed;
     network->generations[network->generation_count++] = next;
-    trainer->generation_step = trainer->boundary_step = 0;
-    trainer->boundary_at = trainer->stream_bytes;
+    trainer->generation_step = 0;
     trainer->layer->fold_is_stale = true;
     trainer->layer->version++;
     status = reef_state_event(trainer, err, "seal",

@@ -55,22 +55,3 @@ void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status 
     memory = reef_kind_view_loaded(trainer, out->kind, &seen);
     describe(&out->kind_memory, memory, &seen, bytes_max);
 }
-
-reef_status reef_memory_step_probe(const reef_trainer *trainer,
-                                   const uint8_t *bytes,
-                                   double *bits,
-                                   reef_error *err) {
-    const reef_memory *memory = reef_open_kind_memory(trainer);
-    size_t count = reef_batch_tokens(&trainer->network.config);
-    reef_memory_session *session = NULL;
-    *bits = 8.0; // of a memory that has learned nothing
-    if (memory == NULL) return REEF_OK;
-    reef_status status = reef_memory_session_open(&session, memory, false, err);
-    if (status == REEF_OK) status = reef_memory_session_read(session, bytes, 1, NULL, NULL, err);
-    if (status == REEF_OK)
-        status =
-            reef_memory_session_read(session, bytes + 1, count, NULL, trainer->memory_bits, err);
-    reef_memory_session_close(session);
-    if (status == REEF_OK) *bits = mean_bits(trainer);
-    return status;
-}

@@ -32,13 +32,4 @@ void reef_memory_step_refresh_stats(reef_trainer *trainer);
  */
 void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status *out);
 
-/**
- * Score a batch by the memory, as a text that begins there: its mean surprise. Learns nothing.
- * `bytes` has one more than a batch. Errors: NO_MEMORY.
- */
-REEF_MUST_CHECK reef_status reef_memory_step_probe(const reef_trainer *trainer,
-                                                   const uint8_t *bytes,
-                                                   double *bits,
-                                                   reef_error *err);
-
 #endif

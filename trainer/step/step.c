@@ -161,23 +161,13 @@ static double mean_bits(const reef_trainer *trainer) {
     return nats / REEF_LN2 / (double)count;
 }
 
-void reef_step_count_losses(reef_trainer *trainer, uint64_t begin, bool skipped) {
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     // Of a batch that a context memory learns, the losses with its help count: see memory_step.c.
-    if (trainer->network.config.context_memory > 0 && !skipped) return;
+    if (trainer->network.config.context_memory > 0) return;
     // A row's loss is about the token after it.
     size_t each = reef_token_bytes(&trainer->network.config);
     reef_prequential_count(trainer, begin + each, each, trainer->acts.loss, 1.0 / REEF_LN2,
                            reef_batch_tokens(&trainer->network.config));
-}
-
-// Of the new tokens of the batch that was decided about last.
-static size_t claims_of_open(const reef_trainer *trainer) {
-    size_t open = trainer->network.generation_count - 1,
-           count = reef_batch_tokens(&trainer->network.config);
-    size_t claims = 0;
-    if (open == 0) return count;
-    for (size_t t = 0; t < count; t++) claims += reef_step_fires(trainer, open, t);
-    return claims;
 }
 
 // The open generation trains with its gate forced open, and counts as one of those that fire.
@@ -216,11 +206,8 @@ reef_status reef_step_forward(reef_trainer *trainer,
     double start = reef_seconds();
     bool answered; // not with the open generation's gate forced open
     reef_error found;
-    // Gates decide before anything is forced: what the open one would have claimed by itself is
-    // counted for the drift test.
     reef_status status = reef_step_decide(trainer, bytes, gating, &answered, err);
     if (status != REEF_OK) return status;
-    trainer->open_claims = claims_of_open(trainer);
     force_open(trainer, 0, config->batch);
     status = add_rehearsal(trainer, err);
     if (status != REEF_OK) return status;
@@ -246,31 +233,6 @@ reef_status reef_step_forward(reef_trainer *trainer,
     // pass unchanged.
     if (status == REEF_ERR_INVALID) return diverged(trainer, &found, err);
     return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", found.message);
-}
-
-reef_status reef_step_task_free(reef_trainer *trainer,
-                                const uint8_t *bytes,
-                                const reef_gating *gating,
-                                double *bits,
-                                reef_error *err) {
-    // A copy: reading the batch twice must not move the stream's gates twice.
-    reef_gating moving = {0};
-    reef_status status = reef_gating_copy(&moving, gating, err);
-    if (status != REEF_OK) return status;
-    bool answered;
-    status = reef_step_decide(trainer, bytes, &moving, &answered, err);
-    reef_gating_release(&moving);
-    if (status != REEF_OK) return status;
-    // With the weights that training moves, as the losses that it is compared with; not their
-    // averages.
-    reef_generation_fold(reef_open_generation(trainer), &trainer->network.config);
-    reef_batch batch = reef_batch_make(trainer, trainer->network.config.batch, 0, false);
-    // Where the gates needed the loss, the pass has been run.
-    if (!answered)
-        status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
-                                      REEF_PASS_EVALUATE, err);
-    *bits = mean_bits(trainer);
-    return status;
 }
 
 // ---- optimiser ----------------------------------------------------------------------------------
@@ -300,8 +262,8 @@ void reef_step_backward(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = reef_open_generation(trainer);
     double start = reef_seconds();
-    // The schedule counts from the last boundary: a new generation warms up again.
-    trainer->learning_rate = reef_learning_rate(config, reef_task_step(trainer));
+    // A new generation warms up again.
+    trainer->learning_rate = reef_learning_rate(config, trainer->generation_step);
     reef_batch batch = reef_batch_make(trainer, config->batch + trainer->rehearse_windows,
                                        trainer->retain_windows, true);
     reef_network_update update = {

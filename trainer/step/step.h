@@ -6,9 +6,9 @@
 
 /**
  * Count the losses of the batch that was just run forward, which begins at that offset of the
- * stream, by source. `skipped`: it will not be trained.
+ * stream, by source.
  */
-void reef_step_count_losses(reef_trainer *trainer, uint64_t begin, bool skipped);
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
 
 /**
  * Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it.
@@ -22,12 +22,5 @@ REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
 
 /** Backward and optimiser for the batch that reef_step_forward has just seen. */
 void reef_step_backward(reef_trainer *trainer);
-
-/** Bits per byte of the same batch with every gate deciding for itself. `gating` is not moved. */
-REEF_MUST_CHECK reef_status reef_step_task_free(reef_trainer *trainer,
-                                                const uint8_t *bytes,
-                                                const reef_gating *gating,
-                                                double *bits,
-                                                reef_error *err);
 
 #endif

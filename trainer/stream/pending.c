@@ -1,17 +1,23 @@
 // See pending.h.
 #include "pending.h"
 #include "batch.h"
-#include "expert_recycling.h"
 #include "gate_refit.h"
 #include "kind_memories.h"
 #include "loss_history.h"
 #include "memory_lane.h"
 #include "memory_step.h"
+#include "net_return.h"
 #include "prequential.h"
 #include "step.h"
+#include "warm_start.h"
 
 #include <math.h>
 #include <string.h>
+
+// A net learns all of so many first batches of its generation, whatever its share: a kind may be
+// over after some, and a share of those would be a net that has hardly begun. 48 kB at batches of
+// 512 bytes.
+#define NET_FIRST_BATCHES 96
 
 size_t reef_pending_deferred_bytes(const reef_trainer *trainer) {
     return trainer->deferred_batches * reef_batch_bytes(&trainer->network.config);
@@ -22,22 +28,22 @@ size_t reef_pending_usable_bytes(const reef_trainer *trainer) {
     return trainer->pending_bytes - reef_marker_line_pending(marker) - marker->line_bytes;
 }
 
-bool reef_pending_is_for_net(const reef_trainer *trainer, uint64_t position) {
+// Does the net learn the batch at this position of the stream?
+static bool is_for_net(const reef_trainer *trainer, uint64_t position) {
     const reef_config *config = &trainer->network.config;
     double share = (double)config->net_share;
     double number = (double)(position / reef_batch_bytes(config));
     if (!reef_has_net(trainer)) return false;
-    return reef_task_step(trainer) < config->drift_warmup ||
+    return trainer->generation_step < NET_FIRST_BATCHES ||
            floor((number + 1.0) * share) != floor(number * share);
 }
 
-// Take the learned batch out of the pending bytes; the gates stand behind it now.
-static reef_status drop_batch(reef_trainer *trainer, reef_error *err) {
+// Take the learned batch out of the pending bytes; the gates stand behind it already.
+static void drop_batch(reef_trainer *trainer) {
     size_t count = reef_batch_bytes(&trainer->network.config);
     trainer->pending_bytes -= count;
     memmove(trainer->pending, trainer->pending + count, trainer->pending_bytes);
     trainer->stream_bytes += count;
-    return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
 }
 
 // A batch of the kind, which ended there, cost `bits` a byte.
@@ -53,24 +59,10 @@ static reef_status add_to_history(reef_trainer *trainer,
     return reef_visit_log_add(&trainer->visit_log, kind, end, bytes, bits * (double)bytes, err);
 }
 
-// The context memory has learned a batch, at a loss of `bits`. Is that beyond the range of what it
-// learned before? Then the net tests the next batch, whatever its share.
-static void watch_memory(reef_trainer *trainer, double bits) {
-    const reef_config *config = &trainer->network.config;
-    double median, spread;
-    if (config->net_share >= 1.0f) return; // it tests every batch
-    // Without a net the drift test itself is the memory's.
-    reef_drift *drift = reef_has_net(trainer) ? &trainer->memory_drift : &trainer->drift;
-    reef_drift_level(drift, &median, &spread);
-    trainer->memory_was_anomalous =
-        drift->count >= drift->window && bits > reef_drift_limit(median, spread, config);
-    reef_drift_push(drift, bits);
-}
-
 // A batch was learned by the open generation, at a loss of `bits`.
 static reef_status count_batch(
     reef_trainer *trainer, uint64_t step, uint64_t begin, double bits, reef_error *err) {
-    watch_memory(trainer, bits);
+    reef_recent_losses_add(&trainer->recent, bits);
     return add_to_history(trainer, reef_open_kind(trainer), step,
                           begin + reef_batch_bytes(&trainer->network.config), bits, err);
 }
@@ -82,13 +74,14 @@ static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, 
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) sum += trainer->memory_losses[i] = (double)job->bits[i];
     trainer->last_helped = sum / (double)count;
-    reef_drift_push(&trainer->helped_drift, trainer->last_helped);
     reef_prequential_count(trainer, job->begin + 1, 1, trainer->memory_losses, 1.0, count);
     reef_open_kind_note_learned(trainer);
     return count_batch(trainer, job->step, job->begin, trainer->last_helped, err);
 }
 
-reef_status reef_pending_settle(reef_trainer *trainer, reef_status before, reef_error *err) {
+// Wait for the memory, and count the losses of what it learned. Does nothing where it has nothing to
+// learn. `before`: of the call before this one; returned, with its error, if not REEF_OK.
+static reef_status settle(reef_trainer *trainer, reef_status before, reef_error *err) {
     reef_memory_lane *lane = trainer->lane;
     reef_error found;
     if (lane == NULL || reef_memory_lane_is_empty(lane)) return before;
@@ -107,7 +100,7 @@ reef_status reef_pending_settle(reef_trainer *trainer, reef_status before, reef_
 static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err) {
     reef_memory_lane *lane = trainer->lane;
     reef_status status = REEF_OK;
-    if (reef_memory_lane_is_full(lane)) status = reef_pending_settle(trainer, REEF_OK, err);
+    if (reef_memory_lane_is_full(lane)) status = settle(trainer, REEF_OK, err);
     if (status == REEF_OK && reef_memory_lane_is_empty(lane)) {
         reef_generation_memory *memory = NULL;
         status = reef_open_kind_load(trainer, &memory, err);
@@ -121,7 +114,8 @@ static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err)
     return REEF_OK;
 }
 
-void reef_pending_begin_net(reef_trainer *trainer) {
+// The net is about to read the first pending batch: the memory may learn beside it.
+static void begin_net(reef_trainer *trainer) {
     if (trainer->lane == NULL || reef_memory_lane_is_empty(trainer->lane)) return;
     reef_memory_lane_start(trainer->lane, reef_thread_pool_count(trainer->workers));
 }
@@ -139,51 +133,74 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
     reef_reservoir_offer(&trainer->reservoir, reef_open_generation(trainer)->info.generation,
                          trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
-    if (net) reef_drift_push(&trainer->drift, bits);
     if (!has_lane) status = count_batch(trainer, trainer->step, trainer->stream_bytes, bits, err);
-    if (status == REEF_OK) status = drop_batch(trainer, err);
+    if (status == REEF_OK) drop_batch(trainer);
     trainer->step++;
-    // Rates, recycling and gates count what the net has learned.
+    // Rates and gates count what the net has learned.
     if (!net && reef_has_net(trainer)) return status;
     trainer->generation_step++;
-    // Recycling and refitting are due at steps that depend on the counter alone.
-    if (status == REEF_OK && net && reef_recycle_is_due(trainer))
-        status = reef_recycle(trainer, err);
+    // Refitting is due at steps that depend on the counter alone.
     if (status == REEF_OK && reef_growth_gate_due(trainer))
         status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
     return status;
 }
 
-reef_status reef_pending_train(reef_trainer *trainer, double bits, reef_error *err) {
-    return learn_batch(trainer, true, bits, err);
-}
-
-reef_status reef_pending_move_gates(reef_trainer *trainer, reef_error *err) {
+// Move the gates over the first pending batch, which the net does not read.
+static reef_status move_gates(reef_trainer *trainer, reef_error *err) {
     bool answered;
     return reef_config_has_gates(&trainer->network.config)
-               ? reef_step_decide(trainer, trainer->pending, &trainer->ahead, &answered, err)
+               ? reef_step_decide(trainer, trainer->pending, &trainer->gating, &answered, err)
                : REEF_OK;
 }
 
-reef_status reef_pending_memorise(reef_trainer *trainer, reef_error *err) {
-    reef_status status = reef_pending_move_gates(trainer, err);
+// The net learns it, and beside it the memory. A generation that has learned nothing yet begins with
+// it where it was opened without data.
+static reef_status learn_with_net(reef_trainer *trainer, reef_error *err) {
+    reef_status status = REEF_OK;
+    double bits;
+    if (reef_start_is_due(trainer)) {
+        status = settle(trainer, REEF_OK, err);
+        if (status == REEF_OK)
+            status = reef_start_generation(trainer, trainer->pending,
+                                           reef_batch_bytes(&trainer->network.config), err);
+    }
+    if (status != REEF_OK) return status;
+    begin_net(trainer);
+    status = reef_step_forward(trainer, trainer->pending, &trainer->gating, &bits, err);
+    if (status != REEF_OK) return status;
+    reef_step_count_losses(trainer, trainer->stream_bytes);
+    trainer->last_bits = bits;
+    return learn_batch(trainer, true, bits, err);
+}
+
+static reef_status learn_open(reef_trainer *trainer, reef_error *err) {
+    if (is_for_net(trainer, trainer->stream_bytes)) return learn_with_net(trainer, err);
+    reef_status status = move_gates(trainer, err);
     return status == REEF_OK ? learn_batch(trainer, false, 0.0, err) : status;
 }
 
-reef_status reef_pending_give(
-    reef_trainer *trainer, uint32_t kind, double bits, size_t *steps, reef_error *err) {
-    if (reef_kinds_may_return(trainer)) {
-        reef_status learned = reef_kind_learn_pending_batch(trainer, kind, &bits, err);
-        if (learned != REEF_OK) return learned;
-        trainer->step++;
-        ++*steps;
-    } else {
-        trainer->not_learned_bytes += reef_batch_bytes(&trainer->network.config);
-    }
-    // The domain that came back may last: the net tests the next batch too.
-    trainer->memory_was_anomalous = trainer->network.config.net_share < 1.0f;
-    reef_status status = drop_batch(trainer, err);
-    return status == REEF_OK
-               ? add_to_history(trainer, kind, trainer->step, trainer->stream_bytes, bits, err)
+// The memory of a kind that came back learns it, and its net follows once that is far behind.
+static reef_status learn_older(reef_trainer *trainer, uint32_t kind, reef_error *err) {
+    double bits = 0.0;
+    reef_status status = move_gates(trainer, err);
+    if (status == REEF_OK) status = reef_kind_learn_pending_batch(trainer, kind, &bits, err);
+    if (status != REEF_OK) return status;
+    trainer->step++;
+    drop_batch(trainer);
+    status = add_to_history(trainer, kind, trainer->step, trainer->stream_bytes, bits, err);
+    return status == REEF_OK && reef_net_return_is_due(trainer, kind)
+               ? reef_net_return(trainer, kind, err)
                : status;
+}
+
+reef_status reef_pending_learn(
+    reef_trainer *trainer, uint32_t kind, size_t count, size_t *steps, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        ++*steps;
+        // Asked each time: a net that returns opens a generation of the kind.
+        status = kind == reef_open_kind(trainer) ? learn_open(trainer, err)
+                                                       : learn_older(trainer, kind, err);
+    }
+    return settle(trainer, status, err);
 }

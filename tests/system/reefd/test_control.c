@@ -117,11 +117,20 @@ static void what_never_ends_has_no_time_left(void **state) {
 
 static void status_has_every_field(void **state) {
     running *run = *state;
-    static const char *const COUNTS[] = {"pid",          "threads",         "queue_bytes",
-                                         "step",         "stream_bytes",    "carried_bytes",
-                                         "generation",   "generation_step", "opened_at",
-                                         "suspicious",   "experts",         "dirty_since_step",
-                                         "experts_open", "pool_file_bytes", "resident_bytes"};
+    static const char *const COUNTS[] = {"pid",
+                                         "threads",
+                                         "queue_bytes",
+                                         "step",
+                                         "stream_bytes",
+                                         "carried_bytes",
+                                         "generation",
+                                         "generation_step",
+                                         "opened_at",
+                                         "experts",
+                                         "dirty_since_step",
+                                         "experts_open",
+                                         "pool_file_bytes",
+                                         "resident_bytes"};
     static const char *const NUMBERS[] = {
         "uptime_s",        "bytes_per_s",      "learning_rate",     "bits_per_byte",
         "seconds_router",  "seconds_forward",  "seconds_update",    "seconds_commit",

@@ -8,7 +8,6 @@
 static int setup_memory(void **state) {
     running *run = calloc(1, sizeof(*run));
     sandbox_make(&run->box);
-    run->box.context_memory = 4 << 20;
     sandbox_make_pool(&run->box);
     write_text(run->box.text, TEXT_BYTES, 1);
     snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);

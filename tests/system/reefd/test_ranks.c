@@ -26,10 +26,6 @@ static void make_pool(const sandbox *box, float net_share) {
     reef_config config = tiny_config();
     config.batch = 4;
     config.learning_rate = 5e-3f;
-    config.drift_warmup = 20;
-    config.drift_window = 16;
-    config.drift_confirm = 6;
-    config.drift_share = 0.0f;
     config.context_memory = net_share > 0.0f ? MEMORY_BYTES : 0;
     config.net_share = net_share > 0.0f ? net_share : 1.0f;
     sandbox_make_pool_of(box, &config);

@@ -23,10 +23,6 @@ static void make_pool(const sandbox *box) {
     config.side = 60;
     config.side_new = 36;
     config.learning_rate = 5e-3f;
-    config.drift_warmup = 20;
-    config.drift_window = 16;
-    config.drift_confirm = 6;
-    config.drift_share = 0.0f;
     assert_int_equal(reef_config_set(&config, "ffw", "pp", &err), REEF_OK);
     sandbox_make_pool_of(box, &config);
 }

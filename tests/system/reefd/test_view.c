@@ -401,7 +401,6 @@ static void scores_do_not_change_what_is_forgotten(void **state) {
 static int setup_memory(void **state) {
     running *run = calloc(1, sizeof(*run));
     sandbox_make(&run->box);
-    run->box.context_memory = 4 << 20;
     sandbox_make_pool(&run->box);
     write_text(run->box.text, TEXT_BYTES, 1);
     snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
@@ -456,7 +455,7 @@ static void metrics_tell_what_the_pool_holds(void **state) {
                                         "reef_reader_age_commits ",
                                         "reef_longest_read_seconds ",
                                         "reef_pool_free_bytes ",
-                                        "reef_drift_limit ",
+                                        "reef_learning_rate ",
                                         "reef_source_loss{source=",
                                         "reef_resident_memory_bytes "};
     while (reefd_count(&run->box, "step") < 30) sleep_ms(2);

@@ -35,12 +35,6 @@ static void each_command_is_understood(void **state) {
     assert_int_equal(parse(&command, "{\"side\": 5, \"command\": \"grow\"}", &err), REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
     assert_int_equal(command.request.side, 5);
-    assert_int_equal(
-        parse(&command, "{\"command\": \"branch\", \"from\": 3, \"dry_run\": true}", &err),
-        REEF_OK);
-    assert_int_equal(command.request.kind, REEF_REQUEST_BRANCH);
-    assert_int_equal(command.request.branch.from, 3);
-    assert_true(command.request.dry_run);
     assert_int_equal(parse(&command, "{\"command\": \"snapshot\", \"name\": \"a.b\"}", &err),
                      REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT);
@@ -116,11 +110,6 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"prune\", \"keep_last\": 0}",
         "{\"command\": \"prune\", \"keep_last\": 65537}",
         "{\"command\": \"prune\", \"keep_last\": \"1\"}",
-        "{\"command\": \"branch\"}",
-        "{\"command\": \"branch\", \"from\": -1}",
-        "{\"command\": \"branch\", \"from\": 65536}",
-        "{\"command\": \"branch\", \"from\": \"1\"}",
-        "{\"command\": \"branch\", \"generation\": 1}",
         "{\"command\": \"freeze\", \"layr\": 0}",
         "{\"command\": \"freeze\", \"first\": -1}",
         "{\"command\": \"freeze\", \"first\": 5, \"last\": 4}",

@@ -19,7 +19,6 @@ enum { TURN = 160 * LIFELONG_BATCH, PIECE = REEF_ARCHIVE_PIECE_BYTES_MIN, TEXT =
 static void learn_all(lifelong *f) {
     reef_error err;
     reef_snapshot snapshot;
-    choose(&f->config, "context_memory", "4194304");
     choose(&f->config, "rehearse", "0");
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
@@ -392,7 +391,6 @@ static void without_a_state_the_newest_that_is_kept_is_meant(void **state) {
     reef_snapshot snapshot;
     static const char *const EXPECTED[] = {"0", "early", "1", "late"};
     lifelong_setup((void **)&f);
-    choose(&f->config, "context_memory", "4194304");
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "rehearse", "0");
     make_pool(f, 1);
@@ -470,7 +468,6 @@ static void another_pool_is_told_apart(void **state) {
     lifelong_text(text, TEXT, 0, 5);
     coded archive = write_as(f->store, "0", text, TEXT, 1, PIECE);
     lifelong_setup((void **)&other);
-    choose(&other->config, "context_memory", "4194304");
     choose(&other->config, "boundaries", "given");
     choose(&other->config, "rehearse", "0");
     make_pool(other, 1);
@@ -510,6 +507,8 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
         lifelong_setup((void **)&f);
         reef_config_default(&f->config);
         choose(&f->config, CASES[i].name, CASES[i].value);
+        reef_config_fit(&f->config);
+        if (strcmp(CASES[i].name, "seed") == 0) forget_memories(f);
         ok(reef_pool_init(f->pool, &f->config, &err), &err);
         ok(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &err), &err);
         assert_not_written(f->store, NULL, REEF_ERR_INVALID, CASES[i].words);
@@ -523,7 +522,6 @@ static void a_state_without_a_memory_is_refused(void **state) {
     reef_error err;
     reef_snapshot snapshot;
     lifelong_setup((void **)&f);
-    choose(&f->config, "context_memory", "4194304");
     make_pool(f, 1);
     ok(reef_trainer_snapshot(f->trainer, "empty", &snapshot, &err), &err);
     assert_not_written(f->store, "empty", REEF_ERR_INVALID, "nothing was learned yet");

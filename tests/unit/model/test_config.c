@@ -48,12 +48,12 @@ static void the_default_is_complete_and_passes_its_check(void **state) {
     assert_string_equal(reef_config_word(&config, "model"), "lm");
     assert_string_equal(config.ffw, "p");
     assert_int_equal(config.seed, 1);
-    assert_int_equal(config.d_model, 128);
-    assert_int_equal(config.heads, 8);
-    assert_int_equal(config.topk, 16);
+    assert_int_equal(config.d_model, 64);
+    assert_int_equal(config.heads, 1);
+    assert_int_equal(config.topk, 64);
     assert_true(config.batch_norm);
-    assert_string_equal(reef_config_word(&config, "boundaries"), "drift");
-    assert_true(config.learning_rate == 2e-3f && config.epsilon == 1e-8f);
+    assert_string_equal(reef_config_word(&config, "boundaries"), "contexts");
+    assert_true(config.learning_rate == 4e-3f && config.epsilon == 1e-8f);
     assert_int_equal(config.reservoir_bytes, 1 << 20);
 }
 
@@ -153,7 +153,7 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     for (size_t i = 0; i < sizeof(NUMBERS) / sizeof(NUMBERS[0]); i++)
         assert_set_fails("clip", NUMBERS[i], "clip");
     assert_set_fails("batch_norm", "maybe", "true or false");
-    assert_set_fails("boundaries", "maybe", "drift, given, budget, capacity or contexts");
+    assert_set_fails("boundaries", "maybe", "must be contexts or given");
     assert_set_fails("ffw", "px", "m (mixture of experts) or d (dense)");
     assert_set_fails("ffw", "", "letters p (PEER), k (product-key memory)");
     assert_set_fails("subkeys", "own", "must be shared or head");
@@ -166,16 +166,11 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
     assert_set_fails("score", "gelu", "must be softmax, sigmoid or relu");
     assert_set_fails("seal_dtype", "f16", "must be f32, bf16 or int8");
-    assert_set_fails("growth", "inplace", "must be generation or in_place");
-    assert_set_fails("size_new", "32", "must be fixed or auto");
-    assert_set_fails("subkeys_new", "query", "must be random or queries");
     assert_set_fails("boundary_mark", "a\nb", "one line of printable ASCII");
     assert_set_fails("boundary_mark", "\xc3\xa9", "one line of printable ASCII");
     assert_set_fails("boundary_mark",
                      "0123456789012345678901234567890123456789012345678901234567890123",
                      "at most 63");
-    assert_set_fails("boundary_bytes", "0", "1 to");
-    assert_set_fails("capacity_share", "1.1", "0.001 to 1");
     assert_set_fails("layers", "33", "1 to 32");
 }
 
@@ -189,8 +184,6 @@ static void amounts_of_bytes_may_have_a_unit(void **state) {
     assert_int_equal(config.context_memory, 8388608);
     assert_set(&config, "context_memory", "0");
     assert_int_equal(config.context_memory, 0);
-    assert_set(&config, "boundary_bytes", "3K");
-    assert_int_equal(config.boundary_bytes, 3072);
     assert_set(&config, "reservoir_bytes", "1G");
     assert_int_equal(config.reservoir_bytes, 1 << 30);
     assert_set_fails("context_memory", "64MB", "with a unit, such as 64M");
@@ -231,14 +224,16 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"d_key", "31"}}, "d_key 31 is odd"},
         {{{"topk", "65"}}, "topk 65 is more than the 64 sub-keys of side"},
         {{{"side_new", "32"}, {"topk", "33"}}, "topk 33 is more than the 32 sub-keys of side_new"},
-        {{{"d_model", "130"}}, "d_model 130 is not a multiple of attention_heads 4"},
-        {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 4 layers"},
-        {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},
+        {{{"d_model", "131"}}, "d_model 131 is not a multiple of attention_heads 2"},
+        {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 1 layers"},
+        {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 1 layers"},
         {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
-        {{{"experts_max", "16383"}}, "experts_max 16383 is less than the 16384 experts"},
-        {{{"ffw", "pdpd"}, {"experts_max", "8191"}}, "than the 8192 experts of the first"},
-        {{{"ffw", "kdmd"}, {"experts_max", "4095"}}, "less than the 4096 experts of the first"},
-        {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}},
+        {{{"experts_max", "4095"}}, "experts_max 4095 is less than the 4096 experts"},
+        {{{"layers", "4"}, {"ffw", "pdpd"}, {"experts_max", "8191"}},
+         "than the 8192 experts of the first"},
+        {{{"layers", "4"}, {"ffw", "kdmd"}, {"experts_max", "4095"}},
+         "less than the 4096 experts of the first"},
+        {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}, {"d_model", "128"}},
          "more values than a pool keeps of one mixture, 89478485"},
         {{{"model", "layer"}, {"side", "8"}, {"topk", "4"}, {"experts_max", "63"}},
          "experts_max 63 is less than the 64 experts of the first"},
@@ -251,6 +246,7 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         reef_config_default(&config);
         for (size_t s = 0; s < 4 && MISFITS[i].settings[s][0] != NULL; s++)
             assert_set(&config, MISFITS[i].settings[s][0], MISFITS[i].settings[s][1]);
+        reef_config_reduce(&config);
         assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
         assert_message(&err, MISFITS[i].words);
     }
@@ -265,16 +261,13 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         {{{"reservoir_bytes", "8192"}}, NULL},
         {{{"reservoir_bytes", "8192"}, {"reservoir_window", "100000"}}, NULL},
         {{{"reservoir_bytes", "1024"}, {"gate", "off"}}, NULL},
-        {{{"reservoir_bytes", "1024"}, {"growth", "in_place"}}, NULL},
-        {{{"batch", "1"}}, "rehearse 4 reads 128 tokens and the next one"},
-        {{{"batch", "1"}},
+        {{{"batch", "1"}, {"rehearse", "4"}}, "rehearse 4 reads 128 tokens and the next one"},
+        {{{"batch", "1"}, {"rehearse", "4"}},
          "raise reservoir_window above context, and batch to 2 or more, or set "
          "rehearse 0"},
         {{{"batch", "1"}, {"rehearse", "0"}}, NULL},
-        {{{"reservoir_window", "128"}}, "windows of 128 bytes"},
+        {{{"reservoir_window", "128"}, {"rehearse", "4"}}, "windows of 128 bytes"},
         {{{"reservoir_window", "129"}}, NULL},
-        {{{"reservoir_window", "256"}, {"vocab", "300"}}, "windows of 256 bytes"},
-        {{{"reservoir_window", "258"}, {"vocab", "300"}}, NULL},
         {{{"model", "layer"}, {"batch", "1"}, {"reservoir_bytes", "1024"}}, NULL},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
@@ -283,6 +276,7 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         reef_config_default(&config);
         for (size_t s = 0; s < 4 && CASES[i].settings[s][0] != NULL; s++)
             assert_set(&config, CASES[i].settings[s][0], CASES[i].settings[s][1]);
+        reef_config_reduce(&config);
         // A pool that is there already opens.
         assert_int_equal(reef_config_check(&config, &err), REEF_OK);
         reef_status status = reef_config_check_new(&config, &err);
@@ -313,7 +307,7 @@ static void windows_are_longer_than_the_context_by_default(void **state) {
 
 // As libreef and `reef init` choose: given values before and after the fit.
 static void make(reef_config *config, const char *name, const char *value) {
-    reef_config_default_made(config);
+    reef_config_default(config);
     for (int pass = 0; pass < 2; pass++) {
         if (name != NULL) assert_set(config, name, value);
         if (pass == 0) reef_config_fit(config);
@@ -328,21 +322,8 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     assert_int_equal(config.context_memory, 64 << 20);
     assert_true(config.net_share == 0.5f);
     assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
-    // Everything else is as every field says.
+    // A pool is made with what every field says.
     reef_config_default(&standard);
-    standard.context_memory = config.context_memory;
-    standard.net_share = config.net_share;
-    standard.boundaries = REEF_BOUNDARIES_CONTEXTS;
-    standard.return_bytes = 128 << 10;
-    // A small net that does not rehearse.
-    standard.layers = standard.heads = 1;
-    standard.d_model = 64;
-    standard.d_key = standard.adapters = 32;
-    standard.d_ffw = 256;
-    standard.attention_heads = 2;
-    standard.rehearse = 0;
-    standard.learning_rate = 0.004f;
-    standard.topk = 64;
     assert_memory_equal(&config, &standard, sizeof(config));
     make(&config, "context_memory", "8M");
     assert_int_equal(config.context_memory, 8 << 20);
@@ -351,7 +332,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     assert_int_equal(config.context_memory, 64 << 20);
     assert_true(config.net_share == 1.0f);
     // A memory of ids is refused, not left out.
-    reef_config_default_made(&config);
+    reef_config_default(&config);
     assert_set(&config, "vocab", "300");
     reef_config_fit(&config);
     assert_set(&config, "context_memory", "4M");
@@ -368,14 +349,14 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
                  {"side_new", "24", 24},
                  {"side", "128", 64},
                  {"net_share", "1", 64},
-                 {"context_memory", "0", 16}};
+                 {"context_memory", "0", 64}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_config config;
         make(&config, CASES[i].name, CASES[i].value);
         assert_int_equal(config.topk, CASES[i].topk);
         assert_int_equal(reef_config_check_new(&config, NULL), REEF_OK);
     }
-    // A net alone has the fields' own values, and a topk that was given is refused, not lowered.
+    // A topk that was given is refused, not lowered.
     reef_config config;
     reef_error err;
     make(&config, "topk", "65");
@@ -393,12 +374,7 @@ static void other_pools_are_made_without_one(void **state) {
         make(&config, OTHERS[i][0], OTHERS[i][1]);
         assert_int_equal(config.context_memory, 0);
         assert_true(config.net_share == 1.0f);
-        assert_int_equal(config.boundaries, REEF_BOUNDARIES_DRIFT);
-        // A net alone has more to do.
-        assert_int_equal(config.layers, 4);
-        assert_int_equal(config.heads, 8);
-        assert_int_equal(config.rehearse, 4);
-        assert_true(config.learning_rate == 0.002f);
+        assert_int_equal(config.boundaries, REEF_BOUNDARIES_GIVEN); // nobody finds any
     }
 }
 
@@ -433,6 +409,7 @@ static void one_letter_per_layer_is_a_valid_ffw(void **state) {
     reef_config config;
     reef_error err;
     reef_config_default(&config);
+    assert_set(&config, "layers", "4");
     assert_set(&config, "ffw", "ddpd");
     assert_int_equal(reef_config_check(&config, &err), REEF_OK);
 }
@@ -455,6 +432,7 @@ static void text_gives_back_the_same_bits(void **state) {
     (void)state;
     reef_config config;
     reef_config_default(&config);
+    config.layers = 4;
     assert_text_gives_back_the_same_bits(&config);
     config.seed = 9007199254740991;
     config.batch_norm = false;
@@ -480,8 +458,8 @@ static void text_is_readable(void **state) {
     reef_config_default(&config);
     char *json = reef_config_format(&config);
     assert_non_null(json);
-    assert_non_null(strstr(json, "\"learning_rate\": 0.002,"));
-    assert_non_null(strstr(json, "\"d_model\": 128,"));
+    assert_non_null(strstr(json, "\"learning_rate\": 0.004,"));
+    assert_non_null(strstr(json, "\"d_model\": 64,"));
     assert_non_null(strstr(json, "\"batch_norm\": true,"));
     free(json);
 }
@@ -514,20 +492,20 @@ static void assert_edit_fails(const char *part, const char *replacement, const c
 
 static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **state) {
     (void)state;
-    assert_edit_fails("\"d_model\": 128, ", "", "does not set d_model");
+    assert_edit_fails("\"d_model\": 64, ", "", "does not set d_model");
     assert_edit_fails("\"expert\": \"gelu\", ", "", "does not set expert");
     assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
     assert_edit_fails("\"d_model\"", "\"d_modell\"", "did you mean d_model?");
     assert_edit_fails("\"d_model\"", "\"d-model\"", "did you mean d_model?");
-    assert_edit_fails("\"d_model\": 128", "\"d_model\": 128, \"d_model\": 64", "not JSON");
-    assert_edit_fails("\"d_model\": 128", "\"d_model\": \"128\"", "d_model");
-    assert_edit_fails("\"d_model\": 128", "\"d_model\": 128.5", "d_model");
-    assert_edit_fails("\"d_model\": 128", "\"d_model\": -128", "d_model is -128");
-    assert_edit_fails("\"d_model\": 128", "\"d_model\": 8589934720", "d_model is 8589934720");
-    assert_edit_fails("\"boundaries\": \"drift\"", "\"drift\": 1", "drift");
+    assert_edit_fails("\"d_model\": 64", "\"d_model\": 64, \"d_model\": 128", "not JSON");
+    assert_edit_fails("\"d_model\": 64", "\"d_model\": \"128\"", "d_model");
+    assert_edit_fails("\"d_model\": 64", "\"d_model\": 64.5", "d_model");
+    assert_edit_fails("\"d_model\": 64", "\"d_model\": -128", "d_model is -128");
+    assert_edit_fails("\"d_model\": 64", "\"d_model\": 8589934720", "d_model is 8589934720");
+    assert_edit_fails("\"boundaries\": \"contexts\"", "\"contexts\": 1", "contexts");
     assert_edit_fails("\"model\": \"lm\"", "\"model\": 7", "model");
     assert_edit_fails("\"clip\": 1.0", "\"clip\": null", "clip");
-    assert_edit_fails("\"d_key\": 64", "\"d_key\": 63", "d_key 63 is odd");
+    assert_edit_fails("\"d_key\": 32", "\"d_key\": 31", "d_key 31 is odd");
     assert_edit_fails("{", "", "not JSON");
     assert_edit_fails("{", "[{", "not JSON");
 }

@@ -100,7 +100,6 @@ static void a_file_holds_the_records_and_nothing_else(void **state) {
 
 static void and_those_of_a_memory(void **state) {
     pair *p = *state;
-    remember(p->a);
     expect_records_and_nothing_else(p);
 }
 

@@ -1,7 +1,8 @@
-// Boundaries in a pool without a context memory: a change is found at its place, a short oddity
-// opens no generation, and a domain that returns is recognised.
+// Boundaries stand at the byte where they should, whatever the cuts, commits and restarts; how a new
+// generation begins; bounds on experts and kinds hold.
 #include "lifelong.h"
 #include "trainer_internal.h"
+#include "warm_start.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,77 +11,305 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void a_boundary_is_found_where_the_stream_changes(void **state) {
-    lifelong *f = *state;
-    make_pool(f, 1);
-    feed_kind(f, 0, 12000, 3);
-    assert_int_equal(status_of(f).generation, 0);
-    double before = status_of(f).bits_per_byte;
-    feed_kind(f, 1, 8 * 64, 3); // a boundary's worth and a little
-    assert_int_equal(status_of(f).generation, 1);
-    assert_true(status_of(f).bits_per_byte > before + 1.0); // a history of its own
-    feed_kind(f, 1, 6000 - 8 * 64, 4);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 1);
-    uint64_t batch = f->config.batch * f->config.context;
-    assert_true(status.opened_at + batch > 12000 && status.opened_at < 12000 + batch);
-    assert_int_equal(status.stream_bytes + status.pending_bytes, 18000); // nothing is lost
+#define MARK "== END"
+enum { BATCH = LIFELONG_BATCH };
+
+static void feed_from(lifelong *f, const char *source, const uint8_t *bytes, size_t count) {
+    reef_error err;
+    size_t taken;
+    ok(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &err), &err);
+    assert_int_equal(taken, count);
 }
 
-// 187 batches trained, an eighth of them asked for: 15 foreign ones are a page in the same book,
-// which is then trained like the rest; 40 are another book.
-static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
-    lifelong *f = *state;
-    uint64_t batch = f->config.batch * f->config.context;
-    f->config.drift_share = 0.125f;
-    make_pool(f, 1);
-    feed_kind(f, 0, 12000, 3);
-    feed_kind(f, 1, 15 * batch, 3);
-    assert_int_equal(status_of(f).generation, 0);
-    assert_int_equal(status_of(f).anomalous, 15); // drift_confirm would be 6 of them
-    feed_kind(f, 0, 2000, 4);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 0);
-    assert_int_equal(status.anomalous, 0);
-    assert_true(status.pending_bytes <= batch); // all of it is trained
-    assert_int_equal(status.stream_bytes + status.pending_bytes, 14000 + 15 * batch);
-    feed_kind(f, 1, 40 * batch, 4);
-    assert_int_equal(status_of(f).generation, 1);
+static void feed_line(lifelong *f, const char *text) {
+    feed(f, (const uint8_t *)text, strlen(text));
 }
 
-// Batches that are a quarter of another kind are anomalous, but nearer to what was normal than to
-// the text that follows: they are trained into the old generation.
-static void an_odd_passage_before_the_change_stays_with_what_was(void **state) {
-    lifelong *f = *state;
-    uint64_t window = f->config.context, batch = f->config.batch * window;
-    make_pool(f, 1);
-    feed_kind(f, 0, 188 * batch, 3);
-    for (uint32_t i = 0; i < 4; i++) {
-        feed_kind(f, 0, 3 * window, 10 + i);
-        feed_kind(f, 1, window, 20 + i);
+static const reef_generation *gen_of(const lifelong *f, size_t g) {
+    assert_true(g < f->trainer->network.generation_count);
+    return f->trainer->network.generations[g];
+}
+
+// ---- the stream alone decides -------------------------------------------------------------------
+
+// The root after `stream`, fed in cuts of `cut` bytes, committed after every `every` of them, and
+// with `reopen` thrown away and taken up from the pool after every other commit.
+static void root_of_run(const reef_config *config,
+                        const uint8_t *stream,
+                        size_t count,
+                        size_t threads,
+                        size_t cut,
+                        size_t every,
+                        bool reopen,
+                        size_t *generation_count,
+                        uint8_t root[REEF_HASH_BYTES]) {
+    void *state = NULL;
+    lifelong_setup(&state);
+    lifelong *f = state;
+    f->config = *config;
+    make_pool(f, threads);
+    size_t cuts = 0;
+    for (size_t at = 0; at < count;) {
+        size_t size = count - at < cut ? count - at : cut;
+        feed(f, stream + at, size);
+        at += size;
+        if (++cuts % every != 0) continue;
+        commit(f);
+        if (!reopen || cuts / every % 2 == 0) continue;
+        if (at < count) feed(f, stream + at, 1); // lost with the process: not committed
+        close_pool(f);
+        open_pool(f, threads);
+        assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
     }
-    feed_kind(f, 1, 3 * window, 4);
-    assert_true(status_of(f).anomalous >= 3);
-    feed_kind(f, 1, 20 * batch, 3);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 1);
-    assert_int_equal(status.opened_at, 191 * batch); // the last of them may hold the change
-    assert_int_equal(status.stream_bytes + status.pending_bytes, 212 * batch + 3 * window);
+    reef_commit last = commit(f);
+    memcpy(root, last.root, REEF_HASH_BYTES);
+    *generation_count = f->trainer->network.generation_count;
+    lifelong_teardown(&state);
 }
 
-static void what_is_always_enough_bounds_the_share(void **state) {
+// generation_count  0: as many as there are, but more than one
+static void assert_the_stream_decides(const reef_config *config,
+                                      const uint8_t *stream,
+                                      size_t count,
+                                      size_t generation_count) {
+    uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
+    size_t found;
+    root_of_run(config, stream, count, 1, count, 1, false, &found, expected);
+    if (generation_count > 0)
+        assert_int_equal(found, generation_count);
+    else
+        assert_true(found > 1);
+    root_of_run(config, stream, count, 3, 1, 970, true, &found, root); // byte after byte
+    assert_memory_equal(expected, root, sizeof(root));
+}
+
+static void the_stream_alone_decides_where_kinds_begin(void **state) {
+    (void)state;
+    static const struct run {
+        const char *setting[2];
+        size_t generation_count;
+    } RUNS[] = {{{"net_share", "0.5"}, 3}, {{"net_share", "0"}, 3}, {{"experts_max", "104"}, 2}};
+    enum { PART = 14000, TOTAL = 3 * PART };
+    uint8_t stream[TOTAL];
+    for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
+    for (size_t i = 0; i < sizeof(RUNS) / sizeof(*RUNS); i++) {
+        reef_config config = lifelong_config();
+        choose(&config, RUNS[i].setting[0], RUNS[i].setting[1]);
+        assert_the_stream_decides(&config, stream, TOTAL, RUNS[i].generation_count);
+    }
+}
+
+// ---- marks --------------------------------------------------------------------------------------
+
+static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     lifelong *f = *state;
-    f->config.drift_share = 1.0f;
-    f->config.drift_hold = 8;
+    give_boundaries(f); // what is tested is that they stand at the marker lines
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    feed_kind(f, 0, 1000, 3);
+    feed_line(f, "\n" MARK "X\n" MARK MARK "\n " MARK "\n== EN\n\n"); // none of these
+    uint64_t before = 1000 + 1 + 8 + 13 + 8 + 6 + 1, behind = before + 7;
+    feed_line(f, MARK);
+    assert_int_equal(status_of(f).generation, 0); // the line may continue
+    feed_line(f, "\n");
+    assert_int_equal(status_of(f).generation, 1);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.opened_at, behind);
+    assert_int_equal(status.stream_bytes, behind);
+    assert_int_equal(status.pending_bytes, 0);
+    uint64_t trained = (before - 1) / BATCH * BATCH; // the last byte has no next one
+    assert_int_equal(status.step * BATCH, trained);
+    assert_int_equal(status.not_learned_bytes, behind - trained);
+    assert_int_equal(times_said(f, "\"reason\": \"mark\""), 2);
+    feed_kind(f, 1, BATCH + 1, 3);
+    assert_int_equal(f->trainer->reservoir.young_seen, 1);
+    uint8_t first[BATCH];
+    lifelong_text(first, BATCH, 1, 3);
+    size_t slot = f->trainer->reservoir.old_slots;
+    assert_memory_equal(f->trainer->reservoir.bytes + slot * BATCH, first, BATCH);
+    // Behind the next one the gates read as from the beginning of a stream.
+    reef_gate_state fresh;
+    memset(&fresh, 0, sizeof(fresh));
+    reef_gate_reset(&gen_of(f, 1)->gate, &fresh);
+    assert_true(f->trainer->gating.states[1].count > fresh.count);
+    feed_line(f, "\n" MARK "\n");
+    assert_int_equal(f->trainer->network.generation_count, 3);
+    assert_int_equal(f->trainer->gating.states[1].count, fresh.count);
+}
+
+// The sealed generation is the one that a command makes where the whole batches end.
+static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_generation_record marked, commanded;
+    reef_txn *txn = NULL;
+    uint8_t text[1000];
+    lifelong_text(text, sizeof(text), 0, 3);
+    give_boundaries(f); // what is tested is that they stand at the marker lines
+    choose(&f->config, "boundary_mark", MARK);
+    for (int command = 0; command < 2; command++) {
+        make_pool(f, 1);
+        feed(f, text, sizeof(text));
+        if (command)
+            ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        else
+            feed_line(f, "\n" MARK "\n");
+        commit(f);
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+        ok(reef_generation_read(txn, 0, command ? &commanded : &marked, &err), &err);
+        reef_txn_abort(txn);
+        close_pool(f);
+        temp_dir_remove(f->pool);
+    }
+    assert_true(marked.sealed && commanded.sealed);
+    assert_memory_equal(marked.root, commanded.root, REEF_HASH_BYTES);
+}
+
+static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
+    (void)state;
+    enum { PART = 1500 };
+    uint8_t stream[3 * PART + 200];
+    size_t count = 0;
+    for (int kind = 0; kind < 3; kind++) {
+        lifelong_text(stream + count, PART, kind, 7);
+        count += PART;
+        const char *lines = kind == 1 ? "\n" MARK "\n" MARK "\n" MARK "!\n" : "\n" MARK "\n== E\n";
+        memcpy(stream + count, lines, strlen(lines));
+        count += strlen(lines);
+    }
+    for (int tiny = 0; tiny < 2; tiny++) {
+        reef_config config = lifelong_config();
+        choose(&config, "boundary_mark", MARK);
+        if (tiny) { // several batches may hide in what looks like a marker
+            config.batch = 1;
+            config.context = 2;
+            choose(&config, "boundaries", "given");
+        }
+        assert_the_stream_decides(&config, stream, count, 4);
+    }
+}
+
+static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
+    lifelong *f = *state;
+    uint8_t roots[2][REEF_HASH_BYTES];
+    give_boundaries(f); // what is tested is that they stand at the marker lines
+    choose(&f->config, "boundary_mark", MARK);
+    uint8_t text[40 * BATCH];
+    lifelong_text(text, sizeof(text), 0, 3);
+    make_pool(f, 1);
+    feed_line(f, MARK "\n");
+    feed(f, text, 20);
+    feed_line(f, "\n" MARK "\n" MARK "\n");
+    assert_int_equal(status_of(f).pending_bytes, 21);
+    assert_int_equal(status_of(f).not_learned_bytes, 21);
+    feed(f, text, 10 * BATCH);
+    assert_int_equal(status_of(f).generation, 0);
+    assert_int_equal(times_said(f, "mark"), 0);
+    // The model is that of the stream without the marks.
+    float *with = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*with));
+    float *without = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*without));
+    assert_non_null(with);
+    assert_non_null(without);
+    memcpy(roots[0], commit(f).root, REEF_HASH_BYTES);
+    logits_of(f->store, "now", 0, with);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+    make_pool(f, 1);
+    feed(f, text, 20);
+    feed_line(f, "\n");
+    feed(f, text, 10 * BATCH);
+    commit(f);
+    logits_of(f->store, "now", 0, without);
+    assert_memory_equal(with, without, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*with));
+    free(with);
+    free(without);
+}
+
+static void the_end_of_a_source_ends_its_last_line(void **state) {
+    lifelong *f = *state;
+    give_boundaries(f); // what is tested is that they stand at the marker lines
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    uint8_t text[300];
+    lifelong_text(text, sizeof(text), 0, 3);
+    feed_from(f, "one", text, sizeof(text));
+    feed_from(f, "one", (const uint8_t *)"\n" MARK, 7);
+    feed_from(f, "two", text, 0); // no byte of it yet
+    assert_int_equal(status_of(f).generation, 0);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_from(f, "two", text, sizeof(text));
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).opened_at, 307);
+    // The beginning of a marker is text if the source ends in it, and does not continue in the
+    // next.
+    feed_from(f, "two", (const uint8_t *)"\n== ", 4);
+    feed_from(f, "three", (const uint8_t *)"END\n", 4);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).stream_bytes + status_of(f).pending_bytes, 300 + 7 + 300 + 8);
+}
+
+// ---- size ---------------------------------------------------------------------------------------
+
+static void a_mark_ends_what_is_deferred_with_its_kind(void **state) {
+    lifelong *f = *state;
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    feed_kind(f, 0, 10000, 3);
+    feed_kind(f, 1, 4000, 3); // too little to tell
+    assert_int_equal(status_of(f).generation, 0);
+    assert_true(f->trainer->deferred_batches > 0);
+    feed_line(f, "\n" MARK "\n");
+    assert_int_equal(f->trainer->deferred_batches, 0);
+    assert_int_equal(status_of(f).step, 14000 / BATCH);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).opened_at, 14000 + 8);
+}
+
+// ---- bounds -------------------------------------------------------------------------------------
+
+static void no_more_experts_are_made_than_the_bound_allows(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    choose(&f->config, "experts_max", "125"); // 2 layers of 36, then 16
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    for (int kind = 0; kind < 4; kind++) {
+        feed_kind(f, kind, 20 * BATCH, 3);
+        feed_line(f, "\n" MARK "\n");
+    }
+    assert_int_equal(f->trainer->network.generation_count, 2);
+    assert_int_equal(status_of(f).experts, 104);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 3);
+    assert_int_equal(times_said(f, "\"experts\": 104, \"experts_max\": 125"), 3);
+    assert_int_equal(status_of(f).step, 80); // it continues to learn
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_FULL);
+    assert_non_null(strstr(err.message, "104 experts"));
+    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_ERR_FULL);
+    assert_non_null(strstr(err.message, "experts_max 125"));
+    assert_int_equal(status_of(f).experts, 104);
+}
+
+static void a_full_pool_learns_what_would_have_begun_a_kind(void **state) {
+    lifelong *f = *state;
+    choose(&f->config, "experts_max", "72");
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
-    feed_kind(f, 1, 7 * 64, 3);
+    feed_kind(f, 1, 12000, 3);
     assert_int_equal(status_of(f).generation, 0);
-    feed_kind(f, 1, 3 * 64, 4);
-    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
+    assert_int_equal(status_of(f).not_learned_bytes, 0);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_kind(f, 2, 12000, 3);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 1); // it is still known
+    assert_int_equal(status_of(f).generation, 0);
 }
 
 static void a_generation_without_training_is_not_sealed(void **state) {
@@ -94,148 +323,24 @@ static void a_generation_without_training_is_not_sealed(void **state) {
     assert_int_equal(status_of(f).generation, 1);
 }
 
-static void without_drift_nothing_is_opened(void **state) {
-    lifelong *f = *state;
-    f->config.boundaries = REEF_BOUNDARIES_GIVEN;
-    make_pool(f, 1);
-    feed_kind(f, 0, 8000, 3);
-    feed_kind(f, 1, 8000, 3);
-    assert_int_equal(status_of(f).generation, 0);
-}
-
-static void a_short_oddity_is_trained_on_and_opens_nothing(void **state) {
-    lifelong *f = *state;
-    make_pool(f, 1);
-    feed_kind(f, 0, 12000, 3);
-    feed_kind(f, 1, 3 * 64, 3); // half of what a boundary needs
-    feed_kind(f, 0, 6000, 4);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 0);
-    assert_true(status.pending_bytes <= 64);
-    assert_int_equal(status.not_learned_bytes, 0);
-}
-
-static void feed_a_domain_again(lifelong *f, float gate_decay) {
-    f->config.gate_decay = gate_decay;
-    make_pool(f, 1);
-    feed_kind(f, 0, 16000, 3);
-    feed_kind(f, 1, 16000, 3);
-    assert_int_equal(status_of(f).generation, 1);
-    float *before = new_logits(), *now = new_logits();
-    commit(f);
-    logits_of(f->store, "now", 1, before);
-    reef_source_loss learned, returned;
-    assert_true(reef_trainer_source_loss(f->trainer, "test", &learned));
-    feed_kind(f, 0, 4000, 5);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 1);
-    assert_true(status.not_learned_bytes > 3000);
-    // Its loss is the model's, not that of a generation that answers nothing of it.
-    assert_true(reef_trainer_source_loss(f->trainer, "test", &returned));
-    double bits = (returned.sum - learned.sum) / (double)(returned.scored - learned.scored);
-    if (!(bits < 3.0 && status.last_bits_per_byte < 3.0))
-        fail_msg("%g bits per byte, the last batch %g", bits, status.last_bits_per_byte);
-    commit(f);
-    logits_of(f->store, "now", 0, now);
-    logits_of(f->store, "0", 0, before);
-    assert_memory_equal(before, now, LIFELONG_LOGIT_BYTES);
-    free(before);
-    free(now);
-}
-
-static void a_domain_that_comes_back_is_recognised(void **state) {
-    feed_a_domain_again(*state, 0.9f);
-}
-
-// The open gate's mean stays high for longer than a boundary takes to be found.
-static void it_is_recognised_although_the_open_gate_still_fires(void **state) {
-    feed_a_domain_again(*state, 0.998f);
-}
-
-// Random letters; a share that changes from batch to batch is replaced by others: text whose loss
-// varies much. With one letter, a batch of nothing but letters at random would pass for an unlucky
-// one of it, and with many for a lucky one.
-static void feed_letters(lifelong *f, size_t batches, const char *others) {
-    uint32_t state = others != NULL ? 7 : 8, count = others != NULL ? (uint32_t)strlen(others) : 0;
-    uint8_t batch[LIFELONG_BATCH];
-    for (size_t i = 0; i < batches; i++) {
-        uint32_t share = others != NULL ? 40 + (uint32_t)(i * 37 % 160) : 0; // of 256
-        for (size_t t = 0; t < LIFELONG_BATCH; t++) {
-            state = state * 1664525u + 1013904223u;
-            batch[t] = (uint8_t)((state >> 8 & 255) < share ? others[(state >> 16) % count]
-                                                            : "abcdefgh"[state >> 29]);
-        }
-        feed(f, batch, LIFELONG_BATCH);
-    }
-}
-
-// The gate of the diluted letters claims the pure ones. They are explained worse than its own data
-// were, one batch after the other: so they are not a domain that came back.
-static void feed_what_an_old_gate_claims(lifelong *f, bool interrupted) {
-    make_pool(f, 1);
-    feed_kind(f, 1, 16000, 3);
-    feed_letters(f, 250, "a");
-    assert_int_equal(status_of(f).generation, 1);
-    feed_kind(f, 2, 8000, 3);
-    assert_int_equal(status_of(f).generation, 2);
-    for (size_t i = 0; i < 16; i++) {
-        feed_letters(f, 1, NULL);
-        if (!interrupted) continue;
-        commit(f); // also after the first of them were taken for the old ones
-        close_pool(f);
-        open_pool(f, 1);
-    }
-    feed_letters(f, 40, NULL);
-}
-
-static void what_an_old_gate_claims_but_does_not_explain_is_learned(void **state) {
-    lifelong *f = *state, other = {.config = f->config};
-    feed_what_an_old_gate_claims(f, false);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 3);
-    assert_true(status.not_learned_bytes <= 16 * LIFELONG_BATCH);
-    temp_dir_new(other.dir);
-    temp_dir_join(other.pool, other.dir, "pool");
-    feed_what_an_old_gate_claims(&other, true);
-    assert_memory_equal(commit(&other).root, commit(f).root, REEF_HASH_BYTES);
-    close_pool(&other);
-    temp_dir_remove(other.dir);
-}
-
-// The open generation's batches vary so much that letters at random are nothing unusual for it; but
-// its gate leaves them to generation 0, which knows them better.
-static void what_the_open_gate_leaves_to_older_ones_is_not_trained_on(void **state) {
-    lifelong *f = *state;
-    make_pool(f, 1);
-    feed_letters(f, 250, NULL);
-    feed_letters(f, 250, "IJKLMNOPQRSTUVWXYZijklmnopqrstuvwxyz0123456789+-");
-    reef_trainer_status then = status_of(f);
-    assert_int_equal(then.generation, 1);
-    feed_letters(f, 40, NULL);
-    reef_trainer_status now = status_of(f);
-    assert_int_equal(now.generation, 1);
-    assert_true(then.not_learned_bytes <= 4 * LIFELONG_BATCH);
-    assert_true(now.not_learned_bytes - then.not_learned_bytes >= 36 * LIFELONG_BATCH);
-}
-
-// What was thought of held batches is in no commit; growing changes the model that thought it.
-static void growing_tests_deferred_batches_again(void **state) {
+// What was thought of deferred pieces is in no commit; growing changes what is sealed with them.
+static void growing_judges_deferred_pieces_again(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_commit last[2];
     for (size_t i = 0; i < 2; i++) {
         make_pool(f, 1);
-        feed_kind(f, 0, 6000, 1);
-        feed_kind(f, 1, 3 * LIFELONG_BATCH + 20, 1);
+        feed_kind(f, 0, 10000, 1);
+        feed_kind(f, 1, 4000, 1);
         assert_int_equal(status_of(f).generation, 0);
-        assert_true(status_of(f).anomalous > 0);
+        assert_true(f->trainer->deferred_batches > 0);
         ok(reef_trainer_grow(f->trainer, f->config.side + 2, &err), &err);
-        assert_int_equal(status_of(f).anomalous, 0);
+        assert_int_equal(f->trainer->deferred_batches, 0);
         if (i == 1) { // as after a crash
             close_pool(f);
             open_pool(f, 1);
         }
-        feed_kind(f, 1, 6000, 2);
+        feed_kind(f, 1, 12000, 2);
         assert_int_equal(status_of(f).generation, 1);
         last[i] = commit(f);
         close_pool(f);
@@ -244,71 +349,127 @@ static void growing_tests_deferred_batches_again(void **state) {
     assert_memory_equal(last[0].root, last[1].root, sizeof(last[0].root));
 }
 
-static void excess_loss_adds_up_and_is_forgotten_again(void **state) {
-    (void)state;
-    reef_config config;
-    reef_config_default(&config);
-    config.drift_z = 6;
-    config.drift_bits = 0.35f;
-    // Level 2, spread 0.5, so the limit is 5: batches at 4 lie below it.
-    double sum = reef_drift_cusum(0, 4, 2, 0.5, &config);
-    assert_true(fabs(sum - 1.5) < 1e-12);
-    sum = reef_drift_cusum(sum, 4, 2, 0.5, &config);
-    assert_true(fabs(sum - 3.0) < 1e-12);
-    for (size_t i = 0; i < 100; i++) sum = reef_drift_cusum(sum, 4, 2, 0.5, &config);
-    assert_true(sum == 6.0); // twice the distance to the limit, however long it lasts
-    for (size_t i = 0; i < 12; i++) sum = reef_drift_cusum(sum, 2, 2, 0.5, &config);
-    assert_true(sum == 0.0);
-    // Up to one spread above the level, or drift_bits where that is more, nothing adds up.
-    assert_true(reef_drift_cusum(0, 2.5, 2, 0.5, &config) == 0.0);
-    assert_true(reef_drift_cusum(0, 2.3, 2, 0.01, &config) == 0.0);
+// ---- the start ----------------------------------------------------------------------------------
+
+static void assert_weighs_older(const lifelong *f, float delta) {
+    const reef_generation *open = gen_of(f, 1);
+    for (uint32_t l = 0; l < f->config.layers; l++)
+        for (size_t d = 0; d < f->config.d_model; d++)
+            assert_true(open->weights.delta_older[l][d] == delta);
+    char name[] = "block0.delta_older";
+    const reef_tensor *tensor = reef_generation_find(open, name);
+    assert_non_null(tensor);
+    for (size_t d = 0; d < tensor->count; d++) assert_true(tensor->average[d] == delta);
 }
 
-static void the_drift_level_is_median_and_robust_spread(void **state) {
-    (void)state;
+static void a_start_leaves_out_older_experts_that_only_harm(void **state) {
+    lifelong *f = *state;
     reef_error err;
-    reef_drift drift;
-    double median, spread;
-    ok(reef_drift_init(&drift, 5, &err), &err);
-    reef_drift_level(&drift, &median, &spread);
-    assert_true(median == 0.0 && spread == 0.0);
-    const double values[] = {9.0, 1.0, 2.0, 3.0, 4.0, 100.0}; // the 9 has left the ring
-    for (size_t i = 0; i < 6; i++) reef_drift_push(&drift, values[i]);
-    reef_drift_level(&drift, &median, &spread);
-    assert_true(median == 3.0);
-    assert_true(fabs(spread - 1.4826) < 1e-12); // deviations 2 1 0 1 97
-    assert_true(reef_drift_at(&drift, 0) == 1.0 && reef_drift_at(&drift, 4) == 100.0);
-    reef_drift_release(&drift);
+    give_boundaries(f); // the start that is tested is that of the next generation
+    make_pool(f, 2);
+    feed_kind(f, 0, 6000, 3);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    uint8_t text[3 * BATCH + 1];
+    lifelong_text(text, sizeof(text), 0, 4); // what they were trained for
+    assert_true(reef_start_is_due(f->trainer));
+    ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
+    assert_weighs_older(f, 0.0f);
+    assert_int_equal(times_said(f, "\"older\": true"), 1);
+    for (uint32_t l = 0; l < f->config.layers; l++) { // now they say the opposite, and loudly
+        const reef_expert_table *table = &gen_of(f, 0)->expert_tables[l];
+        size_t D = f->config.d_model;
+        for (size_t n = 0; n < table->expert_count; n++)
+            for (size_t d = 0; d < D; d++) table->experts[n * table->row_values + D + d] *= -20.0f;
+    }
+    ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
+    assert_weighs_older(f, -1.0f);
+    assert_int_equal(times_said(f, "\"older\": false"), 1);
+}
+
+static void a_start_happens_once_and_at_the_first_batch(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    give_boundaries(f); // the start that is tested is that of the next generation
+    make_pool(f, 1);
+    feed_kind(f, 0, 30 * BATCH + 1, 3);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    assert_int_equal(times_said(f, "\"event\": \"start\""), 0);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_kind(f, 1, BATCH, 3);
+    assert_int_equal(times_said(f, "\"event\": \"start\""), 1);
+    feed_kind(f, 1, 10 * BATCH, 3);
+    assert_int_equal(times_said(f, "\"event\": \"start\""), 1);
+    assert_false(reef_start_is_due(f->trainer));
+}
+
+// ---- held bytes ---------------------------------------------------------------------------------
+
+static void seal_of(lifelong *f,
+                    const uint8_t *stream,
+                    size_t count,
+                    reef_generation_record sealed[2]) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    make_pool(f, 1);
+    feed(f, stream, count);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    for (uint32_t g = 0; g < 2; g++) ok(reef_generation_read(txn, g, &sealed[g], &err), &err);
+    reef_txn_abort(txn);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+}
+
+// However much is deferred when a boundary is found, the sealed generation is the same to the bit.
+static void a_sealed_generation_has_never_seen_deferred_bytes(void **state) {
+    lifelong *f = *state;
+    enum { PART = 14000 };
+    uint8_t stream[3 * PART];
+    reef_generation_record found[2], other[2];
+    for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
+    seal_of(f, stream, sizeof(stream), found);
+    for (int g = 1; g >= 0; g--) {
+        // Other text of the same kind, from the byte after the last batch's last target on.
+        size_t end = (size_t)found[g].sealed_at,
+               from = end + 1 > (size_t)(g + 1) * PART ? end + 1 : (size_t)(g + 1) * PART;
+        lifelong_text(stream + from, (size_t)(g + 2) * PART - from, g + 1, 8);
+        seal_of(f, stream, sizeof(stream), other);
+        assert_int_equal(other[g].sealed_at, end);
+        assert_memory_equal(found[g].root, other[g].root, REEF_HASH_BYTES);
+        if (g == 0) assert_memory_not_equal(found[1].root, other[1].root, REEF_HASH_BYTES);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_boundary_is_found_where_the_stream_changes,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_change_has_to_last_for_a_share_of_what_was_seen,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(an_odd_passage_before_the_change_stays_with_what_was,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(what_is_always_enough_bounds_the_share,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_generation_without_training_is_not_sealed,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(without_drift_nothing_is_opened, lifelong_setup_quick_gates,
+        cmocka_unit_test(the_stream_alone_decides_where_kinds_begin),
+        cmocka_unit_test_setup_teardown(a_mark_is_a_boundary_at_exactly_its_place, lifelong_setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_short_oddity_is_trained_on_and_opens_nothing,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_domain_that_comes_back_is_recognised,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(it_is_recognised_although_the_open_gate_still_fires,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(what_an_old_gate_claims_but_does_not_explain_is_learned,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(what_the_open_gate_leaves_to_older_ones_is_not_trained_on,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(growing_tests_deferred_batches_again,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test(excess_loss_adds_up_and_is_forgotten_again),
-        cmocka_unit_test(the_drift_level_is_median_and_robust_spread),
+        cmocka_unit_test_setup_teardown(before_a_mark_whole_batches_are_trained_and_nothing_else,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test(marks_do_not_depend_on_cuts_and_restarts),
+        cmocka_unit_test_setup_teardown(a_mark_before_anything_was_trained_is_only_taken_out,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_source_ends_its_last_line, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_mark_ends_what_is_deferred_with_its_kind, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(no_more_experts_are_made_than_the_bound_allows,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_full_pool_learns_what_would_have_begun_a_kind,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_generation_without_training_is_not_sealed, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(growing_judges_deferred_pieces_again, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_start_leaves_out_older_experts_that_only_harm,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_deferred_bytes,
+                                        lifelong_setup, lifelong_teardown),
     };
     return cmocka_run_group_tests_name("trainer boundaries", tests, NULL, NULL);
 }

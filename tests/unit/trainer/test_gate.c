@@ -40,6 +40,7 @@ static double share_fired(const float *margins) {
 // Two generations: kind 0, sealed, then kind 1.
 static void learn_two(lifelong *f, size_t threads) {
     reef_error err;
+    forget_memories(f); // gates choose among nets
     make_pool(f, threads);
     feed_kind(f, 0, 12000, 1);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);

@@ -108,7 +108,6 @@ static void cut_and_flipped_files_are_refused(void **state) {
 
 static void and_where_they_have_a_memory(void **state) {
     pair *p = *state;
-    remember(p->a);
     refuse_cut_and_flipped(p);
 }
 

@@ -282,52 +282,27 @@ static void values_grow_and_what_has_none_says_so(void **state) {
     done_with(mixtures);
 }
 
-static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **state) {
-    lifelong *f = *state;
-    static const char *const SETTINGS[][2] = {{"growth", "in_place"}, {"boundaries", "capacity"}};
-    for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(*SETTINGS); i++) {
-        reef_error err;
-        lifelong *own = fresh(f, 1);
-        choose(&own->config, SETTINGS[i][0], SETTINGS[i][1]);
-        ok(reef_config_check(&own->config, &err), &err); // a pool that has them still opens
-        assert_int_equal(reef_pool_init(own->pool, &own->config, &err), REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, "give a block the letter p or k"));
-        choose(&own->config, "ffw", "km");
-        ok(reef_pool_init(own->pool, &own->config, &err), &err);
-        done_with(own);
-    }
-}
-
 // ---- what else can be done with a pool ----------------------------------------------------------
 
-// All that initialises or resets experts: of a model with both kinds of rows, for any
-// threads.
+// All that initialises experts: of a model with both kinds of rows, for any threads.
 static reef_commit live_through_everything(lifelong *own, size_t threads) {
-    reef_error err;
-    reef_branch branch;
-    choose(&own->config, "subkeys_new", "queries");
-    own->config.copy_experts = 5;
-    own->config.recycle_after = 640;
     own->config.side_new = 5;
     make_pool(own, threads);
     for (int kind = 0; kind < 3; kind++) {
         feed_kind(own, kind, 2 * TEXT_BYTES, 1);
         seal(own);
     }
-    ok(reef_trainer_branch(own->trainer, 2, false, &branch, &err), &err);
-    assert_int_equal(branch.experts, 2 * 25);
     feed_kind(own, 1, TEXT_BYTES, 6);
     return commit(own);
 }
 
-static void rows_of_both_kinds_are_begun_and_renewed(void **state) {
+static void rows_of_both_kinds_are_begun(void **state) {
     lifelong *f = *state;
     lifelong *one = fresh(f, 2), *other = fresh(f, 2);
     reef_commit first = live_through_everything(one, 1);
     reef_commit second = live_through_everything(other, 3);
     assert_roots_are(&first, &second);
     assert_true(times_said(one, "\"event\": \"start\"") > 0);
-    assert_true(times_said(one, "\"event\": \"recycle\"") > 0);
     assert_sound_and_sized(one);
     done_with(one);
     done_with(other);
@@ -375,8 +350,7 @@ int main(int argc, char **argv) {
         TEST(going_back_trains_to_the_same_bits),
         TEST(a_generation_moves_to_another_pool),
         TEST(values_grow_and_what_has_none_says_so),
-        TEST(settings_that_would_do_nothing_are_refused_in_a_new_pool),
-        TEST(rows_of_both_kinds_are_begun_and_renewed),
+        TEST(rows_of_both_kinds_are_begun),
         TEST(later_bytes_change_no_earlier_loss),
     };
 #undef TEST

@@ -19,12 +19,6 @@
 
 enum { STREAM = 40 * 1024, TURN = 200 * LIFELONG_BATCH };
 
-// Rehearsal costs much, and a memory does not take part in it.
-static void remember_only(lifelong *f) {
-    remember(f);
-    choose(&f->config, "rehearse", "0");
-}
-
 static double bits_read(const lifelong *f, const char *as_of, int kind, bool frozen) {
     reef_error err;
     reef_model *model = NULL;
@@ -45,10 +39,9 @@ static const reef_generation_memory *memory_of(const lifelong *f) {
 static void a_pool_with_a_memory_knows_more_than_one_without(void **state) {
     lifelong *f = *state;
     double bits[2];
-    choose(&f->config, "rehearse", "0");
-    for (int with = 0; with < 2; with++) {
+    for (int with = 1; with >= 0; with--) {
         snprintf(f->pool, sizeof(f->pool), "%.200s/pool%d", f->dir, with);
-        choose(&f->config, "context_memory", with ? "4194304" : "0");
+        if (!with) forget_memories(f);
         make_pool(f, 1);
         feed_kind(f, 0, TURN, 1);
         commit(f);
@@ -109,19 +102,16 @@ static void leave_no_trace(lifelong *f, const char *share) {
 
 static void threads_commits_and_restarts_leave_no_trace(void **state) {
     lifelong *f = *state;
-    remember_only(f);
     leave_no_trace(f, "1");
 }
 
 static void nor_where_the_net_learns_a_share_of_the_batches(void **state) {
     lifelong *f = *state;
-    remember_only(f);
     leave_no_trace(f, "0.3");
 }
 
 static void nor_where_there_is_no_net(void **state) {
     lifelong *f = *state;
-    remember_only(f);
     leave_no_trace(f, "0");
 }
 
@@ -136,12 +126,11 @@ static double heard_of_net(const reef_memory *memory) {
 
 static void the_net_learns_its_share_and_the_memory_all(void **state) {
     lifelong *f = *state;
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "net_share", "0.25");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1);
-    uint64_t batches = f->trainer->step, first = f->config.drift_warmup;
+    uint64_t batches = f->trainer->step, first = 96; // see pending.c
     assert_in_range(f->trainer->generation_step, first + (batches - first) / 4 - 1,
                     first + (batches - first) / 4 + 1);
     assert_int_equal(reef_memory_learned_bytes(memory_of(f)->memory), batches * LIFELONG_BATCH + 1);
@@ -151,7 +140,6 @@ static void the_net_learns_its_share_and_the_memory_all(void **state) {
 
 static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state) {
     lifelong *f = *state;
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     size_t checkpoints = 0;
@@ -177,7 +165,6 @@ static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) 
     lifelong *f = *state;
     reef_error err;
     reef_snapshot snapshot;
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
@@ -205,7 +192,6 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_snapshot snapshot;
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 3 * TURN, 1);
@@ -231,7 +217,6 @@ static void growing_in_place_keeps_the_memory(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_commit ends[2];
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     for (int reopen = 0; reopen < 2; reopen++) {
         make_pool(f, 1);
@@ -285,7 +270,6 @@ static damage look_without(const lifelong *f, const char *name, uint32_t block, 
 
 static void parts_that_are_missing_or_too_long_are_found(void **state) {
     lifelong *f = *state;
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1); // enough for tables to be written
@@ -313,7 +297,6 @@ static void parts_that_are_missing_or_too_long_are_found(void **state) {
 static void what_could_not_be_read_back_is_not_committed(void **state) {
     lifelong *f = *state;
     reef_error err;
-    remember_only(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1); // enough for tables to be written
@@ -341,7 +324,6 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     uint8_t text[LIFELONG_PROBE_BYTES];
     float whole[LIFELONG_PROBE_BYTES], pieces[LIFELONG_PROBE_BYTES];
     lifelong_text(text, sizeof(text), 0, 77);
-    remember_only(f);
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
@@ -369,7 +351,6 @@ static void what_is_generated_is_what_the_memory_foresees(void **state) {
     reef_model *model = NULL;
     uint8_t learned[TURN], out[2][60];
     lifelong_text(learned, sizeof(learned), 0, 1);
-    remember_only(f);
     make_pool(f, 1);
     feed(f, learned, sizeof(learned));
     commit(f);
@@ -399,7 +380,6 @@ static void each_question_may_freeze_the_memories(void **state) {
     reef_error err;
     reef_model *model = NULL;
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
-    remember(f);
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
@@ -427,7 +407,6 @@ static void the_status_tells_what_the_memory_holds(void **state) {
     lifelong *f = *state;
     reef_trainer_status status;
     reef_memory_stats exact;
-    remember(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     reef_trainer_status_read(f->trainer, &status);
@@ -440,11 +419,9 @@ static void the_status_tells_what_the_memory_holds(void **state) {
     assert_int_equal(status.memory.stats.learned_bytes, exact.learned_bytes);
     assert_true(status.memory.stats.cells_used > 0);
     assert_true(status.memory.stats.cells_used <= exact.cells_used);
-    // Losses are those with the memory's help, below the net's own, which drift is about.
-    double median, spread, sum = 0.0;
-    reef_drift_level(&f->trainer->drift, &median, &spread);
-    assert_true(status.bits_per_byte < median);
-    assert_true(status.drift_limit > median);
+    // Losses are those with the memory's help, below the net's own.
+    double sum = 0.0;
+    assert_true(status.bits_per_byte < f->trainer->last_bits);
     assert_true(status.last_bits_per_byte == f->trainer->last_helped);
     for (size_t i = 0; i < reef_memory_input_count(); i++) sum += status.memory.shares[i];
     assert_true(sum > 0.999 && sum < 1.001);
@@ -463,7 +440,6 @@ static void facts_are_read_without_the_tables(void **state) {
     reef_error err;
     reef_txn *txn = NULL;
     reef_memory_stats facts, exact;
-    remember(f);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1);
@@ -494,7 +470,6 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
         const char *name, *value, *memory, *words;
     } CASES[] = {
         {"vocab", "300", "4194304", "token ids"},
-        {"model", "layer", "4194304", "no text"},
         {"seed", "1", "1000", "less than the 4194304 bytes"},
         {"net_share", "0.5", "0", "there is none"},
     };

@@ -376,13 +376,8 @@ static void where_there_is_no_room_none_follows(void **state) {
     assert_true(status_of(f).visited_bytes > TURN);
 }
 
-static void it_needs_kinds_and_a_net(void **state) {
+static void it_needs_a_net(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    choose(&f->config, "boundaries", "drift");
-    assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "return_bytes"));
-    choose(&f->config, "boundaries", "contexts");
     choose(&f->config, "net_share", "0");
     make_pool(f, 1);
     feed_kind(f, 0, FIRST, 1);
@@ -406,7 +401,7 @@ int main(void) {
         TEST(its_own_file_has_the_memory_of_its_kind),
         TEST(its_damage_is_named),
         TEST(where_there_is_no_room_none_follows),
-        TEST(it_needs_kinds_and_a_net),
+        TEST(it_needs_a_net),
     };
     return cmocka_run_group_tests(tests, NULL, discard_moulds);
 }

@@ -93,14 +93,7 @@ static void dense_networks_and_experts(void **state) {
     (void)state;
     only_of(2);
     same_root_as_alone(SETTINGS("ffw", "dp", "adapt_ffw", "true"), 2);
-    same_root_as_alone(SETTINGS("ffw", "pd", "rehearse", "0", "fire_max", "3"), 1);
-}
-
-// New generations that begin with copies of older experts.
-static void starts_of_generations(void **state) {
-    (void)state;
-    only_of(2);
-    same_root_as_alone(SETTINGS("ffw", "pp", "copy_experts", "20", "recycle_after", "1000"), 1);
+    same_root_as_alone(SETTINGS("ffw", "pd", "fire_max", "3"), 1);
 }
 
 static void mixtures(void **state) {
@@ -199,7 +192,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_with_boundaries),
         cmocka_unit_test(dense_networks_and_experts),
-        cmocka_unit_test(starts_of_generations),
         cmocka_unit_test(mixtures),
         cmocka_unit_test(memories_beside_the_net),
         cmocka_unit_test(nets_that_follow_their_kinds),

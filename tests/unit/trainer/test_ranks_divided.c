@@ -146,22 +146,11 @@ static void other_experts_and_weights(void **state) {
     same_root(SETTINGS("ffw", "kp", "fire_max", "3", "average", "0.05"), three_kinds, 1);
 }
 
-static void starts_and_recycling(void **state) {
-    (void)state;
-    only_of_three();
-    same_root(SETTINGS("ffw", "pp", "recycle_after", "1000", "copy_experts", "200"), three_kinds,
-              1);
-    same_root(SETTINGS("ffw", "pp", "expert", "glu", "copy_experts", "50", "branch_new", "trial",
-                       "weigh_older", "true"),
-              three_kinds, 1);
-}
-
 // By command: the grid grows, rows are frozen, a state gets a name, one is given up; and all ranks
 // begin again from the disk.
 static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
     reef_error err;
     reef_snapshot snapshot;
-    reef_branch branch;
     uint64_t changed;
     char names[1][REEF_NAME_BYTES_MAX + 1] = {"before"};
     reef_freeze freeze = {.layer = -1, .first = 500, .last = 1100};
@@ -176,7 +165,6 @@ static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
     open_again(f, divided, threads);
     feed_kind(f, 0, PIECE, 5);
     ok(reef_trainer_seal(f->trainer, "bf16", NULL, &err), &err);
-    ok(reef_trainer_branch(f->trainer, 0, false, &branch, &err), &err);
     ok(reef_trainer_snapshots_remove(f->trainer, names, 1, &err), &err);
     feed_kind(f, 0, PIECE, 6);
     (void)commit(f);
@@ -238,9 +226,7 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
 static void nets_that_follow_their_kinds(void **state) {
     (void)state;
     only_of_three();
-    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "rehearse", "0",
-                       "net_share", "0.5", "return_bytes", "4000"),
-              kinds_that_return, 1);
+    same_root(SETTINGS("return_bytes", "4000"), kinds_that_return, 1);
 }
 
 // ---- what is refused ----------------------------------------------------------------------------
@@ -290,7 +276,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boundaries_and_a_kind_that_returns),
         cmocka_unit_test(other_experts_and_weights),
-        cmocka_unit_test(starts_and_recycling),
         cmocka_unit_test(commands_and_another_start),
         cmocka_unit_test(rows_in_the_map),
         cmocka_unit_test(nets_that_follow_their_kinds),

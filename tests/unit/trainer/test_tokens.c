@@ -458,10 +458,6 @@ static void settings_that_do_not_go_with_ids_are_refused(void **state) {
 
 static void policies_that_read_queries_and_losses_take_ids(void **state) {
     lifelong *f = *state;
-    choose(&f->config, "subkeys_new", "queries");
-    choose(&f->config, "copy_experts", "4");
-    choose(&f->config, "size_new", "auto");
-    choose(&f->config, "recycle_after", "4096");
     choose(&f->config, "gate", "ngram");
     make_pool(f, 2);
     for (int kind = 0; kind < 3; kind++) feed_ids(f, kind, PART, 1);

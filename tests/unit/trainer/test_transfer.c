@@ -246,7 +246,6 @@ static void training_goes_on_as_from_any_commit(void **state) {
 // ---- with context memories ----------------------------------------------------------------------
 
 static void assert_memory_travels(pair *p, const char *share) {
-    remember(p->a);
     choose(&p->a->config, "net_share", share);
     start(p);
     double without = bits_as_of(p->b, NULL, 1);

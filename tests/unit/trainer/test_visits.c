@@ -13,13 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG = 10000, SHORT = 4000 };
+enum { LONG = 12000, SHORT = 12000 };
 
 static int setup(void **state) {
     lifelong_setup(state);
     lifelong *f = *state;
     f->config.gate_decay = 0.9f;
-    remember(f);
     return 0;
 }
 
@@ -71,36 +70,6 @@ static int discard_two(void **state) {
     return 0;
 }
 
-static void a_kind_that_comes_back_goes_on_learning(void **state) {
-    lifelong *f = *state;
-    make_pool(f, 1);
-    feed_kind(f, 0, LONG, 3);
-    feed_kind(f, 1, LONG, 3);
-    commit(f);
-    assert_int_equal(status_of(f).generation, 1);
-    double then = bits_as_of(f, "0", 0);
-    assert_true(bits_as_of(f, "now", 0) == then);
-    feed_kind(f, 0, SHORT, 5);
-    commit(f);
-    reef_trainer_status status = status_of(f);
-    assert_int_equal(status.generation, 1);
-    assert_int_equal(status.not_learned_bytes, 0);
-    assert_in_range(status.visited_bytes, SHORT / 2, SHORT);
-    assert_int_equal(learned_as_of(f, "0", 0), 0);
-    // The first byte of a visit that does not follow on is learned beside its batches.
-    uint64_t learned = learned_as_of(f, "now", 0);
-    assert_in_range(learned, LONG - 64 + status.visited_bytes, LONG + 64 + status.visited_bytes);
-    assert_int_equal(head_of(f, 0)->visit.learned, learned);
-    double now = bits_as_of(f, "now", 0);
-    print_message("%.2f bits as of 0, %.2f now\n", then, now);
-    assert_true(now < then);
-    assert_true(bits_as_of(f, "0", 0) == then);
-    assert_sound(f);
-    reopen(f, 1);
-    assert_true(bits_as_of(f, "now", 0) == now);
-    assert_int_equal(status_of(f).visited_bytes, status.visited_bytes);
-}
-
 // A new pool learns `bytes`, which is freed, in pieces; with `restarts` it is opened again after
 // every other one, and at the end. Returns the last commit.
 static reef_commit learn(
@@ -114,22 +83,6 @@ static reef_commit learn(
     }
     free(bytes);
     return commit(f);
-}
-
-// Kinds in turns: three begin, two come back while each later one is open.
-static reef_commit run(lifelong *f, const char *name, size_t threads, size_t piece, bool restarts) {
-    static const int KINDS[] = {0, 1, 0, 2, 1, 0, 2, 0};
-    enum { TURNS = sizeof(KINDS) / sizeof(*KINDS) };
-    uint8_t *bytes = malloc((size_t)TURNS * LONG);
-    size_t count = 0;
-    assert_non_null(bytes);
-    for (int i = 0; i < TURNS; i++) {
-        size_t turn = i < 2 || i == 3 ? LONG : SHORT;
-        lifelong_text(bytes + count, turn, KINDS[i], (uint32_t)i + 1);
-        count += turn;
-    }
-    temp_dir_join(f->pool, f->dir, name);
-    return learn(f, bytes, count, threads, piece, restarts);
 }
 
 // bits_as_of for kinds 0 to `count` - 1 of one model: to open it costs more than to ask it.
@@ -147,38 +100,6 @@ static void bits_of_kinds(const lifelong *f, const char *as_of, int count, doubl
     reef_model_close(model);
 }
 
-static void threads_commits_and_restarts_leave_no_trace(void **state) {
-    lifelong *f = *state;
-    static const struct {
-        size_t threads, piece;
-        bool restarts;
-    } WAYS[] = {{1, 1 << 20, false}, {3, 3250, true}};
-    static const char *const STATES[] = {"0", "1", "now"};
-    reef_commit first = {0};
-    double bits[3][3];
-    for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
-        char name[16];
-        snprintf(name, sizeof(name), "way-%zu", i);
-        reef_commit end = run(f, name, WAYS[i].threads, WAYS[i].piece, WAYS[i].restarts);
-        if (i == 0) {
-            first = end;
-            assert_int_equal(status_of(f).generation, 2);
-            assert_true(learned_as_of(f, "1", 0) > 0);
-            assert_true(learned_as_of(f, "now", 0) > learned_as_of(f, "1", 0));
-            assert_true(learned_as_of(f, "now", 1) > 0);
-        }
-        assert_memory_equal(end.root, first.root, sizeof(first.root));
-        for (int s = 0; s < 3; s++) {
-            double now[3];
-            bits_of_kinds(f, STATES[s], 3, now);
-            if (i == 0) memcpy(bits[s], now, sizeof(now));
-            assert_memory_equal(now, bits[s], sizeof(now));
-        }
-        assert_sound(f);
-        close_pool(f);
-    }
-}
-
 static void states_stay_what_they_were(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -193,7 +114,7 @@ static void states_stay_what_they_were(void **state) {
     double sealed = bits_as_of(f, "1", 0);
     assert_true(bits_as_of(f, "early", 0) == early);
     feed_kind(f, 2, LONG, 5);
-    feed_kind(f, 0, SHORT, 6);
+    feed_kind(f, 0, 2 * SHORT, 6);
     commit(f);
     double now = bits_as_of(f, "now", 0);
     assert_true(learned_as_of(f, "early", 0) < learned_as_of(f, "1", 0));
@@ -321,12 +242,7 @@ static void a_chain_that_is_no_hash_is_damage(void **state) {
     assert_non_null(strstr(err.message, "malformed kind"));
 }
 
-// ---- by contexts --------------------------------------------------------------------------------
-
-static void by_contexts(lifelong *f) {
-    choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
-}
+// ---- turns --------------------------------------------------------------------------------------
 
 // Kinds in turns, the first of each long enough to be known by. Four begin before one returns: in
 // which order their memories are read then depends on restarts, and nothing else may.
@@ -360,7 +276,6 @@ static reef_commit run_turns(lifelong *f,
 static void contexts_tell_kinds_apart_and_know_them_again(void **state) {
     static const char *const SHARES[] = {"0", "0.25", "1"};
     lifelong *f = *state;
-    by_contexts(f);
     for (size_t i = 0; i < 3; i++) {
         // Beside a net, which takes long, until each has come back.
         int turn_count = i == 0 ? TURNS_MAX : 8;
@@ -419,7 +334,6 @@ static void nor_do_they_where_contexts_decide(void **state) {
         bool restarts;
     } WAYS[] = {{1, TURNS_BYTES_MAX, false}, {3, 4150, true}};
     lifelong *f = *state;
-    by_contexts(f);
     for (size_t s = 0; s < 2; s++) {
         reef_commit first = {0};
         history past = {0};
@@ -452,7 +366,6 @@ static void nor_do_they_where_contexts_decide(void **state) {
 
 static void text_within_a_kind_begins_none(void **state) {
     lifelong *f = *state;
-    by_contexts(f);
     choose(&f->config, "net_share", "0");
     make_pool(f, 1);
     // Much of it, and a passage of another kind that is too short to be one.
@@ -469,7 +382,6 @@ static void text_within_a_kind_begins_none(void **state) {
 // Of 530 pieces a hundredth are five.
 static void the_more_a_kind_has_learned_the_longer_others_may_be(void **state) {
     lifelong *f = *state;
-    by_contexts(f);
     choose(&f->config, "net_share", "0");
     make_pool(f, 1);
     for (uint32_t i = 0; i < 33; i++) feed_kind(f, 0, 33000, i);
@@ -483,7 +395,6 @@ static void the_more_a_kind_has_learned_the_longer_others_may_be(void **state) {
 static void marker_lines_and_seals_end_what_is_held(void **state) {
     lifelong *f = *state;
     reef_error err;
-    by_contexts(f);
     choose(&f->config, "net_share", "0");
     choose(&f->config, "boundary_mark", "----");
     make_pool(f, 1);
@@ -505,7 +416,7 @@ static void marker_lines_and_seals_end_what_is_held(void **state) {
 static void contexts_need_memories(void **state) {
     lifelong *f = *state;
     reef_error err;
-    choose(&f->config, "boundaries", "contexts");
+    choose(&f->config, "net_share", "1");
     choose(&f->config, "context_memory", "0");
     assert_int_equal(reef_pool_init(f->pool, &f->config, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "boundaries contexts are found by context memories"));
@@ -514,8 +425,6 @@ static void contexts_need_memories(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_kind_that_comes_back_goes_on_learning),
-        TEST(threads_commits_and_restarts_leave_no_trace),
         TEST(states_stay_what_they_were),
         TEST(a_long_visit_is_stored_as_tables),
         TEST(a_reader_that_is_reopened_hears_of_it),

@@ -2,8 +2,6 @@
 //
 //   database   key             payload
 //   tensors    NAME            floats of the tensor; of an open generation their averages, if any
-//              blockL.used     with recycle_after, of an open generation: one bit per expert of
-//                              layer L, the lowest first: was it chosen since the window began?
 //              reference       median and spread of the prequential loss at sealing, 2 doubles
 //              gate            bias, decay, start, threshold, leak, detect, prior, loss weight,
 //                              loss reference: 9 floats, or 7 where the gate reads no losses;
@@ -80,15 +78,14 @@ void reef_checkpoint_clean(reef_generation *generation) {
     generation->stored = !generation->open;
 }
 
-// Batch norm is folded away, nothing is recycled any more, and the trainer's own records move on to
-// the next generation.
+// Batch norm is folded away, and the trainer's own records move on to the next generation.
 static reef_status delete_open_tensors(reef_txn *txn,
                                        const reef_config *config,
                                        uint32_t g,
                                        reef_error *err) {
     // A generation is sealed with its queries folded, so these would be read by nobody and would be
     // part of its root.
-    const char *names[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
+    const char *names[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var"};
     for (uint32_t l = 0; l < config->layers; l++) {
         for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
             char name[REEF_NAME_BYTES_MAX + 1];

@@ -164,53 +164,6 @@ static reef_status put_usage(reef_txn *txn,
                           (const uint64_t *)table->usage, unix_ms, err);
 }
 
-static void used_name(uint32_t layer, char name[REEF_NAME_BYTES_MAX + 1]) {
-    snprintf(name, REEF_NAME_BYTES_MAX + 1, "block%u.used", layer);
-}
-
-static reef_status put_used(reef_txn *txn,
-                            uint32_t generation,
-                            uint32_t layer,
-                            const reef_expert_table *table,
-                            reef_error *err) {
-    char name[REEF_NAME_BYTES_MAX + 1];
-    // One bit per expert: whether it was used since the last recycling. The counts themselves are
-    // stored once already.
-    size_t bytes = (table->expert_count + 7) / 8;
-    if (table->used_before == NULL) return REEF_OK;
-    uint8_t *bits = calloc(bytes, 1);
-    if (bits == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the use of %zu experts",
-                         table->expert_count);
-    for (size_t n = 0; n < table->expert_count; n++)
-        if (table->usage[n].count != table->used_before[n]) bits[n / 8] |= (uint8_t)(1u << n % 8);
-    used_name(layer, name);
-    reef_status status =
-        reef_checkpoint_put_tensor(txn, generation, name, REEF_BYTES, bits, bytes, err);
-    free(bits);
-    return status;
-}
-
-// How often an expert was chosen in the window is not kept: any count but the present one says that
-// it was.
-static reef_status read_used(
-    reef_txn *txn, uint32_t records, uint32_t layer, reef_expert_table *table, reef_error *err) {
-    char name[REEF_NAME_BYTES_MAX + 1];
-    size_t bytes = (table->expert_count + 7) / 8;
-    // Pools that do not recycle have no such record.
-    if (table->used_before == NULL) return REEF_OK;
-    uint8_t *bits = calloc(bytes, 1);
-    if (bits == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the use of %zu experts",
-                         table->expert_count);
-    used_name(layer, name);
-    reef_status status = reef_checkpoint_read_tensor(txn, records, name, bits, bytes, err);
-    for (size_t n = 0; status == REEF_OK && n < table->expert_count; n++)
-        table->used_before[n] = table->usage[n].count - (bits[n / 8] >> n % 8 & 1u);
-    free(bits);
-    return status;
-}
-
 reef_status reef_checkpoint_put_experts(reef_txn *txn,
                                         const reef_config *config,
                                         const reef_generation *generation,
@@ -231,7 +184,6 @@ reef_status reef_checkpoint_put_experts(reef_txn *txn,
         // A layer without experts has no usage.
         if (table->expert_count == 0) continue;
         reef_status status = put_usage(txn, &all, table, unix_ms, err);
-        if (status == REEF_OK) status = put_used(txn, generation->info.generation, l, table, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -282,7 +234,6 @@ reef_status reef_checkpoint_read_experts(reef_generation *generation,
             if (status == REEF_OK && training) status = read_flags_and_usage(txn, &b, table, err);
             if (status == REEF_OK) status = renew_reader(txn, records, &generation->info, err);
         }
-        if (status == REEF_OK && training) status = read_used(txn, records, l, table, err);
     }
     return status;
 }

@@ -144,27 +144,6 @@ bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
            reef_layer_ffw(config, layer) == REEF_FFW_DENSE;
 }
 
-reef_status reef_ffw_check_new(const reef_config *config, reef_error *err) {
-    // One table, so that every setting that depends on retrieval is refused in the same words.
-    const struct {
-        bool useless;
-        const char *setting, *why;
-    } settings[] = {
-        {config->growth == REEF_GROWTH_IN_PLACE, "growth in_place",
-         "a boundary would enlarge nothing"},
-        {config->boundaries == REEF_BOUNDARIES_CAPACITY, "boundaries capacity",
-         "there would never be a boundary"},
-    };
-    if (reef_config_retrieving_layers(config) > 0) return REEF_OK;
-    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
-        if (settings[i].useless)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "%s is for layers that retrieve experts, and ffw %s has none: %s; "
-                             "give a block the letter p or k",
-                             settings[i].setting, config->ffw, settings[i].why);
-    return REEF_OK;
-}
-
 size_t reef_moe_capacity(const reef_config *config) {
     // In floats, so that 1.1 of 100 tokens for each of 10 experts are 11.
     float context = (float)config->context;

@@ -14,12 +14,6 @@
 bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer);
 
 /**
- * For a new pool: settings that only a pool of experts gives a meaning are INVALID where no layer
- * retrieves.
- */
-REEF_MUST_CHECK reef_status reef_ffw_check_new(const reef_config *config, reef_error *err);
-
-/**
  * Tokens of a window of T that one expert of a mixture takes in training: at least 1, at most T.
  */
 size_t reef_moe_capacity(const reef_config *config);

@@ -148,12 +148,7 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
     if (c->context_memory == 0 && c->boundaries == REEF_BOUNDARIES_CONTEXTS)
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries contexts are found by context memories, and there are none; "
-                         "set context_memory, or boundaries drift");
-    if (c->return_bytes > 0 && c->boundaries != REEF_BOUNDARIES_CONTEXTS)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "return_bytes %" PRIu64 " is for kinds that come back, which only "
-                         "boundaries contexts know again; set it to 0",
-                         c->return_bytes);
+                         "set context_memory, or boundaries given");
     if (c->context_memory == 0) return REEF_OK;
     if (c->context_memory < REEF_MEMORY_BYTES_MIN)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -170,15 +165,10 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
 
 // ---- new pools ----------------------------------------------------------------------------------
 
-// Has a later generation a gate that is fitted on the reservoir?
-static bool fits_gates(const reef_config *c) {
-    return c->growth == REEF_GROWTH_GENERATION && c->gate != REEF_GATE_OFF;
-}
-
 static reef_status reservoir_check(const reef_config *c, reef_error *err) {
     size_t window = reef_reservoir_window_bytes(c);
     // Gates need a minimum of old and young windows, or they would never open.
-    if (fits_gates(c) && c->reservoir_bytes / window < REEF_RESERVOIR_WINDOWS_MIN)
+    if (c->gate != REEF_GATE_OFF && c->reservoir_bytes / window < REEF_RESERVOIR_WINDOWS_MIN)
         return reef_fail(err, REEF_ERR_INVALID,
                          "reservoir_bytes %" PRIu32 " holds %zu windows of %zu bytes, and gates of "
                          "later generations are fitted on %d or more; raise it to %zu, or lower "
@@ -198,12 +188,15 @@ static reef_status reservoir_check(const reef_config *c, reef_error *err) {
 
 reef_status reef_config_check_new(const reef_config *config, reef_error *err) {
     reef_status status = reef_config_check(config, err);
-    if (status == REEF_OK) status = reef_ffw_check_new(config, err);
     if (status != REEF_OK || reef_config_is_layer(config)) return status;
     return reservoir_check(config, err);
 }
 
 void reef_config_reduce(reef_config *config) {
+    if (config->model == REEF_MODEL_LM) return;
+    config->context_memory = 0;
+    config->net_share = 1.0f;
+    config->boundaries = REEF_BOUNDARIES_GIVEN;
     if (!reef_config_is_layer(config)) return;
     config->layers = config->attention_heads = 1;
     config->ffw[0] = 'p';
@@ -211,8 +204,6 @@ void reef_config_reduce(reef_config *config) {
     config->adapters = 0;
     config->vocab = REEF_VOCAB;
     config->average = 0.0f;
-    config->recycle_after = 0;
-    config->copy_experts = 0;
 }
 
 reef_status reef_config_check(const reef_config *config, reef_error *err) {

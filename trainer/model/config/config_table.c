@@ -4,33 +4,35 @@
 
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
-// field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and
-// of help; a new field goes to the end of its group.
+// field, kind, default, lowest, highest, help. The order is the order of the JSON text and
+// of help; a new field goes to the end of its group. Defaults are what a model of bytes is made with:
+// a context memory, and beside it a small net, since one that learns much of the stream once is worth
+// more than a large one that learns little of it (docs/LEARNING.md).
 #define CONFIG_TABLE(X)                                                                            \
     X(model, CHOICE, "lm", 0, 0,                                                                   \
       "kind of model: lm, a language model over bytes or token ids; layer, one PEER layer by "     \
       "itself, for libreef")                                                                       \
     X(seed, INTEGER, "1", 0, INTEGER_MAX, "everything random follows from it")                     \
-    X(layers, INTEGER, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
-    X(d_model, INTEGER, "128", 2, 4096, "width of a token")                                        \
-    X(attention_heads, INTEGER, "4", 1, 256, "heads of each block's attention")                    \
+    X(layers, INTEGER, "1", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
+    X(d_model, INTEGER, "64", 2, 4096, "width of a token")                                         \
+    X(attention_heads, INTEGER, "2", 1, 256, "heads of each block's attention")                    \
     X(context, INTEGER, "128", 2, 4096, "tokens in a window")                                      \
     X(previous_bytes, INTEGER, "3", 0, 16, "tokens before it that a token embeds beside its own")  \
     X(batch, INTEGER, "4", 1, 1024, "windows of the stream in a training step")                    \
-    X(rehearse, INTEGER, "4", 0, 1024, "windows beside them, of the open generation's own past")   \
+    X(rehearse, INTEGER, "0", 0, 1024, "windows beside them, of the open generation's own past")   \
     X(ffw, TEXT, "p", 0, 0,                                                                        \
       "feed-forward of each block: p (PEER), k (product-key memory), m (mixture of experts), "     \
       "d (dense); one letter for all")                                                             \
-    X(d_ffw, INTEGER, "512", 1, 65536,                                                             \
+    X(d_ffw, INTEGER, "256", 1, 65536,                                                             \
       "hidden width of dense feed-forward networks, and of each expert of a mixture")              \
-    X(heads, INTEGER, "8", 1, 256, "retrieval heads of a layer of kind p or k")                    \
-    X(topk, INTEGER, "16", 1, 1024, "experts that a head retrieves for a token")                   \
-    X(d_key, INTEGER, "64", 2, 4096,                                                               \
+    X(heads, INTEGER, "1", 1, 256, "retrieval heads of a layer of kind p or k")                    \
+    X(topk, INTEGER, "64", 1, 1024, "experts that a head retrieves for a token")                   \
+    X(d_key, INTEGER, "32", 2, 4096,                                                               \
       "width of a head's query; each half meets one table of sub-keys")                            \
     X(side, INTEGER, "64", 1, 65536,                                                               \
       "sub-keys per side of the first generation; side * side experts")                            \
     X(side_new, INTEGER, "64", 1, 65536, "sub-keys per side of later generations")                 \
-    X(adapters, INTEGER, "96", 0, 4096,                                                            \
+    X(adapters, INTEGER, "32", 0, 4096,                                                            \
       "rank of later generations' corrections of attention and dense feed-forwards")               \
     X(adapt_ffw, BOOLEAN, "true", 0, 1, "correct dense feed-forward networks as well")             \
     X(adapt_position, BOOLEAN, "true", 0, 1,                                                       \
@@ -51,7 +53,7 @@
       "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
     X(vocab, INTEGER, "256", 2, 65536,                                                             \
       "tokens that there are: 256 for bytes, else ids of two bytes each, little-endian")           \
-    X(learning_rate, NUMBER, "0.002", 0, REEF_LEARNING_RATE_MAX,                                   \
+    X(learning_rate, NUMBER, "0.004", 0, REEF_LEARNING_RATE_MAX,                                   \
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
     X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \
@@ -63,44 +65,17 @@
     X(bn_momentum, NUMBER, "0.05", 0, 1, "share of a batch in the running query statistics")       \
     X(average, NUMBER, "0.01", 0, 1,                                                               \
       "rate of the weights' running average, which is what is stored; 0: none")                    \
-    X(boundaries, CHOICE, "drift", 0, 0,                                                           \
-      "where a generation ends: drift, given, budget, capacity, or contexts (by its memories)")    \
-    X(boundary_bytes, INTEGER, "1048576", 1, INTEGER_MAX,                                          \
-      "budget: bytes from one boundary to the next, in whole batches")                             \
+    X(boundaries, CHOICE, "contexts", 0, 0,                                                        \
+      "where a kind of text begins: contexts (its memories say so), or given (marker lines, and "  \
+      "by command)")                                                                               \
     X(boundary_mark, TEXT, "", 0, 0,                                                               \
       "a line of the stream that is exactly this text is a boundary; empty for none")              \
-    X(capacity_uses, INTEGER, "10000", 1, INTEGER_MAX,                                             \
-      "capacity: uses after which an expert counts as full")                                       \
-    X(capacity_share, NUMBER, "0.9", 0.001, 1,                                                     \
-      "capacity: share of full experts that makes a boundary")                                     \
-    X(growth, CHOICE, "generation", 0, 0,                                                          \
-      "what a boundary does: generation (seal, open the next) or in_place (enlarge)")              \
-    X(size_new, CHOICE, "fixed", 0, 0,                                                             \
-      "side of later generations: fixed (side_new) or auto (half to twice, by distance)")          \
     X(experts_max, INTEGER, "0", 0, INTEGER_MAX,                                                   \
       "bound on experts in all generations and layers together; 0 for none")                       \
     X(kinds_max, INTEGER, "0", 0, 65536,                                                           \
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
-    X(return_bytes, INTEGER, "0", 0, INTEGER_MAX,                                                  \
+    X(return_bytes, INTEGER, "131072", 0, INTEGER_MAX,                                             \
       "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
-    X(subkeys_new, CHOICE, "random", 0, 0,                                                         \
-      "first sub-keys of later generations: random, or queries of their own data")                 \
-    X(copy_experts, INTEGER, "0", 0, 4294967295.0,                                                 \
-      "experts a layer whose w_down a new generation copies from those before it")                 \
-    X(branch_new, CHOICE, "never", 0, 0,                                                           \
-      "a later generation begins as a copy of a sealed one: never, or trial (where that learns "   \
-      "its "                                                                                       \
-      "first data better)")                                                                        \
-    X(recycle_after, INTEGER, "0", 0, INTEGER_MAX,                                                 \
-      "bytes trained without a use after which an expert is initialised again; 0: never")          \
-    X(drift_z, NUMBER, "6", 0, 1000, "robust z-score above which a batch is anomalous")            \
-    X(drift_bits, NUMBER, "0.35", 0, 64, "bits per byte above the median it needs as well")        \
-    X(drift_window, INTEGER, "128", 4, 65536, "batches of history")                                \
-    X(drift_confirm, INTEGER, "40", 1, 4096, "anomalous batches that make a boundary")             \
-    X(drift_share, NUMBER, "0.125", 0, 1,                                                          \
-      "and at least this share of the batches that the generation has trained on")                 \
-    X(drift_hold, INTEGER, "512", 1, 65536, "anomalous batches that are always enough")            \
-    X(drift_warmup, INTEGER, "96", 1, 1e9, "batches of a generation before drift is looked for")   \
     X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \
     X(fire_max, INTEGER, "1", 1, 65536,                                                            \
       "generations after the first that may fire on one byte, the newest first")                   \
@@ -115,10 +90,10 @@
     X(reservoir_window, INTEGER, "1024", 16, 1048576,                                              \
       "bytes in one sampled window; twice the context where that has as many")                     \
     X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none") \
-    X(context_memory, INTEGER, "0", 0, 536870912,                                                  \
+    X(context_memory, INTEGER, "64M", 0, 536870912,                                                \
       "bytes that a generation's context memory may take, such as 64M, from 4M on; 0: it has "     \
       "none")                                                                                      \
-    X(net_share, NUMBER, "1", 0, 1,                                                                \
+    X(net_share, NUMBER, "0.5", 0, 1,                                                              \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
       "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")

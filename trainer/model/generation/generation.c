@@ -76,7 +76,6 @@ static reef_status allocate_table(reef_expert_table *table,
                                   uint32_t layer,
                                   const reef_expert_shape *shape,
                                   bool averages,
-                                  bool recycles,
                                   reef_error *err) {
     size_t N = (size_t)generation->info.side * generation->info.side;
     table->share = share_of(generation->division, layer, reef_expert_row_values(shape));
@@ -99,14 +98,12 @@ static reef_status allocate_table(reef_expert_table *table,
         // more than the arithmetic.
         table->moments.adam_m = reef_huge_page_new(values, sizeof(float));
         table->moments.adam_v = reef_huge_page_new(values, sizeof(float));
-        if (recycles) table->used_before = calloc(N, sizeof(*table->used_before));
         if (averages) table->moments.average = reef_huge_page_new(values, sizeof(float));
         // One more: of many ranks one may have no row at all.
         table->moments.counts = calloc(table->row_count + 1, sizeof(uint32_t));
         ok = ok && table->flags != NULL && table->dirty != NULL && table->usage != NULL &&
              table->moments.adam_m != NULL && table->moments.adam_v != NULL &&
-             (table->moments.average != NULL || !averages) && table->moments.counts != NULL &&
-             (table->used_before != NULL || !recycles);
+             (table->moments.average != NULL || !averages) && table->moments.counts != NULL;
     }
     if (ok) return REEF_OK;
     size_t planes = generation->open ? (averages ? 4 : 3) : 1; // rows, moments, averages
@@ -180,8 +177,8 @@ reef_status reef_generation_new_divided(reef_generation **out,
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_expert_shape experts = reef_generation_expert_shape(config, l);
-        status = allocate_table(&generation->expert_tables[l], generation, l, &experts, averages,
-                                config->recycle_after > 0, err);
+        status =
+            allocate_table(&generation->expert_tables[l], generation, l, &experts, averages, err);
         if (status != REEF_OK) goto cleanup;
     }
     if (generation->open) {
@@ -205,7 +202,6 @@ static void release_tables(reef_expert_table *table) {
     free(table->flags);
     free(table->dirty);
     free(table->usage);
-    free(table->used_before);
     reef_huge_page_free(table->moments.adam_m, values, sizeof(float));
     reef_huge_page_free(table->moments.adam_v, values, sizeof(float));
     reef_huge_page_free(table->moments.average, values, sizeof(float));

@@ -71,7 +71,6 @@ typedef struct reef_expert_table {
     uint8_t *flags;        // (N) 1: frozen; NULL, as all below, once sealed and stored
     uint8_t *dirty;        // (N) rows changed since the last commit
     reef_usage *usage;     // (N) since the generation was opened
-    uint64_t *used_before; // (N) counts when the window of recycle_after began; NULL without
     reef_expert_moments moments; // of the rows; open generation only
 } reef_expert_table;
 

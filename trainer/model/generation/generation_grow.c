@@ -43,8 +43,6 @@ reef_status reef_generation_grow(reef_generation **out,
         memcpy(table->moments.counts, old->moments.counts, here * sizeof(*old->moments.counts));
         memcpy(table->flags, old->flags, N);
         memcpy(table->usage, old->usage, N * sizeof(*old->usage));
-        if (table->used_before != NULL)
-            memcpy(table->used_before, old->used_before, N * sizeof(*old->used_before));
         reef_generation_draw_experts(table, N, config, l, 0.0f, seed);
         memset(table->dirty, 1, table->expert_count);
     }

@@ -40,40 +40,13 @@ typedef enum reef_subkeys {
 } reef_subkeys;
 
 /**
- * Where a generation ends: where drift is found, on command, after so many bytes, when its experts
- * are used up, or where text begins whose contexts no memory has met.
+ * Where a kind of text begins: where contexts come that no memory has met, or at marker lines and by
+ * command.
  */
 typedef enum reef_boundaries {
-    REEF_BOUNDARIES_DRIFT,
-    REEF_BOUNDARIES_GIVEN,
-    REEF_BOUNDARIES_BUDGET,
-    REEF_BOUNDARIES_CAPACITY,
     REEF_BOUNDARIES_CONTEXTS,
+    REEF_BOUNDARIES_GIVEN,
 } reef_boundaries;
-
-/** What a boundary does: open the next generation, or enlarge the open one. */
-typedef enum reef_growth {
-    REEF_GROWTH_GENERATION,
-    REEF_GROWTH_IN_PLACE,
-} reef_growth;
-
-/** Side of later generations: side_new, or by the distance of the new data. */
-typedef enum reef_size_new {
-    REEF_SIZE_NEW_FIXED,
-    REEF_SIZE_NEW_AUTO,
-} reef_size_new;
-
-/** First sub-keys of later generations: random, or queries of their own data. */
-typedef enum reef_subkeys_new {
-    REEF_SUBKEYS_NEW_RANDOM,
-    REEF_SUBKEYS_NEW_QUERIES,
-} reef_subkeys_new;
-
-/** May a new generation begin as a copy of a sealed one: never, or where that learns better. */
-typedef enum reef_branch_new {
-    REEF_BRANCH_NEW_NEVER,
-    REEF_BRANCH_NEW_TRIAL,
-} reef_branch_new;
 
 /** What later generations fire on: n-grams, or everything. */
 typedef enum reef_gate_kind {
@@ -138,31 +111,13 @@ typedef struct reef_config {
     float bn_momentum;
     float average; // rate of the weights' running average, which is the model; 0: none
     // lifelong policy
-    // where a generation ends: "drift", "given", "budget", "capacity" or "contexts"
-    reef_boundaries boundaries;
-    uint64_t boundary_bytes; // budget: from one boundary to the next, rounded up to whole batches
-    char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
-    uint64_t capacity_uses;  // capacity: uses after which an expert counts as full
-    float capacity_share;   // capacity: share of full experts, of all layers, that makes a boundary
-    reef_growth growth;     // what a boundary does: "generation" or "in_place"
-    reef_size_new size_new; // side of later generations: "fixed" or "auto"
+    reef_boundaries boundaries; // where a kind begins: "contexts" or "given"
+    char boundary_mark[64]; // a line of the stream that is exactly this is a boundary; "" for none
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
     uint64_t return_bytes; // that a kind learns when it comes back before its net follows; 0: never
     uint32_t kinds_max;    // generations with content, each of which begins a kind; 0: no bound
-    reef_subkeys_new subkeys_new; // first sub-keys of later generations: "random" or "queries"
-    uint32_t copy_experts;        // a layer: whose w_down a new generation copies; 0 for none
-    reef_branch_new branch_new;   // may a new generation begin as a copy: "never" or "trial"
-    uint64_t recycle_after;       // bytes without a use after which an expert is initialised again;
-                                  // 0: never
-    float drift_z;                // robust z-score above which a batch is anomalous
-    float drift_bits;             // and at least this many bits per byte above the median
-    uint32_t drift_window;        // batches of history
-    uint32_t drift_confirm;       // anomalous batches that make a boundary
-    float drift_share;            // and at least this share of those the generation has trained on,
-    uint32_t drift_hold;          // but never more than this
-    uint32_t drift_warmup;        // batches of a generation before the test is armed
-    float leak_max;               // share of old tokens on which a new gate may fire
-    uint32_t fire_max;            // generations beyond the first that may fire per token
+    float leak_max;        // share of old tokens on which a new gate may fire
+    uint32_t fire_max;     // generations beyond the first that may fire per token
     // "ngram", "loss" as well, or "off": every generation takes part everywhere
     reef_gate_kind gate;
     float gate_decay;        // of the mean; 0: the shortest memory that separates old data from new
@@ -242,16 +197,12 @@ typedef struct reef_config_field {
     bool choice; // a text that is one of a few words, and an enum in reef_config
 } reef_config_field;
 
-/** Every field's `standard`: a net alone. */
-REEF_API void reef_config_default(reef_config *config);
 /**
- * What a pool is made with where nothing else is given: a model of bytes has a context memory and a
- * small net beside it. Set what is given, call reef_config_fit, and set it again.
+ * Every field's `standard`: a model of bytes with a context memory and a small net beside it. Set what
+ * is given, call reef_config_fit, and set it again.
  */
-REEF_API void reef_config_default_made(reef_config *config);
+REEF_API void reef_config_default(reef_config *config);
 REEF_API const reef_config_field *reef_config_fields(size_t *count);
-/** The field's value in a configuration of reef_config_default_made, as text. */
-REEF_API const char *reef_config_field_made(const reef_config_field *field);
 /** Set one field by name from text. INVALID names the field, the value and what is allowed. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *name,
@@ -264,13 +215,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /**
  * What a new pool chooses by its other settings, before given values are set again: a
- * reservoir_window longer than the context, no context memory where none can or should be, where
- * there is none the standard net, which learns everything and finds boundaries by its loss, and the
- * least net where memories alone learn. Calls reef_config_fit_topk.
+ * reservoir_window longer than the context, no context memory where none can be, where there is none
+ * given boundaries and a net that learns everything, the least net where memories alone learn, and no
+ * more experts a head than there are sub-keys on the smallest side.
  */
 REEF_API void reef_config_fit(reef_config *config);
-/** Beside a memory: no more experts a head than there are sub-keys on the smallest side. */
-REEF_API void reef_config_fit_topk(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
 /**
@@ -280,8 +229,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config
 REEF_API REEF_MUST_CHECK reef_status reef_config_check_new(const reef_config *config,
                                                            reef_error *err);
 /**
- * What a layer by itself has none of, such as attention, is set to nothing; other kinds stay as
- * they are.
+ * What a layer by itself has none of, such as attention or a memory, is set to nothing; other kinds
+ * stay as they are.
  */
 REEF_API void reef_config_reduce(reef_config *config);
 /** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */

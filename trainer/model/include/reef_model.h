@@ -486,7 +486,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
 
 /** What the trainer counts in all, as in reef_trainer_status. */
 typedef struct reef_passed {
-    uint64_t recycled_experts, not_learned_bytes, visited_bytes;
+    uint64_t not_learned_bytes, visited_bytes;
 } reef_passed;
 REEF_API REEF_MUST_CHECK reef_status reef_passed_read(reef_txn *txn,
                                                       reef_passed *out,

@@ -368,7 +368,7 @@ static void expert_update(const update_pass *acts, size_t begin, size_t end, flo
                  row = place * row_values;
     if (update->usage != NULL) usage_add(&update->usage[expert], count, pairs, acts->gate);
     if (update->flags != NULL && update->flags[expert]) return;
-    // Its owner updates it. Usage is counted everywhere: growth and recycling decide by it.
+    // Its owner updates it. Usage is counted everywhere: `reef usage` shows it.
     if (!reef_row_is_here(&acts->share, expert)) return;
 
     reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,

@@ -7,7 +7,6 @@
 
 reef_status reef_gating_init(reef_gating *gating, const reef_network *network, reef_error *err) {
     gating->generation_count = network->generation_count;
-    gating->cusum = 0.0;
     gating->states = calloc(network->generation_count, sizeof(*gating->states));
     if (gating->states == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
@@ -32,7 +31,6 @@ reef_status reef_gating_copy(reef_gating *to, const reef_gating *from, reef_erro
         to->generation_count = from->generation_count;
     }
     memcpy(to->states, from->states, from->generation_count * sizeof(*to->states));
-    to->cusum = from->cusum;
     return REEF_OK;
 }
 

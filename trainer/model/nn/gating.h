@@ -5,11 +5,10 @@
 
 #include "activations.h"
 
-/** Gates on their way through one stream, and how well their losses stay in range. */
+/** Gates on their way through one stream. */
 typedef struct reef_gating {
     size_t generation_count;
     reef_gate_state *states; // (generation_count); generation 0 has no gate
-    double cusum;            // see reef_drift_cusum; of batches taken for older domains
 } reef_gating;
 
 /** All gates at the beginning of a stream. */

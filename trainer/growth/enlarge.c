@@ -1,12 +1,9 @@
-// The open generation grows in place, in memory: new sub-keys and experts beside its present ones.
+// See enlarge.h.
 #include "enlarge.h"
 #include "events.h"
 #include "trainer_internal.h"
 
-reef_status reef_growth_enlarge(reef_trainer *trainer,
-                                uint32_t side,
-                                const reef_opening *opening,
-                                reef_error *err) {
+reef_status reef_growth_enlarge(reef_trainer *trainer, uint32_t side, reef_error *err) {
     reef_generation *open = reef_open_generation(trainer), *grown = NULL;
     uint32_t before = open->info.side;
     if (side > REEF_SIDE_MAX)
@@ -22,11 +19,7 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
     reef_activations_forget_generation(&trainer->acts, trainer->network.generation_count - 1);
     reef_generation_free(open);
     trainer->network.generations[trainer->network.generation_count - 1] = grown;
-    if (opening == NULL)
-        return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
-                                side);
-    char distance[REEF_DISTANCE_BYTES];
     return reef_state_event(trainer, err, "grow",
-                            "\"reason\": \"%s\", \"side_before\": %u, \"side\": %u%s",
-                            opening->reason, before, side, reef_distance_text(opening, distance));
+                            "\"reason\": \"command\", \"side_before\": %u, \"side\": %u", before,
+                            side);
 }
