@@ -2,10 +2,10 @@
 //
 //   core         batches of windows, losses, optimiser, events; trainer_ops.h
 //   step         one batch: forward, backward, optimiser
-//   stream       accepted bytes: deferred, recognised or trained
-//   growth       boundaries: seal, open, branch, grow; gates
+//   stream       accepted bytes: judged, deferred, learned
+//   growth       boundaries: seal, open, grow, nets that return; gates
 //   commit       all of it as one transaction
-//   exchange     generations and models of other pools
+//   exchange     generations of other pools
 //   kinds        kinds of text: recognised, learned on, named, merged
 //   layer        the other kind of model
 #ifndef REEF_TRAINER_INTERNAL_H
@@ -63,23 +63,9 @@ struct reef_trainer {
     reef_trainer_writer on_commit; // NULL, or what writes along with every commit
     void *commit_context;
     reef_thread_pool *workers;
-    reef_network network;
-    reef_activations acts;
-    reef_residency residency; // of sealed rows; pinned except during a commit
-    reef_reservoir reservoir;
-    reef_recent_losses recent;  // with a memory's help, where there is one
-    reef_kind_head *kind_heads; // owned; in the order in which they were first read
-    uint64_t kind_head_uses;    // how often one was used: orders them by their last use
-    size_t kind_head_count;
-    reef_kind_names kind_names;
-    reef_visit_log visit_log;
-    uint32_t current_kind; // where contexts decide: the generation that began what is being learned
-    bool keeps_kind;       // at the next boundary: what comes after it is of the same kind
-    reef_familiarity_level *levels; // owned; (level_count) by generation
-    size_t level_count;
-    struct reef_recognition *recognition; // owned; of the deferred pieces
+    reef_error broken; // see reef_trainer_break; status REEF_OK: whole
 
-    // the stream
+    // The stream: what was accepted and where learning stands in it.
     reef_source *sources;
     size_t source_count;
     uint8_t *pending; // accepted bytes that were not trained yet, from stream_bytes on
@@ -87,14 +73,33 @@ struct reef_trainer {
     size_t deferred_batches; // of the first pending batches: judged, and not decided about yet
     reef_gating gating;      // gates at the first pending byte
     reef_marker_line marker; // of the line that the pending bytes end in
-    reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, not_learned_bytes;
-    uint64_t visited_bytes; // learned by kinds that came back
-    bool over_reported;     // that the pool takes more than pool_max, since that was set
-    bool full;              // experts_max or kinds_max left no room for a boundary
-    reef_error broken;      // see reef_trainer_break; status REEF_OK: whole
+    reef_prequential prequential;
+    reef_recent_losses recent; // with a memory's help, where there is one
 
-    // one batch
+    // The kinds: whose text is being learned, and those that came back.
+    uint32_t current_kind; // where contexts decide: the generation that began what is being learned
+    bool keeps_kind;       // at the next boundary: what comes after it is of the same kind
+    bool full;             // experts_max or kinds_max left no room for a boundary
+    struct reef_recognition *recognition; // owned; of the deferred pieces
+    reef_familiarity_level *levels;       // owned; (level_count) by generation
+    size_t level_count;
+    reef_kind_head *kind_heads; // owned; in the order in which they were first read
+    size_t kind_head_count;
+    uint64_t kind_head_uses; // how often one was used: orders them by their last use
+    uint64_t visited_bytes;  // learned by kinds that came back
+    reef_kind_names kind_names;
+    struct reef_memory_lane *lane;  // owned; learns beside the net. NULL: there are no memories
+    reef_memory_stats memory_stats; // of the open generation's, as of the last refresh
+
+    // The net: all generations of it, and the sample of the past that gates are fitted on.
+    reef_network network;
+    reef_activations acts;
+    reef_residency residency; // of sealed rows; pinned except during a commit
+    reef_reservoir reservoir;
+    float learning_rate;
+
+    // One batch, as it is put together and learned.
     uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
     uint8_t *fire;             // (generations, windows * T)
     float *weight, *margins;
@@ -103,25 +108,23 @@ struct reef_trainer {
     size_t rehearse_windows, retain_windows; // of the batch that was assembled last
     double last_bits;                        // NaN: none so far
     double last_helped;                      // the same with a memory's help
-    float learning_rate;
     // (batch * context) of the batch that a context memory learned last: what each byte surprised
     float *memory_bits;
     double *memory_losses;
-    struct reef_memory_lane *lane;  // owned; NULL: there are no context memories
-    reef_memory_stats memory_stats; // of the open generation's, as of the last refresh
 
-    // since the last commit
+    // Since the last commit: what the next one writes beside generations and the stream.
     reef_point *points;
     size_t point_count, point_capacity;
     size_t series_points;     // raw ones in the pool, plus 1; 0: not counted yet
     size_t series_points_put; // the same, once the transaction under way has been committed
     char **events;
     size_t event_count, event_capacity;
+    reef_visit_log visit_log;
     uint64_t committed_step;
     reef_commit last_commit;
-    reef_scrub scrub; // to be kept with the next commit, where
-    bool scrub_known; // it was set
-
+    bool over_reported; // that the pool takes more than pool_max, since that was set
+    reef_scrub scrub;   // to be kept with the next commit, where
+    bool scrub_known;   // it was set
     double seconds_forward, seconds_backward, seconds_update, seconds_commit;
 };
 

@@ -200,7 +200,7 @@ reef_status reef_pending_learn(
         ++*steps;
         // Asked each time: a net that returns opens a generation of the kind.
         status = kind == reef_open_kind(trainer) ? learn_open(trainer, err)
-                                                       : learn_older(trainer, kind, err);
+                                                 : learn_older(trainer, kind, err);
     }
     return settle(trainer, status, err);
 }
