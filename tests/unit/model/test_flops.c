@@ -235,6 +235,24 @@ static void a_token_meets_its_experts_only(void **state) {
                      4 * (uint64_t)config.context * H * config.topk * D);
 }
 
+// Of a mixture those of as many networks as take a token on average.
+static void a_token_meets_a_share_of_a_mixture(void **state) {
+    (void)state;
+    reef_config config;
+    reef_flops mixture, dense;
+    reef_config_default(&config);
+    set(&config, "layers", "1");
+    set(&config, "ffw", "m");
+    config.moe_capacity = 2.01f; // 33 tokens of a window of 128 are taken by each of 8
+    reef_flops_count(&config, &mixture);
+    set(&config, "ffw", "d");
+    reef_flops_count(&config, &dense);
+    uint64_t D = config.d_model, network = 2 * D * config.d_ffw;
+    assert_int_equal(mixture.parameters - dense.parameters, 8 * D + 7 * network);
+    assert_int_equal(mixture.parameters_active + network - dense.parameters_active,
+                     8 * D + 33 * 8 * network / 128);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_are_asked_for_what_the_formulas_say),
@@ -242,6 +260,7 @@ int main(void) {
         cmocka_unit_test(a_dense_model_by_hand),
         cmocka_unit_test(a_step_counts_the_windows_that_it_has),
         cmocka_unit_test(a_token_meets_its_experts_only),
+        cmocka_unit_test(a_token_meets_a_share_of_a_mixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,50 +220,12 @@ static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
     teardown(&held);
 }
 
-// ---- how large it is ----------------------------------------------------------------------------
-
-// Of the tensors of a block that are not of its attention or norms, those that train, and its rows.
-static uint64_t count_parameters(const reef_generation *generation, uint32_t layer) {
-    static const char *const OTHERS[] = {"norm", "w_qkv", "w_out"};
-    uint64_t count = (uint64_t)generation->expert_tables[layer].expert_count *
-                     generation->expert_tables[layer].row_values;
-    char block[16];
-    int length = snprintf(block, sizeof(block), "block%u.", layer);
-    for (size_t i = 0; i < generation->tensor_count; i++) {
-        const reef_tensor *tensor = &generation->tensors[i];
-        bool of_ffw = strncmp(tensor->name, block, (size_t)length) == 0 && tensor->grad != NULL;
-        for (size_t k = 0; k < 3; k++)
-            of_ffw = of_ffw && strncmp(tensor->name + length, OTHERS[k], strlen(OTHERS[k])) != 0;
-        if (of_ffw) count += tensor->count;
-    }
-    return count;
-}
-
-static void parameters_are_those_of_the_tensors_and_rows(void **state) {
-    (void)state;
-    for (size_t i = 0; i < NET_COUNT; i++) {
-        model_fixture *f = small_model(NETS[i]);
-        void *held = f;
-        for (uint32_t l = 0; l < f->config.layers; l++)
-            assert_int_equal(reef_layer_parameters(&f->config, l, 5),
-                             count_parameters(f->network.generations[0], l));
-        teardown(&held);
-    }
-}
-
-static void active_parameters_are_what_one_token_meets(void **state) {
+static void an_expert_of_a_mixture_takes_a_share_of_the_tokens(void **state) {
     (void)state;
     reef_config config;
-    reef_config_default(&config);
-    strcpy(config.ffw, "pkdm"); // width 128, 8 heads of 16 and 64, side 64, 512 wide, 8 experts
-    const double queries = 128 * 512 + 2 * 512, keys = 2 * 64 * 32, dense = 2 * 128 * 512;
-    assert_true(reef_layer_parameters_active(&config, 0, 64) == queries + keys + 128 * 256);
-    assert_true(reef_layer_parameters_active(&config, 1, 64) == queries + keys + 128 * 128);
-    assert_true(reef_layer_parameters_active(&config, 2, 64) == dense);
-    assert_true(reef_layer_parameters_active(&config, 3, 64) == 8 * 128 + dense);
-    config.moe_capacity = 2.01f; // 33 tokens of a window of 128 are taken by each of 8
+    reef_config_default(&config); // 8 experts, windows of 128
+    config.moe_capacity = 2.01f;
     assert_int_equal(reef_moe_capacity(&config), 33);
-    assert_true(reef_layer_parameters_active(&config, 3, 64) == 8 * 128 + 33 * 8 / 128.0 * dense);
     config.context = 100;
     config.moe_experts = 10;
     config.moe_capacity = 1.1f;
@@ -273,8 +235,6 @@ static void active_parameters_are_what_one_token_meets(void **state) {
     assert_int_equal(reef_moe_capacity(&config), 128);
     config.moe_capacity = 0.001f;
     assert_int_equal(reef_moe_capacity(&config), 1);
-    config.subkeys = REEF_SUBKEYS_HEAD;
-    assert_true(reef_layer_parameters_active(&config, 1, 64) == queries + 8 * keys + 128 * 128);
 }
 
 static void letters_have_names_and_say_what_retrieves(void **state) {
@@ -303,8 +263,7 @@ int main(void) {
         cmocka_unit_test(a_window_does_not_depend_on_its_neighbours),
         cmocka_unit_test(opening_a_generation_changes_no_bit),
         cmocka_unit_test(growing_keeps_rows_and_sub_keys_of_every_head),
-        cmocka_unit_test(parameters_are_those_of_the_tensors_and_rows),
-        cmocka_unit_test(active_parameters_are_what_one_token_meets),
+        cmocka_unit_test(an_expert_of_a_mixture_takes_a_share_of_the_tokens),
         cmocka_unit_test(letters_have_names_and_say_what_retrieves),
     };
     return cmocka_run_group_tests_name("trainer kinds", tests, NULL, NULL);

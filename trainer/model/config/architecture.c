@@ -168,58 +168,6 @@ reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) 
     };
 }
 
-// ---- parameters ---------------------------------------------------------------------------------
-
-// Queries: w_query (D, Q), and with batch norm a scale and a shift of each of the Q.
-static uint64_t query_parameters(const reef_config *config) {
-    uint64_t width = (uint64_t)config->heads * config->d_key;
-    return width * config->d_model + (config->batch_norm ? 2 * width : 0);
-}
-
-// Both tables of sub-keys; each row is scored with every query (of its head).
-static uint64_t key_parameters(const reef_config *config, uint32_t side) {
-    reef_router_shape shape = reef_generation_shape(config, side);
-    return 2 * (uint64_t)side * reef_router_key_row(&shape);
-}
-
-static uint64_t row_parameters(const reef_config *config, uint32_t layer) {
-    reef_expert_shape shape = reef_generation_expert_shape(config, layer);
-    return reef_expert_row_values(&shape);
-}
-
-// One dense network, or one expert of a mixture: w_in (D, F), w_out (F, D).
-static uint64_t dense_parameters(const reef_config *config) {
-    return 2 * (uint64_t)config->d_model * config->d_ffw;
-}
-
-uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32_t side) {
-    switch (reef_layer_ffw(config, layer)) {
-    case REEF_FFW_DENSE:
-        return dense_parameters(config);
-    case REEF_FFW_MOE: // the router (D, E), and E networks
-        return config->moe_experts * (config->d_model + dense_parameters(config));
-    default: // queries, sub-keys, and S * S rows
-        return query_parameters(config) + key_parameters(config, side) +
-               (uint64_t)side * side * row_parameters(config, layer);
-    }
-}
-
-double reef_layer_parameters_active(const reef_config *config, uint32_t layer, uint32_t side) {
-    // Experts of a mixture choose tokens, so a token meets capacity * experts / context of them on
-    // average.
-    double taken = (double)reef_moe_capacity(config) * config->moe_experts / config->context;
-    switch (reef_layer_ffw(config, layer)) {
-    case REEF_FFW_DENSE:
-        return (double)dense_parameters(config);
-    case REEF_FFW_MOE: // the router, and as many networks as take a token on average
-        return (double)config->moe_experts * config->d_model +
-               taken * (double)dense_parameters(config);
-    default: // queries, sub-keys, and the H * K rows that a token retrieves
-        return (double)(query_parameters(config) + key_parameters(config, side) +
-                        (uint64_t)config->heads * config->topk * row_parameters(config, layer));
-    }
-}
-
 // ---- tokens -------------------------------------------------------------------------------------
 //
 // Tokens of a stream: bytes, or ids of a vocabulary in two bytes each. What comes from outside is

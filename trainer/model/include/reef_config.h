@@ -176,14 +176,6 @@ REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);
  * the context.
  */
 REEF_API uint32_t reef_config_rehearsed(const reef_config *config);
-/** Parameters of a layer's feed-forward network that train, with a pool of `side` * `side` rows. */
-REEF_API uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32_t side);
-/**
- * Those that one token meets: of a mixture on average, where every expert takes its full capacity.
- */
-REEF_API double reef_layer_parameters_active(const reef_config *config,
-                                             uint32_t layer,
-                                             uint32_t side);
 
 /** One configurable field, for help, parsing and documents. */
 typedef struct reef_config_field {
