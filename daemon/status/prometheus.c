@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COUNT_MAX 9e15 // up to here a double has every whole number
+
 static void prometheus_head(FILE *out, const char *name, const char *kind, const char *help) {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
@@ -26,6 +28,8 @@ static void prometheus_head(FILE *out, const char *name, const char *kind, const
 static void number(FILE *out, double value) {
     if (isnan(value))
         fputs("NaN\n", out);
+    else if (value == floor(value) && fabs(value) < COUNT_MAX)
+        fprintf(out, "%.0f\n", value); // a count, to its last digit
     else
         fprintf(out, "%.12g\n", value);
 }
@@ -55,92 +59,81 @@ static void labelled(FILE *out, const char *name, const char *label, const char 
     fputs("\"} ", out);
 }
 
-static void write_sources(FILE *out, const reef_status_view *monitor) {
-    static const char *const READ = "reef_source_read_bytes_total";
-    static const char *const LAG = "reef_source_lag_bytes";
-    // OpenMetrics wants all samples of a family together, so each family walks the sources again.
-    prometheus_head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
-    for (size_t i = 0; i < monitor->source_count; i++) {
-        labelled(out, READ, "source", monitor->sources[i].name);
-        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].committed);
-    }
-    prometheus_head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
-    for (size_t i = 0; i < monitor->source_count; i++) {
-        uint64_t bytes = monitor->sources[i].bytes, cursor = monitor->progress[i].cursor;
-        // A gauge without a value is left out; a zero would look like no lag.
-        if (bytes == REEF_BYTES_UNKNOWN) continue;
-        labelled(out, LAG, "source", monitor->sources[i].name);
-        fprintf(out, "%" PRIu64 "\n", bytes > cursor ? bytes - cursor : 0);
-    }
+// What is known of one source; NAN: nothing, and no sample of it.
+typedef struct source_figures {
+    double read, lag, loss, scored, loss_sum;
+    double batches, records, duplicates, refused, busy, journal; // of one that is pushed into
+} source_figures;
+
+static source_figures figures_of(const reef_status_view *monitor, size_t i) {
+    const reef_progress *progress = &monitor->progress[i];
+    const double none = (double)NAN;
+    uint64_t bytes = monitor->sources[i].bytes, cursor = progress->cursor;
+    bool sized = bytes != REEF_BYTES_UNKNOWN;
+    reef_push_counts counts;
+    bool pushed = reef_push_counts_read(&monitor->sources[i], &counts);
+    return (source_figures){
+        .read = (double)progress->committed,
+        .lag = !sized           ? none
+               : bytes > cursor ? (double)(bytes - cursor)
+                                : 0,
+        .loss = progress->loss.scored ? progress->loss.recent : none,
+        .scored = (double)progress->loss.scored,
+        .loss_sum = progress->loss.sum,
+        .batches = pushed ? (double)counts.batches : none,
+        .records = pushed ? (double)counts.records : none,
+        .duplicates = pushed ? (double)counts.duplicates : none,
+        .refused = pushed ? (double)counts.refused : none,
+        .busy = pushed ? (double)counts.busy : none,
+        .journal = pushed ? (double)counts.journal_bytes : none,
+    };
 }
 
-// What clients pushed, by source; where nothing can be pushed there is nothing of it.
-static void write_pushes(FILE *out, const reef_status_view *monitor) {
+// Samples of a family stand together; one without any is left out.
+static void write_sources(FILE *out, const reef_status_view *monitor) {
+#define AT(field) offsetof(source_figures, field)
     static const struct {
         const char *name, *kind, *help;
         size_t at;
     } FAMILIES[] = {
+        {"reef_source_read_bytes_total", "counter",
+         "Bytes of a source that are in a commit, since ever.", AT(read)},
+        {"reef_source_lag_bytes", "gauge", "Bytes of a source that are there and not accepted yet.",
+         AT(lag)},
         {"reef_push_batches_total", "counter",
-         "Pushed batches that were journalled, since the process started.",
-         offsetof(reef_push_counts, batches)},
-        {"reef_push_records_total", "counter", "Records in these: lines.",
-         offsetof(reef_push_counts, records)},
+         "Pushed batches that were journalled, since the process started.", AT(batches)},
+        {"reef_push_records_total", "counter", "Records in these: lines.", AT(records)},
         {"reef_push_duplicates_total", "counter",
          "Pushed batches that were there already and were dropped, since the process started.",
-         offsetof(reef_push_counts, duplicates)},
+         AT(duplicates)},
         {"reef_push_refused_total", "counter",
          "Pushed batches that were refused for any reason, since the process started.",
-         offsetof(reef_push_counts, refused)},
+         AT(refused)},
         {"reef_push_busy_total", "counter",
          "Of these, batches that were refused because too much waited, or the daemon ended.",
-         offsetof(reef_push_counts, busy)},
+         AT(busy)},
         {"reef_push_journal_bytes", "gauge",
-         "Pushed bytes that wait in the journal for the commit that takes them.",
-         offsetof(reef_push_counts, journal_bytes)},
+         "Pushed bytes that wait in the journal for the commit that takes them.", AT(journal)},
+        {"reef_source_loss", "gauge",
+         "Bits per byte of a source before it was learned, recent mean.", AT(loss)},
+        {"reef_source_scored_bytes_total", "counter",
+         "How much of a source has a loss, since the process started.", AT(scored)},
+        {"reef_source_loss_sum_total", "counter",
+         "Bits that these took, since the process started.", AT(loss_sum)},
     };
-    reef_push_counts counts;
-    size_t i = 0;
-    // Without a push source the families would be empty, and empty families are noise.
-    while (i < monitor->source_count && !reef_push_counts_read(&monitor->sources[i], &counts)) i++;
-    if (i == monitor->source_count) return;
-    // The counts are read again for every family: they may change between two, and each is right at
-    // its time.
+#undef AT
     for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
-        prometheus_head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
-        for (i = 0; i < monitor->source_count; i++) {
-            if (!reef_push_counts_read(&monitor->sources[i], &counts)) continue;
-            uint64_t value;
-            // The table stores offsets, so that name, help and field stand in one row.
-            memcpy(&value, (const char *)&counts + FAMILIES[f].at, sizeof(value));
+        bool begun = false;
+        for (size_t i = 0; i < monitor->source_count; i++) {
+            double value;
+            const source_figures figures = figures_of(monitor, i);
+            memcpy(&value, (const char *)&figures + FAMILIES[f].at, sizeof(value));
+            if (isnan(value)) continue;
+            if (!begun) prometheus_head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
+            begun = true;
             labelled(out, FAMILIES[f].name, "source", monitor->sources[i].name);
-            fprintf(out, "%" PRIu64 "\n", value);
+            number(out, value);
         }
-    }
-}
-
-// The loss before training, by source: sums for rates, and a recent mean. Those without any are
-// left out.
-static void write_losses(FILE *out, const reef_status_view *monitor) {
-    static const char *const RECENT = "reef_source_loss", *const SUM = "reef_source_loss_sum_total",
-                             *const SCORED = "reef_source_scored_bytes_total";
-    prometheus_head(out, RECENT, "gauge",
-                    "Bits per byte of a source before it was learned, recent mean.");
-    for (size_t i = 0; i < monitor->source_count; i++) {
-        // A source that has not been scored has no mean.
-        if (!monitor->progress[i].loss.scored) continue;
-        labelled(out, RECENT, "source", monitor->sources[i].name);
-        number(out, monitor->progress[i].loss.recent);
-    }
-    prometheus_head(out, SCORED, "counter",
-                    "How much of a source has a loss, since the process started.");
-    for (size_t i = 0; i < monitor->source_count; i++) {
-        labelled(out, SCORED, "source", monitor->sources[i].name);
-        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].loss.scored);
-    }
-    prometheus_head(out, SUM, "counter", "Bits that these took, since the process started.");
-    for (size_t i = 0; i < monitor->source_count; i++) {
-        labelled(out, SUM, "source", monitor->sources[i].name);
-        number(out, monitor->progress[i].loss.sum);
     }
 }
 
@@ -436,8 +429,6 @@ char *reef_prometheus_text(reef_status_view *monitor,
           (double)(uv_hrtime() - monitor->started_ns) / 1e9);
     write_training(out, &view);
     write_sources(out, monitor);
-    write_pushes(out, monitor);
-    write_losses(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);
     write_memory(out, &view.trainer.memory);
