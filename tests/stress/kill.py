@@ -294,13 +294,15 @@ def count_records(stream, cursors):
     return lost, twice
 
 
-def options_of(given, stream_bytes):
+def options_of(given, records_each):
     if given.model:
         return given.model
     if given.net_share is None:
         return TINY + ONE_GENERATION
-    boundaries = ["--boundaries", "budget", "--boundary-bytes", stream_bytes // GENERATIONS]
-    return TINY + CONTEXT_MEMORY + ["--net-share", given.net_share] + boundaries
+    # A record in the middle of the file is a marker line: there a kind begins, wherever pushes have come to.
+    mark = next(text for number in range(records_each // GENERATIONS, records_each)
+                if "\n" not in (text := record("f", number)[:-1].decode()))
+    return TINY + CONTEXT_MEMORY + ["--net-share", given.net_share, "--boundary-mark", mark]
 
 
 def kills(w, given, count, document):
@@ -308,7 +310,7 @@ def kills(w, given, count, document):
     pushes = w.knows("push:")
     records_each = RECORDS_QUICK if given.quick else RECORDS
     sources = 3 if pushes else 2
-    options = options_of(given, sources * records_each * RECORD_BYTES)
+    options = options_of(given, records_each)
     stream = Stream(w, options, given.threads, records_each, pushes)
     stream.begin()
     began = time.monotonic()

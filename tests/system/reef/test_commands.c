@@ -657,7 +657,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"init", w->missing, "--d-modle", "7"}, 64, "did you mean --d-model?"},
         {{"init", w->missing, "--layers", "many"}, 64, "layers"},
         {{"init", w->missing, "--growth", "up"}, 64, "must be generation or in_place"},
-        {{"init", w->missing, "--subkeys-new", "all"}, 64, "must be random or queries"},
+        {{"init", w->missing, "--boundaries", "all"}, 64, "must be contexts or given"},
         {{"init", w->missing, "--experts-max", "9"}, 64, "experts_max 9 is less than"},
         {{"init", w->pool}, 64, "exists; choose"},
         {{"init", w->empty}, 64, "exists"},

@@ -164,6 +164,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     setup(&own);
     lifelong *twin = own;
     choose(&twin->config, "seal_dtype", "bf16");
+    forget_memories(twin);
     make_pool(twin, 1);
     feed_kind(twin, 0, 12000, 1);
     reef_sealing again;
