@@ -138,8 +138,11 @@ static reef_status make_folder(importing *i, reef_error *err) {
 static reef_status import_one(importing *i, uint32_t g, reef_error *err) {
     const reef_export_options options = {.force = true, .stopped = reef_cli_is_stopped};
     reef_import *one = &i->done[i->done_count];
+    char *called = reef_cli_format("generation %" PRIu32 " of %s", g, reef_store_path(i->from));
+    i->options.called = called;
     reef_status status = reef_generation_export(i->from, g, i->file, &options, NULL, err);
     if (status == REEF_OK) status = reef_trainer_import(i->trainer, i->file, &i->options, one, err);
+    free(called);
     if (status != REEF_OK) return status;
     // In a dry run the earlier ones have not joined.
     for (size_t k = 0; i->options.dry_run && k < i->done_count; k++) {

@@ -201,7 +201,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
     const reef_config *config = &i->trainer->network.config;
     uint32_t side = i->origin.info.side;
     reef_txn *txn = NULL;
-    // Generation 0 is a whole model, not a correction: reef init --from takes it.
+    // Generation 0 is a whole model, not a correction.
     if (i->origin.info.generation == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s is generation 0, the backbone of its pool: copy the whole pool "
@@ -571,6 +571,15 @@ static void describe_result(const importing *i, reef_import *out) {
     };
 }
 
+// What people know of a file that only carries a generation from pool to pool.
+static reef_status call_file(importing *i, const char *name, reef_error *err) {
+    char *own = strdup(name);
+    if (own == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %.100s", name);
+    free(i->file.path);
+    i->file.path = own;
+    return REEF_OK;
+}
+
 reef_status reef_trainer_import(reef_trainer *trainer,
                                 const char *path,
                                 const reef_import_options *options,
@@ -587,6 +596,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (status == REEF_OK && !options->dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK) status = reef_safetensors_open(&i.file, path, err);
+    if (status == REEF_OK && options->called != NULL) status = call_file(&i, options->called, err);
     if (status == REEF_OK) status = reef_origin_parse(&i.origin, &i.file, err);
     if (status == REEF_OK) status = check_origin(&i, err);
     if (status == REEF_OK) status = make_generation(&i, err);

@@ -328,7 +328,8 @@ typedef struct reef_kind_level {
 
 /** How to import. All-zero fields mean the default. */
 typedef struct reef_import_options {
-    bool dry_run; // check everything, the data of the file included, and change nothing
+    bool dry_run;       // check everything, the data of the file included, and change nothing
+    const char *called; // in messages; NULL: the file's path
     // What its kind is called from then on; NULL, or another kind has that name: nothing.
     const char *name;
     const reef_kind_level *level; // what its own pool knew of it; NULL: it is not known

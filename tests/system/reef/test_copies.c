@@ -11,8 +11,7 @@
 
 #define TEXT_BYTES 3000
 
-// A pool that knows English, its copy, and the file of a generation that the pool has learned
-// since.
+// A pool that knows English, its copy, and the file of a model.
 typedef struct copies {
     char *directory, *pool, *copy, *file, *english, *code;
 } copies;
@@ -174,7 +173,8 @@ static void mistakes_are_named(void **state) {
         says(64, "no list of numbers", "import", c->copy, c->pool, "--generations", NONE[i], NULL);
     says(64, "generation 2 is open", "import", c->copy, c->pool, "--generations", "2", NULL);
     says(66, "no generation 9", "import", c->copy, c->pool, "--generations", "1,9", NULL);
-    says(64, "the backbone of its pool", "import", c->copy, c->pool, "--generations", "0", NULL);
+    says(64, "pool is generation 0, the backbone of its pool", "import", c->copy, c->pool,
+         "--generations", "0", NULL);
     says(64, "leak-max", "import", c->copy, c->pool, "--leak-max", "0", NULL);
     says(66, "no pool", "import", c->copy, missing, NULL);
     says(64, "of this very pool", "import", c->pool, c->pool, "--generations", "1", NULL);

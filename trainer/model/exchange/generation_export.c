@@ -1,7 +1,7 @@
 // A sealed generation as a file that another pool can take in.
 //
 // Each record is read in a transaction of its own, so that a writer can commit meanwhile: sealed
-// records do not change. If it is consolidated in between all the same, the root of what was
+// records do not change. If a restore gives it up in between all the same, the root of what was
 // written shows it.
 //
 // Where the generation's kind came back, or goes on in it, the file has the kind's memory as of the

@@ -384,16 +384,11 @@ static reef_status number_of(
 static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     uint64_t version = 0;
     const char *format = text_of(file, "format");
-    // The likeliest mistake gets the command that would work.
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            format != NULL && strcmp(format, REEF_MODEL_FORMAT) == 0
-                ? "%.120s is of a whole model, not of a generation: reef init POOL "
-                  "--from makes a pool of it"
-                : "%.120s is a safetensors file, but not of a generation: its metadata has "
-                  "no format " FORMAT_NAME,
-            file->path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.120s is a safetensors file, but not of a generation: its metadata has "
+                         "no format " FORMAT_NAME,
+                         file->path);
     reef_status status = number_of(file, "format_version", UINT32_MAX, &version, err);
     // Another version may mean another layout; guessing would import noise.
     if (status == REEF_OK && version != REEF_GENERATION_FILE_VERSION)

@@ -12,8 +12,6 @@
 #include "safetensors.h"
 
 #define REEF_GENERATION_FILE_VERSION 1u
-// what the file of a whole model says it is, see model_file.h
-#define REEF_MODEL_FORMAT "reef.model"
 
 /** One tensor of the file, and which records of a generation it is made of. */
 typedef struct reef_generation_tensor {

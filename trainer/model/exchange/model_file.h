@@ -17,6 +17,7 @@
 
 #include "generation_file.h"
 
+#define REEF_MODEL_FORMAT "reef.model"
 #define REEF_MODEL_FILE_VERSION 1u
 
 /** One tensor of the file. */
