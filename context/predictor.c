@@ -42,17 +42,6 @@ static void begin_match_chances(reef_mix_state *state) {
             state->match[k][s] = reef_chance_of(65535 - 65535 / (2 * (s / 4) + 3));
 }
 
-void reef_weights_init(int16_t *weights) {
-    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
-        weights[i] = REEF_FIRST_WEIGHT;
-        weights[reef_distance_of(i)] = REEF_FIRST_WEIGHT_DISTANCE;
-    }
-    for (size_t i = REEF_CONTEXTS; i < REEF_CONTEXTS_ALL; i++) {
-        weights[reef_input_of(i)] = REEF_FIRST_WEIGHT;
-        weights[reef_distance_of(reef_input_of(i))] = REEF_FIRST_WEIGHT_DISTANCE;
-    }
-}
-
 void reef_mix_state_init(reef_mix_state *state) {
     const reef_logistic *logistic = reef_logistic_tables();
     memset(state, 0, sizeof(*state));

@@ -264,7 +264,17 @@ typedef struct reef_predictor {
 } reef_predictor;
 
 /** weights (REEF_INPUTS_ALL) written: a row before anything was learned. */
-void reef_weights_init(int16_t *weights);
+static inline void reef_weights_init(int16_t *weights) {
+    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
+        weights[i] = REEF_FIRST_WEIGHT;
+        weights[reef_distance_of(i)] = REEF_FIRST_WEIGHT_DISTANCE;
+    }
+    for (size_t i = REEF_CONTEXTS; i < REEF_CONTEXTS_ALL; i++) {
+        weights[reef_input_of(i)] = REEF_FIRST_WEIGHT;
+        weights[reef_distance_of(reef_input_of(i))] = REEF_FIRST_WEIGHT_DISTANCE;
+    }
+}
+
 /** The state before anything was learned. */
 void reef_mix_state_init(reef_mix_state *state);
 /** For the first byte that a net speaks of: copies of the mixer, which trust the net a little. */
