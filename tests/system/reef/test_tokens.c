@@ -143,22 +143,18 @@ static void what_is_about_text_is_refused(void **state) {
     files *f = *state;
     static const char IDS_SAY[] = "has token ids (vocab 300), which have no lines or words";
     char *domain = reef_cli_format("low=%s", f->held_low), *out = path_in(f->directory, "report");
-    char *other = path_in(f->directory, "other"), *ini = path_in(f->directory, "reef.ini");
+    char *other = path_in(f->directory, "other");
     make(f->pool, "given");
     refused(IDS_SAY, "score", f->pool, f->held_low, NULL);
     refused(IDS_SAY, "score", f->pool, "--follow", f->held_low, NULL);
     refused(IDS_SAY, "generate", f->pool, NULL);
-    refused(IDS_SAY, "experts", f->pool, "--id", "0", "--layer", "0", "--text", f->held_low, NULL);
     refused(IDS_SAY, "report", f->pool, "--out", out, "--domain", domain, NULL);
-    refused("--config-out is a file for reefd", "init", other, TINY_OPTIONS, "--vocab", IDS,
-            "--config-out", ini, NULL);
     refused("boundary_mark is a line of text", "init", other, "--vocab", IDS, "--boundary-mark",
             "---", NULL);
     refused("vocab is 1, but must be 2 to 65536", "init", other, "--vocab", "1", NULL);
     free(domain);
     free(out);
     free(other);
-    free(ini);
 }
 
 static void a_daemon_is_refused_at_its_start(void **state) {
