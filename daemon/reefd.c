@@ -201,23 +201,6 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     return REEF_OK;
 }
 
-// Whether the pool's model can be trained on every source, before anything is.
-static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
-    reef_config config;
-    reef_txn *txn = NULL;
-    reef_status status = reef_txn_begin(&txn, daemon->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_config_read(txn, &config, err);
-    reef_txn_abort(txn);
-    // What it answers, over every way in, is about bytes.
-    // reefd speaks bytes: sources, scores, pushes. Pools of ids are trained by reef train.
-    if (status == REEF_OK && reef_token_bytes(&config) != 1)
-        status = reef_fail(err, REEF_ERR_INVALID,
-                           "pool %.120s has token ids (vocab %u), and reefd learns from text: "
-                           "train it with reef train",
-                           reef_store_path(daemon->store), config.vocab);
-    return status;
-}
-
 // To the position of the pool's last commit, which has the offset of a live source's next byte.
 static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_error *err) {
     reef_input_offset offset = {.cursor = reef_trainer_cursor(daemon->trainer, source->name)};
@@ -280,8 +263,7 @@ static reef_status check_count(const reef_daemon *daemon, reef_error *err) {
 }
 
 static reef_status open_pool(reef_daemon *daemon, reef_shard shard, reef_error *err) {
-    reef_status status = check_sources(daemon, err);
-    if (status == REEF_OK) status = open_trainer(daemon, shard, err);
+    reef_status status = open_trainer(daemon, shard, err);
     bool apart = reef_crew_is_apart(daemon->crew);
     if (daemon->crew != NULL && !apart) status = reef_crew_agree(daemon->crew, status, err);
     if (status == REEF_OK && apart)

@@ -12,8 +12,7 @@
 #define DECAY_DEFAULT 0.995f
 
 reef_status reef_gate_init(reef_gate *gate, reef_error *err) {
-    *gate = (reef_gate){
-        .decay = DECAY_DEFAULT, .prior = REEF_GATE_PRIOR, .threshold = INFINITY, .token_bytes = 1};
+    *gate = (reef_gate){.decay = DECAY_DEFAULT, .prior = REEF_GATE_PRIOR, .threshold = INFINITY};
     gate->weights = calloc(REEF_GATE_WEIGHTS, sizeof(*gate->weights));
     if (gate->weights != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the %u weights of a gate",
@@ -29,8 +28,8 @@ void reef_gate_reset(const reef_gate *gate, reef_gate_state *state) {
     *state = (reef_gate_state){.mean = gate->start};
 }
 
-static reef_recent recent_from(const reef_gate *gate, const reef_gate_state *state) {
-    reef_recent recent = reef_recent_none(gate);
+static reef_recent recent_from(const reef_gate_state *state) {
+    reef_recent recent = {0};
     for (size_t n = state->context_tokens; n > 0; n--)
         reef_recent_push(&recent, state->context[n - 1]);
     return recent;
@@ -39,10 +38,9 @@ static reef_recent recent_from(const reef_gate *gate, const reef_gate_state *sta
 static void recent_keep(const reef_recent *recent, reef_gate_state *state) {
     // The longest n-gram of the next token takes one token less from here than it is long.
     size_t kept = recent->count < REEF_GATE_ORDERS ? recent->count : REEF_GATE_ORDERS - 1;
-    uint32_t bits = 8 * recent->token_bytes, mask = (1u << bits) - 1;
     for (size_t n = 0; n < kept; n++)
         // Newest first, as recent_from pushes them back.
-        state->context[n] = (uint16_t)(recent->tokens >> bits * n & mask);
+        state->context[n] = (uint8_t)(recent->tokens >> 8 * n);
     state->context_tokens = (uint8_t)kept;
 }
 
@@ -56,11 +54,11 @@ void reef_gate_score(const reef_gate *gate,
         return;
     }
     // The state carries over the edge of a call, so how the stream is cut changes no margin.
-    reef_recent recent = recent_from(gate, state);
+    reef_recent recent = recent_from(state);
     reef_gate_mean mean = {state->mean, state->count};
     float memory = 1.0f - gate->decay;
     for (size_t t = 0; t < count; t++) {
-        reef_recent_push(&recent, reef_token_at(bytes, gate->token_bytes, t));
+        reef_recent_push(&recent, bytes[t]);
         margin[t] =
             reef_gate_mean_push(&mean, gate->prior, memory, reef_gate_logit(gate, &recent)) -
             gate->threshold;

@@ -37,13 +37,13 @@ reef_gate_reading reef_gate_read(const reef_gate *gate,
                                  const reef_gate_windows *windows,
                                  bool chained,
                                  float *logits) {
-    reef_recent recent = reef_recent_none(gate);
+    reef_recent recent = {0};
     size_t count = 0;
     for (size_t i = 0; i < windows->count; i++) {
         // Windows read apart start without context, as a stream does.
-        if (!chained) recent = reef_recent_none(gate);
+        if (!chained) recent = (reef_recent){0};
         for (size_t t = 0; t < windows->sizes[i]; t++) {
-            uint32_t token = reef_token_at(windows->bytes[i], gate->token_bytes, t);
+            uint32_t token = windows->bytes[i][t];
             reef_recent_push(&recent, token);
             logits[count++] = reef_gate_logit(gate, &recent);
         }

@@ -45,10 +45,7 @@ static size_t common_divisor(size_t a, size_t b) {
 static cursor cursor_at_start(const reef_gate *gate, const reef_gate_windows *windows) {
     size_t step = (size_t)(0.618 * (double)windows->count);
     while (step > 1 && common_divisor(windows->count, step) > 1) step--;
-    return (cursor){.gate = gate,
-                    .windows = windows,
-                    .step = step > 0 ? step : 1,
-                    .recent = reef_recent_none(gate)};
+    return (cursor){.gate = gate, .windows = windows, .step = step > 0 ? step : 1, .recent = {0}};
 }
 
 static void cursor_next(cursor *c) {
@@ -56,10 +53,9 @@ static void cursor_next(cursor *c) {
     while (c->at == c->windows->sizes[c->window]) {
         c->window = (c->window + c->step) % c->windows->count;
         c->at = 0;
-        c->recent = reef_recent_none(c->gate);
+        c->recent = (reef_recent){0};
     }
-    reef_recent_push(&c->recent,
-                     reef_token_at(c->windows->bytes[c->window], c->gate->token_bytes, c->at++));
+    reef_recent_push(&c->recent, c->windows->bytes[c->window][c->at++]);
 }
 
 // A weight and the sum of its squared gradients, side by side: one cache line for both.
@@ -151,14 +147,14 @@ static void list_add(window_list *list, const uint8_t *bytes, size_t size) {
 }
 
 // The first and the second half of a set of windows; a window over the middle is cut.
-static bool halves_init(window_list half[2], const reef_gate_windows *windows, size_t token_bytes) {
+static bool halves_init(window_list half[2], const reef_gate_windows *windows) {
     if (!list_init(&half[0], windows->count) || !list_init(&half[1], windows->count)) return false;
     size_t left = windows_tokens(windows) / 2; // of the first half
     for (size_t i = 0; i < windows->count; i++) {
         size_t size = windows->sizes[i], first = size < left ? size : left;
         list_add(&half[0], windows->bytes[i], first);
         // Empty for a window of the first half: views of both halves keep the order of the whole.
-        list_add(&half[1], windows->bytes[i] + first * token_bytes, size - first);
+        list_add(&half[1], windows->bytes[i] + first, size - first);
         left -= first;
     }
     return true;
@@ -212,7 +208,7 @@ static reef_status training_init(training *t,
     t->closest = calloc(2 * old_fit->count, sizeof(float));
     // Room for the hard negatives too, so that listing them later cannot fail.
     bool listed = list_init(&t->old, old_fit->count + negatives * hard_count(old_fit)) &&
-                  halves_init(t->half, t->new_windows, t->gate->token_bytes);
+                  halves_init(t->half, t->new_windows);
     bool held = t->logits[0] != NULL && t->logits[1] != NULL && t->logits[2] != NULL &&
                 t->logits[3] != NULL;
     if (t->weights == NULL || t->means == NULL || t->closest == NULL || !held || !listed)

@@ -12,50 +12,31 @@
 // key:
 //
 // clang-format off
-//         tokens are bytes            tokens are ids, 16 bits each
-//   n=1   key                         key
-//   n=2   key                         top32(key * 2654435769)
-//   n=3   top32(key * 2654435769)     top64(key * 11400714819323198485)
-//   n=4   top32(key * 2246822507)     top64(key * 14029467366897019727)
+//   n=1   key
+//   n=2   key
+//   n=3   top32(key * 2654435769)
+//   n=4   top32(key * 2246822507)
 // clang-format on
 //
-// top32: the upper 16 bits of the product modulo 2^32; top64: those modulo 2^64.
+// top32: the upper 16 bits of the product modulo 2^32.
 
 /** The last four tokens of a stream, newest in the low bits, and how many of them are there. */
 typedef struct reef_recent {
-    uint64_t tokens;
-    uint32_t count;
-    uint32_t token_bytes;
+    uint32_t tokens, count;
 } reef_recent;
 
-static inline reef_recent reef_recent_none(const reef_gate *gate) {
-    return (reef_recent){.token_bytes = gate->token_bytes};
-}
-
 static inline void reef_recent_push(reef_recent *recent, uint32_t token) {
-    recent->tokens = recent->tokens << 8 * recent->token_bytes | token;
+    recent->tokens = recent->tokens << 8 | token;
     // Before four tokens there are fewer orders, not n-grams padded with zeros.
     if (recent->count < REEF_GATE_ORDERS) recent->count++;
 }
 
 // Keys of at most 16 bits have a bucket for every value. Of longer ones the upper bits of a product
-// with an odd constant (2^32 and 2^64 / golden ratio; the first multiplier of MurmurHash3's
-// finaliser; the second prime of XXH64), which every bit of the key reaches.
-static inline void reef_recent_buckets_of_ids(uint64_t ids, uint32_t bucket[REEF_GATE_ORDERS]) {
-    uint64_t three = (ids & 0xffffffffffffu) * 11400714819323198485u;
-    bucket[0] = ids & 0xffffu;
-    bucket[1] = REEF_GATE_BUCKETS + ((uint32_t)ids * 2654435769u >> 16);
-    bucket[2] = 2 * REEF_GATE_BUCKETS + (uint32_t)(three >> 48);
-    bucket[3] = 3 * REEF_GATE_BUCKETS + (uint32_t)(ids * 14029467366897019727u >> 48);
-}
-
+// with an odd constant (2^32 / golden ratio; the first multiplier of MurmurHash3's finaliser), which
+// every bit of the key reaches.
 static inline uint32_t reef_recent_buckets(const reef_recent *recent,
                                            uint32_t bucket[REEF_GATE_ORDERS]) {
-    uint32_t bytes = (uint32_t)recent->tokens;
-    if (recent->token_bytes != 1) {
-        reef_recent_buckets_of_ids(recent->tokens, bucket);
-        return recent->count;
-    }
+    uint32_t bytes = recent->tokens;
     bucket[0] = bytes & 0xffu;
     bucket[1] = REEF_GATE_BUCKETS + (bytes & 0xffffu);
     bucket[2] = 2 * REEF_GATE_BUCKETS + ((bytes & 0xffffffu) * 2654435769u >> 16);

@@ -19,8 +19,8 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     // One batch is the largest pass: the stream's windows, rehearsal, and one of the retain
     // term.
     size_t windows = reef_step_windows(config), rows = windows * config->context;
-    trainer->tokens = calloc(rows, reef_token_bytes(config));
-    trainer->targets = calloc(rows, reef_token_bytes(config));
+    trainer->tokens = calloc(rows, 1);
+    trainer->targets = calloc(rows, 1);
     trainer->weight = calloc(rows, sizeof(*trainer->weight));
     if (trainer->tokens == NULL || trainer->targets == NULL || trainer->weight == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
@@ -45,8 +45,6 @@ static reef_status start_language_gating(reef_trainer *trainer, reef_error *err)
 
 static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
-    if (status == REEF_OK)
-        status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
     reef_memory_step_refresh_stats(trainer);
     if (status == REEF_OK) reef_kind_read_facts(trainer, txn);
     return status;

@@ -513,11 +513,7 @@ reef_layer_gradient(reef_pool *pool, const char *name, float *out, size_t count,
 REEF_API uint32_t reef_expert_id_of(uint32_t i, uint32_t j);
 REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 
-/* ---- a model of bytes, or of token ids ------------------------------------------------------- */
-
-/* A pool made with `vocab` other than 256 reads ids of two bytes each, little-endian: stream counts
- * stay bytes, scores and losses are per token. INVALID an id outside the vocabulary, a text that
- * ends within one. */
+/* ---- a model of bytes ------------------------------------------------------------------------ */
 
 /**
  * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for
@@ -560,10 +556,9 @@ typedef struct reef_evaluation {
 } reef_evaluation;
 /**
  * Loss of a text under the state that was opened; a writer commits first.
- * bits  (tokens) or NULL: written; the surprise of each byte, or id
+ * bits  (count) or NULL: written; the surprise of each byte
  *
- * Errors: INVALID the pool has no model of bytes or ids, an id outside the vocabulary, or a text
- * that ends within one.
+ * Errors: INVALID the pool has no model of bytes.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
                                                         const void *bytes,

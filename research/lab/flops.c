@@ -113,7 +113,7 @@ static void embedding(reef_flops *out, const reef_config *config) {
     uint64_t sums = 2 * D * reef_flops_embedded(config);
     add_part(out, REEF_FLOPS_EMBEDDING, sums,
              sums + 2 * T * D); // backwards the positions' rows as well
-    add_parameters(out, tables * config->vocab * D + T * D, tables * D + D);
+    add_parameters(out, tables * REEF_VOCAB * D + T * D, tables * D + D);
 }
 
 static void attention(reef_flops *out, const reef_config *config) {
@@ -195,9 +195,9 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
         attention(out, config);
         feed_forward(out, config, l);
     }
-    add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, config->vocab);
+    add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, REEF_VOCAB);
     // The final norm has a scale and a shift.
-    uint64_t output = (uint64_t)config->d_model * config->vocab + 2 * (uint64_t)config->d_model;
+    uint64_t output = (uint64_t)config->d_model * REEF_VOCAB + 2 * (uint64_t)config->d_model;
     add_parameters(out, output, output); // the output head, with the norm before it
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
         out->forward_window += out->forward[part];

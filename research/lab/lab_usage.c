@@ -34,9 +34,8 @@ static reef_status add_uses(
     reef_status status = reef_model_check_text(model, bytes, count, err);
     if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
     size_t P = (size_t)model->network.config.heads * model->network.config.topk;
-    size_t all = count / reef_token_bytes(&model->network.config);
-    for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
-        status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);
+    for (size_t at = 0, tokens; status == REEF_OK && at < count; at += model->stride) {
+        status = reef_model_run_piece(model, &gating, bytes, count, at, &tokens, err);
         if (status != REEF_OK) break;
         const reef_router_tape *tape = &model->acts.expert_tables[0][0].tape;
         for (size_t i = 0; i < tokens * P; i++) {

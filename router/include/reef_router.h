@@ -221,18 +221,12 @@ REEF_API void reef_usage_summarise(size_t expert_count,
 
 // ---- gate ---------------------------------------------------------------------------------------
 
-/** Id of token t of a text: of bytes, or of ids that take 2 bytes each, little-endian. */
-static inline uint32_t reef_token_at(const uint8_t *text, size_t token_bytes, size_t t) {
-    if (token_bytes == 1) return text[t];
-    return (uint32_t)text[2 * t] | (uint32_t)text[2 * t + 1] << 8;
-}
-
 #define REEF_GATE_ORDERS 4
 #define REEF_GATE_BUCKETS 65536u
 #define REEF_GATE_WEIGHTS (REEF_GATE_ORDERS * REEF_GATE_BUCKETS)
 
 /**
- * Gate of one generation on tokens, which are bytes or ids: a linear score of hashed 1- to 4-grams
+ * Gate of one generation on tokens: a linear score of hashed 1- to 4-grams
  * that end at the token, averaged causally over the stream; fires where the mean exceeds the
  * threshold.
  */
@@ -243,7 +237,6 @@ typedef struct reef_gate {
     float prior; // tokens of old data that the start of a stream weighs like
     float start; // the mean before any evidence: what old data scores on average
     float threshold;
-    uint32_t token_bytes; // of a token of the texts that it reads: 1, or 2 for ids
 } reef_gate;
 
 /** State of a gate between windows of one stream. */
@@ -273,7 +266,7 @@ REEF_API void reef_gate_score(const reef_gate *gate,
 typedef struct reef_gate_windows {
     size_t count;
     const uint8_t *const *bytes; // (count)
-    const size_t *sizes;         // (count) in tokens of the gate's token_bytes
+    const size_t *sizes;         // (count) in tokens
 } reef_gate_windows;
 
 #define REEF_GATE_NEGATIVES_MAX 64u

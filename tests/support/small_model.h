@@ -98,17 +98,6 @@ static inline void stir(reef_generation *generation, const reef_config *config) 
                            generation->expert_tables[l].experts, 0.5f, 78, l);
 }
 
-// One of six bytes, or of six ids, including the vocabulary's last.
-static inline void put_token(const model_fixture *f, uint8_t *tokens, size_t t, uint64_t one) {
-    uint64_t id = f->config.vocab - 1 - (5 - one) * (f->config.vocab / 6);
-    if (reef_token_bytes(&f->config) == 1) {
-        tokens[t] = (uint8_t)one;
-        return;
-    }
-    tokens[2 * t] = (uint8_t)id;
-    tokens[2 * t + 1] = (uint8_t)(id >> 8);
-}
-
 /** A model of one open generation, with settings of its own: name, value, .. NULL. */
 static inline model_fixture *small_model(const char *const *settings) {
     reef_error err;
@@ -122,14 +111,13 @@ static inline model_fixture *small_model(const char *const *settings) {
     f->rows = (size_t)WINDOWS * f->config.context;
     assert_int_equal(reef_activations_init(&f->acts, &f->network.config, WINDOWS, true, &err),
                      REEF_OK);
-    size_t each = reef_token_bytes(&f->config);
-    f->tokens = calloc(f->rows, each);
-    f->targets = calloc(f->rows, each);
+    f->tokens = calloc(f->rows, 1);
+    f->targets = calloc(f->rows, 1);
     f->fire = calloc(3 * f->rows, 1);
     f->weight = calloc(f->rows, sizeof(*f->weight));
     for (size_t i = 0; i < f->rows; i++) {
-        put_token(f, f->tokens, i, reef_random_bits(5, 1, i) % 6);
-        put_token(f, f->targets, i, reef_random_bits(5, 2, i) % 6);
+        f->tokens[i] = (uint8_t)(reef_random_bits(5, 1, i) % 6);
+        f->targets[i] = (uint8_t)(reef_random_bits(5, 2, i) % 6);
         f->weight[i] = 0.25f + (float)reef_random_unit(5, 3, i);
     }
     f->batch = (reef_batch){

@@ -14,7 +14,6 @@ typedef struct reef_loss_chart {
     size_t found_count; // stream positions of generations 1, 2, ...
     const uint64_t *truth;
     size_t truth_count; // true boundaries; 0 where they are not known
-    bool ids;           // losses are bits per token, not per byte
     const char *unit;   // what the stream is counted in: such as "byte"
 } reef_loss_chart;
 

@@ -49,8 +49,7 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
               // Both axes begin at 1, so that an empty chart has no range of zero.
               .x_max = 1,
               .y_max = 1,
-              // What the y axis measures depends on what the model reads: token ids or bytes.
-              .title = chart->ids ? "loss (bits per token)" : "loss (bits per byte)"};
+              .title = "loss (bits per byte)"};
     for (size_t i = 0; i < chart->count; i++) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);

@@ -100,7 +100,7 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     // A whole number at the top, so that the labels are exact.
     y_max = ceil(y_max);
     draw_curve(cells, chart, smooth, x_max, y_max);
-    fprintf(out, "%s\n", chart->ids ? "bits per token" : "bits per byte");
+    fputs("bits per byte\n", out);
     for (int row = 0; row < ROWS; row++) {
         print_label(out, row, y_max);
         print_row(out, cells[row]);

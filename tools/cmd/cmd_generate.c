@@ -2,7 +2,6 @@
 #include "cli_format.h"
 #include "cli_model.h"
 #include "cli_pool.h"
-#include "cli_tokens.h"
 #include "commands.h"
 
 #include <stdlib.h>
@@ -125,8 +124,6 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     // Options are checked before the pool is opened: a typing mistake costs nothing.
     reef_status status = read_request(cli, &r, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
-    // Only models of bytes can print what they generate.
-    if (status == REEF_OK) status = reef_cli_pool_wants_bytes(&pool, err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, r.as_of, err);
     if (status == REEF_OK)
         // Its own read transaction: a commit of the daemon does not change the model while it runs.

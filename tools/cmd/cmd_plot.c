@@ -1,7 +1,6 @@
 // reef plot loss: loss over the stream, in the terminal or as SVG.
 #include "chart.h"
 #include "cli_pool.h"
-#include "cli_tokens.h"
 #include "commands.h"
 #include "svg.h"
 
@@ -36,8 +35,7 @@ static json_t *chart_json(const reef_loss_chart *chart) {
         // Points are means: "batches" says of how many.
         json_array_append_new(
             points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step", (json_int_t)point->step,
-                              "stream_bytes", (json_int_t)point->stream_bytes,
-                              chart->ids ? "bits_per_token" : "bits_per_byte",
+                              "stream_bytes", (json_int_t)point->stream_bytes, "bits_per_byte",
                               reef_cli_real((double)point->bits_per_byte), "generation",
                               (json_int_t)point->generation, "batches",
                               (json_int_t)reef_cli_point_batches(point)));
@@ -78,7 +76,6 @@ reef_status reef_cmd_plot_loss(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) {
         reef_loss_chart chart = {.points = points.points,
                                  .count = points.count,
-                                 .ids = reef_cli_has_ids(&pool.config),
                                  .unit = reef_cli_stream_unit(&pool.config)};
         // Drawn as lines, because a jump of the loss is explained by a boundary.
         found = reef_chart_boundaries(&pool, &chart.found_count);

@@ -8,7 +8,6 @@
 #include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_table.h"
-#include "cli_tokens.h"
 #include "commands.h"
 #include "matrix.h"
 #include "reef_pool_json.h"
@@ -614,8 +613,6 @@ reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
     report r = {0};
     reef_cli_pool pool = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    // The report speaks of bits a byte.
-    if (status == REEF_OK) status = reef_cli_pool_wants_bytes(&pool, err);
     if (status == REEF_OK) status = read_request(&r, cli, &pool, err);
     // The directory is tried before the evaluation, which may take an hour.
     if (status == REEF_OK)

@@ -1,7 +1,6 @@
 // reef seal: seal the open generation for good and open the next.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_tokens.h"
 #include "cli_transport.h"
 #include "commands.h"
 
@@ -79,15 +78,15 @@ static reef_status reply_json(reef_cli_call *cli,
         err);
 }
 
-static void print_loss(const reef_config *config, const json_t *result) {
+static void print_loss(const json_t *result) {
     char words[CLI_WORD_BYTES];
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(result, "loss_bytes"));
     if (bytes == 0)
         printf("there is no sample of its text to measure its loss on\n");
     else
-        printf("loss on %s %ss of its own text: %.6f %s before, %.6f after\n",
-               reef_cli_count(bytes, words), reef_cli_token_word(config),
-               json_real_value(json_object_get(result, "loss_before")), reef_cli_bits_words(config),
+        printf("loss on %s bytes of its own text: %.6f bits per byte before, %.6f after\n",
+               reef_cli_count(bytes, words),
+               json_real_value(json_object_get(result, "loss_before")),
                json_real_value(json_object_get(result, "loss_after")));
 }
 
@@ -108,7 +107,7 @@ static void print_reply(const reef_cli_call *cli,
            would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), words),
            reef_cli_stream_unit(config), old->opened_at, dtype);
     // Without text in the reservoir no loss can be compared.
-    if (!cli->dry_run) print_loss(config, result);
+    if (!cli->dry_run) print_loss(result);
     // The side of a language model is that of one layer.
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side);

@@ -3,7 +3,6 @@
 #include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_ranks.h"
-#include "cli_tokens.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_pool_check.h"
@@ -118,10 +117,9 @@ static json_t *pool_json(const reef_cli_call *cli,
                   reef_cli_path(cli->pool), "state", "idle", "step", (json_int_t)pool->commit.step,
                   "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
                   (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-                  reef_cli_has_ids(&pool->config) ? "last_bits_per_token" : "last_bits_per_byte",
-                  last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
-                  (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
-                  "last_commit", reef_cli_commit_json(&pool->commit));
+                  "last_bits_per_byte", last_loss_json(pool, points), "experts",
+                  (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
+                  (json_int_t)pool->file_bytes, "last_commit", reef_cli_commit_json(&pool->commit));
     set_passed(object, pool);
     set_kinds(object, pool);
     json_object_set_new(object, "context_memory",
@@ -391,7 +389,6 @@ static void print_status(const json_t *status, bool daemon) {
     // A daemon knows recent batches, an idle pool only the last one.
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
-    print_number(status, "last_bits_per_token", "last batch", "bits per token");
     print_memory(status);
     // The daemon does not always report the size.
     if (json_is_integer(json_object_get(status, "file_bytes"))) {

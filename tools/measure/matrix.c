@@ -7,7 +7,6 @@
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_table.h"
-#include "cli_tokens.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -41,8 +40,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
                                 reef_error *err) {
     // A row for each generation's state, and one for the present.
     size_t rows = (size_t)pool->generation_count + 1;
-    *matrix = (reef_cli_matrix){
-        .rows = rows, .columns = file_count, .measure = reef_cli_bits_words(&pool->config)};
+    *matrix = (reef_cli_matrix){.rows = rows, .columns = file_count, .measure = "bits per byte"};
     matrix->bits = reef_cli_alloc(rows * file_count, sizeof(*matrix->bits));
     matrix->learned = reef_cli_alloc(file_count, sizeof(*matrix->learned));
     // Set by the caller, if it knows.

@@ -198,13 +198,6 @@ static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error
     memcpy(trainer->pending, view.data, view.bytes);
     trainer->pending_bytes = view.bytes;
     trainer->pending_capacity = view.bytes + 1;
-    // Ids of a vocabulary index the embedding without a check later on. The last code that can
-    // detect a damaged record.
-    reef_error found;
-    size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->network.config);
-    if (reef_tokens_check(&trainer->network.config, "the stream's part that waits", 0,
-                          trainer->pending, whole, &found) != REEF_OK)
-        return reef_fail(err, REEF_ERR_CORRUPT, "%s", found.message);
     return REEF_OK;
 }
 

@@ -25,8 +25,7 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_er
     if (margins != NULL) trainer->margins = margins;
     // Tokens and targets of a text that is read aside, then its flags: one block, cut by
     // reef_step_read_fire.
-    uint8_t *reading =
-        realloc(trainer->reading, (2 * reef_token_bytes(config) + generations) * stride);
+    uint8_t *reading = realloc(trainer->reading, (2 + generations) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the firing of %zu generations",
@@ -36,10 +35,9 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_er
 }
 
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
-    size_t each = reef_token_bytes(&trainer->network.config),
-           size = trainer->network.config.context * each;
+    size_t size = trainer->network.config.context;
     memcpy(trainer->tokens + window * size, bytes, size);
-    memcpy(trainer->targets + window * size, bytes + each, size);
+    memcpy(trainer->targets + window * size, bytes + 1, size);
 }
 
 size_t reef_batch_stride(const reef_trainer *trainer) {
@@ -48,8 +46,7 @@ size_t reef_batch_stride(const reef_trainer *trainer) {
 }
 
 uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
-    return trainer->reading +
-           (2 * reef_token_bytes(&trainer->network.config) + g) * reef_batch_stride(trainer);
+    return trainer->reading + (2 + g) * reef_batch_stride(trainer);
 }
 
 reef_status reef_step_read(reef_trainer *trainer,
@@ -61,16 +58,15 @@ reef_status reef_step_read(reef_trainer *trainer,
                            reef_error *err) {
     size_t T = network->config.context, windows = (size + T - 1) / T,
            stride = reef_batch_stride(trainer);
-    size_t each = reef_token_bytes(&network->config);
-    uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
+    uint8_t *tokens = trainer->reading, *targets = tokens + stride;
     // Callers cut texts to a batch and reserve for every generation; both are our own promises, so
     // asserts.
     assert(network->generation_count <= trainer->fire_capacity && windows * T <= stride);
     // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
-    memset(tokens, 0, windows * T * each);
-    memset(targets, 0, windows * T * each);
-    memcpy(tokens, bytes, size * each);
-    memcpy(targets, bytes + each, (size - 1) * each);
+    memset(tokens, 0, windows * T);
+    memset(targets, 0, windows * T);
+    memcpy(tokens, bytes, size);
+    memcpy(targets, bytes + 1, (size - 1));
     *out = (reef_batch){
         .windows = windows,
         .tokens = tokens,
@@ -115,7 +111,7 @@ reef_status reef_step_decide(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     // `bytes` has one more token than the batch. Targets are tokens shifted by one, so window w
     // ends with the first token of window w + 1.
-    size_t size = config->context * reef_token_bytes(config);
+    size_t size = config->context;
     for (size_t w = 0; w < config->batch; w++) reef_step_place(trainer, w, bytes + w * size);
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
     // Only the batch's own windows move the gates; rehearsal and retain windows come later and are

@@ -100,7 +100,7 @@ struct reef_trainer {
     float learning_rate;
 
     // One batch, as it is put together and learned.
-    uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
+    uint8_t *tokens, *targets; // (windows * T)
     uint8_t *fire;             // (generations, windows * T)
     float *weight, *margins;
     uint8_t *reading;     // of a text read aside: tokens, targets, fire (generations, windows * T)
@@ -133,7 +133,7 @@ static inline size_t reef_batch_tokens(const reef_config *config) {
 }
 
 static inline size_t reef_batch_bytes(const reef_config *config) {
-    return reef_batch_tokens(config) * reef_token_bytes(config);
+    return reef_batch_tokens(config);
 }
 
 /** Is there a net? Else the context memory alone learns and answers. */

@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct reef_source;
-
 /** Every function is set; every refusal is a message, or NULL where the kind can do it. */
 typedef struct reef_trainer_ops {
     // Opening, in this order. Functions that have nothing to do return REEF_OK.
@@ -38,7 +36,6 @@ typedef struct reef_trainer_ops {
     reef_status (*pin)(reef_trainer *trainer, reef_error *err);
     /** Accept bytes and train at most one batch; see reef_trainer_feed. */
     reef_status (*push)(reef_trainer *trainer,
-                        const struct reef_source *source,
                         const uint8_t *bytes,
                         size_t count,
                         size_t *taken, // written: bytes accepted

@@ -81,7 +81,7 @@ static const char *const SAME[] = {
     "previous_bytes", "ffw",       "d_ffw",          "heads",           "topk",
     "d_key",          "adapters",  "score",          "subkeys",         "moe_experts",
     "moe_capacity",   "adapt_ffw", "adapt_position", "adapt_whole",     "weigh_older",
-    "expert",         "fire_max",  "gate",           "vocab",
+    "expert",         "fire_max",  "gate",
 };
 
 static json_t *config_json(const reef_config *config) {

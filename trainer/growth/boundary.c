@@ -65,7 +65,7 @@ static reef_status measure_sample(reef_trainer *trainer,
     // Slots from old_slots on are the newest generation's own sample. The first of them are enough,
     // and the same ones are read before and after sealing.
     for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
-        size_t tokens = reservoir->sizes[slot] / reservoir->token_bytes;
+        size_t tokens = reservoir->sizes[slot];
         size_t size = tokens < left ? tokens : left;
         // One token predicts nothing.
         if (size < 2) continue;

@@ -114,12 +114,12 @@ static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
     for (size_t slot = 0; slot < reservoir->slots; slot++) {
         if (!any && reservoir->generations[slot] != from) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        size_t each = reservoir->token_bytes, tokens = reservoir->sizes[slot] / each;
+        size_t tokens = reservoir->sizes[slot];
         // Windows of the context's length, side by side: overlapping ones would count the same text
         // twice.
         for (size_t at = 0; at + config->context < tokens; at += config->context) {
             if (count == config->batch) return count;
-            reef_step_place(trainer, count++, bytes + at * each);
+            reef_step_place(trainer, count++, bytes + at);
         }
     }
     return count;

@@ -78,7 +78,7 @@ static void add_fresh(const reef_reservoir *reservoir,
     // Cut into windows of the reservoir's size, so that fresh data and sampled data weigh alike.
     for (size_t at = 0; at + window <= fresh_bytes; at += window) {
         bytes[count] = fresh + at;
-        sizes[count++] = window / reservoir->token_bytes;
+        sizes[count++] = window;
     }
     *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
 }

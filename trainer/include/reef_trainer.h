@@ -126,8 +126,7 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * of deferred batches. *taken is how many bytes were accepted (possibly fewer than `count`), *steps
  * how many steps ran; call again with the rest.
  *
- * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token
- * is not whole, or a new one whose name is not UTF-8; what was accepted before stays. INVALID
+ * Errors: INVALID a new source whose name is not UTF-8; what was accepted before stays. INVALID
  * training diverged: the loss or a query is not finite; NO_MEMORY: where a step ended half way by
  * them, nothing since the last commit is kept, and feed, commit and seal fail alike until the pool
  * is opened again.

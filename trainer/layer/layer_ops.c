@@ -26,13 +26,12 @@ static void release_layer(reef_trainer *trainer) {
 }
 
 static reef_status push_nothing(reef_trainer *trainer,
-                                const reef_source *source,
                                 const uint8_t *bytes,
                                 size_t count,
                                 size_t *taken,
                                 size_t *steps,
                                 reef_error *err) {
-    (void)trainer, (void)source, (void)bytes, (void)count;
+    (void)trainer, (void)bytes, (void)count;
     *taken = *steps = 0;
     return reef_kind_allows(reef_layer_ops.no_stream, err);
 }

@@ -36,7 +36,7 @@ struct reef_model {
     reef_activations acts;
     reef_thread_pool *workers;
     reef_residency residency;
-    uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
+    uint8_t *tokens, *targets; // (windows * T)
     uint8_t *fire;             // (generations, windows * T)
     float *margins;
     size_t stride; // windows * T
@@ -68,11 +68,6 @@ REEF_MUST_CHECK reef_status reef_model_read_state(reef_model *model,
 
 /** INVALID where the model reads no text. */
 REEF_MUST_CHECK reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err);
-/** INVALID where the model cannot read a text, or not this one: see reef_tokens_check. */
-REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
-                                                  const uint8_t *bytes,
-                                                  size_t count,
-                                                  reef_error *err);
 /**
  * The gates' decisions about `count` tokens from `bytes` on (at most a pass). `next` is the token
  * after the last, or NULL.

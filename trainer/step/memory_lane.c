@@ -28,7 +28,7 @@ struct reef_memory_lane {
 
 static bool make_room(reef_memory_lane *lane) {
     size_t tokens = reef_batch_tokens(lane->config);
-    size_t size = reef_batch_bytes(lane->config) + reef_token_bytes(lane->config);
+    size_t size = reef_batch_bytes(lane->config) + 1;
     bool has_room = true;
     for (size_t i = 0; i < JOBS_MAX; i++) {
         reef_memory_job *job = &lane->jobs[i];
@@ -107,7 +107,7 @@ void reef_memory_lane_add(reef_memory_lane *lane,
     job->begin = begin;
     job->step = step;
     job->has_net = predictions != NULL;
-    memcpy(job->bytes, bytes, reef_batch_bytes(lane->config) + reef_token_bytes(lane->config));
+    memcpy(job->bytes, bytes, reef_batch_bytes(lane->config) + 1);
     if (job->has_net)
         memcpy(job->predictions, predictions,
                reef_batch_tokens(lane->config) * sizeof(*job->predictions));

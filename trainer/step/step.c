@@ -44,7 +44,6 @@ static reef_status take_leaking_window(reef_trainer *trainer,
                                        size_t size, // in tokens
                                        bool *taken,
                                        reef_error *err) {
-    size_t each = reef_token_bytes(&trainer->network.config);
     size_t T = trainer->network.config.context, open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
     uint8_t *fire = trainer->fire + open * stride + slot * T;
@@ -56,12 +55,12 @@ static reef_status take_leaking_window(reef_trainer *trainer,
     // One token more than a window: the last target lies behind it.
     for (size_t at = 0; at + T < size; at += T) {
         size_t fired = 0;
-        reef_gate_score(gate, &state, T, bytes + at * each, trainer->margins);
+        reef_gate_score(gate, &state, T, bytes + at, trainer->margins);
         for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->margins[t] > 0.0f;
         // A window on which the gate is silent costs nothing and constrains nothing.
         if (fired == 0) continue;
         *taken = true;
-        reef_step_place(trainer, slot, bytes + at * each);
+        reef_step_place(trainer, slot, bytes + at);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
         // The open generation joins the older ones that fire; together they may be too many.
         reef_gating_limit(open + 1, T, trainer->fire + slot * T, stride,
@@ -96,8 +95,7 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         bool taken;
         reef_status status =
-            take_leaking_window(trainer, slot_window, bytes,
-                                reservoir->sizes[slot] / reef_token_bytes(config), &taken, err);
+            take_leaking_window(trainer, slot_window, bytes, reservoir->sizes[slot], &taken, err);
         if (status != REEF_OK) return status;
         // At most one window is added: one leaking window per step is enough to hold the retain
         // term, at a cost of 1 / batch.
@@ -125,12 +123,12 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
 static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context, each = reef_token_bytes(config), first;
+    size_t T = config->context, first;
     size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
     trainer->rehearse_windows = 0;
     if (young == 0 || rehearsed == 0) return REEF_OK;
     // One token more than a window is needed at the offset, for the last target.
-    size_t starts = reservoir->window_bytes / each - T;
+    size_t starts = reservoir->window_bytes - T;
     for (size_t count = 0; count < rehearsed; count++) {
         // Two random numbers per window: slot and offset.
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
@@ -138,7 +136,7 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
             first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
         size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        reef_step_place(trainer, config->batch + count, bytes + at * each);
+        reef_step_place(trainer, config->batch + count, bytes + at);
         reef_status status = fire_in_window(trainer, trainer->network.generation_count - 1,
                                             config->batch + count, bytes, at, err);
         if (status != REEF_OK) return status;
@@ -165,8 +163,7 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     // Of a batch that a context memory learns, the losses with its help count: see memory_step.c.
     if (trainer->network.config.context_memory > 0) return;
     // A row's loss is about the token after it.
-    size_t each = reef_token_bytes(&trainer->network.config);
-    reef_prequential_count(trainer, begin + each, each, trainer->acts.loss, 1.0 / REEF_LN2,
+    reef_prequential_count(trainer, begin + 1, 1, trainer->acts.loss, 1.0 / REEF_LN2,
                            reef_batch_tokens(&trainer->network.config));
 }
 

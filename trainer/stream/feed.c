@@ -99,8 +99,7 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // back after every batch, to answer requests in between.
     while (status == REEF_OK) {
         size_t took, ran;
-        status =
-            trainer->ops->push(trainer, from, bytes + accepted, count - accepted, &took, &ran, err);
+        status = trainer->ops->push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
         accepted += took;
         from->cursor += took;
         done += ran;

@@ -64,6 +64,6 @@ reef_status reef_pieces_end(reef_trainer *trainer, size_t *steps, reef_error *er
     trainer->deferred_batches = 0;
     if (usable <= batch) return REEF_OK;
     // The last batch needs the token after it, for its last target.
-    usable -= reef_token_bytes(&trainer->network.config);
+    usable -= 1;
     return reef_pending_learn(trainer, trainer->current_kind, usable / batch, steps, err);
 }

@@ -27,8 +27,7 @@
 static size_t ready_bytes(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     size_t batches = reef_recognises_by_contexts(trainer) ? reef_piece_batches(config) : 1;
-    return reef_pending_deferred_bytes(trainer) + batches * reef_batch_bytes(config) +
-           reef_token_bytes(config);
+    return reef_pending_deferred_bytes(trainer) + batches * reef_batch_bytes(config) + 1;
 }
 
 static bool is_ready(const reef_trainer *trainer) {
@@ -65,50 +64,16 @@ static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef
     return status == REEF_OK ? reef_growth_begin(trainer, "mark", NULL, 0, err) : status;
 }
 
-// Are the ids within the vocabulary that these bytes, the next of the stream, end? Nothing of them
-// is taken otherwise.
-static reef_status check_ids(const reef_trainer *trainer,
-                             const reef_source *source,
-                             uint64_t offset,
-                             const uint8_t *bytes,
-                             size_t count,
-                             reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    bool half = trainer->pending_bytes % 2 != 0; // the pending bytes end within a token
-    if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
-    // Two bytes make a token. A source must continue at an even offset where the last one stopped
-    // inside a token.
-    if (half && offset % 2 == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "source %.160s begins a token, but the one before it ended within one: "
-                         "ids take two bytes each",
-                         source->name);
-    // The token that began in the previous call is completed and checked first.
-    uint8_t first[2] = {half ? trainer->pending[trainer->pending_bytes - 1] : 0, bytes[0]};
-    reef_status status = REEF_OK;
-    if (half) status = reef_tokens_check(config, source->name, offset - 1, first, 2, err);
-    size_t whole = (count - half) / 2 * 2;
-    return status == REEF_OK
-               ? reef_tokens_check(config, source->name, offset + half, bytes + half, whole, err)
-               : status;
-}
-
 // Accept bytes until a piece is whole or a marker line has been read; counts them in `taken`.
-static reef_status accept_bytes(reef_trainer *trainer,
-                                const reef_source *source,
-                                const uint8_t *bytes,
-                                size_t count,
-                                size_t *taken,
-                                reef_error *err) {
+static reef_status accept_bytes(
+    reef_trainer *trainer, const uint8_t *bytes, size_t count, size_t *taken, reef_error *err) {
     const char *text = trainer->network.config.boundary_mark;
     // Only what the next piece lacks is accepted: a failing batch must not have swallowed bytes
     // beyond it.
     size_t need = ready_bytes(trainer) - reef_pending_usable_bytes(trainer);
     // Maybe before: a line that turns out not to be a marker adds its bytes at once.
     if (count > need) count = need;
-    reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
-    if (status == REEF_OK)
-        status = reef_trainer_reserve_pending(trainer, trainer->pending_bytes + count, err);
+    reef_status status = reef_trainer_reserve_pending(trainer, trainer->pending_bytes + count, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->pending + trainer->pending_bytes, bytes, count);
     if (text[0] == '\0') {
@@ -136,7 +101,6 @@ static reef_status settled(reef_trainer *trainer, reef_status status) {
 }
 
 reef_status reef_stream_push(reef_trainer *trainer,
-                             const reef_source *source,
                              const uint8_t *bytes,
                              size_t count,
                              size_t *taken,
@@ -151,7 +115,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
         else if (trainer->marker.line_bytes > 0)
             status = settled(trainer, boundary_at_marker(trainer, steps, err));
         else if (*taken < count)
-            status = accept_bytes(trainer, source, bytes + *taken, count - *taken, taken, err);
+            status = accept_bytes(trainer, bytes + *taken, count - *taken, taken, err);
         else
             break;
     }

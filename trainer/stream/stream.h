@@ -6,7 +6,6 @@
 
 /** `source` is the one that the bytes come from, and its cursor is still before them. */
 REEF_MUST_CHECK reef_status reef_stream_push(reef_trainer *trainer,
-                                             const reef_source *source,
                                              const uint8_t *bytes,
                                              size_t count,
                                              size_t *taken,

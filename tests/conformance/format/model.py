@@ -1,7 +1,6 @@
 """What the numbers of a language model compute, by docs/FORMAT.md alone: plain loops, double precision."""
 
 import math
-import struct
 
 from pool import check, local_id
 
@@ -53,8 +52,7 @@ def softmax(scores):
 class Gate:
     """Reads a text token by token; says after each whether its generation fires there."""
 
-    def __init__(self, generation, ids):
-        self.bits = 16 if ids else 8 # of a token in a key
+    def __init__(self, generation):
         values = generation.get("gate")
         self.bias, self.decay, self.start, self.threshold = values[:4]
         self.prior = values[6] if len(values) > 6 else 64.0
@@ -62,12 +60,10 @@ class Gate:
         self.weights, self.mean, self.t, self.last = generation.get("gate_weights"), self.start, 0, []
 
     def _bucket(self, n):
-        key = sum(b << (self.bits * i) for i, b in enumerate(self.last[:n]))
-        if n * self.bits <= 16:
+        key = sum(b << (8 * i) for i, b in enumerate(self.last[:n]))
+        if n <= 2:
             return key
-        if n * self.bits <= 32:
-            return (key * (2246822507 if n == 4 else 2654435769) & 0xFFFFFFFF) >> 16
-        return (key * (14029467366897019727 if n == 4 else 11400714819323198485) & 0xFFFFFFFFFFFFFFFF) >> 48
+        return (key * (2246822507 if n == 4 else 2654435769) & 0xFFFFFFFF) >> 16
 
     def read(self, token):
         self.last = ([token] + self.last)[:4]
@@ -84,7 +80,6 @@ class Model:
 
     def __init__(self, pool, last):
         self.c = pool.configuration
-        self.vocab = self.c.get("vocab", 256)
         self.generations = [Tensors(pool, g, pool.generations[g]) for g in range(last + 1)]
         self.ffw = self.c["ffw"] * self.c["layers"] if len(self.c["ffw"]) == 1 else self.c["ffw"]
         self.expert, self.score = self.c.get("expert", "gelu"), self.c.get("score", "softmax")
@@ -111,7 +106,7 @@ class Model:
 
     def _firing(self, text):
         """For each token the generations that take part, in ascending order."""
-        gates = {g: Gate(self.generations[g], self.vocab != 256) for g in range(1, len(self.generations))}
+        gates = {g: Gate(self.generations[g]) for g in range(1, len(self.generations))}
         most = len(gates) if self.c["gate"] == "off" else self.c["fire_max"]
         firing = []
         for token in text:
@@ -120,7 +115,7 @@ class Model:
         return firing
 
     def _input(self, window, firing):
-        D, V, first = self.c["d_model"], self.vocab, self.generations[0]
+        D, V, first = self.c["d_model"], 256, self.generations[0]
         rows = []
         for t in range(len(window)):
             x = list(first.get("position")[t * D :][:D])
@@ -236,17 +231,15 @@ class Model:
                     add(x, self._mixture(n, block) if kind == "m" else self._peer(t, n, layer, firing))
         for t, x in enumerate(xs):
             y = norm(x, first.get("norm_scale"), first.get("norm_shift"))
-            logits = times(y, first.get("head"), self.vocab)
+            logits = times(y, first.get("head"), 256)
             for g in firing[t][1:]:
-                add(logits, times(y, g.get("delta_head"), self.vocab))
+                add(logits, times(y, g.get("delta_head"), 256))
             yield logits
 
     # -- the whole --
 
-    def bits_per_token(self, text):
+    def bits_per_byte(self, text):
         """Mean cross-entropy of each token but the first, given what comes before it in its window."""
-        if self.vocab != 256:
-            text = struct.unpack(f"<{len(text) // 2}H", text)
         T, firing, bits = self.c["context"], self._firing(text), 0.0
         for at in range(0, len(text) - 1, T):
             for t, logits in enumerate(self._logits(text[at : at + T], firing[at : at + T])):

@@ -27,7 +27,7 @@ def sound(directory):
 
 def loss(pool, state, path, wanted):
     with open(path, "rb") as file:
-        found = Model(pool, state).bits_per_token(file.read())
+        found = Model(pool, state).bits_per_byte(file.read())
     check(abs(found - wanted) <= NEAR, f"{path} as of {state}: {found:.6f} bits per token, not {wanted:.6f}")
 
 
@@ -54,7 +54,7 @@ def whole(directory, verified, *evaluations):
         for text in evaluated["files"]:
             state = evaluated["as_of"]
             last = len(pool.generations) - 1 if state == "now" else int(state)
-            loss(pool, last, text["file"], text.get("bits_per_byte", text.get("bits_per_token")))
+            loss(pool, last, text["file"], text["bits_per_byte"])
     dtypes = sorted({r.dtype for r in pool.records["experts"].values()})
     print(f"{records} records, rows of {dtypes}, {windows} windows")
 

@@ -38,10 +38,6 @@ READING = [
     ("eval", ["eval", "memory.pool", "held.txt", "--frozen"]),
     ("eval", ["eval", "memory.pool", "held.txt", "--kinds"]),
     ("eval-matrix", ["eval", "memory.pool", "--matrix", "--frozen", "held.txt"]),
-    ("eval", ["eval", "ids.pool", "held.u16"]),
-    ("eval-matrix", ["eval", "ids.pool", "--matrix", "held.u16"]),
-    ("status", ["status", "ids.pool"]),
-    ("plot-loss", ["plot", "loss", "ids.pool"]),
     ("eval-matrix", ["eval", "reef.pool", "--matrix", "held.txt", "held.c"]),
     ("score", ["score", "reef.pool", "server.log", "--top", "3"]),
     ("generate", ["generate", "reef.pool", "--prompt", "the sea", "--bytes", "8"]),
@@ -82,7 +78,6 @@ READING = [
 CHANGING = [
     ("init", ["init", "new.pool", "--size", "small", *TINY]),
     ("train", ["train", "reef.pool", "notes.txt"]),
-    ("train", ["train", "ids.pool", "held.u16"]),
     ("init", ["init", "layer.pool", "--model", "layer", "--d-model", "16", "--side", "8", "--topk", "2"]),
     ("report", ["report", "reef.pool", "--out", "report", "--domain", "english=en.txt", "--domain", "code=c.txt",
                 "--truth", "2000"]),

@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import struct
 import subprocess
 
 SIZES = ("--layers 2 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 10 "
@@ -54,15 +53,6 @@ class World:
             for seed, name in enumerate(files):
                 with open(f"{self.base}/{name}", "w") as file:
                     file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
-        draw = random.Random(3)
-        self.write_ids("ids.u16", 2000, draw)
-        self.write_ids("held.u16", 500, draw)
-
-    def write_ids(self, name, count, draw):
-        """Token ids of two bytes each, little-endian, of which one follows from the one before."""
-        ids = [(7 * i + draw.randrange(3)) % 300 for i in range(count)]
-        with open(f"{self.base}/{name}", "wb") as file:
-            file.write(struct.pack(f"<{count}H", *ids))
 
     def make_pools(self):
         self.run("init", "fresh.pool", *NET)
@@ -89,9 +79,6 @@ class World:
         for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
             self.run("train", "kinds.pool", *names)
             self.run("seal", "kinds.pool")
-        self.run("init", "ids.pool", "--vocab", "300", *SIZES)
-        self.run("train", "ids.pool", "ids.u16")
-        self.run("seal", "ids.pool")
         with open(f"{self.base}/reef.ini", "w") as file:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
         with open(f"{self.base}/wrong.ini", "w") as file:

@@ -33,7 +33,6 @@ static void expect_refused(const world *w, const char *words, ...) {
 
 static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
     const world *w = *state;
-    expect_refused(w, "this pool has token ids", "--vocab", "300", "--context-memory", "4M", NULL);
     expect_refused(w, "this pool has no text", "--model", "layer", "--context-memory", "4M", NULL);
     expect_refused(w, "less than the 4194304 bytes", "--context-memory", "4194303", NULL);
     expect_refused(w, "less than the 4194304 bytes", "--context-memory", "1K", NULL);
@@ -43,7 +42,6 @@ static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
     expect_refused(w, "with a unit, such as 64M", "--context-memory", "-4M", NULL);
     expect_refused(w, "must be an integer", "--layers", "4K", NULL);
     expect_refused(w, "there is none", "--context-memory", "0", "--net-share", "0.5", NULL);
-    expect_refused(w, "there is none", "--vocab", "300", "--net-share", "0.5", NULL);
     expect_refused(w, "net_share", "--context-memory", "4M", "--net-share", "1.5", NULL);
 }
 
@@ -99,7 +97,6 @@ static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
     chooses(w, 0.5, "--memory", "1G");
     chooses(w, 0.5, "--boundaries", "given");
     chooses(w, 1.0, "--context-memory", "0");
-    chooses(w, 1.0, "--vocab", "300");
     chooses(w, 1.0, "--model", "layer");
 }
 

@@ -347,18 +347,15 @@ static void assert_refuses(reef_pool *pool,
 static void mistakes_are_reported(void **state) {
     const fixture *f = *state;
     WITHIN(f->directory, plain);
-    WITHIN(f->directory, ids);
     WITHIN(f->directory, layer);
-    static const char *const PLAIN[] = {"context_memory=0", NULL}, *const IDS[] = {"vocab=300",
-                                                                                   NULL};
+    static const char *const PLAIN[] = {"context_memory=0", NULL};
     const reef_layer_options sizes = {.size = sizeof(sizes), .d_model = 8, .topk = 2, .side = 4};
     reef_error err;
     must(reef_pool_create_model(plain, PLAIN, &err), &err);
-    must(reef_pool_create_model(ids, IDS, &err), &err);
     must(reef_pool_create_layer(layer, &sizes, &err), &err);
     const struct {
         const char *path, *says;
-    } WITHOUT[] = {{plain, "--context-memory"}, {ids, "token ids"}, {layer, "a layer by itself"}};
+    } WITHOUT[] = {{plain, "--context-memory"}, {layer, "a layer by itself"}};
     for (size_t i = 0; i < sizeof(WITHOUT) / sizeof(WITHOUT[0]); i++) {
         reef_pool *pool = lib_pool_open(WITHOUT[i].path, 0, NULL, 1);
         assert_refuses(pool, NULL, REEF_ERR_INVALID, WITHOUT[i].says);

@@ -497,7 +497,6 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
     static const struct {
         const char *name, *value, *words;
     } CASES[] = {
-        {"vocab", "300", "token ids"},
         {"model", "layer", "a layer by itself"},
         {"seed", "1", "unless it is made with --context-memory 0"},
     };

@@ -289,15 +289,13 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
 static void windows_are_longer_than_the_context_by_default(void **state) {
     (void)state;
     static const struct {
-        uint32_t context, vocab, window;
-    } CASES[] = {{128, 256, 1024},   {1023, 256, 1024}, {1024, 256, 2048}, {4096, 256, 8192},
-                 {511, 65536, 1024}, {512, 300, 2048},  {4096, 300, 16384}};
+        uint32_t context, window;
+    } CASES[] = {{128, 1024}, {1023, 1024}, {1024, 2048}, {4096, 8192}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_config config;
         reef_error err = {0};
         reef_config_default(&config);
         config.context = CASES[i].context;
-        config.vocab = CASES[i].vocab;
         reef_config_fit(&config);
         assert_int_equal(config.reservoir_window, CASES[i].window);
         assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
@@ -331,13 +329,6 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     make(&config, "net_share", "1");
     assert_int_equal(config.context_memory, 64 << 20);
     assert_true(config.net_share == 1.0f);
-    // A memory of ids is refused, not left out.
-    reef_config_default(&config);
-    assert_set(&config, "vocab", "300");
-    reef_config_fit(&config);
-    assert_set(&config, "context_memory", "4M");
-    assert_int_equal(reef_config_check_new(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "this pool has token ids");
 }
 
 static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
@@ -367,8 +358,7 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
 
 static void other_pools_are_made_without_one(void **state) {
     (void)state;
-    static const char *const OTHERS[][2] = {
-        {"context_memory", "0"}, {"vocab", "300"}, {"model", "layer"}};
+    static const char *const OTHERS[][2] = {{"context_memory", "0"}, {"model", "layer"}};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
         reef_config config;
         make(&config, OTHERS[i][0], OTHERS[i][1]);

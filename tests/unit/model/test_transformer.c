@@ -378,22 +378,20 @@ static void later_tokens_change_no_earlier_bit_in_long_windows(void **state) {
 // ---- cross-entropy ------------------------------------------------------------------------------
 
 typedef struct entropy_fixture {
-    size_t classes, token_bytes;
+    size_t classes;
     float logits[ROWS * V_LONG], d_logits[ROWS * V_LONG], weight[ROWS];
-    uint8_t targets[2 * ROWS]; // of token_bytes each
-    size_t ids[ROWS];          // the same
+    uint8_t targets[ROWS];
+    size_t ids[ROWS]; // the same
     double loss[ROWS];
 } entropy_fixture;
 
 static void entropy_init(entropy_fixture *f, size_t classes, float spread) {
     f->classes = classes;
-    f->token_bytes = classes > 256 ? 2 : 1;
     random_fill(ROWS * classes, f->logits);
     for (size_t i = 0; i < ROWS * classes; i++) f->logits[i] *= spread;
     for (size_t t = 0; t < ROWS; t++) {
         size_t id = f->ids[t] = t == 2 ? classes - 1 : t * 5 % classes;
-        f->targets[t * f->token_bytes] = (uint8_t)id;
-        if (f->token_bytes == 2) f->targets[2 * t + 1] = (uint8_t)(id >> 8);
+        f->targets[t] = (uint8_t)id;
         f->weight[t] = 0.25f * (float)t; // the first row counts nothing
     }
 }
@@ -401,21 +399,19 @@ static void entropy_init(entropy_fixture *f, size_t classes, float spread) {
 static double entropy_loss(void *context) {
     entropy_fixture *f = context;
     double sum = 0;
-    reef_cross_entropy(ROWS, f->classes, f->loss, f->logits, f->targets, f->token_bytes, NULL,
-                       false);
+    reef_cross_entropy(ROWS, f->classes, f->loss, f->logits, f->targets, NULL, false);
     for (size_t t = 0; t < ROWS; t++) sum += (double)f->weight[t] * f->loss[t];
     return sum;
 }
 
 static void entropy_gradient(entropy_fixture *f, const float *weight) {
     memcpy(f->d_logits, f->logits, sizeof(f->d_logits));
-    reef_cross_entropy(ROWS, f->classes, f->loss, f->d_logits, f->targets, f->token_bytes, weight,
-                       true);
+    reef_cross_entropy(ROWS, f->classes, f->loss, f->d_logits, f->targets, weight, true);
 }
 
 static void cross_entropy_equals_plain_loops(void **state) {
     (void)state;
-    static const size_t CLASSES[] = {V, 256, V_LONG};
+    static const size_t CLASSES[] = {V, 256};
     for (size_t i = 0; i < sizeof(CLASSES) / sizeof(CLASSES[0]); i++) {
         entropy_fixture f;
         size_t classes = CLASSES[i];
@@ -462,7 +458,7 @@ static void an_impossible_target_has_a_finite_loss(void **state) {
     float logits[3] = {0, 200, -300};
     uint8_t target = 2;
     double loss = 0;
-    reef_cross_entropy(1, 3, &loss, logits, &target, 1, NULL, true);
+    reef_cross_entropy(1, 3, &loss, logits, &target, NULL, true);
     assert_near(loss, 500, 1e-9);
     assert_near((double)logits[1], 1, 1e-6);
     assert_near((double)logits[2], -1, 1e-6);
@@ -479,29 +475,12 @@ static void embedding_gradient_is_the_sum_over_active_tokens(void **state) {
     memcpy(expected, d_table, sizeof(expected));
     for (size_t t = 0; t < ROWS; t++)
         for (size_t d = 0; d < D && active[t]; d++) expected[tokens[t] * D + d] += d_x[t * D + d];
-    reef_embedding_backward(ROWS, D, d_table, d_x, tokens, 1, active);
+    reef_embedding_backward(ROWS, D, d_table, d_x, tokens, active);
     assert_memory_equal(expected, d_table, sizeof(expected));
 
-    reef_embedding_backward(ROWS, D, d_table, d_x, tokens, 1, NULL);
+    reef_embedding_backward(ROWS, D, d_table, d_x, tokens, NULL);
     assert_memory_equal(expected + D, d_table + D, 2 * D * sizeof(float)); // never seen
     assert_memory_not_equal(expected, d_table, D * sizeof(float));         // token 0 counts now
-}
-
-static void an_embedding_is_found_by_ids_of_two_bytes(void **state) {
-    (void)state;
-    float d_x[ROWS * D], wide[V_LONG * D] = {0}, narrow[V_LONG * D] = {0};
-    const uint8_t bytes[ROWS] = {3, 9, 3, 0, 9};
-    uint8_t ids[2 * ROWS];
-    random_fill(ROWS * D, d_x);
-    for (size_t t = 0; t < ROWS; t++) {
-        size_t id = (size_t)bytes[t] + 256; // the same rows, 256 further on
-        ids[2 * t] = (uint8_t)id;
-        ids[2 * t + 1] = (uint8_t)(id >> 8);
-    }
-    reef_embedding_backward(ROWS, D, narrow, d_x, bytes, 1, NULL);
-    reef_embedding_backward(ROWS, D, wide, d_x, ids, 2, NULL);
-    assert_memory_equal(narrow, wide + (size_t)256 * D, 10 * D * sizeof(float));
-    for (size_t i = 0; i < (size_t)256 * D; i++) assert_true(wide[i] == 0.0f);
 }
 
 int main(void) {
@@ -522,7 +501,6 @@ int main(void) {
         cmocka_unit_test_setup(scoring_leaves_the_logits_and_gives_the_loss_of_training, setup),
         cmocka_unit_test_setup(an_impossible_target_has_a_finite_loss, setup),
         cmocka_unit_test_setup(embedding_gradient_is_the_sum_over_active_tokens, setup),
-        cmocka_unit_test_setup(an_embedding_is_found_by_ids_of_two_bytes, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

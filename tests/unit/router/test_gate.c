@@ -211,100 +211,6 @@ static void margins_equal_the_plain_definition(void **state) {
     reef_gate_release(&gate);
 }
 
-// The same of ids, in two bytes each: only single ones have a bucket of their own.
-static size_t bucket_of_ids(size_t order, const uint16_t *newest) {
-    uint64_t key = 0;
-    for (size_t n = 0; n < order; n++) key |= (uint64_t) * (newest - n) << 16 * n;
-    if (order == 2) key = (uint32_t)((uint32_t)key * 2654435769u) >> 16;
-    if (order == 3) key = key * 11400714819323198485u >> 48;
-    if (order == 4) key = key * 14029467366897019727u >> 48;
-    return (order - 1) * REEF_GATE_BUCKETS + (size_t)key;
-}
-
-// Read in three pieces: the state between pieces holds ids as well.
-static void margins_of_ids_equal_the_plain_definition(void **state) {
-    (void)state;
-    enum { COUNT = 2000 };
-    reef_gate gate;
-    reef_gate_state carried;
-    reef_error err;
-    uint16_t ids[COUNT];
-    uint8_t bytes[2 * COUNT];
-    float margins[COUNT];
-    assert_int_equal(reef_gate_init(&gate, &err), REEF_OK);
-    gate.token_bytes = 2;
-    random_state = 6;
-    for (size_t i = 0; i < REEF_GATE_WEIGHTS; i++)
-        gate.weights[i] = (float)random_below(2001) / 1000.0f - 1.0f;
-    gate.threshold = 0.125f;
-    for (size_t i = 0; i < COUNT; i++) {
-        ids[i] = (uint16_t)random_below(65536);
-        bytes[2 * i] = (uint8_t)ids[i];
-        bytes[2 * i + 1] = (uint8_t)(ids[i] >> 8);
-    }
-    reef_gate_reset(&gate, &carried);
-    const size_t cuts[] = {0, 2, 1001, COUNT};
-    for (size_t c = 0; c < 3; c++)
-        reef_gate_score(&gate, &carried, cuts[c + 1] - cuts[c], bytes + 2 * cuts[c],
-                        margins + cuts[c]);
-    double mean = 0;
-    for (size_t i = 0; i < COUNT; i++) {
-        double logit = 0;
-        for (size_t order = 1; order <= REEF_GATE_ORDERS && order <= i + 1; order++)
-            logit += (double)gate.weights[bucket_of_ids(order, ids + i)];
-        mean += fmax(1.0 - (double)gate.decay, 1.0 / (9.0 + (double)i)) * (logit - mean);
-        assert_true(fabs((double)margins[i] - (mean - 0.125)) < 1e-5);
-    }
-    reef_gate_release(&gate);
-}
-
-// The letters of a text as ids, all of them above 255.
-static text as_ids(const text *t, uint32_t factor) {
-    text out = {calloc(t->size, 2), 2 * t->size};
-    assert_non_null(out.bytes);
-    for (size_t i = 0; i < t->size; i++) {
-        uint32_t id = 1000 + t->bytes[i] * factor % 257;
-        out.bytes[2 * i] = (uint8_t)id;
-        out.bytes[2 * i + 1] = (uint8_t)(id >> 8);
-    }
-    return out;
-}
-
-static void streams_of_ids_are_distinguished(void **state) {
-    (void)state;
-    text old_letters = synthetic(1, 11, 32 * KIB), new_letters = synthetic(2, 12, 12 * KIB);
-    text old_test = synthetic(1, 13, 4 * KIB), new_test = synthetic(2, 14, 4 * KIB);
-    text tests[] = {as_ids(&old_test, 3), as_ids(&new_test, 3)};
-    fixture f;
-    fixture_init(&f, as_ids(&old_letters, 3), as_ids(&new_letters, 3), 64 * KIB, 24 * KIB);
-    f.gate.token_bytes = 2;
-    window_set *const sets[] = {&f.old_fit, &f.old_calibrate, &f.new_windows};
-    for (size_t s = 0; s < 3; s++)
-        for (size_t i = 0; i < sets[s]->view.count; i++) {
-            sets[s]->sizes[i] /= 2; // in tokens
-            sets[s]->bytes[i] -= (sets[s]->bytes[i] - (s < 2 ? f.old.bytes : f.new.bytes)) % 2;
-        }
-    fixture_train(&f);
-    double shares[2];
-    for (size_t j = 0; j < 2; j++) {
-        float margins[4 * KIB];
-        reef_gate_state carried;
-        size_t fired = 0;
-        reef_gate_reset(&f.gate, &carried);
-        reef_gate_score(&f.gate, &carried, 4 * KIB, tests[j].bytes, margins);
-        for (size_t t = SETTLING; t < 4 * KIB; t++) fired += margins[t] > 0;
-        shares[j] = (double)fired / (4 * KIB - SETTLING);
-        text_release(&tests[j]);
-    }
-    assert_true(shares[0] < 0.01);
-    assert_true(shares[1] > 0.99);
-    fixture_release(&f);
-    text_release(&old_letters);
-    text_release(&new_letters);
-    text_release(&old_test);
-    text_release(&new_test);
-}
-
 static void how_a_stream_is_cut_does_not_change_one_bit(void **state) {
     fixture *f = *state;
     fixture_train(f);
@@ -667,8 +573,6 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         cmocka_unit_test(a_fresh_gate_never_fires),
         cmocka_unit_test(margins_equal_the_plain_definition),
-        cmocka_unit_test(margins_of_ids_equal_the_plain_definition),
-        cmocka_unit_test(streams_of_ids_are_distinguished),
         TEST(how_a_stream_is_cut_does_not_change_one_bit),
         TEST(training_depends_on_nothing_but_its_arguments),
         TEST(weights_of_unseen_n_grams_stay_zero),

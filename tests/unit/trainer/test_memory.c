@@ -469,7 +469,7 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
     static const struct {
         const char *name, *value, *memory, *words;
     } CASES[] = {
-        {"vocab", "300", "4194304", "token ids"},
+        {"model", "layer", "4194304", "no text"},
         {"seed", "1", "1000", "less than the 4194304 bytes"},
         {"net_share", "0.5", "0", "there is none"},
     };

@@ -4,7 +4,6 @@
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_table.h"
-#include "cli_tokens.h"
 #include "commands.h"
 #include "eval_kinds.h"
 #include "eval_logits.h"
@@ -39,10 +38,6 @@ const reef_cli_manual reef_eval_manual = {
         "2018: the least loss of all earlier states, against now) and, where it is known when a\n"
         "file was learned, since learned (Lopez-Paz 2017: the negative of backward transfer).\n"
         "\n"
-        "Where the pool's tokens are ids (reef init "
-        "--vocab), files are of two bytes an id, little-endian,\n"
-        "and losses are bits and perplexity per token.\n"
-        "\n"
         "In a pool with context memories these adapt to each file as they\n"
         "read it, and forget it afterwards. With "
         "--frozen they do not; other pools have nothing that\n"
@@ -74,13 +69,10 @@ typedef struct file_score {
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } file_score;
 
-static reef_status read_files(const reef_cli_call *cli,
-                              const reef_config *config,
-                              reef_cli_file *files,
-                              reef_error *err) {
+static reef_status read_files(const reef_cli_call *cli, reef_cli_file *files, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
-        status = reef_cli_tokens_read(&files[i], cli->operands[i], config, err);
+        status = reef_cli_text_read(&files[i], cli->operands[i], err);
     return status;
 }
 
@@ -88,28 +80,6 @@ static void print_shares(reef_cli_table *table, const file_score *score, uint32_
     char *shares = reef_cli_shares(score->fire_share, generations);
     reef_cli_table_cell(table, "%s", shares);
     free(shares);
-}
-
-static void print_ids(const reef_cli_file *files,
-                      const file_score *scores,
-                      size_t count,
-                      uint32_t generations) {
-    static const char *const HEADING[] = {"file", "tokens", "bits/token", "perplexity/token",
-                                          "fired % by generation"};
-    // A model of ids has no words: tokens are the unit.
-    reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
-    for (size_t i = 0; i < count; i++) {
-        char words[CLI_WORD_BYTES];
-        reef_cli_table_cell(table, "%s", files[i].path);
-        reef_cli_table_cell(table, "%s", reef_cli_count(scores[i].score.bytes, words));
-        // The score's fields are named for bytes, but count tokens here.
-        reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
-        // Four digits: it may be large for a model that is not trained.
-        reef_cli_table_cell(table, "%.4g", exp2(scores[i].score.bits_per_byte));
-        print_shares(table, &scores[i], generations);
-    }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
 }
 
 static void print_scores(const reef_cli_file *files,
@@ -146,19 +116,11 @@ static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *sco
 
 static json_t *score_json(const reef_cli_file *file,
                           const file_score *score,
-                          uint32_t generations,
-                          bool ids) {
+                          uint32_t generations) {
     json_t *shares = json_array();
     // One share per generation, in their order.
     for (uint32_t g = 0; g < generations; g++)
         json_array_append_new(shares, reef_cli_real(score->fire_share[g]));
-    // Names carry the unit, so that no reader mistakes one for another.
-    if (ids)
-        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
-                         "tokens", (json_int_t)score->score.bytes, "bits",
-                         reef_cli_real(score->score.bits), "bits_per_token",
-                         reef_cli_real(score->score.bits_per_byte), "perplexity_per_token",
-                         reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
     json_t *object =
         json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path), "bytes",
                   (json_int_t)score->score.bytes, "bits", reef_cli_real(score->score.bits),
@@ -206,14 +168,10 @@ static reef_status reply_eval(reef_cli_call *cli,
                               const reef_cli_file *files,
                               const file_score *scores,
                               const reef_model *model,
-                              bool ids,
                               reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
     if (!cli->json) {
-        if (ids)
-            print_ids(files, scores, cli->operand_count, generations);
-        else
-            print_scores(files, scores, cli->operand_count, model);
+        print_scores(files, scores, cli->operand_count, model);
         for (size_t i = 0; cli->verbose && i < cli->operand_count; i++)
             if (scores[i].recalled) print_inputs(&files[i], &scores[i]);
         if (reef_cli_text(cli, "kinds") != NULL) draw_kinds(cli, files, scores);
@@ -221,7 +179,7 @@ static reef_status reply_eval(reef_cli_call *cli,
     }
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
-        json_array_append_new(array, score_json(&files[i], &scores[i], generations, ids));
+        json_array_append_new(array, score_json(&files[i], &scores[i], generations));
     // `as_of` is repeated, so that a stored document says what it measured.
     return reef_cli_reply(cli,
                           json_pack("{s:s, s:b, s:o}", "as_of", as_of, "frozen",
@@ -278,7 +236,7 @@ static reef_status eval_once(reef_cli_call *cli,
     if (reef_cli_text(cli, "learned") != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--learned is about forgetting: it needs --matrix");
     char as_of[REEF_NAME_BYTES_MAX + 1];
-    bool kinds = reef_cli_text(cli, "kinds") != NULL, ids = reef_cli_has_ids(&pool->config);
+    bool kinds = reef_cli_text(cli, "kinds") != NULL;
     reef_model *model = NULL;
     reef_kind_list list = {0};
     file_score *scores = NULL;
@@ -293,7 +251,7 @@ static reef_status eval_once(reef_cli_call *cli,
     scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
     status = score_files(cli, model, files, kinds ? &list : NULL, scores, err);
     // Nothing is printed before all files are read, so that a failure leaves no half table.
-    if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, model, ids, err);
+    if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, model, err);
 
 cleanup:
     release_scores(scores, cli->operand_count);
@@ -408,7 +366,7 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     bool kinds = reef_cli_text(cli, "kinds") != NULL;
     if (status == REEF_OK && kinds) status = reef_eval_kinds_check(cli, &pool, err);
-    if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
+    if (status == REEF_OK) status = read_files(cli, files, err);
     // All files are read before the first is evaluated, so that a missing one is found at once.
     if (status == REEF_OK)
         status = reef_cli_text(cli, "matrix") != NULL ? eval_matrix(cli, &pool, files, err)

@@ -7,7 +7,7 @@
 #include "cli_pool.h"
 
 /**
- * Write the logits of one text, (tokens, vocab) floats, to the .npy file that --logits names; row i
+ * Write the logits of one text, (bytes, 256) floats, to the .npy file that --logits names; row i
  * is about the token after token i, given those up to it in its window. Nothing without --logits.
  * Errors: INVALID several texts, one that is too long, or the file exists; those of
  * reef_model_logits; IO.

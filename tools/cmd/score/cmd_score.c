@@ -2,7 +2,6 @@
 #include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_tokens.h"
 #include "commands.h"
 #include "matrix.h"
 #include "score_parts.h"
@@ -143,8 +142,6 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
     status = read_wishes(&w, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
-    // Bits a byte need a model of bytes.
-    if (status == REEF_OK) status = reef_cli_pool_wants_bytes(&pool, err);
     if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
     if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool.store, as_of, err);

@@ -5,7 +5,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_signals.h"
-#include "cli_tokens.h"
 #include "line_reader.h"
 #include "outliers.h"
 
@@ -294,8 +293,6 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_settings(cli, &given, err);
     if (status == REEF_OK) status = reef_alarm_read(&w.alarm, &w.by_alarm, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
-    // Bits a byte need a model of bytes.
-    if (status == REEF_OK) status = reef_cli_pool_wants_bytes(&pool, err);
     // The input first: a missing file is found before the model is loaded.
     if (status == REEF_OK) status = open_input(&w, &given, err);
     if (status == REEF_OK) status = reef_follow_scorer_open(&w.scorer, cli, pool.store, err);

@@ -3,7 +3,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_ranks.h"
-#include "cli_tokens.h"
 #include "reef_clock.h"
 
 #include <inttypes.h>
@@ -170,17 +169,15 @@ static void put_loss(view *v) {
     const reef_top_data *d = v->data;
     // A daemon reports a median of recent batches, an idle pool its last batch.
     const json_t *now = json_object_get(d->status, "bits_per_byte");
-    if (!json_is_number(now))
-        now = json_object_get(d->status, reef_cli_has_ids(&d->config) ? "last_bits_per_token"
-                                                                      : "last_bits_per_byte");
+    if (!json_is_number(now)) now = json_object_get(d->status, "last_bits_per_byte");
     size_t columns = curve_columns(v);
     // No more parts than points: the curve would have gaps.
     size_t parts = d->point_count < columns ? d->point_count : columns;
     double *means = resample(d->points, d->point_count, parts);
     char *curve = reef_top_sparkline(means, parts, columns);
-    char *value = !json_is_number(now) ? reef_cli_format("nothing yet")
-                                       : reef_cli_format("%.3f %s", json_number_value(now),
-                                                         reef_cli_bits_words(&d->config));
+    char *value = !json_is_number(now)
+                      ? reef_cli_format("nothing yet")
+                      : reef_cli_format("%.3f %s", json_number_value(now), "bits per byte");
     put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);

@@ -251,8 +251,7 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = open_pool(&t, err);
     // Every file is opened before the trainer is, so that a mistake costs nothing.
     if (status == REEF_OK)
-        status = reef_train_stream_open(&t.stream, cli->operands, cli->operand_count,
-                                        &t.pool.config, err);
+        status = reef_train_stream_open(&t.stream, cli->operands, cli->operand_count, err);
     if (status == REEF_OK) status = open_trainer(&t, err);
     if (status == REEF_OK && cli->dry_run) {
         status = reply_plan(&t, err);

@@ -8,28 +8,7 @@
 
 #define READ_BYTES 65536
 
-// Checks every id of a file before any is trained on.
-static reef_status check_tokens(const reef_train_stream *stream,
-                                reef_input *file,
-                                const reef_config *config,
-                                reef_error *err) {
-    reef_status status = REEF_OK;
-    size_t count = 1;
-    // Bytes are all valid.
-    if (reef_token_bytes(config) == 1) return REEF_OK;
-    // A file that shrinks ends the loop; reading reports it later.
-    for (uint64_t at = 0; status == REEF_OK && at < file->bytes && count > 0; at += count) {
-        status = file->kind->read_now(file, at, stream->buffer, READ_BYTES, &count, err);
-        if (status == REEF_OK)
-            status = reef_tokens_check(config, file->label, at, stream->buffer, count, err);
-    }
-    return status;
-}
-
-static reef_status open_one(reef_train_stream *stream,
-                            const char *spec,
-                            const reef_config *config,
-                            reef_error *err) {
+static reef_status open_one(reef_train_stream *stream, const char *spec, reef_error *err) {
     if (strcmp(spec, "-") == 0)
         // Standard input cannot be read again after an interrupt.
         return reef_fail(err, REEF_ERR_INVALID,
@@ -49,7 +28,6 @@ static reef_status open_one(reef_train_stream *stream,
                          "a source %.*s: has no end: give files, "
                          "or let reefd read it (reefd --source)",
                          (int)strcspn(spec, ":"), spec);
-    if (status == REEF_OK) status = check_tokens(stream, file, config, err);
     if (status != REEF_OK) return status;
     // By the name under which the pool keeps its position, so that two spellings are found.
     for (size_t i = 0; i + 1 < stream->count; i++)
@@ -64,14 +42,13 @@ static reef_status open_one(reef_train_stream *stream,
 reef_status reef_train_stream_open(reef_train_stream *stream,
                                    char **specs,
                                    size_t count,
-                                   const reef_config *config,
                                    reef_error *err) {
     *stream = (reef_train_stream){.files = reef_cli_alloc(count, sizeof(*stream->files)),
                                   .starts = reef_cli_alloc(count + 1, sizeof(*stream->starts)),
                                   .buffer = reef_cli_alloc(READ_BYTES, 1)};
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++)
-        status = open_one(stream, specs[i], config, err);
+        status = open_one(stream, specs[i], err);
     // An empty stream would end as a success that did nothing.
     if (status == REEF_OK && reef_train_stream_bytes(stream) == 0)
         status =

@@ -17,13 +17,12 @@ typedef struct reef_train_stream {
  * Open the files, whose names are sources as `reefd --source` takes them. Release also after an
  * error.
  *
- * Errors: INVALID a file twice, standard input, a pattern, a kind that is unknown or has no end, an
- * id outside the pool's vocabulary; NOT_FOUND a file cannot be read.
+ * Errors: INVALID a file twice, standard input, a pattern, a kind that is unknown or has no end;
+ * NOT_FOUND a file cannot be read.
  */
 REEF_MUST_CHECK reef_status reef_train_stream_open(reef_train_stream *stream,
                                                    char **specs,
                                                    size_t count,
-                                                   const reef_config *config,
                                                    reef_error *err);
 /**
  * Go on where the pool's cursors stand.

@@ -48,10 +48,10 @@ static reef_status read_pool(reef_txn *txn, reef_archive_header *out, reef_error
     reef_config config;
     reef_status status = reef_config_read(txn, &config, err);
     if (status != REEF_OK) return status;
-    if (reef_config_is_layer(&config) || config.vocab != REEF_VOCAB)
+    if (reef_config_is_layer(&config))
         return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool is of %s: only pools of bytes have context memories",
-                         reef_config_is_layer(&config) ? "a layer by itself" : "token ids");
+                         "the pool is of a layer by itself: only pools of bytes have context "
+                         "memories");
     if (config.context_memory == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,

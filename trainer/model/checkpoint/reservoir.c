@@ -21,7 +21,6 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
     *reservoir = (reef_reservoir){
         .seed = config->seed,
         .window_bytes = window,
-        .token_bytes = reef_token_bytes(config),
         .old_slots = old_slots,
         .slots = old_slots + young_slots,
     };
@@ -38,19 +37,6 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
     reef_reservoir_release(reservoir);
     return reef_fail(err, REEF_ERR_NO_MEMORY,
                      "no memory for a reservoir of %zu windows of %zu bytes", slots, window);
-}
-
-reef_status reef_reservoir_check(const reef_reservoir *reservoir,
-                                 const reef_config *config,
-                                 reef_error *err) {
-    for (size_t slot = 0; slot < reservoir->slots; slot++) {
-        reef_error found;
-        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        if (reef_tokens_check(config, "a window of the reservoir", 0, bytes, reservoir->sizes[slot],
-                              &found) != REEF_OK)
-            return reef_fail(err, REEF_ERR_CORRUPT, "%s", found.message);
-    }
-    return REEF_OK;
 }
 
 void reef_reservoir_release(reef_reservoir *reservoir) {
@@ -142,7 +128,7 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
         size_t which = young ? 2 : old++ % 2;
         size_t at = which * slots + list[which]->count++;
         lists->bytes[at] = reservoir->bytes + slot * reservoir->window_bytes;
-        lists->sizes[at] = reservoir->sizes[slot] / reservoir->token_bytes;
+        lists->sizes[at] = reservoir->sizes[slot];
     }
     return REEF_OK;
 }

@@ -12,7 +12,6 @@
 typedef struct reef_reservoir {
     uint64_t seed;
     size_t window_bytes, old_slots, slots;
-    size_t token_bytes;        // of the stream; a window holds whole tokens
     uint64_t seen, young_seen; // windows offered so far: to all slots, to the young ones
     uint8_t *bytes;            // (slots, window_bytes)
     uint32_t *sizes;           // (slots) in bytes; 0: empty
@@ -24,12 +23,6 @@ typedef struct reef_reservoir {
 REEF_MUST_CHECK reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                                 const reef_config *config,
                                                 reef_error *err);
-/**
- * CORRUPT unless every window holds whole tokens of the vocabulary: after it was read from a pool.
- */
-REEF_MUST_CHECK reef_status reef_reservoir_check(const reef_reservoir *reservoir,
-                                                 const reef_config *config,
-                                                 reef_error *err);
 void reef_reservoir_release(reef_reservoir *reservoir);
 
 /** Offer the windows that `bytes` holds, from stream position `offset` on. */

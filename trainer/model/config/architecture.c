@@ -168,44 +168,13 @@ reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) 
     };
 }
 
-// ---- tokens -------------------------------------------------------------------------------------
-//
-// Tokens of a stream: bytes, or ids of a vocabulary in two bytes each. What comes from outside is
-// looked at here, once, before anything takes it for the number of a row.
-
-reef_status reef_tokens_check(const reef_config *config,
-                              const char *name,
-                              uint64_t offset,
-                              const uint8_t *bytes,
-                              size_t count,
-                              reef_error *err) {
-    size_t each = reef_token_bytes(config);
-    // 256 values, 256 rows: nothing to check.
-    if (each == 1) return REEF_OK; // every byte is one
-    for (size_t t = 0; t < count / each; t++) {
-        uint32_t id = reef_token_at(bytes, each, t);
-        // The id is used as a row of the embedding without another check.
-        if (id < config->vocab) continue;
-        uint64_t at = offset + t * each;
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.120s has the id %" PRIu32 " as token %" PRIu64 ", at byte %" PRIu64
-                         ", but the pool's vocab is %" PRIu32 ": ids are 0 to %" PRIu32,
-                         name, id, at / each, at, config->vocab, config->vocab - 1);
-    }
-    if (count % each == 0) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "%.120s ends within a token, after byte %" PRIu64 ": with vocab %" PRIu32
-                     " a token is an id of two bytes, little-endian",
-                     name, offset + count, config->vocab);
-}
-
 size_t reef_reservoir_window_bytes(const reef_config *config) {
-    size_t batch_bytes = (size_t)config->batch * config->context * reef_token_bytes(config);
+    size_t batch_bytes = (size_t)config->batch * config->context;
     return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
 }
 
 // A window is read with the token after it.
 uint32_t reef_config_rehearsed(const reef_config *config) {
-    size_t tokens = reef_reservoir_window_bytes(config) / reef_token_bytes(config);
+    size_t tokens = reef_reservoir_window_bytes(config);
     return tokens > config->context ? config->rehearse : 0;
 }

@@ -22,7 +22,7 @@ void reef_config_default(reef_config *config) {
 
 // A memory is of bytes.
 static bool takes_memory(const reef_config *config) {
-    return config->model == REEF_MODEL_LM && reef_token_bytes(config) == 1;
+    return config->model == REEF_MODEL_LM;
 }
 
 // Nobody asks it, but a generation stores one: the least that there can be.
@@ -51,7 +51,7 @@ static void fit_layer(reef_config *config) {
 
 void reef_config_fit(reef_config *config) {
     if (reef_config_is_layer(config)) fit_layer(config);
-    size_t window = config->context * reef_token_bytes(config);
+    size_t window = config->context;
     if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) {

@@ -20,33 +20,6 @@ static reef_status bounds_check(const reef_config *config, reef_error *err) {
     return status;
 }
 
-// Ids have no lines, and a window of the reservoir holds whole ones.
-static reef_status vocab_check(const reef_config *c, reef_error *err) {
-    // Embedding, its gradient's two moments: three arrays of a row per token and per position that
-    // is looked back to.
-    double bytes = 3.0 * sizeof(float) * (1.0 + c->previous_bytes) * c->vocab * c->d_model;
-    if (bytes > (double)RECORD_BYTES_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "vocab %" PRIu32 " * d_model %" PRIu32 " * (1 + previous_bytes %" PRIu32
-                         ") are more values than a pool keeps of one embedding, %d; lower "
-                         "previous_bytes or d_model",
-                         c->vocab, c->d_model, c->previous_bytes,
-                         (int)(RECORD_BYTES_MAX / (3 * sizeof(float))));
-    if (reef_token_bytes(c) == 1) return REEF_OK;
-    // A marker is a line of text; ids have no lines.
-    if (c->boundary_mark[0] != '\0')
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "boundary_mark is a line of text, but with vocab %" PRIu32
-                         " the stream is token ids; leave it out",
-                         c->vocab);
-    if (c->reservoir_window % 2 != 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "reservoir_window %" PRIu32 " is odd, but with vocab %" PRIu32
-                         " a token takes two bytes; make it even",
-                         c->reservoir_window, c->vocab);
-    return REEF_OK;
-}
-
 static reef_status model_check(const reef_config *c, reef_error *err) {
     if (c->d_model % c->attention_heads != 0)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -155,12 +128,10 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
                          "context_memory %" PRIu64 " is less than the %llu bytes that a context "
                          "memory takes at least; raise it, or set 0 for none",
                          c->context_memory, REEF_MEMORY_BYTES_MIN);
-    if (c->model == REEF_MODEL_LM && reef_token_bytes(c) == 1) return REEF_OK;
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "context_memory is for language models over bytes, and this pool has %s; leave "
-        "it at 0",
-        c->model == REEF_MODEL_LM ? "token ids" : "no text");
+    if (c->model == REEF_MODEL_LM) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "context_memory is for language models, and this pool has no text; leave it "
+                     "at 0");
 }
 
 // ---- new pools ----------------------------------------------------------------------------------
@@ -202,7 +173,6 @@ void reef_config_reduce(reef_config *config) {
     config->ffw[0] = 'p';
     config->ffw[1] = '\0';
     config->adapters = 0;
-    config->vocab = REEF_VOCAB;
     config->average = 0.0f;
 }
 
@@ -212,7 +182,6 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     if (status == REEF_OK) status = memory_check(config, err);
     if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);
     if (status == REEF_OK) status = model_check(config, err);
-    if (status == REEF_OK) status = vocab_check(config, err);
     if (status == REEF_OK) status = peer_check(config, err);
     if (status == REEF_OK) status = policy_check(config, err);
     return status;

@@ -10,8 +10,8 @@
 // more than a large one that learns little of it (docs/LEARNING.md).
 #define CONFIG_TABLE(X)                                                                            \
     X(model, CHOICE, "lm", 0, 0,                                                                   \
-      "kind of model: lm, a language model over bytes or token ids; layer, one PEER layer by "     \
-      "itself, for libreef")                                                                       \
+      "kind of model: lm, a language model over bytes; layer, one PEER layer by itself, for "      \
+      "libreef")                                                                                   \
     X(seed, INTEGER, "1", 0, INTEGER_MAX, "everything random follows from it")                     \
     X(layers, INTEGER, "1", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
     X(d_model, INTEGER, "64", 2, 4096, "width of a token")                                         \
@@ -51,8 +51,6 @@
     X(moe_experts, INTEGER, "8", 1, 1024, "experts of a mixture of experts")                       \
     X(moe_capacity, NUMBER, "1", 0.001, 1024,                                                      \
       "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
-    X(vocab, INTEGER, "256", 2, 65536,                                                             \
-      "tokens that there are: 256 for bytes, else ids of two bytes each, little-endian")           \
     X(learning_rate, NUMBER, "0.004", 0, REEF_LEARNING_RATE_MAX,                                   \
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \

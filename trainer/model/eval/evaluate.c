@@ -15,15 +15,6 @@ reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err
                      "is up to the program that uses it through libreef");
 }
 
-reef_status reef_model_check_text(const reef_model *model,
-                                  const uint8_t *bytes,
-                                  size_t count,
-                                  reef_error *err) {
-    reef_status status = reef_model_check_reads_text(model, err);
-    if (status != REEF_OK) return status;
-    return reef_tokens_check(&model->network.config, "the text", 0, bytes, count, err);
-}
-
 // What the last window lacks is padded: attention is causal, so nothing before it notices.
 void reef_model_decide(reef_model *model,
                        reef_gating *gating,
@@ -33,14 +24,13 @@ void reef_model_decide(reef_model *model,
                        reef_batch *out) {
     const reef_network *network = &model->network;
     size_t T = network->config.context, windows = (count + T - 1) / T, rows = windows * T;
-    size_t each = reef_token_bytes(&network->config);
     // Zero is a valid token, and its losses are not read.
-    memset(model->tokens, 0, rows * each);
-    memset(model->targets, 0, rows * each);
-    memcpy(model->tokens, bytes, count * each);
-    memcpy(model->targets, bytes + each, (count - 1) * each);
+    memset(model->tokens, 0, rows);
+    memset(model->targets, 0, rows);
+    memcpy(model->tokens, bytes, count);
+    memcpy(model->targets, bytes + 1, (count - 1));
     // Without a next token the last target stays 0, and its loss is not counted.
-    if (next != NULL) memcpy(model->targets + (count - 1) * each, next, each);
+    if (next != NULL) memcpy(model->targets + (count - 1), next, 1);
     *out = (reef_batch){
         .windows = windows,
         .tokens = model->tokens,
@@ -73,10 +63,9 @@ reef_status reef_model_run_piece(reef_model *model,
                                  size_t at,
                                  size_t *tokens,
                                  reef_error *err) {
-    size_t each = reef_token_bytes(&model->network.config);
     *tokens = all - at < model->stride ? all - at : model->stride;
-    const uint8_t *next = at + *tokens < all ? bytes + (at + *tokens) * each : NULL;
-    return reef_model_run(model, gating, bytes + at * each, *tokens, next, err);
+    const uint8_t *next = at + *tokens < all ? bytes + (at + *tokens) : NULL;
+    return reef_model_run(model, gating, bytes + at, *tokens, next, err);
 }
 
 static void count_fired(const reef_model *model, size_t count, uint64_t *fired) {
@@ -99,12 +88,11 @@ static reef_status run_piece(reef_model *model,
                              size_t tokens,
                              reef_error *err) {
     const reef_network *network = &model->network;
-    size_t each = reef_token_bytes(&network->config);
-    const uint8_t *bytes = of->bytes + at * each, *next = of->bytes + (at + tokens) * each;
+    const uint8_t *bytes = of->bytes + at, *next = of->bytes + (at + tokens);
     if (network->config.net_share > 0.0f)
         return reef_model_run(model, gating, bytes, tokens, next, err);
     reef_batch batch;
-    for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(network->config.vocab);
+    for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(REEF_VOCAB);
     if (reef_recall_uses_posterior(network)) return REEF_OK; // gates are not asked
     reef_model_decide(model, gating, bytes, tokens, next, &batch);
     return REEF_OK;
@@ -145,7 +133,6 @@ static reef_status read_text(reef_model *model,
                              void (*progress)(void *context, size_t done),
                              void *context,
                              reef_error *err) {
-    size_t each = reef_token_bytes(&model->network.config);
     reef_gating gating = {0};
     reef_status status = reef_gating_init(&gating, &model->network, err);
     // As many windows at a time as the pass has room for. Gates keep their state, so the cut
@@ -161,7 +148,7 @@ static reef_status read_text(reef_model *model,
             if (bits != NULL) bits[at + 1 + t - of->from] = (float)(model->acts.loss[t] / REEF_LN2);
         }
         count_fired(model, tokens, fired);
-        if (progress != NULL) progress(context, (at + tokens) * each);
+        if (progress != NULL) progress(context, (at + tokens));
     }
     reef_gating_release(&gating);
     return status;
@@ -181,11 +168,10 @@ static reef_status begin_text(reef_model *model,
                : status;
 }
 
-static reef_status check_length(const reef_model *model, size_t all, reef_error *err) {
+static reef_status check_length(size_t all, reef_error *err) {
     if (all >= 2) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "a text of %zu %s has nothing to predict; give 2 or more", all,
-                     reef_token_bytes(&model->network.config) == 1 ? "bytes" : "token ids");
+                     "a text of %zu bytes has nothing to predict; give 2 or more", all);
 }
 
 static void read_shares(const reef_model *model,
@@ -211,15 +197,15 @@ reef_status reef_model_score(reef_model *model,
                              void *context,
                              reef_error *err) {
     const reef_network *network = &model->network;
-    size_t all = count / reef_token_bytes(&network->config);
-    reef_status status = reef_model_check_text(model, bytes, count, err);
-    if (status == REEF_OK) status = check_length(model, all, err);
+    size_t all = count;
+    reef_status status = reef_model_check_reads_text(model, err);
+    if (status == REEF_OK) status = check_length(all, err);
     if (status != REEF_OK) return status;
     double nats = 0.0;
     uint64_t *fired = calloc(network->generation_count, sizeof(*fired));
     if (fired == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
-    // The first token has no context in a stream and is charged log2(vocab).
-    if (bits != NULL) bits[0] = (float)log2(network->config.vocab);
+    // The first token has no context in a stream and is charged 8 bits.
+    if (bits != NULL) bits[0] = 8.0f;
     // Before a memory has learned anything, what there is, is of the first kind.
     if (!reef_recall_answers(network)) reef_answers_set(&score->answers, 0, all, 0);
     status = begin_text(model, bytes, &score->answers, err);
@@ -243,10 +229,10 @@ reef_status reef_model_score_next(reef_model *model,
                                   float *bits,
                                   reef_error *err) {
     double nats = 0.0;
-    reef_status status = reef_model_check_text(model, bytes, before + count, err);
+    reef_status status = reef_model_check_reads_text(model, err);
     if (status == REEF_OK && before == 0 && count > 0) {
         status = begin_text(model, bytes, &(reef_answers){0}, err);
-        *bits++ = (float)log2(model->network.config.vocab);
+        *bits++ = 8.0f;
         before++;
         count--;
     }
@@ -262,9 +248,9 @@ reef_status reef_model_score_next(reef_model *model,
 reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err) {
     reef_gating gating = {0};
-    reef_status status = reef_model_check_text(model, bytes, count, err);
+    reef_status status = reef_model_check_reads_text(model, err);
     if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
-    size_t all = count / reef_token_bytes(&model->network.config), V = model->network.config.vocab;
+    size_t all = count, V = REEF_VOCAB;
     for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
         // The last piece may be short; its padding is not copied.
         status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);

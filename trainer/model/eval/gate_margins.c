@@ -15,8 +15,7 @@ reef_status reef_model_gate_margins(reef_model *model,
         return reef_fail(err, REEF_ERR_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",
                          number, model->network.generation_count - 1);
-    reef_status status =
-        margins == NULL ? REEF_OK : reef_model_check_text(model, bytes, count, err);
+    reef_status status = margins == NULL ? REEF_OK : reef_model_check_reads_text(model, err);
     if (status != REEF_OK) return status;
     const reef_generation *generation = model->network.generations[number];
     *stats = (reef_gate_stats){.decay = generation->gate.decay,
@@ -28,7 +27,6 @@ reef_status reef_model_gate_margins(reef_model *model,
     if (margins == NULL || count == 0) return REEF_OK;
     reef_gate_state state;
     reef_gate_reset(&generation->gate, &state);
-    reef_gate_score(&generation->gate, &state, count / reef_token_bytes(&model->network.config),
-                    bytes, margins);
+    reef_gate_score(&generation->gate, &state, count, bytes, margins);
     return REEF_OK;
 }

@@ -147,12 +147,6 @@ reef_status reef_model_generate(reef_model *model,
                                 reef_error *err) {
     reef_status status = reef_model_check_reads_text(model, err);
     if (status != REEF_OK) return status;
-    // Ids have no printable form that a client could ask for.
-    if (reef_token_bytes(&model->network.config) != 1)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool's tokens are ids of a vocabulary of %u: there is no text to "
-                         "continue",
-                         model->network.config.vocab);
     size_t T = model->network.config.context;
     growing text = {.bytes = calloc(T, 1)};
     status = reef_gating_init(&text.gating, &model->network, err);

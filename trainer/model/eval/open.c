@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PASS_WINDOWS 16
-#define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a vocabulary is large
+#define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a context is long
 #define LOAD_ATTEMPTS_MAX 3               // nobody restores more often
 
 static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
@@ -79,7 +79,7 @@ static reef_status load(reef_model *model, const char *as_of, reef_error *err) {
 
 // Of one pass: which windows are read at once changes no bit.
 static size_t pass_windows(const reef_config *config) {
-    size_t most = PASS_LOGITS_MAX / ((size_t)config->context * config->vocab);
+    size_t most = PASS_LOGITS_MAX / ((size_t)config->context * REEF_VOCAB);
     if (most < 1) return 1;
     return most < PASS_WINDOWS ? most : PASS_WINDOWS;
 }
@@ -92,8 +92,8 @@ static reef_status prepare_language(reef_model *model, reef_error *err) {
     if (status != REEF_OK) return status;
     model->acts.prefetch = model->residency.prefetch;
     model->stride = windows * config->context;
-    model->tokens = calloc(model->stride, reef_token_bytes(config));
-    model->targets = calloc(model->stride, reef_token_bytes(config));
+    model->tokens = calloc(model->stride, 1);
+    model->targets = calloc(model->stride, 1);
     // Firing and margins are kept for all generations, row by row.
     model->fire = calloc(G, model->stride);
     model->margins = calloc(G * model->stride, sizeof(*model->margins));

@@ -50,7 +50,7 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
     case 'P':
         return 1 + (uint64_t)config->previous_bytes;
     case 'V':
-        return config->vocab;
+        return REEF_VOCAB;
     case 'D':
         return config->d_model;
     case '3':

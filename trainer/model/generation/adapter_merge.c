@@ -36,7 +36,7 @@ static size_t lay_out(reef_merged *merged, const reef_config *config, float *mem
         }
     }
     if (memory != NULL) merged->head = memory + at;
-    return at + (size_t)config->d_model * config->vocab;
+    return at + (size_t)config->d_model * REEF_VOCAB;
 }
 
 // out = base + down up, or base + up
@@ -70,7 +70,7 @@ static void merge_generation(reef_generation *generation,
         add_adapter(merged->w_ffw_in[l], block->w_ffw_in, &in, &weights->adapters_ffw_in[l]);
         add_adapter(merged->w_ffw_out[l], block->w_ffw_out, &up, &weights->adapters_ffw_out[l]);
     }
-    size_t floats = (size_t)config->d_model * config->vocab;
+    size_t floats = (size_t)config->d_model * REEF_VOCAB;
     memcpy(merged->head, base->weights.head, floats * sizeof(*merged->head));
     // The head's correction is a whole matrix.
     reef_axpy(floats, merged->head, 1.0f, generation->weights.head);

@@ -187,7 +187,6 @@ reef_status reef_generation_new_divided(reef_generation **out,
     }
     status = reef_config_has_gates(config) ? reef_gate_init(&generation->gate, err) : REEF_OK;
     if (status != REEF_OK) goto cleanup;
-    generation->gate.token_bytes = (uint32_t)reef_token_bytes(config);
     *out = generation;
     generation = NULL; // the caller owns it now
 

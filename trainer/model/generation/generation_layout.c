@@ -120,7 +120,7 @@ static void lay_out_adapters(layout *out, const reef_config *config, uint32_t la
 }
 
 static void lay_out(layout *out, const reef_config *config, const reef_generation_record *info) {
-    size_t D = config->d_model, V = config->vocab;
+    size_t D = config->d_model, V = REEF_VOCAB;
     bool first = info->generation == 0;
     if (reef_config_is_layer(config)) { // nothing around it
         lay_out_router(out, config, 0, info->side, !info->sealed);

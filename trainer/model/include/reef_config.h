@@ -14,7 +14,7 @@
 
 #define REEF_LAYER_COUNT_MAX 32
 #define REEF_LEARNING_RATE_MAX 10 // of one step
-#define REEF_VOCAB 256 // of a pool of bytes, which is what `vocab` is unless it is chosen
+#define REEF_VOCAB 256            // tokens are bytes
 
 /** What the feed-forward network of a block is, and its letter in `ffw` of the configuration. */
 typedef enum reef_ffw {
@@ -100,7 +100,6 @@ typedef struct reef_config {
     reef_subkeys subkeys; // tables of sub-keys: "shared" by all heads, or "head": tables for each
     uint32_t moe_experts; // E of a mixture of experts
     float moe_capacity;   // each takes ceil(moe_capacity * T / E) tokens of a window of T
-    uint32_t vocab;       // V. 256: tokens are bytes; otherwise ids below it, see reef_token_bytes
     // optimiser
     float learning_rate; // dense parameters, at the end of warm-up
     float expert_rate;   // factor for expert rows
@@ -128,28 +127,6 @@ typedef struct reef_config {
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32", "bf16" or "int8"
 } reef_config;
-
-// ---- tokens -------------------------------------------------------------------------------------
-
-/**
- * Bytes that a token of the stream takes: 1 where tokens are bytes, 2 where they are ids,
- * little-endian. All positions and counts of a stream are in bytes; losses are bits per token,
- * which for bytes is bits per byte.
- */
-static inline size_t reef_token_bytes(const reef_config *config) {
-    return config->vocab == REEF_VOCAB ? 1 : 2;
-}
-
-/**
- * A text of a language model: INVALID where it ends within a token, or with the first id outside
- * the vocabulary. `name` and `offset` say where its first byte lies.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config,
-                                                       const char *name,
-                                                       uint64_t offset,
-                                                       const uint8_t *bytes,
-                                                       size_t count,
-                                                       reef_error *err);
 
 /**
  * Do gates say which generations answer? Not in a layer, whose generations all take part, and not

@@ -137,8 +137,8 @@ typedef struct reef_answers {
 } reef_answers;
 
 typedef struct reef_score {
-    uint64_t bytes; // tokens scored (all but the first): bytes, or with a vocabulary of ids those
-    double bits;    // total
+    uint64_t bytes;       // tokens scored (all but the first): bytes
+    double bits;          // total
     double bits_per_byte; // per token
     // (generation count) or NULL: caller's; share of tokens on which each fired, or with
     // `boundaries` `contexts` that each answered
@@ -153,10 +153,10 @@ typedef struct reef_score {
  * it. Context memories adapt to it as they read, and forget it afterwards, unless they are frozen.
  * bytes  (count) whole tokens: here as in all questions to a model
  * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window;
- *        bits[0] is that of one among `vocab` (8 of a byte: nothing came before).
+ *        bits[0] is 8: nothing came before.
  * progress  may be NULL; called with bytes done from the calling thread
  *
- * Errors: INVALID no language model, or what reef_tokens_check says.
+ * Errors: INVALID no language model.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       const uint8_t *bytes,
@@ -170,7 +170,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
 /**
  * Score a text piece by piece: `count` tokens that follow those of the last call, from which
  * context memories continue. The net reads them behind the `before` tokens that precede them in
- * `bytes`; with none a text begins, and its first token has log2(vocab) bits.
+ * `bytes`; with none a text begins, and its first byte has 8 bits.
  *
  * bytes  (before + count)
  * bits   (count) written
@@ -306,7 +306,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
                                                              float *margins,
                                                              reef_error *err);
 
-/** Logits (tokens, vocab) of every position, for tests and tools; same path as reef_model_score. */
+/** Logits (tokens, 256) of every position, for tests and tools; same path as reef_model_score. */
 REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);
 
@@ -323,7 +323,7 @@ typedef struct reef_sampling {
 } reef_sampling;
 
 /**
- * Continue `prompt` by `count` bytes. `out` (count) is written. INVALID if tokens are not bytes.
+ * Continue `prompt` by `count` bytes. `out` (count) is written.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          const uint8_t *prompt,

@@ -14,7 +14,7 @@ static size_t max_size(size_t a, size_t b) {
 }
 
 size_t reef_activations_scratch_width(const reef_config *config) {
-    size_t widest = max_size(max_size(config->vocab, 3 * (size_t)config->d_model), config->d_ffw);
+    size_t widest = max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
     return widest + reef_adapter_rank_max(config);
 }
 
@@ -88,7 +88,7 @@ reef_status reef_activations_init(reef_activations *acts,
         ok = allocate_layer(&acts->layers[l], acts, serves_mixture(acts, l));
     ok = ok && floats(&acts->x, n * D) && floats(&acts->norm, n * D) &&
          floats(&acts->norm_mean, n) && floats(&acts->norm_rstd, n) &&
-         floats(&acts->logits, n * config->vocab) &&
+         floats(&acts->logits, n * REEF_VOCAB) &&
          floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
          (config->context_memory == 0 ||

@@ -15,7 +15,7 @@
 typedef struct reef_batch {
     size_t windows;         // B'
     size_t retain_windows;  // the last ones of them: old data that only feeds the retain term
-    const uint8_t *tokens;  // (B', T) inputs, of reef_token_bytes each
+    const uint8_t *tokens;  // (B', T) inputs
     const uint8_t *targets; // (B', T) next tokens
     const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
     // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored

@@ -54,7 +54,7 @@ static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, 
 // The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
 static const float *masked_logits(const reef_backward *b, size_t g, size_t w, float *scratch) {
     const reef_config *config = b->acts->config;
-    size_t T = config->context, V = config->vocab;
+    size_t T = config->context, V = REEF_VOCAB;
     const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
     const float *d_logits = b->acts->logits + w * T * V;
     if (memchr(fire, 0, T) == NULL) return d_logits;
@@ -75,7 +75,7 @@ static float *window_scratch(const reef_backward *b, size_t w) {
 static void head_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
+    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
     reef_activations *acts = b->acts;
     const reef_weights *base = &b->network->generations[0]->weights;
     float *d_norm = acts->d_norm + row * D, *d_x = acts->d_x + row * D;
@@ -117,7 +117,7 @@ static void retain_rows(
 static void mask_logits_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
+    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
     float *d_logits = b->acts->logits + row * V;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
     if (reef_batch_retains(b->batch, w)) {
@@ -140,7 +140,7 @@ static void head_backward(reef_backward *b) {
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
     run_windows(b, mask_logits_window);
     weight_gradients(b, 1,
-                     &(reef_weight_product){b->acts->config->d_model, b->acts->config->vocab,
+                     &(reef_weight_product){b->acts->config->d_model, REEF_VOCAB,
                                             b->open->grads.head, b->acts->norm, b->acts->logits});
 }
 
@@ -533,14 +533,12 @@ static void embed_table(void *context, size_t back) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
-    size_t each = reef_token_bytes(config);
-    float *d_table = b->open->grads.embedding + back * config->vocab * D;
+    float *d_table = b->open->grads.embedding + back * REEF_VOCAB * D;
     for (size_t w = 0; back < T && w < b->batch->windows; w++) {
         const uint8_t *fire =
             reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
         reef_embedding_backward(T - back, D, d_table, b->acts->d_x + (w * T + back) * D,
-                                b->batch->tokens + w * T * each, each,
-                                fire == NULL ? NULL : fire + back);
+                                b->batch->tokens + w * T, fire == NULL ? NULL : fire + back);
     }
 }
 
@@ -561,7 +559,7 @@ static void embed_positions(const reef_backward *b) {
 static void retain_embedding(const reef_backward *b, size_t w) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
-    const uint8_t *tokens = b->batch->tokens + w * T * reef_token_bytes(config);
+    const uint8_t *tokens = b->batch->tokens + w * T;
     float *old = window_scratch(b, w), *share = b->acts->d_mid + w * T * D; // d_mid is free by now
     memcpy(old, b->network->generations[0]->weights.position, T * D * sizeof(*old));
     if (b->open->weights.position != NULL)

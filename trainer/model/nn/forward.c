@@ -41,10 +41,9 @@
 // steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
-    size_t D = config->d_model, V = config->vocab, token_bytes = reef_token_bytes(config);
+    size_t D = config->d_model, V = REEF_VOCAB;
     for (size_t distance = 0; distance <= config->previous_bytes && distance <= t; distance++)
-        reef_axpy(D, x + t * D, 1.0f,
-                  tables + (distance * V + reef_token_at(tokens, token_bytes, t - distance)) * D);
+        reef_axpy(D, x + t * D, 1.0f, tables + (distance * V + tokens[t - distance]) * D);
 }
 
 // The one later generation that fires for each token of the window, for which a merged matrix
@@ -74,7 +73,7 @@ static void embed_window(void *context, size_t w) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context;
     const reef_weights *base = &f->network->generations[0]->weights;
-    const uint8_t *tokens = f->batch->tokens + w * T * reef_token_bytes(config);
+    const uint8_t *tokens = f->batch->tokens + w * T;
     float *x = f->acts->x + w * T * D;
     // Positions first: embeddings and deltas only add to them.
     memcpy(x, base->position, T * D * sizeof(*x));
@@ -451,8 +450,6 @@ static reef_status ffw_forward(reef_forward *f,
 // What the net says of each target of a window, for the mixer of a context memory. It runs before
 // the loss, which may replace `logits` by their gradient.
 static void predict_targets(const reef_forward *f, size_t row, const float *logits) {
-    // Pools with a context memory are of bytes (config_check.c): V is 256, and a token one byte.
-    assert(f->acts->config->vocab == REEF_VOCAB);
     float p[REEF_VOCAB];
     // t + 1: tokens that the net has seen in this window when it predicts target t.
     for (size_t t = 0; t < f->acts->config->context; t++) {
@@ -468,7 +465,7 @@ static void predict_targets(const reef_forward *f, size_t row, const float *logi
 static void head_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_config *config = f->acts->config;
-    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
+    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
     reef_activations *acts = f->acts;
     const reef_weights *base = &f->network->generations[0]->weights;
     float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
@@ -494,9 +491,8 @@ static void head_window(void *context, size_t w) {
     if (f->batch->targets == NULL) return;
     if (acts->predictions != NULL) predict_targets(f, row, logits);
     const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
-    size_t token_bytes = reef_token_bytes(config);
-    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * token_bytes,
-                       token_bytes, weight, weight != NULL);
+    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row, weight,
+                       weight != NULL);
 }
 
 // What later decisions read of all windows: losses, predictions for a memory, and, without weights,
@@ -515,7 +511,7 @@ static void gather_outputs(const reef_forward *f) {
         left[count++] = (reef_ranks_array){f->acts->predictions, bytes, bytes};
     }
     if (f->batch->weight == NULL)
-        left[count++] = reef_split_rows(config, f->acts->logits, config->vocab);
+        left[count++] = reef_split_rows(config, f->acts->logits, REEF_VOCAB);
     reef_ranks_gather(f->ranks, f->batch->windows, count, left);
 }
 

@@ -346,12 +346,11 @@ void reef_cross_entropy(size_t rows,
                         double *loss,
                         float *logits,
                         const uint8_t *targets,
-                        size_t token_bytes,
                         const float *weight,
                         bool gradient) {
     for (size_t t = 0; t < rows; t++) {
         float *row = logits + t * V;
-        size_t target_id = reef_token_at(targets, token_bytes, t);
+        size_t target_id = targets[t];
         float max = row_max(V, row), target = row[target_id];
         double sum = exp_sum(V, row, max, gradient ? row : NULL);
         loss[t] = log(sum) - ((double)target - (double)max);
@@ -370,10 +369,9 @@ void reef_embedding_backward(size_t rows,
                              float *d_table,
                              const float *d_x,
                              const uint8_t *tokens,
-                             size_t token_bytes,
                              const uint8_t *active) {
     for (size_t t = 0; t < rows; t++) {
         if (active != NULL && !active[t]) continue;
-        reef_axpy(D, d_table + reef_token_at(tokens, token_bytes, t) * D, 1.0f, d_x + t * D);
+        reef_axpy(D, d_table + tokens[t] * D, 1.0f, d_x + t * D);
     }
 }

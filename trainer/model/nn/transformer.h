@@ -91,8 +91,7 @@ void reef_cross_entropy(size_t rows,
                         size_t V,
                         double *loss,
                         float *logits,
-                        const uint8_t *targets, // (rows) tokens of token_bytes each
-                        size_t token_bytes,
+                        const uint8_t *targets, // (rows)
                         const float *weight,
                         bool gradient);
 
@@ -101,8 +100,7 @@ void reef_embedding_backward(size_t rows,
                              size_t D,
                              float *d_table, // (V, D) accumulated into
                              const float *d_x,
-                             const uint8_t *tokens, // (rows) of token_bytes each
-                             size_t token_bytes,
+                             const uint8_t *tokens,  // (rows)
                              const uint8_t *active); // (rows) or NULL
 
 #endif
