@@ -453,11 +453,14 @@ def _milliseconds(when):
     return max(1, int(seconds * 1000))
 
 
-class _Streamed(Pool):
-    """A pool that is trained on a stream."""
+# ---- models of bytes -----------------------------------------------------------------------------
+
+
+class Model(Pool):
+    """A pool with a model of bytes."""
 
     def cursor(self, source="python"):
-        """How much of a source was taken, in bytes or examples: where to read on."""
+        """How much of a source was taken, in bytes: where to read on."""
         taken = ctypes.c_uint64()
         self._call(_c.lib.reef_pool_cursor, _c.text("source", source), ctypes.byref(taken))
         return taken.value
@@ -468,13 +471,6 @@ class _Streamed(Pool):
         info = _c.TrainingInfo()
         self._call(_c.lib.reef_pool_read_training, ctypes.byref(info))
         return _fill(Training, info)
-
-
-# ---- models of bytes -----------------------------------------------------------------------------
-
-
-class Model(_Streamed):
-    """A pool with a model of bytes."""
 
     def train(self, data, source="python"):
         """Train on bytes, or on an iterable of bytes such as an open file: the next ones of that source.
@@ -496,8 +492,7 @@ class Model(_Streamed):
         return self.training
 
     def evaluate(self, text, surprise=False):
-        """Loss of a text (bytes) as of the state that was opened, an ``Evaluation``. A writer commits first. Where the
-        pool's tokens are ids, the text is two bytes for each, and the loss is per token.
+        """Loss of a text (bytes) as of the state that was opened, an ``Evaluation``. A writer commits first.
         """
         view = np.frombuffer(text, np.uint8)
         bits = np.empty(view.size, np.float32) if surprise else None

@@ -3,10 +3,6 @@
 
 #include <math.h>
 
-double reef_metrics_gain(bool rising, double before, double after) {
-    return rising ? after - before : before - after;
-}
-
 double reef_metrics_mean(size_t count, const double *values) {
     double sum = 0;
     size_t known = 0;
@@ -45,15 +41,14 @@ bool reef_metrics_is_old(const reef_metrics_matrix *matrix, size_t column) {
 double reef_metrics_forgetting_max(const reef_metrics_matrix *matrix, size_t column) {
     double now = reef_metrics_at(matrix, matrix->rows - 1, column), most = NAN;
     for (size_t row = 0; row + 1 < matrix->rows; row++) {
-        double lost = reef_metrics_gain(matrix->rising, now, reef_metrics_at(matrix, row, column));
+        double lost = now - reef_metrics_at(matrix, row, column);
         if (!isnan(lost) && !(lost <= most)) most = lost;
     }
     return most;
 }
 
 double reef_metrics_forgetting_learned(const reef_metrics_matrix *matrix, size_t column) {
-    double now = reef_metrics_at(matrix, matrix->rows - 1, column);
-    return reef_metrics_gain(matrix->rising, now, reef_metrics_learned(matrix, column));
+    return reef_metrics_at(matrix, matrix->rows - 1, column) - reef_metrics_learned(matrix, column);
 }
 
 static void add_known(double *sum, size_t *count, double value) {

@@ -1,9 +1,8 @@
 // The figures of continual learning: pure functions on a matrix of measurements.
 //
 // Row i of the matrix R is a state of the model, column j a domain; what stands there is a loss
-// (bits per byte) or, with `rising`, an accuracy. Every figure is written so that "forgetting" is
-// bad when positive and "transfer" and "gain" are good when positive, for losses and accuracies
-// alike. NaN stands for what was not measured and makes only the figures unknown that need it.
+// (bits per byte). Every figure is written so that "forgetting" is bad when positive, and
+// "transfer" good. NaN stands for what was not measured and makes only the figures unknown that need it.
 #ifndef REEF_FORGETTING_H
 #define REEF_FORGETTING_H
 
@@ -18,7 +17,6 @@ typedef struct reef_metrics_matrix {
     // (columns): the row right after domain j was learned, or METRICS_UNKNOWN; NULL when no row is
     // known
     const size_t *learned;
-    bool rising; // more is better: accuracies
 } reef_metrics_matrix;
 
 /** Means over domains; NaN over none. */
@@ -29,8 +27,6 @@ typedef struct reef_metrics_summary {
     double backward_transfer;  // Lopez-Paz & Ranzato 2017, over old domains
 } reef_metrics_summary;
 
-/** How much better `after` is than `before`: the difference, positive when something was gained. */
-double reef_metrics_gain(bool rising, double before, double after);
 /** Mean of the values that are not NaN; NaN of none. */
 double reef_metrics_mean(size_t count, const double *values);
 

@@ -40,7 +40,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
                                 reef_error *err) {
     // A row for each generation's state, and one for the present.
     size_t rows = (size_t)pool->generation_count + 1;
-    *matrix = (reef_cli_matrix){.rows = rows, .columns = file_count, .measure = "bits per byte"};
+    *matrix = (reef_cli_matrix){.rows = rows, .columns = file_count};
     matrix->bits = reef_cli_alloc(rows * file_count, sizeof(*matrix->bits));
     matrix->learned = reef_cli_alloc(file_count, sizeof(*matrix->learned));
     // Set by the caller, if it knows.
@@ -85,8 +85,7 @@ reef_metrics_matrix reef_matrix_metrics(const reef_cli_matrix *matrix) {
     return (reef_metrics_matrix){.rows = matrix->rows,
                                  .columns = matrix->columns,
                                  .values = matrix->bits,
-                                 .learned = matrix->learned,
-                                 .rising = matrix->rising};
+                                 .learned = matrix->learned};
 }
 
 const char *reef_matrix_row_name(const reef_cli_matrix *matrix,
@@ -128,7 +127,7 @@ static void cell(reef_cli_table *table, double value) {
 void reef_matrix_print(const reef_cli_matrix *matrix, const char *const *names) {
     char *alignment = reef_cli_alloc(matrix->columns + 2, 1);
     const char **headings = reef_cli_alloc(matrix->columns + 1, sizeof(*headings));
-    headings[0] = matrix->measure;
+    headings[0] = "bits per byte";
     alignment[0] = '<';
     // Numbers are right-aligned.
     for (size_t j = 0; j < matrix->columns; j++) {

@@ -12,9 +12,7 @@
 /** Rows 0 .. generation_count - 1 are as of that generation; the last row is now, task-free. */
 typedef struct reef_cli_matrix {
     size_t rows, columns;
-    double *bits;        // (rows, columns) bits per byte or token, or accuracies
-    bool rising;         // accuracies: more is better
-    const char *measure; // what they are, in words
+    double *bits; // (rows, columns) bits per byte
     // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set
     size_t *learned;
 } reef_cli_matrix;

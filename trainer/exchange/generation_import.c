@@ -380,7 +380,7 @@ static size_t score_generation(const reef_reservoir *reservoir,
     reef_gate_state state;
     reef_gate_reset(gate, &state);
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) {
-        size_t size = reservoir->sizes[slot] / reservoir->token_bytes;
+        size_t size = reservoir->sizes[slot];
         // Slots of other generations are skipped without resetting the gate: text of the same
         // generation is read as one stream.
         if (size == 0 || reservoir->generations[slot] != generation) continue;

@@ -60,19 +60,6 @@ static void summary_averages_over_old_and_new_domains(void **state) {
     assert_false(reef_metrics_is_old(&m, 2));
 }
 
-static void accuracies_count_the_other_way_round(void **state) {
-    (void)state;
-    static const double VALUES[] = {0.1, 0.1, 0.9, 0.2, 0.7, 0.8};
-    static const size_t ROWS[] = {1, 2};
-    reef_metrics_matrix m = {
-        .rows = 3, .columns = 2, .values = VALUES, .learned = ROWS, .rising = true};
-    assert_float_equal(reef_metrics_forgetting_max(&m, 0), 0.2, NEAR);
-    assert_float_equal(reef_metrics_forgetting_learned(&m, 0), 0.2, NEAR);
-    reef_metrics_summary s = reef_metrics_summarise(&m);
-    assert_float_equal(s.backward_transfer, -0.2, NEAR);
-    assert_float_equal(s.final_mean, 0.75, NEAR);
-}
-
 static void what_was_not_measured_is_unknown(void **state) {
     (void)state;
     double values[] = {NAN, 8, 2, 9, 3, NAN};
@@ -102,7 +89,6 @@ int main(void) {
         cmocka_unit_test(forgetting_follows_both_definitions),
         cmocka_unit_test(definitions_differ_when_a_later_domain_helped),
         cmocka_unit_test(summary_averages_over_old_and_new_domains),
-        cmocka_unit_test(accuracies_count_the_other_way_round),
         cmocka_unit_test(what_was_not_measured_is_unknown),
         cmocka_unit_test(learned_share_compares_with_a_baseline),
     };
