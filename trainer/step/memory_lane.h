@@ -6,7 +6,7 @@
 // The memory reads the net's predictions of a batch, which are copied into the lane before the net
 // learns from that batch, and the net reads nothing of the memory. So both may run at once, with
 // the same bits as one after the other. What follows from a batch's cost, such as the history of
-// the loss, waits until the lane is empty: see reef_pending_settle.
+// the loss, waits until the lane is empty.
 #ifndef REEF_MEMORY_LANE_H
 #define REEF_MEMORY_LANE_H
 
