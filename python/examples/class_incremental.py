@@ -8,6 +8,9 @@ ridge regression, solved in NumPy from sums over the images of a task, and writt
 one on the experts of generation 0, which tells the tasks apart and weighs the heads. No image is kept. After each task
 the generation is sealed: the function as of it stays the same for ever, to the bit.
 
+Measured with --side 8, on all images that are there (60,000 digits, 15,000 clothes) and all 10,000 test images: MNIST
+97.9 %, Fashion-MNIST 88.2 % of all ten classes.
+
 usage: class_incremental.py --data DIR [--side 16] [--images N] [--tests N] [--pools DIR]
 """
 
