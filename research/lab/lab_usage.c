@@ -31,7 +31,7 @@ static reef_status count_experts(const reef_network *network, size_t *experts, r
 static reef_status add_uses(
     reef_model *model, const uint8_t *bytes, size_t count, reef_usage *usage, reef_error *err) {
     reef_gating gating = {0};
-    reef_status status = reef_model_check_text(model, bytes, count, err);
+    reef_status status = reef_model_check_reads_text(model, err);
     if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
     size_t P = (size_t)model->network.config.heads * model->network.config.topk;
     for (size_t at = 0, tokens; status == REEF_OK && at < count; at += model->stride) {
