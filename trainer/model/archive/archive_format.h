@@ -5,7 +5,7 @@
 //        8     4  version of the format, 1
 //       12     4  H: bytes of all that comes before the first piece
 //       16     4  mode: 1, coded by context memories alone
-//       20     4  version of what memories predict, 3: see REEF_ARCHIVE_CODER
+//       20     4  version of what memories predict, 4: see REEF_ARCHIVE_CODER
 //       24    16  identity of the pool: see pool_memory.c
 //       40     8  when the pool was made, ms since 1970, or zero
 //       48     8  `context_memory` of its configuration
@@ -45,7 +45,7 @@
  * predicts others: older archives are then refused instead of expanded to nonsense. A test has the
  * code of a text, and fails after such a change.
  */
-#define REEF_ARCHIVE_CODER 3u
+#define REEF_ARCHIVE_CODER 4u
 #define REEF_ARCHIVE_RAW UINT32_MAX // the memory of a piece that is stored as it is
 
 /** Which memory: all that it learned makes it what it is. */
