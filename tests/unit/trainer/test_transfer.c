@@ -154,6 +154,7 @@ static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
 static void it_may_stay_where_it_lies_in_the_map(void **state) {
     pair *p = *state;
     reef_error err;
+    forget_memories(p->a); // they have to be in memory
     start(p);
     close_pool(p->b);
     ok(reef_store_open(&p->b->store, p->b->pool, &(reef_store_options){.write = true}, &err), &err);
@@ -305,6 +306,7 @@ static void begin_with(lifelong *f, const char *base, const char *memory, const 
 // Copies a pool with generation 0, which has no memory, to p->other; pool a is then one with
 // memories, which has learned kind 1 and written it to p->file.
 static void begin_without(pair *p) {
+    forget_memories(p->a);
     make_pool(p->a, 1);
     learn(p->a, 0);
     copy_pool(p->a->pool, p->other);
@@ -338,6 +340,7 @@ static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
 // Its net answers alone where its gate fires.
 static void a_generation_without_a_memory_joins_a_pool_with_memories(void **state) {
     pair *p = *state;
+    forget_memories(p->a);
     start(p);
     copy_pool(p->b->pool, p->other);
     begin_with(p->b, p->other, "4194304", "1");
