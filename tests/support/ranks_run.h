@@ -25,6 +25,24 @@
 // One thread where a test does not say more: a second one for so small a model only waits.
 #define QUICK "--quiet --commit-steps 10 --threads 1"
 
+#define MARK "=== another kind ===" // a line of the stream where a generation ends
+
+/** A net alone, whose generations end at lines that are MARK. */
+static inline void without_memories(reef_config *config) {
+    reef_error err;
+    config->context_memory = 0;
+    config->net_share = 1.0f;
+    config->boundaries = REEF_BOUNDARIES_GIVEN;
+    assert_int_equal(reef_config_set(config, "boundary_mark", MARK, &err), REEF_OK);
+}
+
+static inline void append_mark(const char *path) {
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    assert_true(fputs("\n" MARK "\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
 // Run to the end; what was said on standard error is in box->messages.
 static inline int run_ranks(const sandbox *box, size_t count, const char *more) {
     return shell_of(MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
