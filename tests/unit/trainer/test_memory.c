@@ -469,7 +469,6 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
     static const struct {
         const char *name, *value, *memory, *words;
     } CASES[] = {
-        {"model", "layer", "4194304", "no text"},
         {"seed", "1", "1000", "less than the 4194304 bytes"},
         {"net_share", "0.5", "0", "there is none"},
     };
@@ -480,6 +479,15 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
         assert_int_equal(reef_pool_init(f->pool, &f->config, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, CASES[i].words));
     }
+    // A layer has no text: what is for texts is left out of a new pool, and wrong in one that is there.
+    f->config = lifelong_config();
+    choose(&f->config, "model", "layer");
+    choose(&f->config, "context_memory", "4194304");
+    assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "no text"));
+    reef_config_reduce(&f->config);
+    assert_int_equal(f->config.context_memory, 0);
+    ok(reef_config_check(&f->config, &err), &err);
 }
 
 static void a_tail_that_is_cut_is_damage(void **state) {
