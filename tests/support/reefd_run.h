@@ -12,6 +12,9 @@
 #include <sys/types.h>
 
 #define REEFD_ARGUMENTS_MAX 600
+// At most so many accepted bytes are not learned yet by the tiny model: a piece that is to be judged,
+// and a batch, which needs one byte after it.
+#define WAITING_BYTES (2048 + 2 * 32)
 #define REEFD_SIGNALLED 1000 // added to the signal's number in what reefd_wait returns
 
 typedef struct sandbox {

@@ -80,6 +80,13 @@ static void append_line(world *w) {
     fclose(log);
 }
 
+static void append_lines(world *w, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        w->line++;
+        append_line(w);
+    }
+}
+
 static void write_line(world *w, const char *how) {
     if (++w->line % ROTATE_LINES == 0) rotate(w, how);
     append_line(w);
@@ -143,15 +150,15 @@ static void a_folder_that_grows_is_read(void **state) {
     snprintf(w->run.source, sizeof(w->run.source), "dir:%s/*.log", w->folder);
     live_start(&w->run);
     reefd_await(&w->run.box, w->run.reefd);
-    write_lines(w, 50, "");
+    append_lines(w, 300);
     snprintf(w->log, sizeof(w->log), "%s/other.log", w->folder);
-    write_lines(w, 40, "");
+    append_lines(w, 200);
     snprintf(w->log, sizeof(w->log), "%s/other.txt", w->folder);
     uint64_t written = w->run.written;
-    write_lines(w, 5, ""); // the pattern does not fit
+    append_lines(w, 5); // the pattern does not fit
     w->run.written = written;
     reef_commit commit = live_finish(&w->run);
-    assert_int_equal(commit.stream_bytes / 10, written / 10); // but for less than a batch
+    assert_in_range(commit.stream_bytes, written - WAITING_BYTES, written);
 }
 
 static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
