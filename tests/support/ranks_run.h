@@ -49,6 +49,14 @@ static inline int run_ranks(const sandbox *box, size_t count, const char *more) 
                     REEFD_PATH, box->directory, box->text, more, box->messages);
 }
 
+/** As run_ranks, and nothing goes wrong. */
+static inline void learn_by_ranks(const sandbox *box, size_t count, const char *more) {
+    int code = run_ranks(box, count, more);
+    if (code == 0) return;
+    char *text = read_text(box->messages, NULL);
+    fail_msg("%zu ranks ended with %d: %s", count, code, text);
+}
+
 // Two ranks, and what of its environment is each one's own: "-x NAME=VALUE", or nothing.
 static inline int run_two(const sandbox *box, const char *first, const char *second) {
     return shell_of(MPIRUN " -n 1 %s %s --pool %s/many --source %s " QUICK

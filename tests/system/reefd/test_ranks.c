@@ -60,7 +60,7 @@ static void the_root_is_that_of_one_process(void **state) {
     assert_int_equal(pool_generations(&one), 3);
     for (size_t count = 1; count <= 3; count++) {
         make_ranks(box, count);
-        assert_int_equal(run_ranks(box, count, count == 2 ? "--threads 2" : "--threads 1"), 0);
+        learn_by_ranks(box, count, count == 2 ? "--threads 2" : "--threads 1");
         same_roots(box, count, &expected);
     }
 }
@@ -87,7 +87,7 @@ static void killed_ranks_go_on(void **state) {
             pool_check(&shard);
         }
     }
-    assert_int_equal(run_ranks(box, count, ""), 0);
+    learn_by_ranks(box, count, "");
     same_roots(box, count, &expected);
 }
 
@@ -105,7 +105,7 @@ static void ranks_that_are_ahead_step_back(void **state) {
     sandbox second = shard_of(box, 1);
     assert_int_equal(epoch_of(box, 1), counts);
     pool_check(&second);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     assert_int_equal(epoch_of(box, 1), epoch_of(box, 0));
     same_roots(box, 2, &expected);
 #else
@@ -130,7 +130,7 @@ static void a_rank_that_hangs_is_named(void **state) {
     int code = 0;
     assert_int_equal(waitpid(run, &code, 0), run);
     ends_with(box, code, "rank 1 has not answered for 3 seconds");
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     same_roots(box, 2, &expected);
 }
 
@@ -159,7 +159,7 @@ static void a_pause_of_all_ranks_is_not_silence(void **state) {
 static void shards_that_do_not_fit_are_named(void **state) {
     sandbox *box = *state;
     make_ranks(box, 2);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     int code = run_ranks(box, 1, "");
     ends_with(box, code, "rank 0: its shard is one of 2, and 1 ranks were started");
     code = run_ranks(box, 3, "");
@@ -178,7 +178,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a ../kept rank-1", box->directory),
                      0);
     append_noise(box->text, NOISE_BYTES, 9);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && mv ../kept rank-1", box->directory),
                      0);
     code = run_ranks(box, 2, "");
@@ -186,7 +186,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
     // Of another training.
     assert_int_equal(shell_of("mv %s/many/rank-1 %s/other", box->directory, box->directory), 0);
     make_ranks(box, 2);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && mv ../other rank-1", box->directory),
                      0);
     code = run_ranks(box, 2, "");
@@ -197,7 +197,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
 static void copies_of_a_shard_begin_anew(void **state) {
     sandbox *box = *state;
     make_ranks(box, 2);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     append_noise(box->text, NOISE_BYTES, 9);
     reef_commit expected = alone(box);
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a rank-0 rank-1 && "
@@ -206,9 +206,9 @@ static void copies_of_a_shard_begin_anew(void **state) {
                      0);
     int code = run_ranks(box, 3, "");
     ends_with(box, code, "rank 0: its shard is one of 2");
-    assert_int_equal(run_ranks(box, 3, "--new-shards"), 0);
+    learn_by_ranks(box, 3, "--new-shards");
     same_roots(box, 3, &expected);
-    assert_int_equal(run_ranks(box, 3, ""), 0);
+    learn_by_ranks(box, 3, "");
     assert_int_equal(shell_of("cd %s/many && cp -a %s other && rm -r rank-2 && mv other rank-2",
                               box->directory, box->pool),
                      0);
@@ -249,7 +249,7 @@ static void more_ranks_than_windows(void **state) {
 static void a_shard_is_not_trained_alone(void **state) {
     sandbox *box = *state;
     make_ranks(box, 2);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     int code = shell_of("%s --pool %s/many --source %s " QUICK " 2>%s", REEFD_PATH, box->directory,
                         box->text, box->messages);
     ends_with(box, code, "holds shards, rank-0 to rank-1: start mpirun -n 2 reefd --pool");
@@ -269,7 +269,7 @@ static void a_full_disk_on_one_rank(void **state) {
                         box->text, box->messages);
     ends_with(box, code, "rank 1: its commit failed");
     reef_commit expected = alone_once(box);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     same_roots(box, 2, &expected);
 }
 

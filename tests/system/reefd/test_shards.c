@@ -85,7 +85,7 @@ static void learn_in_two(const sandbox *box) {
     if (mould.directory[0] == '\0') {
         sandbox_make(&mould);
         make_shards(box, 2);
-        assert_int_equal(run_ranks(box, 2, ""), 0);
+        learn_by_ranks(box, 2, "");
         assert_int_equal(shell_of("cp -a %s/many %s", box->directory, mould.directory), 0);
     }
     assert_int_equal(
@@ -161,7 +161,7 @@ static void the_root_is_that_of_one_process(void **state) {
     assert_int_equal(pool_generations(&one), 3);
     for (size_t count = 2; count <= 4; count += 2) { // three are killed below
         make_shards(box, count);
-        assert_int_equal(run_ranks(box, count, count == 2 ? "--threads 2" : "--threads 1"), 0);
+        learn_by_ranks(box, count, count == 2 ? "--threads 2" : "--threads 1");
         same_roots(box, count, &expected);
         for (size_t r = 0; r < count; r++)
             assert_int_equal(
@@ -180,7 +180,7 @@ static void all_shards_are_read_as_one_pool(void **state) {
                      0);
     append_noise(box->text, NOISE_BYTES, 9);
     make_shards(box, RANKS);
-    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    learn_by_ranks(box, RANKS, "");
     sandbox first = shard_of(box, 0);
     reef_commit expected = pool_commit(&first);
     gathers_to(box, "many", &expected);
@@ -244,7 +244,7 @@ static void memories_are_divided(void **state) {
         if (pid > 0) (void)kill(pid, SIGKILL);
         assert_int_equal(waitpid(run, NULL, 0), run);
     }
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     same_roots(box, 2, &expected);
     assert_int_equal(divide(box, "many", "whole", 1), 0);
     sandbox whole = *box;
@@ -280,7 +280,7 @@ static void memories_are_divided(void **state) {
               "rank 1: kind 0 is damaged; reef verify says what helps: memory "
               "(generation 0");
     assert_int_equal(shell_of("cd %s && cp kept/data.mdb many/rank-1/", box->directory), 0);
-    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    learn_by_ranks(box, RANKS, "");
     same_roots(box, RANKS, &expected);
     assert_int_equal(shell_of("%s verify %s/many >/dev/null", REEF_BINARY, box->directory), 0);
 }
@@ -340,7 +340,7 @@ static void a_new_pool_begins_as_shards(void **state) {
     same_roots(box, 3, &expected);
     assert_int_equal(
         shell_of("cd %s && grep -q 'mpirun -n 3 reefd --pool many' made.txt", box->directory), 0);
-    assert_int_equal(run_ranks(box, 3, ""), 0);
+    learn_by_ranks(box, 3, "");
     assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
                      0);
     expected = pool_commit(&one);
@@ -366,7 +366,7 @@ static void another_number_of_ranks_goes_on(void **state) {
     append_figures(box->text, FIGURE_BYTES / 2, 7);
     assert_int_equal(shell_of("cd %s && mv many two", box->directory), 0);
     assert_int_equal(divide(box, "two", "many", 3), 0);
-    assert_int_equal(run_ranks(box, 3, ""), 0);
+    learn_by_ranks(box, 3, "");
     append_noise(box->text, NOISE_BYTES, 9);
     assert_int_equal(shell_of("cd %s && mv many three", box->directory), 0);
     // Each shard by itself, in any order.
@@ -415,7 +415,7 @@ static void killed_ranks_go_on(void **state) {
             pool_check(&shard);
         }
     }
-    assert_int_equal(run_ranks(box, RANKS, ""), 0);
+    learn_by_ranks(box, RANKS, "");
     same_roots(box, RANKS, &expected);
     gathers_to(box, "many", &expected);
 }
@@ -434,7 +434,7 @@ static void ranks_that_are_ahead_step_back(void **state) {
     refuses(box, code, "if it is one ahead, start all ranks once");
     code = shell_of("cd %s && %s eval many text 2>%s", box->directory, REEF_BINARY, box->messages);
     says(box, code, "rank-1 is of epoch");
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     assert_int_equal(epoch_of(box, 1), epoch_of(box, 0));
     same_roots(box, 2, &expected);
     gathers_to(box, "many", &expected);
@@ -493,7 +493,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
     refuses(box, divide(box, "many many", "no", 1), "is given twice");
     // A backup, while the others went on.
     append_noise(box->text, NOISE_BYTES, 9);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     refuses(box, divide(box, "many/rank-0 kept", "no", 1), "kept is of epoch");
     int code = shell_of("cd %s/many && mv rank-1 ../new && cp -a ../kept rank-1", box->directory);
     assert_int_equal(code, 0);
@@ -516,7 +516,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
 static void shards_of_both_kinds_are_named(void **state) {
     sandbox *box = *state;
     make_ranks(box, 2);
-    assert_int_equal(run_ranks(box, 2, ""), 0);
+    learn_by_ranks(box, 2, "");
     sandbox first = shard_of(box, 0);
     reef_commit expected = pool_commit(&first);
     refuses(box, divide(box, "many/rank-1", "no", 2), "but only commits of rank 0 count");
