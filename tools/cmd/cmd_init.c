@@ -126,8 +126,10 @@ static reef_status configure(const reef_cli_call *cli,
     // A size's topk may be too many for a side that was given; one that was given is refused below.
     reef_config_fit(config);
     status = take_given(cli, config, err);
+    // Before what would do nothing is left out: what was given must not be lost in silence.
+    if (status == REEF_OK) status = reef_config_check_new(config, err);
     if (status == REEF_OK) reef_config_reduce(config);
-    return status == REEF_OK ? reef_config_check_new(config, err) : status;
+    return status;
 }
 
 static uint64_t rows_bytes(const reef_config *config, uint32_t side) {

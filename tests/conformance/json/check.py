@@ -129,8 +129,7 @@ FRESH = {"init": "rm -rf reef.pool many new.pool", "train": "rm -rf reef.pool &&
          "compress": "rm -rf reef.pool && cp -r memory.pool reef.pool && rm -f notes.txt.reef",
          "expand": "rm -rf reef.pool && cp -r memory.pool reef.pool",
          "kind list": "rm -rf reef.pool && cp -r memory.pool reef.pool",
-         "snapshot create": "reef snapshot remove reef.pool before-upgrade",
-         "branch": "rm -rf reef.pool && cp -r other.pool reef.pool && reef train reef.pool notes.txt"}
+         "snapshot create": "reef snapshot remove reef.pool before-upgrade"}
 # The stream is shorter here.
 SMALLER = {"--truth 800000": "--truth 4000"}
 ASK_DAEMON = {"commit", "pause", "resume", "drain", "reload", "ingest", "stop"}

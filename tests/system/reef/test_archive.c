@@ -210,7 +210,7 @@ static void what_cannot_be_done_is_said_in_one_line(void **state) {
         const char *says, *line;
     } CASES[] = {
         {64, "is open", "$REEF compress memory code.c --as-of now --out n"},
-        {66, "no snapshot nowhere", "$REEF compress memory code.c --as-of nowhere --out n"},
+        {66, "there is no state 'nowhere'", "$REEF compress memory code.c --as-of nowhere --out n"},
         {66, "missing", "$REEF compress memory missing"},
         {66, "missing", "$REEF compress missing code.c --out n"},
         {64, "--context-memory", "$REEF compress pool code.c --out n"},

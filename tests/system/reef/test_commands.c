@@ -476,22 +476,19 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     free(pool);
 }
 
-// A generation of side_new does not fit: half of it is opened.
 static void a_dry_seal_names_the_size_that_is_opened(void **state) {
     const world *w = *state;
     program p;
-    char *pool = path_in(w->directory, "little-room");
-    reef(&p, "init", pool, TINY_OPTIONS, "--experts-max", "20", "--topk", "1", NULL);
-    assert_int_equal(p.code, 0);
-    program_release(&p);
-    json_decref(reef_json("train", pool, w->english, NULL));
+    char *pool = path_in(w->directory, "dry");
+    make_pool(pool);
+    tiny_pool_train(pool);
     reef(&p, "seal", pool, "--dry-run", NULL);
     assert_int_equal(p.code, 0);
-    if (strstr(p.out, "would open generation 1 (2 x 2 experts in each PEER layer)") == NULL)
+    if (strstr(p.out, "would open generation 2 (3 x 3 experts in each PEER layer)") == NULL)
         fail_msg("%s", p.out);
     program_release(&p);
     json_t *sealed = reef_json("seal", pool, NULL);
-    assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), 2);
+    assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), TINY_SIDE_NEW);
     json_decref(sealed);
     free(pool);
 }
@@ -656,7 +653,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"init", w->missing, "--heads", "0"}, 64, "heads"},
         {{"init", w->missing, "--d-modle", "7"}, 64, "did you mean --d-model?"},
         {{"init", w->missing, "--layers", "many"}, 64, "layers"},
-        {{"init", w->missing, "--growth", "up"}, 64, "must be generation or in_place"},
+        {{"init", w->missing, "--growth", "up"}, 64, "'--growth' is gone: reef grow"},
         {{"init", w->missing, "--boundaries", "all"}, 64, "must be contexts or given"},
         {{"init", w->missing, "--experts-max", "9"}, 64, "experts_max 9 is less than"},
         {{"init", w->pool}, 64, "exists; choose"},

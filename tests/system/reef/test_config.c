@@ -149,7 +149,7 @@ static void what_is_given_beside_a_size_wins_over_it(void **state) {
         reef_json("init", w->missing, TINY_OPTIONS, "--size", "large", "--dry-run", NULL);
     const json_t *config = json_object_get(document, "config");
     assert_int_equal(integer(config, "side"), TINY_SIDE);
-    assert_int_equal(integer(config, "context_memory"), 0);
+    assert_int_equal(integer(config, "context_memory"), 4 << 20);
     json_decref(document);
     // Medium is what a pool has without being asked.
     document = reef_json("init", w->missing, "--size", "medium", "--dry-run", NULL);

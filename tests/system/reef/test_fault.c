@@ -165,7 +165,7 @@ static void a_pool_of_another_version_is_refused_by_every_command(void **state) 
     world *w = *state;
     make_pool(w->pool);
     put_format(w->pool, 7, true);
-    every_command_refuses(w, 65, "has format version 7, this program reads versions 1 to 3");
+    every_command_refuses(w, 65, "has format 7, this program reads format 4");
 }
 
 // Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef

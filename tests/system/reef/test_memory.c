@@ -10,7 +10,7 @@
 
 #include "damaged_record.h"
 
-#define MEMORY "--context-memory", "4M", "--net-share", "1", "--rehearse", "0"
+#define MEMORY "--net-share", "1", "--rehearse", "0", "--boundaries", "given"
 
 static void expect_refused(const world *w, const char *words, ...) {
     const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, "init", NULL};
@@ -113,6 +113,14 @@ static char *trained(const world *w, const char *name) {
     return pool;
 }
 
+// A net alone, which has no kinds.
+static char *without_memories(const world *w, const char *name) {
+    char *pool = path_in(w->directory, name);
+    json_decref(reef_json("init", pool, TINY_OPTIONS, "--context-memory", "0", NULL));
+    json_decref(reef_json("train", pool, w->english, NULL));
+    return pool;
+}
+
 static void status_and_generations_tell_what_it_holds(void **state) {
     const world *w = *state;
     char *pool = trained(w, "told");
@@ -147,13 +155,15 @@ static void status_and_generations_tell_what_it_holds(void **state) {
     reef(&p, "top", pool, "--once", NULL);
     assert_non_null(strstr(p.out, "of 4.2 MB"));
     program_release(&p);
-    // A pool without is as it was.
-    reef(&p, "generations", w->pool, NULL);
+    // And of a pool without there is nothing to tell.
+    char *plain = without_memories(w, "plain");
+    reef(&p, "generations", plain, NULL);
     assert_null(strstr(p.out, "filled %"));
     program_release(&p);
-    status = reef_json("status", w->pool, NULL);
+    status = reef_json("status", plain, NULL);
     assert_true(json_is_null(json_object_get(status, "context_memory")));
     json_decref(status);
+    free(plain);
     free(pool);
 }
 
@@ -208,8 +218,10 @@ static void frozen_memories_do_not_adapt(void **state) {
     assert_non_null(strstr(p.out, "\nnet "));
     program_release(&p);
     // Nothing adapts in a pool without.
-    json_t *plain = reef_json("eval", w->pool, w->code, NULL);
-    json_t *same = reef_json("eval", w->pool, w->code, "--frozen", NULL);
+    char *bare = without_memories(w, "bare");
+    json_t *plain = reef_json("eval", bare, w->code, NULL);
+    json_t *same = reef_json("eval", bare, w->code, "--frozen", NULL);
+    free(bare);
     assert_true(json_equal(json_object_get(plain, "files"), json_object_get(same, "files")));
     assert_null(json_object_get(json_array_get(json_object_get(plain, "files"), 0), "inputs"));
     json_decref(plain);
@@ -523,10 +535,12 @@ static void kinds_are_merged(void **state) {
     reef(&p, "kind", "merge", pool, "--near", "--limit", "0", NULL);
     assert_int_equal(p.code, 64);
     program_release(&p);
-    reef(&p, "kind", "merge", w->pool, "--near", NULL);
+    char *plain = without_memories(w, "without-kinds");
+    reef(&p, "kind", "merge", plain, "--near", NULL);
     assert_int_equal(p.code, 64);
     assert_non_null(strstr(p.err, "--boundaries contexts"));
     program_release(&p);
+    free(plain);
     json_t *would = reef_json("kind", "merge", pool, "letters", "1", "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(would, "done")));
     reef(&p, "kind", "merge", pool, "letters", "1", NULL);
@@ -658,17 +672,19 @@ static void kinds_are_merged_while_a_daemon_trains(void **state) {
 
 static void kinds_are_of_memories(void **state) {
     const world *w = *state;
+    char *plain = without_memories(w, "no-kinds");
     static const char *const REFUSED[][3] = {
         {"--kinds", NULL, "the pool has none"},
         {"--kinds", "--matrix", "--kinds and --matrix are two answers"},
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
         program p;
-        reef(&p, "eval", w->pool, w->code, REFUSED[i][0], REFUSED[i][1], NULL);
+        reef(&p, "eval", plain, w->code, REFUSED[i][0], REFUSED[i][1], NULL);
         assert_int_equal(p.code, 64);
         if (strstr(p.err, REFUSED[i][2]) == NULL) fail_msg("%s", p.err);
         program_release(&p);
     }
+    free(plain);
 }
 
 int main(void) {
