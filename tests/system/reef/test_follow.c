@@ -304,7 +304,26 @@ static double plain_bits(reef_model *model, const char *text, size_t first, size
     return sum;
 }
 
-static void expect_scores(const world *w, const char *text, const json_t *all) {
+// The same where memories answer, which go on from byte to byte: asked byte by byte, from the first
+// to the last.
+static double adapting_bits(reef_model *model, const char *text, size_t first, size_t end) {
+    reef_error err;
+    double sum = 0;
+    for (size_t i = first; i < end; i++) {
+        size_t piece = i / PIECE, begin = piece ? (piece - 1) * PIECE : 0;
+        float bits;
+        if (reef_model_score_next(model, (const uint8_t *)text + begin, i - begin, 1, &bits,
+                                  &err) != REEF_OK)
+            fail_msg("%s", err.message);
+        sum += (double)bits;
+    }
+    return sum;
+}
+
+static void expect_scores(const world *w,
+                          double (*bits_of)(reef_model *, const char *, size_t, size_t),
+                          const char *text,
+                          const json_t *all) {
     reef_error err;
     reef_store *store = NULL;
     reef_model *model = NULL;
@@ -314,7 +333,7 @@ static void expect_scores(const world *w, const char *text, const json_t *all) {
     for (size_t i = 0; *at; i++) {
         const char *end = strchr(at, '\n') + 1;
         const json_t *line = json_array_get(all, i);
-        double wanted = plain_bits(model, text, (size_t)(at - text), (size_t)(end - text));
+        double wanted = bits_of(model, text, (size_t)(at - text), (size_t)(end - text));
         assert_int_equal(integer(line, "bytes"), end - at);
         assert_true(fabs(number(line, "bits") - wanted) < 1e-6);
         assert_true(fabs(number(line, "bits_per_byte") - wanted / (double)(end - at)) < 1e-6);
@@ -325,10 +344,10 @@ static void expect_scores(const world *w, const char *text, const json_t *all) {
 }
 
 // In the context of what came before, whether lines come one by one or all at once.
-static void scores_are_the_models(void **state) {
+static void expect_the_models_scores(
+    const world *w, double (*bits_of)(reef_model *, const char *, size_t, size_t)) {
     static const char *const PARTS[] = {"a\n", "reef grows under\n", "\nthe slow water and light\n",
                                         "int i = 0;\nif (a)\nreturn x;\n"};
-    const world *w = *state;
     watcher f;
     char text[TEXT_MAX] = "";
     size_t lines = 0;
@@ -340,7 +359,7 @@ static void scores_are_the_models(void **state) {
         wait_for_lines(&f, lines);
     }
     json_t *one_by_one = stop(&f);
-    expect_scores(w, text, one_by_one);
+    expect_scores(w, bits_of, text, one_by_one);
 
     const char *argv[] = {REEF_BINARY, "score", w->pool, "--follow", "-", "--json", NULL};
     program p;
@@ -351,6 +370,17 @@ static void scores_are_the_models(void **state) {
     program_release(&p);
     json_decref(one_by_one);
     json_decref(at_once);
+}
+
+static void scores_are_the_models(void **state) {
+    const world *w = *state;
+    expect_the_models_scores(w, adapting_bits);
+    // A net alone has a context of its own at each byte.
+    world net = {.directory = w->directory, .pool = path_in(w->directory, "net")};
+    json_decref(reef_json("init", net.pool, TINY_OPTIONS, "--context-memory", "0", NULL));
+    tiny_pool_train(net.pool);
+    expect_the_models_scores(&net, plain_bits);
+    free(net.pool);
 }
 
 static void a_new_commit_is_read(void **state) {
