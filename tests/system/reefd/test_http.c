@@ -167,7 +167,7 @@ static void metrics_are_what_prometheus_takes(void **state) {
     http_answer answer = get(run, "/metrics");
     assert_int_equal(answer.code, 200);
     static const char *const NAMES[] = {"reef_steps_total ",
-                                        "reef_not_learned_bytes_total ",
+                                        "reef_visited_bytes_total ",
                                         "reef_loss ",
                                         "reef_commit_duration_seconds_count ",
                                         "reef_source_lag_bytes{source=",

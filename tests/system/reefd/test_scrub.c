@@ -72,14 +72,21 @@ static void finish(feed *f) {
     assert_int_equal(reefd_wait(f->pid), 0);
 }
 
+// What the trainer has been given, of which the end waits to be a piece.
+static int64_t read_bytes(const feed *f) {
+    int64_t learned = reefd_count(&f->box, "stream_bytes");
+    return learned + reefd_count(&f->box, "carried_bytes");
+}
+
 // Train, seal, and leave a pool with a sealed generation.
 static void make_sealed(feed *f, const char *rate) {
     start(f, rate);
     send_text(f, 0, TEXT_BYTES);
-    for (unsigned waited = 0; reefd_count(&f->box, "stream_bytes") + 32 < TEXT_BYTES; waited += 5) {
+    for (unsigned waited = 0; read_bytes(f) < TEXT_BYTES; waited += 5) {
         assert_true(waited < WAIT_MS_MAX);
         sleep_ms(5);
     }
+    json_decref(reefd_ask(&f->box, "{\"command\": \"drain\"}"));
     json_decref(reefd_ask(&f->box, "{\"command\": \"seal\"}"));
 }
 
