@@ -540,9 +540,9 @@ typedef struct reef_training_info {
     uint64_t step, position; /* position: bytes of the stream that were dealt with */
     uint64_t waiting;        /* accepted since: they wait for a whole batch, or a boundary */
     uint32_t generation;     /* the open one */
-    /* Before training on it: median of the last batches; NaN: none so far. */
-    double bits_per_byte;
-    double last_bits_per_byte; /* of the last one since the pool was opened */
+    /* Before training on it, since the pool was opened; NaN: none so far. */
+    double bits_per_byte;      /* median of the open generation's last batches */
+    double last_bits_per_byte; /* of the last one */
     double learning_rate;
 } reef_training_info;
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_training(reef_pool *pool,
