@@ -236,7 +236,7 @@ static enum MHD_Result on_request(void *context,
             return refuse_and_close(request, MHD_HTTP_FORBIDDEN,
                                     "\"status\":\"invalid\",\"message\":\"only the daemon's own "
                                     "user and root may connect\"");
-        if (door->is_socket && door->connection_count > REEF_HTTP_SOCKET_CLIENTS_MAX)
+        if (request->peer != NULL && request->peer->is_too_many)
             return refuse_and_close(request, MHD_HTTP_TOO_MANY_REQUESTS,
                                     "\"status\":\"busy\",\"message\":\"too many clients\"");
         if (is_ambiguous(connection))
@@ -319,6 +319,9 @@ static void on_connection(void *context,
                                        .next = http->connections};
         if (http->connections != NULL) http->connections->previous = peer;
         http->connections = peer;
+        // Those that were there before are served on.
+        peer->is_too_many =
+            door->is_socket && door->connection_count >= REEF_HTTP_SOCKET_CLIENTS_MAX;
         door->connection_count++;
         return;
     }
