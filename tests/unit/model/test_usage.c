@@ -146,7 +146,16 @@ static void a_trainer_compacts_what_is_old_and_trains_on(void **state) {
     assert_true(commit(f).step == before.step + dirty);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
+// Every batch is the net's, so that it uses experts between any two commits.
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    choose(&f->config, "net_share", "1");
+    give_boundaries(f);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -24,6 +24,7 @@ static void every_kind_and_score_learns(void **state) {
         lifelong *f = own;
         choose(&f->config, "expert", EXPERTS[i / 3]);
         choose(&f->config, "score", SCORES[i % 3]);
+        forget_memories(f); // it is the net that learns
         make_pool(f, 1);
         feed_kind(f, 0, 20 * 64, 3);
         double early = status_of(f).bits_per_byte;
