@@ -30,6 +30,10 @@ static int setup(void **state) {
     m->pool = memory_pool(m->world, "memory", "1");
     m->other = memory_pool(m->world, "other", "2");
     tiny_pool_train(m->pool);
+    char *net = path_in(m->world->directory, "net"); // a net alone writes no archives
+    json_decref(reef_json("init", net, TINY_OPTIONS, "--context-memory", "0", NULL));
+    tiny_pool_train(net);
+    free(net);
     *state = m;
     return failed;
 }
@@ -213,7 +217,7 @@ static void what_cannot_be_done_is_said_in_one_line(void **state) {
         {66, "there is no state 'nowhere'", "$REEF compress memory code.c --as-of nowhere --out n"},
         {66, "missing", "$REEF compress memory missing"},
         {66, "missing", "$REEF compress missing code.c --out n"},
-        {64, "--context-memory", "$REEF compress pool code.c --out n"},
+        {64, "--context-memory", "$REEF compress net code.c --out n"},
         {64, "no state for ever", "$REEF compress other code.c --out n"},
         {64, "must be a number of bytes, 4K to 64M",
          "$REEF compress memory code.c --out n --piece 4"},
@@ -235,7 +239,7 @@ static void what_cannot_be_done_is_said_in_one_line(void **state) {
         {64, "BEGIN-END", "$REEF expand memory r.reef --range nine"},
         {64, "BEGIN-END", "$REEF expand memory r.reef --range 1-+3"},
         {64, "of another pool", "$REEF expand other r.reef --out n"},
-        {64, "--context-memory", "$REEF expand pool r.reef --out n"},
+        {64, "--context-memory", "$REEF expand net r.reef --out n"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         assert_refused(m, CASES[i].code, CASES[i].says, CASES[i].line);
