@@ -242,6 +242,7 @@ static void letters_have_names_and_say_what_retrieves(void **state) {
     static const char *const NAMES[] = {"peer", "pkm", "dense", "moe"};
     reef_config config;
     reef_config_default(&config);
+    config.layers = 4;
     strcpy(config.ffw, "pkdm");
     for (uint32_t l = 0; l < 4; l++) {
         assert_string_equal(reef_ffw_text(reef_layer_ffw(&config, l)), NAMES[l]);

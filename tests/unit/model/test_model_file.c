@@ -157,7 +157,7 @@ static void what_cannot_be_written_is_named(void **state) {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         reef_config_default(&t->b->config);
         choose(&t->b->config, kinds[i].name, kinds[i].value);
-        t->b->config.side = 16;
+        t->b->config.side = t->b->config.topk = 16;
         make_pool(t->b, 1);
         assert_int_equal(reef_model_export(t->b->store, NULL, t->file, NULL, NULL, &err),
                          REEF_ERR_INVALID);

@@ -49,6 +49,8 @@ static reef_config config_of(const char *seal_dtype) {
         {"leak_max", "0.1"},
         {"reservoir_bytes", "16384"},
         {"reservoir_window", "64"},
+        {"context_memory", "0"}, // what is in place or copied are rows of a net
+        {"net_share", "1"},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
         must(reef_config_set(&config, fields[i][0], fields[i][1], &err), &err);
