@@ -108,7 +108,7 @@ static void people_name_states(void **state) {
     assert_true(bits_as_of(f, "2020-01-01", 0) != now);
     assert_int_equal(find_name(f, "2020-01-02", name, &err), REEF_ERR_NOT_FOUND);
     assert_int_equal(find_name(f, "another", name, &err), REEF_ERR_NOT_FOUND);
-    assert_non_null(strstr(err.message, "no snapshot"));
+    assert_non_null(strstr(err.message, "no state 'another': a state is now"));
 }
 
 #define STATE_TEST(name)                                                                           \
