@@ -39,13 +39,13 @@ if(REEF_SANITIZE MATCHES "undefined")
     endif()
 endif()
 
-# How much inner loops are optimised where everything else may not be. Not under a fuzzer: clang takes a minute for one of
+# How much inner loops are optimised where everything else may not be. Less under a fuzzer: clang takes a minute for one of
 # the vector kernels, whose checks it unrolls with the loops.
 set(REEF_LOOPS -O3)
 set(REEF_LOOPS_LIGHT -O2)
 if(REEF_FUZZ)
-    set(REEF_LOOPS "")
-    set(REEF_LOOPS_LIGHT "")
+    set(REEF_LOOPS -O1)
+    set(REEF_LOOPS_LIGHT -O1)
 endif()
 
 # A module, for the modules after it and for libreef; nothing of it is installed by itself.

@@ -340,7 +340,7 @@ static void tree_flips(campaign *c, tally *t, unsigned long count) {
 static void truncations(campaign *c, tally *t, unsigned long count) {
     for (unsigned long i = 0; i < count; i++) {
         char how[80];
-        size_t bytes = draw_below(c, c->sound.bytes);
+        size_t bytes = 1 + draw_below(c, c->sound.bytes - 1); // an empty file is no pool
         if (i % 2 == 0) bytes = bytes / c->map.page_bytes * c->map.page_bytes;
         snprintf(how, sizeof(how), "truncated to %zu bytes", bytes);
         expected wanted = NOTHING;
