@@ -295,7 +295,7 @@ test('after a restart it goes on, with the history that the pool holds', async (
 test('after a restore in place the loss has no marks of what was discarded', async () => {
     const port = address, marks = () => page.evaluate(() => document.getElementById('loss-key').innerText);
     await command({ command: 'seal' });
-    await says('loss-key', 'sealed by command, mark or budget (2)');
+    await says('loss-key', 'sealed by command or mark (2)');
     assert.match(await marks(), /grown, .* \(1\)/);
     daemon.kill('SIGTERM');
     assert.equal(await ended(), 0);
@@ -305,7 +305,7 @@ test('after a restore in place the loss has no marks of what was discarded', asy
     await until(() => document.querySelectorAll('#growth tbody tr').length === 2);
     await says('timeline', 'restore');
     await until(() => document.getElementById('loss').dataset.marks);
-    assert.match(await marks(), /sealed by command, mark or budget \(1\)/); // before the snapshot
+    assert.match(await marks(), /sealed by command or mark \(1\)/); // before the snapshot
     assert.match(await marks(), /grown, .* \(1\)/); // the restore itself
     assert.equal(await data('#loss', 'marks'), '2');
 });
