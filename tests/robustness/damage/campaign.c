@@ -340,8 +340,10 @@ static void tree_flips(campaign *c, tally *t, unsigned long count) {
 static void truncations(campaign *c, tally *t, unsigned long count) {
     for (unsigned long i = 0; i < count; i++) {
         char how[80];
-        size_t bytes = 1 + draw_below(c, c->sound.bytes - 1); // an empty file is no pool
+        size_t bytes = draw_below(c, c->sound.bytes);
         if (i % 2 == 0) bytes = bytes / c->map.page_bytes * c->map.page_bytes;
+        // Without the beginning of its first page it is no pool any more, and that is what is said.
+        if (bytes < c->map.page_bytes) bytes = c->map.page_bytes;
         snprintf(how, sizeof(how), "truncated to %zu bytes", bytes);
         expected wanted = NOTHING;
         for (size_t k = bytes; k < c->sound.bytes; k++)
