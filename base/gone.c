@@ -39,7 +39,7 @@ static const reef_gone GONE[] = {
     {"--vector-gate", "python/examples/class_incremental.py learns images over a layer"},
     {"--vocab", "tokens are bytes"},
     {"bench", "reef-lab of research/, which is built with -DREEF_RESEARCH=ON"},
-    {"branch", "a kind that comes back, whose net goes on by itself"},
+    {"branch", "the net of a kind goes on by itself when the kind comes back"},
     {"compact", "reefd merges windows of usage by itself"},
     {"completion", "bash completion is installed with reef"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},

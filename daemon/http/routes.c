@@ -264,7 +264,7 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
 }
 
 // A sender that nobody looks after shows here: every refused batch is counted, and some are logged.
-// Busy is no mistake of anybody's.
+// Nobody made a mistake where the daemon is busy.
 void reef_routes_replied(void *context, const reef_http_request *request) {
     reef_routes *routes = context;
     size_t bytes = strlen(REEF_HTTP_INGEST_PATH);

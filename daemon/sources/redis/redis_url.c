@@ -113,7 +113,7 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
         free(*NAMES[i].to);
         return take_part(NAMES[i].to, value, (size_t)(end - value), err);
     }
-    // A db that is no number falls through to the error.
+    // A db that is not a number ends in the error below.
     value = value_of(at, bytes, "db");
     if (value != NULL && take_db(url, value, end)) return REEF_OK;
     // The message shows the name of an unknown option, never its value: it may be a secret in the
