@@ -219,6 +219,7 @@ static void a_token_meets_its_experts_only(void **state) {
     (void)state;
     reef_config config;
     reef_config_default(&config);
+    set(&config, "layers", "4");
     set(&config, "ffw", "dpdd");
     set(&config, "side", "64");
     reef_flops small, large;
