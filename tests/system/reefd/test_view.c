@@ -387,10 +387,12 @@ static void scores_do_not_change_what_is_forgotten(void **state) {
     while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
     json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
     static const char *const ASKED[] = {"/v1/score", "/v1/score?frozen=1"};
-    for (int i = 0; i < 2; i++) {
-        train_on_and_pause(run, "generation_step", 60 + 120 * i);
-        assert_code(post(run, ASKED[i], "Content-Type: text/plain\r\n", "a text to score"), 200);
-        train_on_and_pause(run, "generation_step", 120 + 120 * i);
+    for (int i = 0; i < 4; i++) {
+        // Scored before what is new is learned, or after it.
+        if (i >= 2) train_on_and_pause(run, "generation_step", 60 + 60 * i);
+        assert_code(post(run, ASKED[i % 2], "Content-Type: text/plain\r\n", "a text to score"),
+                    200);
+        if (i < 2) train_on_and_pause(run, "generation_step", 60 + 60 * i);
         assert_forgetting(run);
     }
     json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
