@@ -81,7 +81,7 @@ typedef struct reef_layer_options {
     uint32_t side_new;      /* and of later ones; `side` */
     const char *expert;     /* "gelu" (default), "relu" or "glu" */
     const char *score;      /* "softmax" (default), "sigmoid" or "relu" */
-    const char *seal_dtype; /* of sealed rows: "f32" (default), "bf16" or "int8" */
+    const char *seal_dtype; /* of sealed rows: "f32" (default) or "int8" */
     int32_t no_batch_norm;  /* 1: queries as they are */
     uint64_t seed;          /* everything random follows from it; 1 */
     uint64_t experts_max;   /* of all generations together; 0: no bound */

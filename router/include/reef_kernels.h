@@ -78,15 +78,6 @@ REEF_API float reef_dot(size_t D, const float *a, const float *b);
 /** y += alpha * x */
 REEF_API void reef_axpy(size_t D, float *y, float alpha, const float *x);
 
-/** Half a float: its upper 16 bits (sign, 8 bits of exponent, 7 of mantissa). */
-typedef uint16_t reef_bf16;
-
-/**
- * y = x rounded to the nearest bf16, to even between two, to infinity beyond the largest; NaN stays
- * NaN, and signs stay, those of zeros and NaN too.
- */
-REEF_API void reef_bf16_round(size_t D, reef_bf16 *y, const float *x);
-
 /**
  * A row of whole numbers of a byte: a float, the scale, in the first four bytes, then its D values,
  * each a multiple of the scale. A row may begin at any address.
@@ -111,8 +102,7 @@ static inline float reef_i8_scale(const int8_t *row) {
  * out[k] = dot(rows[k] + offset, x) over D values of K rows that lie anywhere, with the bits of
  * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other
  * part of an expert's row is in cache when reef_axpy_rows follows; `span` may reach beyond the
- * memory there. The bf16 twin computes in floats, with the bits that float rows of the same values
- * give. The int8 twin sums the products of the whole numbers and multiplies the sum by the scale;
+ * memory there. The int8 twin sums the products of the whole numbers and multiplies the sum by the scale;
  * offset and span count values.
  */
 REEF_API void reef_dot_rows(size_t K,
@@ -122,13 +112,6 @@ REEF_API void reef_dot_rows(size_t K,
                             const float *const *rows, // (K)
                             size_t offset,
                             size_t span);
-REEF_API void reef_dot_rows_bf16(size_t K,
-                                 size_t D,
-                                 float *out,
-                                 const float *x,
-                                 const reef_bf16 *const *rows,
-                                 size_t offset,
-                                 size_t span);
 REEF_API void reef_dot_rows_i8(size_t K,
                                size_t D,
                                float *out,
@@ -146,8 +129,6 @@ REEF_API void reef_axpy_rows(size_t K,
                              const float *alpha,       // (K)
                              const float *const *rows, // (K)
                              size_t offset);
-REEF_API void reef_axpy_rows_bf16(
-    size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset);
 REEF_API void reef_axpy_rows_i8(
     size_t K, size_t D, float *y, const float *alpha, const int8_t *const *rows, size_t offset);
 /**

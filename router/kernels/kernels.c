@@ -96,18 +96,6 @@ void reef_axpy(size_t D, float *y, float alpha, const float *x) {
     reef_kernels()->axpy(D, y, alpha, x);
 }
 
-void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
-    for (size_t d = 0; d < D; d++) {
-        uint32_t bits;
-        memcpy(&bits, x + d, sizeof(bits));
-        // To nearest, ties to even: one bit short of half, plus the lowest bit that stays.
-        uint32_t up = 0x7fff + (bits >> 16 & 1); // carries into the upper half from half way on
-        // Rounding could turn NaN into infinity or zero; a quiet bit keeps it NaN.
-        bool nan = x[d] != x[d];
-        y[d] = (reef_bf16)(nan ? bits >> 16 | 0x40 : (bits + up) >> 16);
-    }
-}
-
 // The scale of a row whose largest value is `most`, which is NaN where one is not finite.
 static float i8_scale_of(float most) {
     return isfinite(most) ? most / REEF_I8_MAX : NAN;
@@ -141,16 +129,6 @@ void reef_dot_rows(size_t K,
     reef_kernels()->dot_rows(K, D, out, x, rows, offset, span);
 }
 
-void reef_dot_rows_bf16(size_t K,
-                        size_t D,
-                        float *out,
-                        const float *x,
-                        const reef_bf16 *const *rows,
-                        size_t offset,
-                        size_t span) {
-    reef_kernels()->dot_rows_bf16(K, D, out, x, rows, offset, span);
-}
-
 void reef_dot_rows_i8(size_t K,
                       size_t D,
                       float *out,
@@ -169,11 +147,6 @@ void reef_axpy_rows_i8(
 void reef_axpy_rows(
     size_t K, size_t D, float *y, const float *alpha, const float *const *rows, size_t offset) {
     reef_kernels()->axpy_rows(K, D, y, alpha, rows, offset);
-}
-
-void reef_axpy_rows_bf16(
-    size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset) {
-    reef_kernels()->axpy_rows_bf16(K, D, y, alpha, rows, offset);
 }
 
 void reef_exp(size_t D, float *y, const float *x) {

@@ -10,7 +10,6 @@
 
 typedef float vec __attribute__((vector_size(64)));
 typedef int32_t vec_int __attribute__((vector_size(64)));
-typedef uint16_t vec_half __attribute__((vector_size(32)));
 
 // Of NaN and a number, the second operand comes back.
 static inline vec vec_max(vec a, vec b) {

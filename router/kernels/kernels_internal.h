@@ -31,21 +31,8 @@ typedef struct reef_kernel_table {
                      const float *const *rows,
                      size_t offset,
                      size_t span);
-    void (*dot_rows_bf16)(size_t K,
-                          size_t D,
-                          float *out,
-                          const float *x,
-                          const reef_bf16 *const *rows,
-                          size_t offset,
-                          size_t span);
     void (*axpy_rows)(
         size_t K, size_t D, float *y, const float *alpha, const float *const *rows, size_t offset);
-    void (*axpy_rows_bf16)(size_t K,
-                           size_t D,
-                           float *y,
-                           const float *alpha,
-                           const reef_bf16 *const *rows,
-                           size_t offset);
     void (*dot_rows_i8)(size_t K,
                         size_t D,
                         float *out,

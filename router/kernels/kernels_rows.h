@@ -1,5 +1,5 @@
-// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float,
-// for bf16 and for int8. It defines ROW, how a vector of it is loaded as floats, how the functions
+// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float
+// and for int8. It defines ROW, how a vector of it is loaded as floats, how the functions
 // are named, and ROW_SCALED where a row begins with its scale.
 #ifdef ROW_SCALED
 #define ROW_VALUES(row) ((row) + REEF_I8_SCALE_BYTES)

@@ -15,13 +15,6 @@ static void axpy(size_t D, float *y, float alpha, const float *x) {
     for (size_t d = 0; d < D; d++) y[d] += alpha * x[d];
 }
 
-static float from_bf16(reef_bf16 value) {
-    uint32_t bits = (uint32_t)value << 16;
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
 static void dot_rows(size_t K,
                      size_t D,
                      float *out,
@@ -34,29 +27,9 @@ static void dot_rows(size_t K,
     for (size_t k = 0; k < K; k++) out[k] = dot(D, rows[k] + offset, x);
 }
 
-static void dot_rows_bf16(size_t K,
-                          size_t D,
-                          float *out,
-                          const float *x,
-                          const reef_bf16 *const *rows,
-                          size_t offset,
-                          size_t span) {
-    (void)span;
-    for (size_t k = 0; k < K; k++) {
-        out[k] = 0;
-        for (size_t d = 0; d < D; d++) out[k] += from_bf16(rows[k][offset + d]) * x[d];
-    }
-}
-
 static void axpy_rows(
     size_t K, size_t D, float *y, const float *alpha, const float *const *rows, size_t offset) {
     for (size_t k = 0; k < K; k++) axpy(D, y, alpha[k], rows[k] + offset);
-}
-
-static void axpy_rows_bf16(
-    size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset) {
-    for (size_t k = 0; k < K; k++)
-        for (size_t d = 0; d < D; d++) y[d] += alpha[k] * from_bf16(rows[k][offset + d]);
 }
 
 static void dot_rows_i8(size_t K,
@@ -219,9 +192,7 @@ const reef_kernel_table reef_kernels_scalar = {
     .dot = dot,
     .axpy = axpy,
     .dot_rows = dot_rows,
-    .dot_rows_bf16 = dot_rows_bf16,
     .axpy_rows = axpy_rows,
-    .axpy_rows_bf16 = axpy_rows_bf16,
     .dot_rows_i8 = dot_rows_i8,
     .axpy_rows_i8 = axpy_rows_i8,
     .exp = exp_all,

@@ -24,18 +24,6 @@ static inline vec broadcast(float value) {
     return value - (vec){0}; // minus zero keeps the sign of -0
 }
 
-static inline vec load_bf16(const reef_bf16 *from) {
-    vec_half half;
-    memcpy(&half, from, sizeof(half));
-    return (vec)(__builtin_convertvector(half, vec_int) << 16);
-}
-
-static inline vec load_some_bf16(size_t count, const reef_bf16 *from) {
-    reef_bf16 padded[VEC_FLOATS] = {0};
-    memcpy(padded, from, count * sizeof(*padded));
-    return load_bf16(padded);
-}
-
 static inline vec load_some_i8(size_t count, const int8_t *from) {
     int8_t padded[VEC_FLOATS] = {0};
     memcpy(padded, from, count * sizeof(*padded));
@@ -46,12 +34,6 @@ static inline vec load_some_i8(size_t count, const int8_t *from) {
 #define ROW_LOAD load
 #define ROW_LOAD_SOME load_some
 #define ROW_NAME(name) name
-#include "kernels_rows.h"
-
-#define ROW reef_bf16
-#define ROW_LOAD load_bf16
-#define ROW_LOAD_SOME load_some_bf16
-#define ROW_NAME(name) name##_bf16
 #include "kernels_rows.h"
 
 #define ROW int8_t
@@ -492,9 +474,7 @@ const reef_kernel_table VEC_TABLE = {
     .dot = dot,
     .axpy = axpy,
     .dot_rows = dot_rows,
-    .dot_rows_bf16 = dot_rows_bf16,
     .axpy_rows = axpy_rows,
-    .axpy_rows_bf16 = axpy_rows_bf16,
     .dot_rows_i8 = dot_rows_i8,
     .axpy_rows_i8 = axpy_rows_i8,
     .exp = exp_all,

@@ -65,11 +65,10 @@ typedef enum reef_db {
 typedef enum reef_dtype {
     REEF_BYTES = 0,
     REEF_F32 = 1,
-    REEF_BF16 = 2,
-    REEF_U32 = 3,
-    REEF_U64 = 4,
-    REEF_JSON = 5,
-    REEF_I8 = 6 // rows of experts, each with a scale; the last one
+    REEF_U32 = 2,
+    REEF_U64 = 3,
+    REEF_JSON = 4,
+    REEF_I8 = 5 // rows of experts, each with a scale; the last one
 } reef_dtype;
 
 /**

@@ -8,7 +8,7 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"seal-dtype", "TYPE",
-     "its rows: f32, bf16 at half the bytes, int8 at a quarter (default: the pool's choice)"},
+     "its rows: f32, or int8 at a quarter of the bytes (default: the pool's choice)"},
     {0},
 };
 
@@ -20,7 +20,7 @@ const reef_cli_manual reef_seal_manual = {
              "sample of what it was trained on, before and after, shows what its type cost.",
     .options = OPTIONS,
     .example = "reef seal reef.pool --dry-run\n"
-               "reef seal reef.pool --seal-dtype bf16",
+               "reef seal reef.pool --seal-dtype int8",
 };
 
 static reef_status seal(reef_trainer *trainer,

@@ -169,7 +169,7 @@ static reef_status seal_open(reef_trainer *trainer,
     if (status == REEF_OK)
         status = reef_network_reserve(network, network->generation_count + 1, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, network->generation_count + 1, err);
-    // Measured before and after sealing: with bf16 rows or folded queries the loss may move, and
+    // Measured before and after sealing: with int8 rows or folded queries the loss may move, and
     // the difference is reported.
     if (status == REEF_OK)
         status = measure_sample(trainer, network->generation_count, &out->loss_before,

@@ -207,7 +207,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_note_damage(reef_trainer *trai
 /** What sealing did, and what the type of the sealed rows cost. */
 typedef struct reef_sealing {
     uint32_t generation; // that was sealed
-    reef_dtype dtype;    // of its rows of experts from now on: REEF_F32, REEF_BF16 or REEF_I8
+    reef_dtype dtype;    // of its rows of experts from now on: REEF_F32 or REEF_I8
     uint64_t loss_bytes; // tokens scored, of the generation's own sample; 0 without a sample
     double loss_before;  // bits per token with the generation as it was evaluated while open,
     double loss_after; // and as it is sealed, its gate forced open both times; NaN without a sample
@@ -216,7 +216,7 @@ typedef struct reef_sealing {
 /**
  * Seal the open generation and open the next one. Commits.
  *
- * seal_dtype  what the rows of its experts become, "f32", "bf16" or "int8"; NULL for what the
+ * seal_dtype  what the rows of its experts become, "f32" or "int8"; NULL for what the
  *             configuration says
  * out         written; may be NULL
  *

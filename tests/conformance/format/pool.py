@@ -19,7 +19,7 @@ NUMBER = {name: number for number, name in enumerate(NAMES)}
 SUMMED = set(NAMES) - {"journal", "series", "sums"}
 PSEUDO = 0x80000000
 HEADER = struct.Struct("<4sBBBBIIIIQQQ")
-DTYPES = {0: "bytes", 1: "f32", 2: "bf16", 3: "u32", 4: "u64", 5: "json", 6: "int8"}
+DTYPES = {0: "bytes", 1: "f32", 2: "u32", 3: "u64", 4: "json", 5: "int8"}
 
 
 class Wrong(Exception):
@@ -111,12 +111,8 @@ class Record:
         return json.loads(self.payload)
 
     def floats(self):
-        """f32, or bf16 as the f32 whose upper half it is."""
-        if self.dtype == "f32":
-            return struct.unpack(f"<{len(self.payload) // 4}f", self.payload)
-        check(self.dtype == "bf16", f"{self.database} {self.key} is {self.dtype}")
-        halves = struct.unpack(f"<{len(self.payload) // 2}H", self.payload)
-        return struct.unpack(f"<{len(halves)}f", struct.pack(f"<{len(halves)}I", *(h << 16 for h in halves)))
+        check(self.dtype == "f32", f"{self.database} {self.key} is {self.dtype}")
+        return struct.unpack(f"<{len(self.payload) // 4}f", self.payload)
 
 
 # -- the pool --
@@ -317,7 +313,7 @@ class Pool:
                 values = self.row_values(key["layer"])
                 arrays = 3 if c.get("average", 0) > 0 else 2
                 wanted = {
-                    "experts": rows * (4 + values if record.dtype == "int8" else values * (2 if record.dtype == "bf16" else 4)),
+                    "experts": rows * (4 + values if record.dtype == "int8" else 4 * values),
                     "flags": rows,
                     "usage": rows * 16,
                     "moments": rows * (arrays * values + 1) * 4,

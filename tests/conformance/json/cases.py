@@ -16,7 +16,7 @@ READING = [
     ("status", ["status", "memory.pool"]),
     ("status", ["status", "fresh.pool", "--verbose"]),
     ("seal", ["seal", "reef.pool", "--dry-run"]),
-    ("seal", ["seal", "reef.pool", "--seal-dtype", "bf16", "--dry-run"]),
+    ("seal", ["seal", "reef.pool", "--seal-dtype", "int8", "--dry-run"]),
     ("grow", ["grow", "reef.pool", "--side", "12", "--dry-run"]),
     ("freeze", ["freeze", "reef.pool", "--dry-run"]),
     ("thaw", ["thaw", "reef.pool", "--dry-run"]),

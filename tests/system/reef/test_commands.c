@@ -503,25 +503,25 @@ static void seal_rounds_when_asked_for(void **state) {
                 (const char *const[]){REEF_BINARY, "seal", pool, "--seal-dtype", "f16", NULL},
                 NULL);
     assert_int_equal(refused.code, 64);
-    assert_non_null(strstr(refused.err, "must be f32, bf16 or int8"));
+    assert_non_null(strstr(refused.err, "must be f32 or int8"));
     program_release(&refused);
     assert_int_equal(generation_count(pool), 2);
 
-    json_t *dry = reef_json("seal", pool, "--seal-dtype", "bf16", "--dry-run", NULL);
-    assert_string_equal(json_string_value(json_object_get(dry, "seal_dtype")), "bf16");
+    json_t *dry = reef_json("seal", pool, "--seal-dtype", "int8", "--dry-run", NULL);
+    assert_string_equal(json_string_value(json_object_get(dry, "seal_dtype")), "int8");
     assert_true(json_is_null(json_object_get(dry, "loss_before")));
     json_decref(dry);
     program_run(&said,
-                (const char *const[]){REEF_BINARY, "seal", pool, "--seal-dtype", "bf16", NULL},
+                (const char *const[]){REEF_BINARY, "seal", pool, "--seal-dtype", "int8", NULL},
                 NULL);
     assert_int_equal(said.code, 0);
-    assert_non_null(strstr(said.out, "with rows of bf16"));
+    assert_non_null(strstr(said.out, "with rows of int8"));
     assert_non_null(strstr(said.out, "bits per byte before"));
     program_release(&said);
 
     json_t *document = reef_json("generations", pool, NULL);
     const json_t *list = json_object_get(document, "generations");
-    static const char *const DTYPES[] = {"f32", "bf16", "f32"};
+    static const char *const DTYPES[] = {"f32", "int8", "f32"};
     assert_int_equal(json_array_size(list), 3);
     for (size_t g = 0; g < 3; g++)
         assert_string_equal(json_string_value(json_object_get(json_array_get(list, g), "dtype")),

@@ -169,9 +169,9 @@ static void changes_go_through_the_daemon_while_it_runs(void **state) {
     wait_until_trained(w);
 
     expect_verbose(w, "socket ");
-    json_t *sealed = reef_json("seal", NULL, w, "--seal-dtype=bf16");
+    json_t *sealed = reef_json("seal", NULL, w, "--seal-dtype=int8");
     const json_t *generation = json_object_get(sealed, "sealed");
-    assert_string_equal(json_string_value(json_object_get(generation, "dtype")), "bf16");
+    assert_string_equal(json_string_value(json_object_get(generation, "dtype")), "int8");
     assert_true(json_real_value(json_object_get(sealed, "loss_before")) > 0.0);
     assert_true(json_real_value(json_object_get(sealed, "loss_after")) > 0.0);
     json_decref(sealed);

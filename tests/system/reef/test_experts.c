@@ -167,7 +167,7 @@ static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
     }
     // Sealed in a coarser type an expert is nearly what it was.
     json_t *before = reef_json("experts", pool, "--generation", "1", "--sort", "id", NULL);
-    json_decref(reef_json("seal", pool, "--seal-dtype", "bf16", NULL));
+    json_decref(reef_json("seal", pool, "--seal-dtype", "int8", NULL));
     json_t *after = reef_json("experts", pool, "--generation", "1", "--sort", "id", NULL);
     for (size_t i = 0; i < EXPERTS_NEW; i++) {
         double down = number(row(before, i), "norm_down"), up = number(row(before, i), "norm_up");

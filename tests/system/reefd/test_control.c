@@ -263,10 +263,10 @@ static void commands_are_done_while_it_trains(void **state) {
     assert_string_equal(json_string_value(json_object_get(answer, "name")), "first");
     assert_int_equal(count_in(answer, "sealed_generations"), 0);
     json_decref(answer);
-    answer = reefd_ask(box, "{\"command\": \"seal\", \"seal_dtype\": \"bf16\"}");
+    answer = reefd_ask(box, "{\"command\": \"seal\", \"seal_dtype\": \"int8\"}");
     assert_int_equal(count_in(answer, "generation"), 1);
     assert_int_equal(count_in(answer, "sealed"), 0);
-    assert_string_equal(json_string_value(json_object_get(answer, "dtype")), "bf16");
+    assert_string_equal(json_string_value(json_object_get(answer, "dtype")), "int8");
     assert_true(count_in(answer, "loss_bytes") > 0);
     double before = json_real_value(json_object_get(answer, "loss_before"));
     double after = json_real_value(json_object_get(answer, "loss_after"));

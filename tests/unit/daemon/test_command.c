@@ -28,10 +28,10 @@ static void each_command_is_understood(void **state) {
     assert_int_equal(parse(&command, "{\"command\": \"seal\"}", &err), REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_SEAL);
     assert_string_equal(command.request.seal_dtype, ""); // the pool's own
-    assert_int_equal(parse(&command, "{\"command\": \"seal\", \"seal_dtype\": \"bf16\"}", &err),
+    assert_int_equal(parse(&command, "{\"command\": \"seal\", \"seal_dtype\": \"int8\"}", &err),
                      REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_SEAL);
-    assert_string_equal(command.request.seal_dtype, "bf16");
+    assert_string_equal(command.request.seal_dtype, "int8");
     assert_int_equal(parse(&command, "{\"side\": 5, \"command\": \"grow\"}", &err), REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
     assert_int_equal(command.request.side, 5);
@@ -91,7 +91,7 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"status\", \"verbose\": true}",
         "{\"command\": \"seal\", \"seal_dtype\": \"f16\"}",
         "{\"command\": \"seal\", \"seal_dtype\": 16}",
-        "{\"command\": \"seal\", \"dtype\": \"bf16\"}",
+        "{\"command\": \"seal\", \"dtype\": \"int8\"}",
         "{\"command\": \"grow\"}",
         "{\"command\": \"grow\", \"side\": 0}",
         "{\"command\": \"grow\", \"side\": -4}",

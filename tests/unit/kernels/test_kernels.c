@@ -117,43 +117,6 @@ static void gathered_rows_have_the_bits_of_single_ones(void **state) {
     for_every_size(check_rows);
 }
 
-// Every bf16 there is, as a float.
-static float widened(uint32_t bf16) {
-    uint32_t bits = bf16 << 16;
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static void check_rows_bf16(size_t D, size_t offset) {
-    enum { STRIDE = CAPACITY + 1, VALUES = ROWS * (CAPACITY + OFFSETS) };
-    static float rows[VALUES];
-    static reef_bf16 halves[VALUES];
-    float x[CAPACITY + OFFSETS], out[ROWS], expected_out[ROWS];
-    float y[CAPACITY + OFFSETS], expected[CAPACITY + OFFSETS];
-    uint64_t seed = D;
-    draw_floats(&seed, VALUES, rows, -1, 1);
-    draw_floats(&seed, CAPACITY + OFFSETS, x, -1, 1);
-    draw_floats(&seed, CAPACITY + OFFSETS, y, -1, 1);
-    memcpy(expected, y, sizeof(y));
-    reef_bf16_round(VALUES, halves, rows);
-    for (size_t i = 0; i < VALUES; i++) rows[i] = widened(halves[i]);
-    const float *pointers[ROWS];
-    const reef_bf16 *half_pointers[ROWS];
-    for (size_t k = 0; k < ROWS; k++) {
-        pointers[k] = rows + gathered[k] * STRIDE;
-        half_pointers[k] = halves + gathered[k] * STRIDE;
-    }
-    for (size_t K = 0; K <= ROWS; K++) {
-        reef_dot_rows(K, D, expected_out, x + offset, pointers, offset, D);
-        reef_dot_rows_bf16(K, D, out, x + offset, half_pointers, offset, D);
-        assert_memory_equal(out, expected_out, K * sizeof(*out));
-        reef_axpy_rows(K, D, expected + offset, out, pointers, offset);
-        reef_axpy_rows_bf16(K, D, y + offset, out, half_pointers, offset);
-        assert_memory_equal(y, expected, sizeof(y));
-    }
-}
-
 // Rows of whole numbers as floats, whose products and sums the scale then multiplies.
 static void check_rows_i8(size_t D, size_t offset) {
     enum { WIDTH = CAPACITY + OFFSETS };
@@ -235,98 +198,25 @@ static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
     }
 }
 
-static void bf16_rows_have_the_bits_of_widened_ones(void **state) {
-    (void)state;
-    for_every_size(check_rows_bf16);
-}
-
 // Rows are allocations of just their size, so that a load beyond one shows under the sanitizer; a
 // prefetch there, on unmapped pages, too, must do nothing.
 static void prefetching_beyond_a_row_is_harmless(void **state) {
     (void)state;
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++) {
         float *row = malloc(D * sizeof(*row)), *x = malloc(D * sizeof(*x)), out[2];
-        reef_bf16 *half = malloc(D * sizeof(*half));
-        assert_true(row != NULL && x != NULL && half != NULL);
+        int8_t *whole = malloc(REEF_I8_SCALE_BYTES + D);
+        assert_true(row != NULL && x != NULL && whole != NULL);
         for (size_t d = 0; d < D; d++) row[d] = x[d] = 1;
-        reef_bf16_round(D, half, row);
+        reef_i8_round(D, whole, row);
         reef_dot_rows(2, D, out, x, (const float *[]){row, row}, 0, 1 << 18);
         assert_true(out[0] == (float)D && out[1] == (float)D);
-        reef_dot_rows_bf16(2, D, out, x, (const reef_bf16 *[]){half, half}, 0, 1 << 18);
-        assert_true(out[0] == (float)D && out[1] == (float)D);
+        reef_dot_rows_i8(2, D, out, x, (const int8_t *[]){whole, whole}, 0, 1 << 18);
+        for (size_t k = 0; k < 2; k++) assert_true(fabsf(out[k] - (float)D) < 1e-6f * (float)D);
         reef_axpy_rows(2, D, x, out, (const float *[]){row, row}, 0);
-        reef_axpy_rows_bf16(2, D, x, out, (const reef_bf16 *[]){half, half}, 0);
-        for (size_t d = 0; d < D; d++) assert_true(x[d] == (float)(4 * D + 1));
+        for (size_t d = 0; d < D; d++) assert_true(fabsf(x[d] - (float)(2 * D + 1)) < 1e-6f * x[d]);
         free(row);
         free(x);
-        free(half);
-    }
-}
-
-static reef_bf16 rounded(uint32_t bits) {
-    float x;
-    reef_bf16 y;
-    memcpy(&x, &bits, sizeof(x));
-    reef_bf16_round(1, &y, &x);
-    return y;
-}
-
-static void bf16_rounds_every_bf16_to_itself(void **state) {
-    (void)state;
-    for (uint32_t b = 0; b <= UINT16_MAX; b++) {
-        reef_bf16 y = rounded(b << 16);
-        if (isnan(widened(b)))
-            assert_true(isnan(widened(y)) && (y & 0x8000) == (b & 0x8000));
-        else
-            assert_int_equal(y, b);
-    }
-}
-
-static void bf16_rounds_to_the_nearest_and_to_even(void **state) {
-    (void)state;
-    static const struct {
-        uint32_t bits, expected;
-    } CASES[] = {
-        {0x3f808000, 0x3f80}, // 1 and a half unit: down, to even
-        {0x3f807fff, 0x3f80}, {0x3f808001, 0x3f81},
-        {0x3f818000, 0x3f82},                       // half way, up to even
-        {0x3f817fff, 0x3f81}, {0x3fffffff, 0x4000}, // into the next binade
-        {0x00000001, 0x0000},                       // the smallest denormal
-        {0x80000001, 0x8000},                       // its sign stays
-        {0x00008000, 0x0000},                       // half of the smallest denormal bf16
-        {0x00008001, 0x0001}, {0x00018000, 0x0002},
-        {0x007fffff, 0x0080}, // the largest denormal: up to the smallest normal number
-        {0x00000000, 0x0000}, {0x80000000, 0x8000},
-        {0x7f7f7fff, 0x7f7f}, // the largest that stays finite
-        {0x7f7f8000, 0x7f80}, // from half way on: infinity
-        {0x7f7fffff, 0x7f80}, // FLT_MAX
-        {0xff7fffff, 0xff80}, {0x7f800000, 0x7f80},
-        {0xff800000, 0xff80},
-    };
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++)
-        assert_int_equal(rounded(CASES[i].bits), CASES[i].expected);
-    // NaN whose payload lies in the lower half alone, and all ones, which would carry into the
-    // sign.
-    static const uint32_t NANS[] = {0x7f800001, 0xff800001, 0x7fffffff, 0xffffffff, 0x7fc00000};
-    for (size_t i = 0; i < sizeof(NANS) / sizeof(*NANS); i++) {
-        assert_true(isnan(widened(rounded(NANS[i]))));
-        assert_int_equal(rounded(NANS[i]) >> 15, NANS[i] >> 31);
-    }
-}
-
-// Against the distance to both neighbours, for many floats of every size.
-static void bf16_is_never_further_than_a_neighbour(void **state) {
-    (void)state;
-    uint64_t seed = 11;
-    for (int i = 0; i < 200000; i++) {
-        uint32_t bits = (uint32_t)(draw_bits(&seed) >> 32);
-        float x;
-        memcpy(&x, &bits, sizeof(x));
-        if (!(fabsf(x) < 3e38f)) continue;
-        uint32_t b = rounded(bits);
-        double error = fabs((double)widened(b) - x);
-        assert_true(error <= fabs((double)widened(b + 1) - x));
-        if ((b & 0x7fff) > 0) assert_true(error <= fabs((double)widened(b - 1) - x));
+        free(whole);
     }
 }
 
@@ -643,32 +533,22 @@ static void check_denormal(size_t D, size_t offset) {
     enum { LENGTH = CAPACITY + OFFSETS };
     const reef_adam adam = {.learning_rate = 1, .beta1 = 0.5f, .beta2 = 0.5f, .epsilon = 1e-8f};
     float ones[LENGTH], tiny[LENGTH], y[LENGTH], expected[LENGTH], zeros[LENGTH] = {0};
-    reef_bf16 halves[LENGTH];
-    double sum = 0, half_sum = 0;
+    double sum = 0;
     uint64_t seed = D;
     for (size_t i = 0; i < LENGTH; i++) {
         ones[i] = 1;
         tiny[i] = (float)draw_int(&seed, 4, 2000) * 2 * UNIT;
-        halves[i] = (reef_bf16)draw_int(&seed, 1, 127); // denormal as well
     }
-    for (size_t d = offset; d < offset + D; d++) {
-        sum += tiny[d];
-        half_sum += widened(halves[d]);
-    }
+    for (size_t d = offset; d < offset + D; d++) sum += tiny[d];
     const float *rows[] = {tiny};
-    const reef_bf16 *half_rows[] = {halves};
     assert_true(reef_dot(D, tiny + offset, ones) == (float)sum);
     reef_dot_rows(1, D, y, ones, rows, offset, D);
     assert_true(y[0] == (float)sum);
-    reef_dot_rows_bf16(1, D, y, ones, half_rows, offset, D);
-    assert_true(y[0] == (float)half_sum || half_sum > FLT_MIN); // above, sums are rounded
 
     memcpy(y, tiny, sizeof(y));
     reef_axpy(D, y, 3, tiny + offset);
     reef_axpy_rows(1, D, y, ones, rows, offset);
-    reef_axpy_rows_bf16(1, D, y, ones, half_rows, offset);
-    for (size_t d = 0; d < D; d++)
-        assert_true(y[d] == tiny[d] + 4 * tiny[offset + d] + widened(halves[offset + d]));
+    for (size_t d = 0; d < D; d++) assert_true(y[d] == tiny[d] + 4 * tiny[offset + d]);
 
     reef_exp(D, y, tiny + offset);
     for (size_t d = 0; d < D; d++) assert_true(y[d] == 1);
@@ -703,25 +583,21 @@ static void check_special(size_t D, size_t place, float special) {
     const reef_adam adam = {
         .learning_rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f};
     float x[SIZE_MAX_TESTED], y[SIZE_MAX_TESTED], ones[SIZE_MAX_TESTED];
-    reef_bf16 half[SIZE_MAX_TESTED];
     for (size_t d = 0; d < D; d++) x[d] = ones[d] = y[d] = 1;
     x[place] = special;
-    reef_bf16_round(D, half, x);
 
-    float sums[3] = {reef_dot(D, x, ones)};
+    float sums[2] = {reef_dot(D, x, ones)};
     reef_dot_rows(1, D, sums + 1, ones, (const float *[]){x}, 0, D);
-    reef_dot_rows_bf16(1, D, sums + 2, ones, (const reef_bf16 *[]){half}, 0, D);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 2; i++)
         assert_true(isnan(special) ? isnan(sums[i]) : sums[i] == special);
     float zero = 0;
     reef_axpy(D, y, 1, x);
     for (size_t d = 0; d < D; d++) assert_true(d == place ? !isfinite(y[d]) : y[d] == 2);
     for (size_t d = 0; d < D; d++) y[d] = 1;
     reef_axpy_rows(1, D, y, ones, (const float *[]){x}, 0);
-    reef_axpy_rows_bf16(1, D, y, ones, (const reef_bf16 *[]){half}, 0);
-    for (size_t d = 0; d < D; d++) assert_true(d == place ? !isfinite(y[d]) : y[d] == 3);
+    for (size_t d = 0; d < D; d++) assert_true(d == place ? !isfinite(y[d]) : y[d] == 2);
     reef_axpy_rows(1, D, y, &zero, (const float *[]){x}, 0); // 0 * infinity is NaN, too
-    for (size_t d = 0; d < D; d++) assert_true(d == place ? isnan(y[d]) : y[d] == 3);
+    for (size_t d = 0; d < D; d++) assert_true(d == place ? isnan(y[d]) : y[d] == 2);
 
     memcpy(y, x, D * sizeof(*y));
     reef_softmax(D, y);
@@ -862,13 +738,9 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(dot_is_the_sum_of_products),
         cmocka_unit_test(axpy_adds_a_multiple_and_touches_nothing_else),
         cmocka_unit_test(gathered_rows_have_the_bits_of_single_ones),
-        cmocka_unit_test(bf16_rows_have_the_bits_of_widened_ones),
         cmocka_unit_test(int8_rows_have_the_bits_of_whole_numbers_and_a_scale),
         cmocka_unit_test(int8_rounds_to_the_nearest_multiple_of_a_scale),
         cmocka_unit_test(prefetching_beyond_a_row_is_harmless),
-        cmocka_unit_test(bf16_rounds_every_bf16_to_itself),
-        cmocka_unit_test(bf16_rounds_to_the_nearest_and_to_even),
-        cmocka_unit_test(bf16_is_never_further_than_a_neighbour),
         cmocka_unit_test(exp_is_within_two_ulp_of_libm),
         cmocka_unit_test(exp_is_exact_at_its_ends),
         cmocka_unit_test(softmax_agrees_with_libm_and_sums_to_one),

@@ -562,12 +562,12 @@ static void growing_keeps_experts_and_ids(void **state) {
     reef_pool_close(layer);
 }
 
-// ---- sealing in bf16 ----------------------------------------------------------------------------
+// ---- sealing in int8 ----------------------------------------------------------------------------
 
-static void sealed_rows_in_bf16_are_rounded_once(void **state) {
+static void sealed_rows_in_int8_are_rounded_once(void **state) {
     WITHIN(*state, pool);
     reef_layer_options options = lib_layer_options();
-    options.seal_dtype = "bf16";
+    options.seal_dtype = "int8";
     reef_pool *layer = lib_layer_new(pool, &options);
     reef_error err;
     float open[ROWS * D], sealed[ROWS * D], later[ROWS * D];
@@ -951,7 +951,7 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(backward_alone_changes_nothing, make_directory,
                                         remove_directory),
-        cmocka_unit_test_setup_teardown(sealed_rows_in_bf16_are_rounded_once, make_directory,
+        cmocka_unit_test_setup_teardown(sealed_rows_in_int8_are_rounded_once, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(mistakes_are_reported_and_change_nothing, make_directory,
                                         remove_directory),

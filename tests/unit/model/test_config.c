@@ -165,7 +165,7 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("expert", "", "must be gelu, relu or glu");
     assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
     assert_set_fails("score", "gelu", "must be softmax, sigmoid or relu");
-    assert_set_fails("seal_dtype", "f16", "must be f32, bf16 or int8");
+    assert_set_fails("seal_dtype", "f16", "must be f32 or int8");
     assert_set_fails("boundary_mark", "a\nb", "one line of printable ASCII");
     assert_set_fails("boundary_mark", "\xc3\xa9", "one line of printable ASCII");
     assert_set_fails("boundary_mark",
@@ -387,7 +387,7 @@ static void check_finds_values_that_were_never_set_by_name(void **state) {
     reef_config_default(&config);
     config.seal_dtype = (reef_seal_dtype)7; // none of its words
     assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "seal_dtype is '', but must be f32, bf16 or int8");
+    assert_message(&err, "seal_dtype is '', but must be f32 or int8");
     reef_config_default(&config);
     strcpy(config.ffw, "q");
     assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);

@@ -342,7 +342,6 @@ static void assert_blocks_do_not_matter(const fixture *f, reef_dtype dtype, uint
         for (size_t n = 0; dtype == REEF_I8 && n < count; n++)
             reef_i8_round(f->row_values, (int8_t *)blocks[b] + n * row_bytes,
                           rows + n * f->row_values);
-        if (dtype == REEF_BF16) reef_bf16_round(count * f->row_values, blocks[b], rows);
         if (dtype == REEF_F32) memcpy(blocks[b], rows, count * row_bytes);
     }
     for (size_t b = 0; b < block_count; b++) assert_non_null(blocks[b]);
@@ -357,25 +356,6 @@ static void rows_in_blocks_give_the_bits_of_one_block(void **state) {
     f->active[1] = 0;
     for (uint32_t shift = 0; shift < 5; shift++) assert_blocks_do_not_matter(f, REEF_F32, shift);
     assert_blocks_do_not_matter(f, REEF_F32, REEF_EXPERT_ONE_BLOCK - 1);
-}
-
-static void bf16_rows_give_the_bits_of_equal_float_rows(void **state) {
-    (void)state;
-    static const size_t WIDTHS[] = {1, 11, 16, 67, 256};
-    for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
-        fixture f;
-        fixture_init(&f, 3, i == 0 ? P_LONG : P, WIDTHS[i], N);
-        for (size_t n = 0; n < N * f.row_values; n++) {
-            uint32_t bits; // of a float that a bf16 holds
-            memcpy(&bits, f.experts + n, sizeof(bits));
-            bits &= 0xffff0000u;
-            memcpy(f.experts + n, &bits, sizeof(bits));
-        }
-        assert_blocks_do_not_matter(&f, REEF_BF16, 0);
-        assert_blocks_do_not_matter(&f, REEF_BF16, 2);
-        assert_blocks_do_not_matter(&f, REEF_BF16, REEF_EXPERT_ONE_BLOCK - 1);
-        fixture_release(&f);
-    }
 }
 
 // Whole numbers, the largest 127 in size, so that scales are 1 and products are not rounded.
@@ -833,7 +813,6 @@ static int run_with(reef_expert_kind kind, const char *name) {
         TEST(backward_without_factors_gives_the_same_bits),
         TEST(skipped_tokens_do_not_change_by_one_bit),
         TEST(rows_in_blocks_give_the_bits_of_one_block),
-        TEST(bf16_rows_give_the_bits_of_equal_float_rows),
         TEST(int8_rows_give_the_bits_of_equal_float_rows),
         TEST(backward_agrees_with_finite_differences),
         TEST(row_gradients_agree_with_finite_differences),

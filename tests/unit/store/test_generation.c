@@ -87,7 +87,7 @@ static void generations_come_back_as_they_were_put(void **state) {
     reef_generation_record back;
     const reef_generation_record generation = {.side = 48,
                                                .first_id = UINT64_C(1) << 40,
-                                               .dtype = REEF_BF16,
+                                               .dtype = REEF_I8,
                                                .opened_step = 11,
                                                .opened_at = UINT64_C(1) << 50};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -103,7 +103,7 @@ static void generations_come_back_as_they_were_put(void **state) {
     assert_int_equal(count, 1);
     must(reef_generation_read(txn, 0, &back, &err), &err);
     assert_int_equal(back.side, 48);
-    assert_int_equal(back.dtype, REEF_BF16);
+    assert_int_equal(back.dtype, REEF_I8);
     assert_int_equal(back.opened_step, 11);
     assert_true(back.first_id == generation.first_id && back.opened_at == generation.opened_at);
     assert_false(back.sealed);

@@ -201,7 +201,7 @@ static void records_are_located_without_being_read(void **state) {
     const void *at = NULL;
     for (size_t i = 0; i < sizeof(payload); i++) payload[i] = (uint8_t)(i * 7);
     must(reef_txn_begin(&txn, pool->store, REEF_TXN_WRITE, &err), &err);
-    must(reef_record_put(txn, &key, REEF_BF16, payload, sizeof(payload), &err), &err);
+    must(reef_record_put(txn, &key, REEF_I8, payload, sizeof(payload), &err), &err);
     must(reef_txn_commit(txn, &commit, &err), &err);
     must(reef_txn_begin(&txn, pool->store, REEF_TXN_READ, &err), &err);
     must(reef_record_locate(txn, &key, sizeof(payload), &at, &err), &err);

@@ -186,7 +186,7 @@ static void headers_that_lie_are_refused(void **state) {
         {"__metadata__", "side", "\"65535\"", REEF_ERR_CORRUPT, "no room"},
         {"__metadata__", "side", "\"99999999999999999999999\"", REEF_ERR_CORRUPT, "lacks side"},
         {"__metadata__", "dtype", "\"f16\"", REEF_ERR_CORRUPT, "lacks dtype"},
-        {"__metadata__", "dtype", "\"bf16\"", REEF_ERR_CORRUPT, "another type or shape"},
+        {"__metadata__", "dtype", "\"int8\"", REEF_ERR_CORRUPT, "another type or shape"},
         {"__metadata__", "sealed_at", NULL, REEF_ERR_CORRUPT, "lacks sealed_at"},
         {"__metadata__", "root", "\"00\"", REEF_ERR_CORRUPT, "lacks root"},
         {"__metadata__", "root", "\"00000000000000000000000000000000\"", REEF_ERR_CORRUPT,

@@ -20,7 +20,7 @@
 
 // Values alone, mixtures alone, and all kinds together with tables of each head.
 static const char *const NETS[][4] = {
-    {"k", "shared", "f32"}, {"m", "shared", "f32"}, {"pkdm", "head", "bf16"}};
+    {"k", "shared", "f32"}, {"m", "shared", "f32"}, {"pkdm", "head", "int8"}};
 enum { NET_COUNT = sizeof(NETS) / sizeof(*NETS) };
 
 static void set_net(lifelong *f, size_t network) {

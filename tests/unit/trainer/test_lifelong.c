@@ -398,7 +398,7 @@ static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
     reef_config config = lifelong_quick_gates();
     choose(&config, "expert", "glu");
     choose(&config, "score", "sigmoid");
-    choose(&config, "seal_dtype", "bf16");
+    choose(&config, "seal_dtype", "int8");
     assert_the_stream_decides(&config);
 }
 

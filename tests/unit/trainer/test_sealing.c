@@ -45,9 +45,7 @@ static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype 
             reef_view view;
             ok(reef_record_view(txn, &key, &view, &err), &err);
             assert_int_equal(view.dtype, dtype);
-            assert_int_equal(view.bytes, rows * (dtype == REEF_I8     ? 4 + 3 * 16
-                                                 : dtype == REEF_BF16 ? 2 * 3 * 16
-                                                                      : 4 * 3 * 16));
+            assert_int_equal(view.bytes, rows * (dtype == REEF_I8 ? 4 + 3 * 16 : 4 * 3 * 16));
             left -= rows;
         }
     }
@@ -111,10 +109,6 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
 }
 
 static void a_rounded_generation_is_exact_from_then_on(void **state) {
-    assert_exact_once_rounded(*state, "bf16", REEF_BF16);
-}
-
-static void and_so_is_one_of_int8(void **state) {
     assert_exact_once_rounded(*state, "int8", REEF_I8);
 }
 
@@ -155,7 +149,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     feed_kind(f, 0, 12000, 1);
     commit(f);
     double open = loss_of_sample(f, "0", &scored);
-    ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
+    ok(reef_trainer_seal(f->trainer, "int8", &sealing, &err), &err);
     assert_int_equal(sealing.loss_bytes, scored);
     assert_true(fabs(sealing.loss_before - open) < 1e-9);
 
@@ -163,7 +157,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     void *own = NULL;
     setup(&own);
     lifelong *twin = own;
-    choose(&twin->config, "seal_dtype", "bf16");
+    choose(&twin->config, "seal_dtype", "int8");
     forget_memories(twin);
     make_pool(twin, 1);
     feed_kind(twin, 0, 12000, 1);
@@ -274,7 +268,7 @@ static void an_unknown_type_of_rows_is_refused(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "must be f32, bf16 or int8"));
+    assert_non_null(strstr(err.message, "must be f32 or int8"));
     assert_int_equal(status_of(f).generation, 0);
 }
 
@@ -313,16 +307,16 @@ static void assert_one_seal_says(const lifelong *f, const char *words) {
 static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
     lifelong *f = *state;
     choose(&f->config, "expert", "glu");
-    choose(&f->config, "seal_dtype", "bf16");
+    choose(&f->config, "seal_dtype", "int8");
     f->config.side = 24; // two blocks
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
     feed_kind(f, 1, 12000, 3);
     commit(f);
     assert_int_equal(status_of(f).generation, 1);
-    assert_rows_are_stored_as(f, 0, REEF_BF16);
+    assert_rows_are_stored_as(f, 0, REEF_I8);
     assert_one_seal_says(f, "\"reason\": \"contexts\"");
-    assert_one_seal_says(f, "\"dtype\": \"bf16\"");
+    assert_one_seal_says(f, "\"dtype\": \"int8\"");
     assert_one_seal_says(f, "\"loss_before\": ");
 }
 
@@ -343,7 +337,7 @@ static void without_a_sample_there_is_no_loss(void **state) {
     }
     ok(reef_txn_commit(txn, &last, &err), &err);
     ok(reef_trainer_open(&f->trainer, f->store, NULL, &err), &err);
-    ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
+    ok(reef_trainer_seal(f->trainer, "int8", &sealing, &err), &err);
     assert_int_equal(sealing.loss_bytes, 0);
     assert_true(isnan(sealing.loss_before) && isnan(sealing.loss_after));
     assert_one_seal_says(f, "\"loss_before\": null, \"loss_after\": null");
@@ -355,7 +349,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_rounded_generation_is_exact_from_then_on, setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(and_so_is_one_of_int8, setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(sealing_measures_what_evaluation_would, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(sealing_measures_with_the_gate_forced_open, setup,

@@ -62,13 +62,13 @@ static void another_pool_computes_the_same_bits(void **state) {
     assert_imports_to_the_bit(*state);
 }
 
-// Rows of bf16 with a third vector, dense blocks with corrections of their own.
+// Rows of int8 with a third vector, dense blocks with corrections of their own.
 static void and_with_every_kind_of_tensor(void **state) {
     pair *p = *state;
     choose(&p->a->config, "ffw", "pd");
     choose(&p->a->config, "d_ffw", "24");
     choose(&p->a->config, "expert", "glu");
-    choose(&p->a->config, "seal_dtype", "bf16");
+    choose(&p->a->config, "seal_dtype", "int8");
     choose(&p->a->config, "adapt_ffw", "true");
     assert_imports_to_the_bit(p);
     export_one(p->a, 0, p->other); // whose tensors are those of the backbone

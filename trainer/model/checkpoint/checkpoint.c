@@ -11,7 +11,7 @@
 //              layer, block    adam_m (rows, R), adam_v (rows, R); with averages then the rows that
 //                              training moves (rows, R); counts (rows) uint32
 //   experts    layer, block    rows of R values, [w_down, w_up], [w_down, w_up, w_gate] or [w_up]:
-//                              float, or bf16 once sealed as such; of an open generation their
+//                              float, or int8 once sealed as such; of an open generation their
 //                              averages, if any
 //   flags      layer, block    one byte per expert
 //   usage      layer, block    count and score per expert, two uint64; beside these totals each
@@ -151,8 +151,7 @@ static reef_status read_info(reef_txn *txn,
     reef_status status = reef_generation_read(txn, source->records, out, err);
     if (status != REEF_OK) return status;
     // Only sealed rows are rounded; anything else was damaged or written by a later version.
-    bool rounded = out->dtype == REEF_BF16 || out->dtype == REEF_I8;
-    if (out->dtype != REEF_F32 && !(rounded && out->sealed))
+    if (out->dtype != REEF_F32 && !(out->dtype == REEF_I8 && out->sealed))
         return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d",
                          source->number, (int)out->dtype);
     out->generation = source->number; // a snapshot's copy has its own number

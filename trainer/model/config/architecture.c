@@ -50,17 +50,15 @@ reef_moe_shape reef_generation_moe_shape(const reef_config *config) {
 }
 
 reef_dtype reef_generation_seal_dtype(const reef_config *config) {
-    return config->seal_dtype == REEF_SEAL_I8     ? REEF_I8
-           : config->seal_dtype == REEF_SEAL_BF16 ? REEF_BF16
-                                                  : REEF_F32;
+    return config->seal_dtype == REEF_SEAL_I8 ? REEF_I8 : REEF_F32;
 }
 
 const char *reef_rows_dtype_text(reef_dtype dtype) {
-    return dtype == REEF_I8 ? "int8" : dtype == REEF_BF16 ? "bf16" : "f32";
+    return dtype == REEF_I8 ? "int8" : "f32";
 }
 
 bool reef_rows_dtype_parse(const char *text, reef_dtype *out) {
-    static const reef_dtype DTYPES[] = {REEF_F32, REEF_BF16, REEF_I8};
+    static const reef_dtype DTYPES[] = {REEF_F32, REEF_I8};
     for (size_t i = 0; i < sizeof(DTYPES) / sizeof(*DTYPES); i++) {
         *out = DTYPES[i];
         if (strcmp(text, reef_rows_dtype_text(*out)) == 0) return true;

@@ -93,7 +93,7 @@ static const struct choice {
     {"subkeys", {"shared", "head"}, "must be shared or head"},
     {"boundaries", {"contexts", "given"}, "must be contexts or given"},
     {"gate", {"ngram", "off"}, "must be ngram or off"},
-    {"seal_dtype", {"f32", "bf16", "int8"}, "must be f32, bf16 or int8"},
+    {"seal_dtype", {"f32", "int8"}, "must be f32 or int8"},
 };
 
 static const struct choice *choice_of(const reef_config_field *field) {

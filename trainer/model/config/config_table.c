@@ -94,7 +94,7 @@
     X(net_share, NUMBER, "0.5", 0, 1,                                                              \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
-      "rows of experts once sealed: f32, bf16 at half the bytes, or int8 at a quarter")
+      "rows of experts once sealed: f32, or int8 at a quarter of the bytes")
 
 static const reef_config_field FIELDS[] = {
 #define CONFIG_FIELD(field, kind, standard, low, high, help)                                       \

@@ -76,7 +76,7 @@ typedef struct reef_fetched_rows {
  * as in the store's map. Row n is row n mod 2^block_shift of block n >> block_shift.
  */
 typedef struct reef_expert_rows {
-    reef_dtype dtype;                 // REEF_F32, REEF_BF16 or REEF_I8
+    reef_dtype dtype;                 // REEF_F32 or REEF_I8
     uint32_t block_shift;             // 32 where all rows are in one block
     const void *const *blocks;        // each aligned for its type; NULL: another rank owns it
     const reef_fetched_rows *fetched; // of such blocks; a pass sets it
@@ -121,7 +121,7 @@ static inline size_t reef_rows_here(const reef_row_share *share, size_t n) {
 /** Bytes of one row; of int8 its scale comes first. */
 static inline size_t reef_row_bytes(reef_dtype dtype, size_t values) {
     if (dtype == REEF_I8) return REEF_I8_SCALE_BYTES + values;
-    return values * (dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float));
+    return values * sizeof(float);
 }
 
 /** What training keeps beside the rows of one layer of the open generation. */

@@ -8,15 +8,6 @@
 
 // ---- norms --------------------------------------------------------------------------------------
 
-static float float_of_bf16(const uint8_t *at) {
-    uint16_t half;
-    float value;
-    memcpy(&half, at, sizeof(half));
-    uint32_t bits = (uint32_t)half << 16;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 static float float_of_bytes(const uint8_t *at) {
     float value;
     memcpy(&value, at, sizeof(value));
@@ -27,9 +18,8 @@ static float float_of_bytes(const uint8_t *at) {
 static double norm_at(const uint8_t *at, reef_dtype dtype, size_t count) {
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) {
-        double value = dtype == REEF_I8     ? (double)(int8_t)at[i]
-                       : dtype == REEF_BF16 ? (double)float_of_bf16(at + 2 * i)
-                                            : (double)float_of_bytes(at + 4 * i);
+        double value =
+            dtype == REEF_I8 ? (double)(int8_t)at[i] : (double)float_of_bytes(at + 4 * i);
         sum += value * value;
     }
     return sqrt(sum);
@@ -39,7 +29,7 @@ static void take_row(reef_expert_stats *out,
                      const reef_expert_shape *shape,
                      const uint8_t *row,
                      reef_dtype dtype) {
-    const size_t vector_bytes = shape->D * (dtype == REEF_I8 ? 1 : dtype == REEF_BF16 ? 2 : 4);
+    const size_t vector_bytes = shape->D * (dtype == REEF_I8 ? 1 : 4);
     // Of int8 the scale comes first.
     const double scale = dtype == REEF_I8 ? (double)float_of_bytes(row) : 1;
     if (dtype == REEF_I8) row += REEF_I8_SCALE_BYTES;

@@ -23,8 +23,10 @@ static const struct {
     reef_dtype dtype;
     uint64_t bytes;
 } TYPES[] = {
-    {"F32", REEF_F32, 4},  {"BF16", REEF_BF16, 2}, {"I8", REEF_I8, 1},
-    {"U8", REEF_BYTES, 1}, {"I64", REEF_U64, 8}, // counts: PyTorch has no 64 bits without a sign
+    {"F32", REEF_F32, 4},
+    {"I8", REEF_I8, 1},
+    {"U8", REEF_BYTES, 1},
+    {"I64", REEF_U64, 8}, // counts: PyTorch has no 64 bits without a sign
 };
 #define TYPE_COUNT (sizeof(TYPES) / sizeof(*TYPES))
 
@@ -376,8 +378,7 @@ static reef_status tensor_parse(reef_safetensors *file,
     size_t i = 0;
     // Unknown types cannot be skipped: their size would be unknown.
     while (i < TYPE_COUNT && strcmp(TYPES[i].name, type) != 0) i++;
-    if (i == TYPE_COUNT)
-        return broken_tensor(file, err, name, "is none of F32, BF16, I8, U8 and I64");
+    if (i == TYPE_COUNT) return broken_tensor(file, err, name, "is none of F32, I8, U8 and I64");
     tensor->dtype = TYPES[i].dtype;
     if (!shape_parse(tensor, shape)) return broken_tensor(file, err, name, "has no known shape");
     if (begin < 0 || end < begin || (uint64_t)end > file->data_bytes)

@@ -6,7 +6,7 @@
 //            NAME: {"dtype": "F32", "shape": [rows, columns], "data_offsets": [begin, end]}, ...
 //   then   the data: tensors without gaps, offsets counted from here
 //
-// Only the types that generations and models have are known here: F32, BF16, I8, U8 and, for
+// Only the types that generations and models have are known here: F32, I8, U8 and, for
 // counts, I64.
 #ifndef REEF_SAFETENSORS_H
 #define REEF_SAFETENSORS_H
@@ -20,7 +20,7 @@
 
 typedef struct reef_safetensor {
     char name[REEF_NAME_BYTES_MAX + 1];
-    reef_dtype dtype; // REEF_F32, REEF_BF16, REEF_I8, REEF_BYTES or REEF_U64
+    reef_dtype dtype; // REEF_F32, REEF_I8, REEF_BYTES or REEF_U64
     size_t rank;
     uint64_t shape[REEF_TENSOR_RANK_MAX];
     uint64_t begin, end; // in the data

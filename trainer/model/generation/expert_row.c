@@ -10,22 +10,14 @@ void reef_expert_table_row_read(
     uint64_t id = n, block = id >> rows->block_shift; // 64 bits wide: the shift may be 32
     // Rows lie in blocks of 2^block_shift; the shift is 32 where all are in one.
     assert(rows->blocks[block] != NULL); // another rank's row
-    size_t row = (size_t)(id - (block << rows->block_shift)), at = row * table->row_values + from;
+    size_t row = (size_t)(id - (block << rows->block_shift));
     if (rows->dtype == REEF_F32) {
-        memcpy(out, (const float *)rows->blocks[block] + at, count * sizeof(*out));
+        memcpy(out, (const float *)rows->blocks[block] + row * table->row_values + from,
+               count * sizeof(*out));
         return;
     }
-    if (rows->dtype == REEF_I8) {
-        const int8_t *whole =
-            (const int8_t *)rows->blocks[block] + row * reef_row_bytes(REEF_I8, table->row_values);
-        for (size_t i = 0; i < count; i++)
-            out[i] = reef_i8_scale(whole) * (float)whole[REEF_I8_SCALE_BYTES + from + i];
-        return;
-    }
-    const reef_bf16 *values = (const reef_bf16 *)rows->blocks[block] + at;
-    for (size_t i = 0; i < count; i++) {
-        // bf16 is the upper half of a float.
-        uint32_t bits = (uint32_t)values[i] << 16;
-        memcpy(out + i, &bits, sizeof(bits));
-    }
+    const int8_t *whole =
+        (const int8_t *)rows->blocks[block] + row * reef_row_bytes(REEF_I8, table->row_values);
+    for (size_t i = 0; i < count; i++)
+        out[i] = reef_i8_scale(whole) * (float)whole[REEF_I8_SCALE_BYTES + from + i];
 }

@@ -83,7 +83,7 @@ static reef_status allocate_table(reef_expert_table *table,
     size_t values = table->row_count * reef_expert_row_values(shape);
     reef_dtype dtype = generation->info.dtype;
     // Only sealed rows are rounded.
-    assert(dtype == REEF_F32 || ((dtype == REEF_BF16 || dtype == REEF_I8) && !generation->open));
+    assert(dtype == REEF_F32 || (dtype == REEF_I8 && !generation->open));
     table->expert_count = N;
     table->row_values = reef_expert_row_values(shape);
     table->rows.dtype = dtype;

@@ -139,7 +139,7 @@ void reef_generation_initialise(reef_generation *generation,
 
 /**
  * The sealed twin of an open generation: batch norm folded, rows of experts as `dtype` (REEF_F32,
- * REEF_BF16 or REEF_I8: each value rounded once). Experts, flags, usage and gate move over; `open`
+ * or REEF_I8: each value rounded once). Experts, flags, usage and gate move over; `open`
  * is only good for reef_generation_free afterwards.
  */
 REEF_MUST_CHECK reef_status reef_generation_make_sealed(reef_generation **out,

@@ -18,17 +18,11 @@ static void move_gate(reef_generation *to, reef_generation *from) {
 // same type change hands; others are rounded into the sealed generation's own, and all of them are
 // dirty.
 static void move_experts(reef_expert_table *to, reef_expert_table *from) {
-    size_t values = from->row_count * from->row_values;
     to->flags = from->flags;
     to->dirty = from->dirty;
     to->usage = from->usage;
     from->flags = from->dirty = NULL;
     from->usage = NULL;
-    if (to->rows.dtype == REEF_BF16) {
-        reef_bf16_round(values, to->memory, from->experts);
-        memset(to->dirty, 1, to->expert_count);
-        return;
-    }
     if (to->rows.dtype == REEF_I8) {
         size_t each = reef_row_bytes(REEF_I8, from->row_values);
         for (size_t n = 0; n < from->row_count; n++)

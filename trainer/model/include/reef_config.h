@@ -57,7 +57,6 @@ typedef enum reef_gate_kind {
 /** Rows of experts once sealed. */
 typedef enum reef_seal_dtype {
     REEF_SEAL_F32,
-    REEF_SEAL_BF16,
     REEF_SEAL_I8,
 } reef_seal_dtype;
 
@@ -125,7 +124,7 @@ typedef struct reef_config {
     float retain_weight;
     uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
-    reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32", "bf16" or "int8"
+    reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "int8"
 } reef_config;
 
 /**

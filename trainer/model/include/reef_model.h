@@ -404,7 +404,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_check_sizes(reef_txn *txn,
                                                            void *context,
                                                            reef_error *err);
 
-/** Name of a type of rows, "f32", "bf16" or "int8", as in `seal_dtype`. */
+/** Name of a type of rows, "f32" or "int8", as in `seal_dtype`. */
 REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 
 /** The type of that name; false: there is none. */

@@ -52,7 +52,7 @@ reef_status reef_layer_tensor_read(const reef_network *network,
     const reef_expert_table *table = &generation->expert_tables[0];
     size_t D = network->config.d_model, vectors = table->row_values / D,
            v = reef_layer_vector_index(name, vectors);
-    // A vector of the experts is not a tensor: rows may be bf16, or in the store's map, so each is
+    // A vector of the experts is not a tensor: rows may be int8, or in the store's map, so each is
     // read through its table.
     if (v < vectors) {
         reef_status status =

@@ -72,7 +72,6 @@ typedef struct gathered {
     size_t span; // values of a row, prefetched by the first product
     union {
         const float *f32[CHUNK];
-        const reef_bf16 *bf16[CHUNK];
         const int8_t *i8[CHUNK]; // each begins with its scale
     } rows;
 } gathered;
@@ -101,8 +100,6 @@ static void gather_experts(gathered *out,
         const void *start = (const char *)block + at;
         if (experts->dtype == REEF_I8)
             out->rows.i8[p] = start;
-        else if (experts->dtype == REEF_BF16)
-            out->rows.bf16[p] = start;
         else
             out->rows.f32[p] = start;
     }
@@ -111,8 +108,6 @@ static void gather_experts(gathered *out,
 static void dot_rows(const gathered *g, float *out, const float *x, size_t offset, size_t span) {
     if (g->dtype == REEF_I8)
         reef_dot_rows_i8(g->count, g->D, out, x, g->rows.i8, offset, span);
-    else if (g->dtype == REEF_BF16)
-        reef_dot_rows_bf16(g->count, g->D, out, x, g->rows.bf16, offset, span);
     else
         reef_dot_rows(g->count, g->D, out, x, g->rows.f32, offset, span);
 }
@@ -120,8 +115,6 @@ static void dot_rows(const gathered *g, float *out, const float *x, size_t offse
 static void axpy_rows(const gathered *g, float *y, const float *alpha, size_t offset) {
     if (g->dtype == REEF_I8)
         reef_axpy_rows_i8(g->count, g->D, y, alpha, g->rows.i8, offset);
-    else if (g->dtype == REEF_BF16)
-        reef_axpy_rows_bf16(g->count, g->D, y, alpha, g->rows.bf16, offset);
     else
         reef_axpy_rows(g->count, g->D, y, alpha, g->rows.f32, offset);
 }
@@ -133,9 +126,8 @@ static void axpy_rows(const gathered *g, float *y, const float *alpha, size_t of
 REEF_PREFETCH_ONLY static inline void fetch_rows(const gathered *g) {
     const size_t bytes = reef_row_bytes(g->dtype, g->span);
     for (size_t p = 0; p < g->count; p++) {
-        const char *row = g->dtype == REEF_I8     ? (const char *)g->rows.i8[p]
-                          : g->dtype == REEF_BF16 ? (const char *)g->rows.bf16[p]
-                                                  : (const char *)g->rows.f32[p];
+        const char *row =
+            g->dtype == REEF_I8 ? (const char *)g->rows.i8[p] : (const char *)g->rows.f32[p];
         for (size_t at = 0; at < bytes; at += REEF_EXPERT_LINE_BYTES)
             __builtin_prefetch(row + at, 0, 2);
     }
