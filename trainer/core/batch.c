@@ -54,7 +54,6 @@ reef_status reef_step_read(reef_trainer *trainer,
                            const uint8_t *bytes,
                            size_t size,
                            reef_batch *out,
-                           bool *answered,
                            reef_error *err) {
     size_t T = network->config.context, windows = (size + T - 1) / T,
            stride = reef_batch_stride(trainer);
@@ -77,7 +76,6 @@ reef_status reef_step_read(reef_trainer *trainer,
     // A state of its own: reading a text aside must not move the gates of the stream.
     reef_gating gating = {0};
     reef_status status = reef_gating_init(&gating, network, err);
-    *answered = false;
     if (status == REEF_OK)
         reef_gating_decide(&gating, network, out, size, reef_step_read_fire(trainer, 0),
                            trainer->margins, stride);
@@ -103,11 +101,7 @@ reef_batch reef_batch_make(reef_trainer *trainer,
     };
 }
 
-reef_status reef_step_decide(reef_trainer *trainer,
-                             const uint8_t *bytes,
-                             reef_gating *gating,
-                             bool *answered,
-                             reef_error *err) {
+void reef_step_decide(reef_trainer *trainer, const uint8_t *bytes, reef_gating *gating) {
     const reef_config *config = &trainer->network.config;
     // `bytes` has one more token than the batch. Targets are tokens shifted by one, so window w
     // ends with the first token of window w + 1.
@@ -118,9 +112,6 @@ reef_status reef_step_decide(reef_trainer *trainer,
     // decided elsewhere.
     reef_gating_decide(gating, &trainer->network, &batch, reef_batch_tokens(config), trainer->fire,
                        trainer->margins, reef_batch_stride(trainer));
-    *answered = false;
-    (void)err;
-    return REEF_OK;
 }
 
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {

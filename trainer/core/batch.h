@@ -17,24 +17,18 @@ bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
  * Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `gating`
  * moves on.
  */
-REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
-                                             const uint8_t *bytes,
-                                             reef_gating *gating,
-                                             bool *answered,
-                                             reef_error *err);
+void reef_step_decide(reef_trainer *trainer, const uint8_t *bytes, reef_gating *gating);
 
 /**
  * Let the model's gates decide about a text of `size` tokens (at most a batch), read from its
  * start, beside the batch that is being assembled: into `reading` and `margins`. `out` is that
- * text, for a forward pass that adds its losses where it is not `answered` (see
- * reef_gating_decide); the last token has none, as nothing follows it.
+ * text, for a forward pass; the last token has no loss, as nothing follows it.
  */
 REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
                                            const reef_network *network,
                                            const uint8_t *bytes,
                                            size_t size,
                                            reef_batch *out,
-                                           bool *answered,
                                            reef_error *err);
 
 /** (windows * T) of generation g in `reading`. */

@@ -40,8 +40,7 @@ typedef struct importing {
     reef_generation *generation;  // the imported one; owned until the model has it
     reef_generation *next;        // the new open one; the same
     float gate[REEF_GATE_VALUES]; // as stored, of any length
-    double reference[2];
-    reef_memory_records memory; // of `generation`, where it has one
+    reef_memory_records memory;   // of `generation`, where it has one
 } importing;
 
 // ---- may it be here? ----------------------------------------------------------------------------
@@ -304,7 +303,6 @@ static void *memory_of(importing *i, const reef_generation_tensor *part) {
     if (part->db == REEF_DB_FLAGS) return i->generation->expert_tables[part->layer].flags;
     if (strcmp(name, "gate") == 0) return i->gate;
     if (strcmp(name, "gate_weights") == 0) return i->generation->gate.weights;
-    if (strcmp(name, "reference") == 0) return i->reference;
     return reef_generation_find(i->generation, name)->data;
 }
 
@@ -357,8 +355,6 @@ static reef_status read_parts(importing *i, reef_error *err) {
                                i->file.path);
     }
     reef_generation_hash_free(hash);
-    i->generation->reference_median = i->reference[0];
-    i->generation->reference_spread = i->reference[1];
     if (status != REEF_OK || gate_bytes == 0) return status;
     status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
     if (status != REEF_OK) return status;

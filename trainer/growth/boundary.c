@@ -31,8 +31,7 @@ static reef_status sample_window(reef_trainer *trainer,
     reef_network network = trainer->network; // a view of the first generations
     network.generation_count = generation_count;
     reef_batch batch;
-    bool answered; // not with the last one's gate forced open
-    reef_status status = reef_step_read(trainer, &network, bytes, size, &batch, &answered, err);
+    reef_status status = reef_step_read(trainer, &network, bytes, size, &batch, err);
     if (status != REEF_OK) return status;
     // Forced open as in training: the loss of the newest generation's own text must not depend on
     // how good its gate is yet.

@@ -4,7 +4,6 @@
 //   read_state.c   the generations of a state, and their memories
 //   lost_kinds.c    kinds that are damaged
 //   evaluate.c      one pass over a piece of a text; loss and logits
-//   gate_margins.c  the gate of one generation along a text
 //   recall.c        what context memories add to it
 //   kept_text.c     the text that context memories keep, and its words
 //   generate.c      a text continued

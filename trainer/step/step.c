@@ -23,12 +23,11 @@ static reef_status fire_in_window(reef_trainer *trainer,
     size_t T = trainer->network.config.context, stride = reef_batch_stride(trainer);
     reef_network network = trainer->network; // a view of the first generations
     reef_batch batch;
-    bool answered;
     network.generation_count = generation_count;
     // Only generation 0 exists, which has no gate.
     if (generation_count < 2) return REEF_OK;
     // Read from the start of the stretch: a gate's evidence adds up over the bytes before `at`.
-    reef_status status = reef_step_read(trainer, &network, bytes, at + T, &batch, &answered, err);
+    reef_status status = reef_step_read(trainer, &network, bytes, at + T, &batch, err);
     for (size_t g = 1; status == REEF_OK && g < generation_count; g++)
         memcpy(trainer->fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at, T);
     return status;
@@ -201,12 +200,10 @@ reef_status reef_step_forward(reef_trainer *trainer,
                               reef_error *err) {
     const reef_config *config = &trainer->network.config;
     double start = reef_seconds();
-    bool answered; // not with the open generation's gate forced open
     reef_error found;
-    reef_status status = reef_step_decide(trainer, bytes, gating, &answered, err);
-    if (status != REEF_OK) return status;
+    reef_step_decide(trainer, bytes, gating);
     force_open(trainer, 0, config->batch);
-    status = add_rehearsal(trainer, err);
+    reef_status status = add_rehearsal(trainer, err);
     if (status != REEF_OK) return status;
     force_open(trainer, config->batch, trainer->rehearse_windows);
     size_t windows = config->batch + trainer->rehearse_windows;

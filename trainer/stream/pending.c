@@ -146,11 +146,9 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
 }
 
 // Move the gates over the first pending batch, which the net does not read.
-static reef_status move_gates(reef_trainer *trainer, reef_error *err) {
-    bool answered;
-    return reef_config_has_gates(&trainer->network.config)
-               ? reef_step_decide(trainer, trainer->pending, &trainer->gating, &answered, err)
-               : REEF_OK;
+static void move_gates(reef_trainer *trainer) {
+    if (reef_config_has_gates(&trainer->network.config))
+        reef_step_decide(trainer, trainer->pending, &trainer->gating);
 }
 
 // The net learns it, and beside it the memory. A generation that has learned nothing yet begins with
@@ -175,15 +173,15 @@ static reef_status learn_with_net(reef_trainer *trainer, reef_error *err) {
 
 static reef_status learn_open(reef_trainer *trainer, reef_error *err) {
     if (is_for_net(trainer, trainer->stream_bytes)) return learn_with_net(trainer, err);
-    reef_status status = move_gates(trainer, err);
-    return status == REEF_OK ? learn_batch(trainer, false, 0.0, err) : status;
+    move_gates(trainer);
+    return learn_batch(trainer, false, 0.0, err);
 }
 
 // The memory of a kind that came back learns it, and its net follows once that is far behind.
 static reef_status learn_older(reef_trainer *trainer, uint32_t kind, reef_error *err) {
     double bits = 0.0;
-    reef_status status = move_gates(trainer, err);
-    if (status == REEF_OK) status = reef_kind_learn_pending_batch(trainer, kind, &bits, err);
+    move_gates(trainer);
+    reef_status status = reef_kind_learn_pending_batch(trainer, kind, &bits, err);
     if (status != REEF_OK) return status;
     trainer->step++;
     drop_batch(trainer);

@@ -1,6 +1,5 @@
-// Gates inside the trainer: without a gate a generation takes part everywhere, memories and priors
-// are stored with each gate, margins that are read are those that decide, and the stream alone
-// decides the bits.
+// Gates inside the trainer: without a gate a generation takes part everywhere, memories are chosen
+// for each gate, and the stream alone decides the bits.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -16,25 +15,22 @@
 
 #define LOGIT_BYTES (LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
 
-// Margins of the gate of generation 1 on a text of one kind, and what is known of it.
-static reef_gate_stats margins_of(reef_store *store,
-                                  int kind,
-                                  float margins[LIFELONG_PROBE_BYTES]) {
+// On what share of a text of one kind generation 1 fires, as who asks for a score is told.
+static double share_fired(reef_store *store, int kind) {
     reef_error err;
-    reef_gate_stats stats;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
+    double shares[2];
+    reef_score score = {.fire_share = shares};
     lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_gate_margins(model, 1, probe, sizeof(probe), &stats, margins, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
     reef_model_close(model);
-    return stats;
+    return shares[1];
 }
 
-static double share_fired(const float *margins) {
-    size_t fired = 0;
-    for (size_t t = 0; t < LIFELONG_PROBE_BYTES; t++) fired += margins[t] > 0;
-    return (double)fired / LIFELONG_PROBE_BYTES;
+static float decay_of(const lifelong *f) {
+    return f->trainer->network.generations[1]->gate.decay;
 }
 
 // Two generations: kind 0, sealed, then kind 1.
@@ -52,14 +48,9 @@ static void learn_two(lifelong *f, size_t threads) {
 
 static void without_a_gate_a_generation_fires_on_everything(void **state) {
     lifelong *f = *state;
-    float margins[LIFELONG_PROBE_BYTES];
     ok(reef_config_set(&f->config, "gate", "off", NULL), NULL);
     learn_two(f, 1);
-    for (int kind = 0; kind < 3; kind++) {
-        reef_gate_stats stats = margins_of(f->store, kind, margins);
-        assert_true(share_fired(margins) == 1.0);
-        assert_true(stats.leak == 1.0f && stats.detect == 1.0f);
-    }
+    for (int kind = 0; kind < 3; kind++) assert_true(share_fired(f->store, kind) == 1.0);
 }
 
 static void without_a_gate_old_text_is_changed_but_as_of_is_exact(void **state) {
@@ -125,50 +116,19 @@ static void threads_and_restarts_change_nothing(void **state) {
 
 // ---- what is stored -----------------------------------------------------------------------------
 
-static void margins_that_are_read_are_those_that_decide(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    float margins[LIFELONG_PROBE_BYTES];
-    uint8_t probe[LIFELONG_PROBE_BYTES];
-    double shares[2];
-    reef_model *model = NULL;
-    reef_score score = {.fire_share = shares};
-    learn_two(f, 1);
-    margins_of(f->store, 1, margins);
-    lifelong_text(probe, sizeof(probe), 1, 99);
-    ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
-    size_t fired = 0; // the last byte is a target only
-    for (size_t t = 0; t + 1 < LIFELONG_PROBE_BYTES; t++) fired += margins[t] > 0;
-    assert_true(fired > LIFELONG_PROBE_BYTES / 2);
-    assert_true(fabs(shares[1] - (double)fired / (LIFELONG_PROBE_BYTES - 1)) < 1e-12);
-
-    reef_gate_stats stats;
-    assert_int_equal(reef_model_gate_margins(model, 0, probe, 1, &stats, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "no gate of generation 0"));
-    assert_int_equal(reef_model_gate_margins(model, 2, probe, 1, &stats, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "generations 1 to 1"));
-    ok(reef_model_gate_margins(model, 1, NULL, 0, &stats, NULL, &err), &err); // facts alone
-    reef_model_close(model);
-}
-
 static void a_memory_that_is_given_is_used_and_one_that_is_not_is_chosen(void **state) {
-    float margins[LIFELONG_PROBE_BYTES];
     lifelong *f = *state;
     f->config.gate_decay = 0.9f;
     learn_two(f, 1);
-    assert_true(margins_of(f->store, 1, margins).decay == 0.9f);
+    assert_true(decay_of(f) == 0.9f);
 
     void *other = NULL;
     lifelong_setup(&other);
     f = other;
     learn_two(f, 1); // alphabets without a letter in common: the shortest memory will do
-    assert_true(margins_of(f->store, 1, margins).decay == 0.98f);
-    assert_true(share_fired(margins) > 0.95);
-    margins_of(f->store, 0, margins);
-    assert_true(share_fired(margins) == 0);
+    assert_true(decay_of(f) == 0.98f);
+    assert_true(share_fired(f->store, 1) > 0.95);
+    assert_true(share_fired(f->store, 0) == 0);
     lifelong_teardown(&other);
 }
 
@@ -207,7 +167,6 @@ int main(void) {
         TEST(without_a_gate_a_generation_fires_on_everything),
         TEST(without_a_gate_old_text_is_changed_but_as_of_is_exact),
         TEST(threads_and_restarts_change_nothing),
-        TEST(margins_that_are_read_are_those_that_decide),
         TEST(a_memory_that_is_given_is_used_and_one_that_is_not_is_chosen),
         TEST(settings_of_gates_have_bounds),
 #undef TEST

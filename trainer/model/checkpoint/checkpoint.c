@@ -2,9 +2,7 @@
 //
 //   database   key             payload
 //   tensors    NAME            floats of the tensor; of an open generation their averages, if any
-//              reference       median and spread of the prequential loss at sealing, 2 doubles
-//              gate            bias, decay, start, threshold, leak, detect, prior, loss weight,
-//                              loss reference: 9 floats, or 7 where the gate reads no losses;
+//              gate            bias, decay, start, threshold, leak, detect, prior: 7 floats;
 //                              neither generation 0 nor a layer has gates
 //              gate_weights    (4, 65536) floats
 //   moments    NAME            adam_m, adam_v; with averages then the weights that training moves

@@ -8,17 +8,15 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
                                      const reef_generation *generation,
                                      reef_error *err) {
     uint32_t g = generation->info.generation;
-    double reference[2] = {generation->reference_median, generation->reference_spread};
-    reef_status status = reef_checkpoint_put_tensor(txn, g, "reference", REEF_BYTES, reference,
-                                                    sizeof(reference), err);
     // Generation 0 has no gate, and neither has a generation of a layer.
-    if (status != REEF_OK || g == 0 || generation->gate.weights == NULL) return status;
+    if (g == 0 || generation->gate.weights == NULL) return REEF_OK;
     const reef_gate *gate = &generation->gate;
     float values[REEF_GATE_VALUES] = {
         gate->bias,      gate->decay,           gate->start,
         gate->threshold, generation->gate_leak, generation->gate_detect,
         gate->prior};
-    status = reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, sizeof(values), err);
+    reef_status status =
+        reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, sizeof(values), err);
     if (status != REEF_OK) return status;
     return reef_checkpoint_put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
                                       REEF_GATE_WEIGHTS * sizeof(float), err);
@@ -49,16 +47,10 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
                                       uint32_t records,
                                       reef_generation *generation,
                                       reef_error *err) {
-    double reference[2];
-    reef_status status =
-        reef_checkpoint_read_tensor(txn, records, "reference", reference, sizeof(reference), err);
-    if (status != REEF_OK) return status;
-    generation->reference_median = reference[0];
-    generation->reference_spread = reference[1];
-    // Its reference is stored even without a gate.
     if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
     float values[REEF_GATE_VALUES];
-    status = reef_checkpoint_read_tensor(txn, records, "gate", values, sizeof(values), err);
+    reef_status status =
+        reef_checkpoint_read_tensor(txn, records, "gate", values, sizeof(values), err);
     if (status != REEF_OK) return status;
     reef_checkpoint_set_gate(generation, values);
     return reef_checkpoint_read_tensor(txn, records, "gate_weights", generation->gate.weights,

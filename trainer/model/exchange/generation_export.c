@@ -19,7 +19,6 @@ typedef struct exporting {
     reef_store *store;
     reef_export_options options;
     reef_generation_origin origin;
-    double reference[2]; // median and spread
     size_t gate_values;
     // What the file has: of the kind up to now, or as the generation was sealed. The latter is read
     // for the sizes of its parts, and refused if nobody could import it.
@@ -58,15 +57,12 @@ static reef_status check_exportable(const exporting *e, uint32_t count, reef_err
 static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
     float values[REEF_GATE_VALUES];
     reef_view view;
-    reef_key key = {
-        .db = REEF_DB_TENSORS, .generation = e->origin.info.generation, .name = "reference"};
-    reef_status status = reef_record_read(txn, &key, e->reference, sizeof(e->reference), err);
+    reef_key key = {.db = REEF_DB_TENSORS, .generation = e->origin.info.generation, .name = "gate"};
     // Generation 0 has no gate.
     bool has_gate = key.generation > 0 && reef_config_has_gates(&e->origin.config);
     if (key.generation > 0) e->origin.base_count = 1;
-    if (status != REEF_OK || !has_gate) return status;
-    key.name = "gate";
-    status = reef_record_view(txn, &key, &view, err);
+    if (!has_gate) return REEF_OK;
+    reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
     e->gate_values = view.bytes / sizeof(*values);
@@ -176,7 +172,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
 // ---- writing ------------------------------------------------------------------------------------
 
 static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
-    json_t *metadata = reef_origin_metadata(&e->origin, e->reference[0], e->reference[1]);
+    json_t *metadata = reef_origin_metadata(&e->origin);
     reef_safetensor *tensors = calloc(e->parts.count, sizeof(*tensors));
     reef_status status = REEF_OK;
     if (metadata == NULL || tensors == NULL) {

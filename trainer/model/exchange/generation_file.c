@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define FORMAT_NAME "reef.generation"
-#define REFERENCE_BYTES 16
 #define NUMBER_BYTES 32
 
 // ---- tensors ------------------------------------------------------------------------------------
@@ -125,7 +124,6 @@ static void add_dense(reef_generation_tensors *parts,
         assert(reef_safetensor_bytes(&part->tensor) ==
                generation->tensors[i].count * sizeof(float));
     }
-    add_flat(parts, "reference", REEF_BYTES, REFERENCE_BYTES, 0);
     if (gate_values > 0) {
         add_flat(parts, "gate", REEF_F32, gate_values, 0);
         add_flat(parts, "gate_weights", REEF_F32, REEF_GATE_ORDERS, REEF_GATE_BUCKETS);
@@ -313,21 +311,13 @@ static void set_number(json_t *metadata, const char *name, uint64_t value) {
     json_object_set_new(metadata, name, json_string(text));
 }
 
-static void set_real(json_t *metadata, const char *name, double value) {
-    char text[NUMBER_BYTES];
-    snprintf(text, sizeof(text), "%.17g", value);
-    json_object_set_new(metadata, name, json_string(text));
-}
-
 static void set_owned(json_t *metadata, const char *name, char *text) {
     if (text != NULL) json_object_set_new(metadata, name, json_string(text));
     free(text);
 }
 
 // The metadata of a safetensors file is strings; numbers are written as text.
-json_t *reef_origin_metadata(const reef_generation_origin *origin,
-                             double reference_median,
-                             double reference_spread) {
+json_t *reef_origin_metadata(const reef_generation_origin *origin) {
     const reef_generation_record *info = &origin->info;
     char root[2 * REEF_HASH_BYTES + 1];
     json_t *metadata = json_object(), *roots = json_array();
@@ -345,8 +335,6 @@ json_t *reef_origin_metadata(const reef_generation_origin *origin,
     set_number(metadata, "sealed_step", info->sealed_step);
     set_number(metadata, "opened_at", info->opened_at);
     set_number(metadata, "sealed_at", info->sealed_at);
-    set_real(metadata, "reference", reference_median);
-    set_real(metadata, "reference_spread", reference_spread);
     reef_hash_format(info->root, root);
     json_object_set_new(metadata, "root", json_string(root));
     bool differs = memcmp(origin->sealed_root, info->root, sizeof(info->root)) != 0;
@@ -356,7 +344,7 @@ json_t *reef_origin_metadata(const reef_generation_origin *origin,
     set_owned(metadata, "configuration", reef_config_format(&origin->config));
     json_decref(roots);
     // Counted instead of checked one by one: json_object_set_new refuses a NULL value.
-    if (json_object_size(metadata) == 15 + (size_t)differs) return metadata;
+    if (json_object_size(metadata) == 13 + (size_t)differs) return metadata;
     json_decref(metadata); // a member found no memory
     return NULL;
 }

@@ -88,10 +88,8 @@ typedef struct reef_generation_origin {
     uint8_t (*base_roots)[REEF_HASH_BYTES]; // (base_count) owned
 } reef_generation_origin;
 
-/** The file's metadata, with what its pool expected of the generation; NULL when out of memory. */
-json_t *reef_origin_metadata(const reef_generation_origin *origin,
-                             double reference_median,
-                             double reference_spread);
+/** The file's metadata; NULL when out of memory. */
+json_t *reef_origin_metadata(const reef_generation_origin *origin);
 /**
  * Read it back. Errors: INVALID no file of a generation; VERSION a newer one; CORRUPT a text that
  * is missing or none of what it may be. Release the origin, after an error too.

@@ -29,18 +29,13 @@ typedef struct exporting {
 
 static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error *err) {
     float values[REEF_GATE_VALUES];
-    double reference[2];
     reef_view view;
     // `records` is where the state's copy lies, which differs from the number in a snapshot.
-    reef_key key = {.db = REEF_DB_TENSORS, .generation = of->records, .name = "reference"};
-    reef_status status = reef_record_read(e->txn, &key, reference, sizeof(reference), err);
-    of->reference_median = reference[0];
-    of->reference_spread = reference[1];
-    // Generation 0 has a reference, but no gate.
+    reef_key key = {.db = REEF_DB_TENSORS, .generation = of->records, .name = "gate"};
+    // Generation 0 has no gate.
     bool has_gate = of->number > 0 && reef_config_has_gates(&e->origin.config);
-    if (status != REEF_OK || !has_gate) return status;
-    key.name = "gate";
-    status = reef_record_view(e->txn, &key, &view, err);
+    if (!has_gate) return REEF_OK;
+    reef_status status = reef_record_view(e->txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     // How many values the gate was stored with, so that the file repeats that form.
     of->gate_values = view.bytes / sizeof(*values);

@@ -206,11 +206,6 @@ static json_t *generation_json(const reef_file_generation *of) {
                             (json_int_t)info->opened_at, "sealed_at", (json_int_t)info->sealed_at);
     if (info->continues > 0)
         reef_json_set(&one, "continues", json_integer((json_int_t)info->continues - 1));
-    // JSON has no NaN or infinity: a generation that measured no loss has no reference here.
-    if (isfinite(of->reference_median))
-        reef_json_set(&one, "reference", json_real(of->reference_median));
-    if (isfinite(of->reference_spread))
-        reef_json_set(&one, "reference_spread", json_real(of->reference_spread));
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(info->root, root);
     if (of->has_root) reef_json_set(&one, "root", json_string(root));

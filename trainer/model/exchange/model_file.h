@@ -8,9 +8,8 @@
 //              format_version   1
 //              configuration    JSON, as in the pool
 //              generations      JSON, a list: {"number", "parent", "side", "dtype", "sealed",
-//                               "opened_step", ..., "reference", "reference_spread", "root" of
-//                               those that are sealed, "continues" of those that continue a
-//                               kind}
+//                               "opened_step", ..., "root" of those that are sealed, "continues"
+//                               of those that continue a kind}
 //              step, generation_step, stream_bytes
 #ifndef REEF_MODEL_FILE_H
 #define REEF_MODEL_FILE_H
@@ -58,7 +57,6 @@ typedef struct reef_file_generation {
     uint32_t number;             // in the pool it comes from, which its root is of
     uint32_t records;            // export: where its records lie
     bool has_root;
-    double reference_median, reference_spread;
     size_t gate_values;
 } reef_file_generation;
 

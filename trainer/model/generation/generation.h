@@ -93,8 +93,6 @@ typedef struct reef_generation {
     reef_generation_memory memory;
     reef_visit *visits; // owned: what of older kinds is sealed with it, until it is stored
     size_t visit_count;
-    double reference_median; // prequential bits per byte when it was sealed: what "in range" means
-    double reference_spread; // 1.4826 * median absolute deviation of the same
     float gate_leak, gate_detect; // measured by the gate's last fit
 } reef_generation;
 

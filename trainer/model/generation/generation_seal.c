@@ -8,8 +8,6 @@ static void move_gate(reef_generation *to, reef_generation *from) {
     reef_gate swap = to->gate;
     to->gate = from->gate;
     from->gate = swap;
-    to->reference_median = from->reference_median;
-    to->reference_spread = from->reference_spread;
     to->gate_leak = from->gate_leak;
     to->gate_detect = from->gate_detect;
 }

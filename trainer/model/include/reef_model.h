@@ -282,30 +282,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
                                                               uint64_t *out,
                                                               reef_error *err);
 
-/** What is known of the gate of one generation. */
-typedef struct reef_gate_stats {
-    float decay, prior, threshold; // see reef_router.h; an infinite one: never or always fires
-    float leak, detect;            // measured by its last fit
-} reef_gate_stats;
-
-/**
- * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where
- * margins[t] > 0 (and no more than fire_max others have a higher one). A threshold that lies higher
- * by x would fire where margins[t] > x.
- *
- * margins  (tokens) written; NULL for the facts alone
- *
- * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a layer
- * by itself. Threads: one at a time on a model.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
-                                                             uint32_t generation,
-                                                             const uint8_t *bytes,
-                                                             size_t count,
-                                                             reef_gate_stats *stats,
-                                                             float *margins,
-                                                             reef_error *err);
-
 /** Logits (tokens, 256) of every position, for tests and tools; same path as reef_model_score. */
 REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);
