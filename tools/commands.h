@@ -3,9 +3,7 @@
 #define REEF_COMMANDS_H
 
 #include "cli.h"
-#include "cli_model.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 
 #define CLI_ANY (-1) // number of arguments
 
@@ -119,6 +117,11 @@ REEF_MUST_CHECK reef_status reef_status_read(const reef_cli_call *cli,
                                              json_t **result,
                                              bool *daemon,
                                              reef_error *err);
+
+/** One line about the member `ranks` of a status, on the heap; NULL where there is none. */
+char *reef_ranks_words(const json_t *status);
+/** The same about the member `joins`, of a rank that learns apart. */
+char *reef_joins_words(const json_t *status);
 
 /**
  * The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them

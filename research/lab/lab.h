@@ -3,7 +3,7 @@
 #define REEF_LAB_H
 
 #include "cli.h"
-#include "cli_table.h"
+#include "cli_format.h"
 #include "reef_router.h"
 
 #include <stddef.h>

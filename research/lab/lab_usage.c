@@ -1,6 +1,5 @@
 // reef-lab usage: which experts a text uses, as in He 2024 section 3.3: z' of every expert over all
 // tokens. For the paper's models, in which one block retrieves its experts.
-#include "cli_model.h"
 #include "cli_pool.h"
 #include "lab.h"
 #include "model_internal.h"

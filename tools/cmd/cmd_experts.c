@@ -3,7 +3,6 @@
 // memory does not grow with the pool.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "reef_usage.h"
 

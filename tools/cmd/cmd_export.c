@@ -1,7 +1,7 @@
 // reef export pool: a pool as a compact pool of its own.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_signals.h"
+#include "cli_progress.h"
 #include "commands.h"
 #include "reef_clock.h"
 #include "reef_pool_check.h"

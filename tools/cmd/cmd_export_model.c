@@ -1,6 +1,6 @@
 // reef export model: a state of a pool as one file of tensors, for other programs.
 #include "cli_format.h"
-#include "cli_signals.h"
+#include "cli_progress.h"
 #include "commands.h"
 
 #include <inttypes.h>

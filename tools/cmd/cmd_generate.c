@@ -1,6 +1,5 @@
 // reef generate: let the model continue a text.
 #include "cli_format.h"
-#include "cli_model.h"
 #include "cli_pool.h"
 #include "commands.h"
 

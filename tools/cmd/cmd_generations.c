@@ -1,7 +1,6 @@
 // reef generations: the generations of a pool, one line each.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "reef_pool_json.h"
 

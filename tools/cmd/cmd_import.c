@@ -4,7 +4,7 @@
 // Each generation travels as between ranks, as a file that only this program reads.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_signals.h"
+#include "cli_progress.h"
 #include "commands.h"
 
 #include <inttypes.h>

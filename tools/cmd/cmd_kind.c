@@ -1,8 +1,7 @@
 // reef kind list and name: the kinds of text that a pool has learned.
 #include "chart_kinds.h"
 #include "cli_format.h"
-#include "cli_model.h"
-#include "cli_table.h"
+#include "cli_pool.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_pool_json.h"

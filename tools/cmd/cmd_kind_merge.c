@@ -1,8 +1,7 @@
 // reef kind merge: two kinds whose memories predict each other become one; and which would?
 #include "cli_format.h"
-#include "cli_model.h"
+#include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_table.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_pool_json.h"

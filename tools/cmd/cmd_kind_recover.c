@@ -1,6 +1,6 @@
 // reef kind recover: a pool with damaged kinds goes on with what is whole of them.
 #include "cli_format.h"
-#include "cli_model.h"
+#include "cli_pool.h"
 #include "commands.h"
 
 #include <inttypes.h>

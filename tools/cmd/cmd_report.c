@@ -5,9 +5,7 @@
 // generation 0.
 #include "chart.h"
 #include "cli_format.h"
-#include "cli_model.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "matrix.h"
 #include "reef_pool_json.h"

@@ -1,7 +1,6 @@
 // reef snapshot: keep states of a pool under a name, and show them.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_log.h"

@@ -4,7 +4,6 @@
 // one runs. A snapshot that is made meanwhile is on no list.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_log.h"

@@ -1,14 +1,13 @@
 // reef status: what a pool holds; and, when reefd runs on it, what the daemon is doing.
 #include "cli_format.h"
-#include "cli_model.h"
 #include "cli_pool.h"
-#include "cli_ranks.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
 
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +29,8 @@ const reef_cli_manual reef_status_manual = {
     .options = NULL,
     .example = "reef status reef.pool",
 };
+
+// ---- the document -------------------------------------------------------------------------------
 
 // Of the last batch. Null before any loss, after a restore that removed it, and if the timeline is
 // damaged.
@@ -177,6 +178,83 @@ static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_err
     return status;
 }
 
+// ---- ranks in words -----------------------------------------------------------------------------
+
+static double real_of(const json_t *rank, const char *name) {
+    return json_number_value(json_object_get(rank, name));
+}
+
+// The one that others waited for longest.
+static char *behind_words(const json_t *list) {
+    double longest = 0;
+    size_t slowest = 0, r;
+    char words[CLI_WORD_BYTES];
+    const json_t *rank;
+    json_array_foreach(list, r, rank) {
+        if (real_of(rank, "lag_s") <= longest) continue;
+        longest = real_of(rank, "lag_s");
+        slowest = r;
+    }
+    if (longest == 0) return reef_cli_format("%s", "");
+    return reef_cli_format("; rank %zu is the slowest, by %s", slowest,
+                           reef_cli_duration(longest, words));
+}
+
+char *reef_ranks_words(const json_t *status) {
+    const json_t *ranks = json_object_get(status, "ranks"), *list = json_object_get(ranks, "ranks"),
+                 *first = json_array_get(list, 0);
+    char sends[CLI_WORD_BYTES];
+    if (!json_is_object(first)) return NULL;
+    double waits = real_of(first, "packing_s") + real_of(first, "waiting_s");
+    double all = waits + real_of(first, "computing_s") + real_of(first, "telling_s") +
+                 real_of(first, "committing_s");
+    char *behind = behind_words(list);
+    char *line = reef_cli_format(
+        "%zu, epoch %" JSON_INTEGER_FORMAT "; rank 0 sends %s/s, exchanges %.0f %% of the time%s",
+        json_array_size(list), json_integer_value(json_object_get(ranks, "epoch")),
+        reef_cli_bytes((uint64_t)real_of(first, "sent_bytes_per_s"), sends),
+        all > 0 ? 100 * waits / all : 0.0, behind);
+    free(behind);
+    return line;
+}
+
+// "; waits for 1, 2"
+static char *missing_words(const json_t *joins) {
+    const json_t *rank;
+    size_t i;
+    char *words = reef_cli_format("%s", "");
+    json_array_foreach(json_object_get(joins, "waits_for"), i, rank) {
+        char *longer =
+            reef_cli_format("%s%s%" JSON_INTEGER_FORMAT, words, i == 0 ? "; waits for rank " : ", ",
+                            json_integer_value(rank));
+        free(words);
+        words = longer;
+    }
+    return words;
+}
+
+char *reef_joins_words(const json_t *status) {
+    const json_t *joins = json_object_get(status, "joins");
+    char since[CLI_WORD_BYTES], every[CLI_WORD_BYTES], sent[CLI_WORD_BYTES],
+        received[CLI_WORD_BYTES];
+    if (!json_is_object(joins)) return NULL;
+    char *missing = missing_words(joins);
+    char *line = reef_cli_format(
+        "rank %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
+        " done; %s of %s to the next; %s sent, %s received%s",
+        json_integer_value(json_object_get(joins, "rank")),
+        json_integer_value(json_object_get(joins, "ranks")),
+        json_integer_value(json_object_get(joins, "count")),
+        reef_cli_bytes((uint64_t)real_of(joins, "since_bytes"), since),
+        reef_cli_bytes((uint64_t)real_of(joins, "every_bytes"), every),
+        reef_cli_bytes((uint64_t)real_of(joins, "sent_bytes"), sent),
+        reef_cli_bytes((uint64_t)real_of(joins, "received_bytes"), received), missing);
+    free(missing);
+    return line;
+}
+
+// ---- for people ---------------------------------------------------------------------------------
+
 static uint64_t status_integer(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
@@ -315,10 +393,10 @@ static void print_memory(const json_t *status) {
 }
 
 static void print_ranks(const json_t *status) {
-    char *words = reef_cli_ranks_words(status);
+    char *words = reef_ranks_words(status);
     if (words != NULL) printf("  %-14s%s\n", "ranks", words);
     free(words);
-    words = reef_cli_joins_words(status);
+    words = reef_joins_words(status);
     if (words != NULL) printf("  %-14s%s\n", "joins", words);
     free(words);
 }

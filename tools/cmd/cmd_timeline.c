@@ -1,7 +1,6 @@
 // reef timeline: what happened to a pool, in order.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "reef_pool_json.h"
 

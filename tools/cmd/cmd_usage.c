@@ -2,7 +2,6 @@
 // range of time.
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "reef_usage.h"
 #include "reef_usage_json.h"

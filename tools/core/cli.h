@@ -85,7 +85,7 @@ typedef struct reef_cli_group {
     size_t count;
 } reef_cli_group;
 
-// ---- command_table.c ----------------------------------------------------------------------------
+// ---- cli_commands.c: the table of commands, and the options of a command -----------------------
 
 const reef_cli_command *reef_cli_commands(size_t *count);
 const reef_cli_group *reef_cli_groups(size_t *count);
@@ -101,8 +101,6 @@ const reef_cli_command *reef_cli_command_find(const char *name);
  * the heap.
  */
 char *reef_cli_command_guess(const char *name);
-
-// ---- cli_options.c: the options of a command ----------------------------------------------------
 
 /**
  * The options of a command in the order of its help: its own, the configuration's, the common

@@ -1,12 +1,10 @@
 // Every text in every state of the pool. The rows are evaluated one after the other, so only one
 // model is in memory at a time.
 #include "matrix.h"
-#include "cli_model.h"
+#include "cli_pool.h"
 
 #include "cli_format.h"
-#include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_table.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,6 @@
 #include "chart.h"
 #include "cli.h"
 #include "cli_format.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "reef_edit_distance.h"
 

@@ -3,7 +3,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_signals.h"
 
 #include <errno.h>
 #include <inttypes.h>

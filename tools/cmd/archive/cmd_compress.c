@@ -2,7 +2,7 @@
 #include "archive_file.h"
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_signals.h"
+#include "cli_progress.h"
 #include "commands.h"
 
 #include <inttypes.h>

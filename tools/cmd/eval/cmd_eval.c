@@ -1,9 +1,7 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
 #include "cli_format.h"
-#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_table.h"
 #include "commands.h"
 #include "eval_kinds.h"
 #include "eval_logits.h"

@@ -1,5 +1,4 @@
 // reef score: how surprising each line of a text is, and which lines stand out.
-#include "cli_model.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"

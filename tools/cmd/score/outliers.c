@@ -1,6 +1,5 @@
 // See outliers.h.
 #include "outliers.h"
-#include "cli_model.h"
 #include "cli_pool.h"
 #include "reef_clock.h"
 

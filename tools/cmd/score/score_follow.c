@@ -4,7 +4,7 @@
 
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_signals.h"
+#include "cli_progress.h"
 #include "line_reader.h"
 #include "outliers.h"
 

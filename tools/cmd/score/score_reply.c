@@ -1,6 +1,5 @@
 // See score_parts.h.
 #include "cli_format.h"
-#include "cli_table.h"
 #include "score_parts.h"
 
 #include <inttypes.h>

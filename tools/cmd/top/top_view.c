@@ -2,7 +2,7 @@
 #include "top_view.h"
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "cli_ranks.h"
+#include "commands.h"
 #include "reef_clock.h"
 
 #include <inttypes.h>
@@ -273,10 +273,10 @@ static void put_context_memory(view *v) {
 }
 
 static void put_ranks(view *v) {
-    char *words = reef_cli_ranks_words(v->data->status);
+    char *words = reef_ranks_words(v->data->status);
     if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "ranks", words);
     free(words);
-    words = reef_cli_joins_words(v->data->status);
+    words = reef_joins_words(v->data->status);
     if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "joins", words);
     free(words);
 }

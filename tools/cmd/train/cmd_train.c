@@ -6,7 +6,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
-#include "cli_signals.h"
 #include "commands.h"
 #include "reef_clock.h"
 #include "train_stream.h"

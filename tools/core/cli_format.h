@@ -1,4 +1,4 @@
-// Memory, numbers and text for people.
+// Memory; numbers, text and tables for people.
 #ifndef REEF_CLI_FORMAT_H
 #define REEF_CLI_FORMAT_H
 
@@ -45,5 +45,18 @@ bool reef_cli_colours(void);
 
 /** Columns of the terminal that `out` is; 0: it is none, and lines may be of any length. */
 size_t reef_cli_columns(FILE *out);
+
+/** A table whose columns line up. */
+typedef struct reef_cli_table reef_cli_table;
+
+/**
+ * `columns` has one letter per column: '<' for text, '>' for numbers; `headings` one word for each.
+ */
+reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headings);
+void reef_cli_table_free(reef_cli_table *table);
+/** Add the next cell, printable as reef_cli_printable makes it; rows fill from left to right. */
+void reef_cli_table_cell(reef_cli_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void reef_cli_table_print(const reef_cli_table *table, FILE *out);
 
 #endif
