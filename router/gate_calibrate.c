@@ -3,7 +3,7 @@
 // A long memory averages odd passages away, and is slow: it takes as many bytes to notice that a
 // stream has changed, and as many to notice that it has changed back. So the memory is as short as
 // the two kinds of data allow, judged on data that was not fitted.
-#include "gate_calibrate.h"
+#include "gate_internal.h"
 
 #include <math.h>
 #include <string.h>

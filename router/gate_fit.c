@@ -2,7 +2,7 @@
 //
 // Training is a function of its arguments alone. Which windows are old and which are new is the
 // caller's business; from the logits on, gate_calibrate.c decides.
-#include "gate_calibrate.h"
+#include "gate_internal.h"
 
 #include <assert.h>
 #include <math.h>

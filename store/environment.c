@@ -11,7 +11,7 @@
 //     |   put finds the map full                         begin(write), nobody active
 //     +---------------------------------->  map_full  ----------------------->  open, twice the map
 #define _XOPEN_SOURCE 700 // for realpath, which POSIX has since 2008 and glibc hides without this
-#include "environment.h"
+#include "store_internal.h"
 
 #include "pool_create.h"
 #include "pool_file.h"

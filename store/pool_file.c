@@ -12,7 +12,7 @@
 #define _DEFAULT_SOURCE // for realpath
 
 #include "pool_file.h"
-#include "reef_std_fds.h"
+#include "reef_system.h"
 
 #include "page_reader.h"
 #include "record.h"

@@ -5,7 +5,7 @@
 #include "divided.h"
 #include "kind_heads.h"
 #include "reef_kernels.h"
-#include "reef_priority.h"
+#include "reef_system.h"
 #include "trainer_internal.h"
 #include "trainer_state.h"
 

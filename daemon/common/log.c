@@ -1,7 +1,7 @@
 // Messages of reefd; see reef_log.h. A line is put together in memory and written at once, so that
 // lines of two processes on one terminal do not mix. That standard error is closed or full is
 // nobody's concern here: training matters more than talking about it.
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_log.h"
 
 #include <errno.h>

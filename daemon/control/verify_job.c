@@ -6,7 +6,7 @@
 #include "reef_niceness.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
-#include "reef_priority.h"
+#include "reef_system.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "route_events.h"
 
 #include "queries.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // asked for.
 #include "query_internal.h"
 #include "reef_niceness.h"
-#include "reef_priority.h"
+#include "reef_system.h"
 #include "reef_states.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // tell each other, so rank 0 has figures of one moment for people.
 #include "crew_internal.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <stdio.h>
 #include <stdlib.h>

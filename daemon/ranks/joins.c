@@ -1,7 +1,7 @@
 // See joins.h: when ranks meet, and what they do then.
 #include "joins_internal.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_exchange.h"
 #include "reef_fail_point.h"
 

@@ -5,7 +5,7 @@
 // belongs to the loop.
 #include "push.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_push_journal.h"
 #include "training_thread.h"
 

@@ -6,7 +6,7 @@
 #include "cli_format.h"
 #include "cli_progress.h"
 #include "lab.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_context.h"
 
 #include <errno.h>

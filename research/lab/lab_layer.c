@@ -8,7 +8,7 @@
 #include "lab_layer.h"
 
 #include "experts.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_huge_page.h"
 #include "reef_random.h"
 

@@ -6,7 +6,7 @@
 #include "cli_format.h"
 #include "cli_progress.h"
 #include "lab.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_model.h"
 #include "reef_trainer.h"
 #include "scratch_pool.h"

@@ -12,8 +12,7 @@
 #define _GNU_SOURCE // sched_getaffinity: the cores that we may run on, not the cores there are
 
 #include "reef_kernels.h"
-#include "reef_priority.h"
-#include "reef_thread.h"
+#include "reef_system.h"
 
 #include <assert.h>
 #include <pthread.h>

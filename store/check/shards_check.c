@@ -1,9 +1,9 @@
 // The check of a pool that lies in several shards: each by itself, and then whether they are one
 // pool. What a shard has of others, their entries in `sums`, is under the roots that each check
 // takes; so shards with one root agree about all rows.
+#include "check.h"
 #include "reef_pool_check.h"
 #include "shard_view.h"
-#include "verify_child.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 //
 // A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS),
 // or of LMDB following a broken page (SIGSEGV, SIGABRT).
-#include "verify_child.h"
 
 #include "check.h"
 #include "reef_pool_check.h"

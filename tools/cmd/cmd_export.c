@@ -3,7 +3,7 @@
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_pool_check.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "cli_progress.h"
 #include "cli_transport.h"
 #include "reef_client.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_log.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 // reef shards: the rows and memories of a pool, divided over ranks, or brought together again.
 #include "cli_format.h"
 #include "commands.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_shard.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 // take the tool down; and say what helps a damaged one.
 #include "cli_format.h"
 #include "commands.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
 

@@ -6,10 +6,10 @@
 
 #include "cli.h"
 #include "cli_format.h"
-#include "reef_clock.h"
 #include "reef_moment.h"
 #include "reef_pool_json.h"
 #include "reef_states.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "cli_progress.h"
 
 #include "cli_format.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <signal.h>
 #include <stdatomic.h>

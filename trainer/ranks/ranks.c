@@ -2,7 +2,7 @@
 // grows to what the largest exchange needs and is kept.
 #include "reef_ranks.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <assert.h>
 #include <stdlib.h>

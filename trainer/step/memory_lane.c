@@ -1,7 +1,7 @@
 // See memory_lane.h.
 #include "memory_lane.h"
 
-#include "reef_thread.h"
+#include "reef_system.h"
 
 #include <assert.h>
 #include <pthread.h>

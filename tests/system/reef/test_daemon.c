@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "program.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "tiny_pool.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 
 #include "cli_format.h"
 #include "outliers.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "tools_world.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "program.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reefd_run.h"
 
 #include <fcntl.h>

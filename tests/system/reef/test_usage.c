@@ -1,5 +1,5 @@
 // `reef usage` over ranges of time, and a daemon that compacts them by itself.
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_usage.h"
 #include "tools_world.h"
 

@@ -2,7 +2,7 @@
 #include "reefd_run.h"
 
 #include "kept_states.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_snapshot.h"
 #include "reef_states.h"
 

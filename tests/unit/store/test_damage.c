@@ -3,7 +3,7 @@
 #include "reef_pool_check.h"
 #include "reef_snapshot.h"
 #include "reef_store.h"
-#include "verify_child.h"
+#include "check.h"
 
 #include <lmdb.h>
 

@@ -5,7 +5,7 @@
 #include "reef_byte_order.h"
 #include "reef_pool_check.h"
 #include "reef_store.h"
-#include "verify_child.h"
+#include "check.h"
 
 #include <lmdb.h>
 

@@ -1,6 +1,6 @@
 // Which state a pool had at a moment, among snapshots, sealed generations and the present.
 #include "lifelong_restore.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_states.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // See outliers.h.
 #include "outliers.h"
 #include "cli_pool.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "top_link.h"
 #include "top_view.h"
 

@@ -3,7 +3,7 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <inttypes.h>
 #include <math.h>

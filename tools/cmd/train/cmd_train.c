@@ -7,7 +7,7 @@
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "train_stream.h"
 
 #include <inttypes.h>

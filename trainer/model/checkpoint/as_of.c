@@ -1,7 +1,7 @@
 // See as_of.h.
 #include "as_of.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_moment.h"
 #include "reef_snapshot.h"
 #include "reef_states.h"

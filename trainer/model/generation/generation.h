@@ -9,7 +9,7 @@
 
 #include "adapter_merge.h"
 #include "architecture.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 #include "reef_model.h"
 #include "visit.h"
 

@@ -2,7 +2,7 @@
 #include "row_exchange.h"
 
 #include "generation.h"
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <assert.h>
 #include <stdlib.h>

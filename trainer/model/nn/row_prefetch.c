@@ -10,7 +10,7 @@
 #define _DEFAULT_SOURCE // madvise
 
 #include "row_prefetch.h"
-#include "reef_thread.h"
+#include "reef_system.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // See split.h.
 #include "split.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <assert.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 // with every message that arrives, so a slow network is not taken for a rank that hangs.
 #include "reef_mpi.h"
 
-#include "reef_clock.h"
+#include "reef_system.h"
 
 #include <mpi.h>
 #include <stdio.h>
