@@ -1,13 +1,10 @@
-// What of kinds is in the trainer's state, as JSON; see kind_memories.h and recognition.h.
+// What of kinds is in the trainer's state, as JSON; see kind_memories.h.
 //
 //   kinds          [[kind, bytes learned, learned up to, chain, bytes without its net], ...]
 //   visited_bytes  of all of them
 //   merged_kinds   [[kind, into], ...]
-//   current_kind   the one that what comes next is compared with
-//   levels         [[kind, pieces, mean, deviation], ...] of their familiarity
 #include "kind_heads.h"
 #include "kind_memories.h"
-#include "recognition.h"
 #include "reef_json_build.h"
 
 #include <inttypes.h>
@@ -134,45 +131,4 @@ reef_status reef_kinds_load_state(reef_trainer *trainer,
     return status == REEF_OK && trainer->kind_head_count > 0
                ? find_in_open_generation(trainer, txn, err)
                : status;
-}
-
-// ---- levels ----------------------------------------------------------------------------------
-
-void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
-    if (!reef_recognises_by_contexts(trainer)) return;
-    json_t *list = json_array();
-    for (size_t g = 0; g < trainer->level_count; g++) {
-        const reef_familiarity_level *level = &trainer->levels[g];
-        if (level->pieces == 0) continue;
-        reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
-                                          level->mean, level->deviation));
-    }
-    reef_json_set(state, "current_kind", json_integer(trainer->current_kind));
-    reef_json_set(state, "levels", list);
-}
-
-reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, reef_error *err) {
-    const json_t *list = json_object_get(state, "levels");
-    const json_t *current = json_object_get(state, "current_kind");
-    trainer->current_kind = reef_open_kind(trainer);
-    if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
-    reef_status status = reef_recognition_reserve(trainer, err);
-    if (status != REEF_OK) return status;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t kind = json_integer_value(json_array_get(item, 0));
-        if (kind < 0 || (size_t)kind >= trainer->level_count)
-            return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed level");
-        trainer->levels[kind] = (reef_familiarity_level){
-            .pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
-            .mean = json_real_value(json_array_get(item, 2)),
-            .deviation = json_real_value(json_array_get(item, 3))};
-    }
-    json_int_t kind = current != NULL ? json_integer_value(current) : trainer->current_kind;
-    if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||
-        !reef_generation_begins_kind(&trainer->network.generations[kind]->info))
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         "the trainer's state is at kind %lld, which is none", (long long)kind);
-    trainer->current_kind = (uint32_t)kind;
-    return REEF_OK;
 }

@@ -78,7 +78,10 @@ void reef_recognition_forget(reef_trainer *trainer);
 /** Room for the levels of all kinds. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_recognition_reserve(reef_trainer *trainer, reef_error *err);
 
-/** kind_state.c: members "current_kind" and "levels" of the trainer's state, where contexts decide. */
+/**
+ * Members of the trainer's state, where contexts decide: "current_kind", the one that what comes
+ * next is compared with, and "levels", [[kind, pieces, mean, deviation], ...].
+ */
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,
                                                   const json_t *state,

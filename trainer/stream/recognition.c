@@ -1,6 +1,6 @@
 // See recognition.h.
 //
-// Two cumulative sums (CUSUM, as in the drift test) run over the deferred pieces:
+// Two cumulative sums (CUSUM: Page 1954) run over the deferred pieces:
 //
 //   lead         one for each candidate: by how much it knows the pieces better than the current
 //                kind. Where it has risen by more than SWITCH_LEAD above its minimum, the current
@@ -14,6 +14,7 @@
 #include "recognition.h"
 #include "candidates.h"
 #include "kind_memories.h"
+#include "reef_json_build.h"
 
 #include <assert.h>
 #include <math.h>
@@ -426,7 +427,48 @@ reef_status reef_recognition_learn_text(
     return status;
 }
 
-// -------------------------------------------------------------------------------------------------
+// ---- the trainer's state, as JSON ----------------------------------------------------------------
+
+void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
+    if (!reef_recognises_by_contexts(trainer)) return;
+    json_t *list = json_array();
+    for (size_t g = 0; g < trainer->level_count; g++) {
+        const reef_familiarity_level *level = &trainer->levels[g];
+        if (level->pieces == 0) continue;
+        reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
+                                          level->mean, level->deviation));
+    }
+    reef_json_set(state, "current_kind", json_integer(trainer->current_kind));
+    reef_json_set(state, "levels", list);
+}
+
+reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, reef_error *err) {
+    const json_t *list = json_object_get(state, "levels");
+    const json_t *current = json_object_get(state, "current_kind");
+    trainer->current_kind = reef_open_kind(trainer);
+    if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
+    reef_status status = reef_recognition_reserve(trainer, err);
+    if (status != REEF_OK) return status;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t kind = json_integer_value(json_array_get(item, 0));
+        if (kind < 0 || (size_t)kind >= trainer->level_count)
+            return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed level");
+        trainer->levels[kind] = (reef_familiarity_level){
+            .pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
+            .mean = json_real_value(json_array_get(item, 2)),
+            .deviation = json_real_value(json_array_get(item, 3))};
+    }
+    json_int_t kind = current != NULL ? json_integer_value(current) : trainer->current_kind;
+    if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||
+        !reef_generation_begins_kind(&trainer->network.generations[kind]->info))
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "the trainer's state is at kind %lld, which is none", (long long)kind);
+    trainer->current_kind = (uint32_t)kind;
+    return REEF_OK;
+}
+
+// ---- the end --------------------------------------------------------------------------------------
 
 void reef_recognition_forget(reef_trainer *trainer) {
     if (trainer->recognition != NULL) reef_candidates_release(&trainer->recognition->candidates);
