@@ -249,7 +249,7 @@ reef_status reef_daemon_push(const char *pool,
     *result = NULL;
     *retry_ms = 0;
     if (batch->source != NULL && !is_word(batch->source, "/?%#"))
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no source push:%.60s", batch->source);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "reefd has no source push:%.60s", batch->source);
     if (batch->id != NULL && !is_word(batch->id, ""))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the id of a batch is printable ASCII without a space");

@@ -247,7 +247,7 @@ static reef_status choose_input(reef_pusher *pusher, reef_push_batch *batch, ree
         return reef_fail(err, REEF_ERR_INVALID, "there are %zu sources to push into: name one",
                          count);
     if (batch->input == NULL)
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no source push:%.60s", batch->source);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "reefd has no source push:%.60s", batch->source);
     return REEF_OK;
 }
 
