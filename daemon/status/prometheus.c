@@ -1,4 +1,4 @@
-// Metrics for Prometheus; see forgetting.h. Names end in their unit, base units only; nothing is
+// Metrics for Prometheus; see prometheus.h. Names end in their unit, base units only; nothing is
 // labelled by expert, and no text of the stream is shown. Labels are few: sources, states of
 // experts, phases of a step, tables and inputs of a context memory.
 //

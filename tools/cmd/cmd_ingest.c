@@ -2,20 +2,25 @@
 //
 // A batch is sent until it is acknowledged. When an answer is lost the same batch is sent again
 // under the same id, by this run or a later one, and the pool takes it once.
-#include "commands.h"
-#include "ingest_batches.h"
-
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "cli_transport.h"
+#include "commands.h"
 #include "reef_client.h"
 #include "reef_system.h"
 #include "reef_log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,9 +58,167 @@ const reef_cli_manual reef_ingest_manual = {
                "journalctl -f | reef ingest reef.pool --source web",
 };
 
+// ---- lines, a batch at a time -------------------------------------------------------------------
+
+#define QUIET_MS 300 // after which lines that are there are a batch
+
+typedef struct feed {
+    // set by the caller before feed_open
+    const char *path; // "-": standard input
+    uint64_t skip;    // bytes at the beginning that are left out
+    size_t lines_max; // of a batch
+    size_t bytes_max; // and no more than so many,
+    size_t line_max;  // or one line of no more than so many; at least as many
+    bool steady;      // batches depend on the content alone, not on when it comes
+    // of the batch, written by feed_next
+    const uint8_t *batch; // (bytes) good until the next call
+    size_t bytes;         // 0: the end
+    size_t lines;
+    uint64_t offset; // of its first byte
+    uint64_t line;   // number of its first line, from 1; counted from where `skip` ended
+    // its own
+    int fd;
+    uint64_t size; // of a file; 0: unknown
+    uint8_t *buffer;
+    size_t used;
+    bool eof;
+} feed;
+
+static reef_status open_failed(const feed *f, const char *what, reef_error *err) {
+    return reef_fail(err, errno == ENOENT || errno == EACCES ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
+                     "cannot %s %.160s: %s", what, f->path, strerror(errno));
+}
+
+static size_t room(const feed *f) {
+    return f->bytes_max + f->line_max;
+}
+
+static reef_status skip_bytes(feed *f, reef_error *err) {
+    uint64_t left = f->skip;
+    // A file is skipped by seeking; the size is checked, because lseek() goes past the end.
+    if (left > 0 && f->size > 0 && left <= f->size && lseek(f->fd, (off_t)left, SEEK_CUR) >= 0)
+        return REEF_OK;
+    // A pipe can only be read.
+    while (left > 0) {
+        size_t want = left < f->bytes_max ? (size_t)left : f->bytes_max;
+        ssize_t got = read(f->fd, f->buffer, want);
+        // A signal is not the end of input.
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return open_failed(f, "read", err);
+        // The offset was that of another file, or the file was cut.
+        if (got == 0)
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "%.160s has fewer than the %" PRIu64 " bytes to skip", f->path,
+                             f->skip);
+        left -= (uint64_t)got;
+    }
+    return REEF_OK;
+}
+
+static reef_status feed_open(feed *f, reef_error *err) {
+    struct stat state;
+    bool standard = strcmp(f->path, "-") == 0;
+    if (standard) f->path = "standard input";
+    // O_NOCTTY: a terminal named as a file must not become the controlling one.
+    f->fd = standard ? STDIN_FILENO : open(f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    f->buffer = reef_cli_alloc(room(f), 1);
+    // The offset is counted from the beginning, so that it can be given to --skip again.
+    f->offset = f->skip;
+    f->line = 1;
+    if (f->fd < 0) return open_failed(f, "open", err);
+    if (fstat(f->fd, &state) != 0) return open_failed(f, "stat", err);
+    // open() succeeds on a directory; read() would fail with a message about the descriptor.
+    if (S_ISDIR(state.st_mode))
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s: it is a directory", f->path);
+    // Zero is "unknown", as for a pipe.
+    f->size = S_ISREG(state.st_mode) ? (uint64_t)state.st_size : 0;
+    return skip_bytes(f, err);
+}
+
+static void feed_close(feed *f) {
+    if (f->fd > STDIN_FILENO) close(f->fd);
+    free(f->buffer);
+}
+
+// Bytes that a batch may have: a line that is longer than that goes by itself.
+static size_t batch_bytes_max(const feed *f) {
+    return f->lines == 0 ? f->line_max : f->bytes_max;
+}
+
+// Counts whole lines of the buffer; true if they make a batch.
+static bool count_lines(feed *f) {
+    f->bytes = f->lines = 0;
+    while (f->lines < f->lines_max) {
+        const uint8_t *at = f->buffer + f->bytes;
+        const uint8_t *end = memchr(at, '\n', f->used - f->bytes);
+        // A line without its end waits for more input.
+        if (end == NULL) break;
+        size_t bytes = (size_t)(end + 1 - f->buffer);
+        // The next line goes into the next batch: a batch has a limit of bytes.
+        if (bytes > batch_bytes_max(f)) return true;
+        f->bytes = bytes;
+        f->lines++;
+    }
+    // Enough lines, or so many bytes that one line is too long.
+    return f->lines == f->lines_max || f->used > batch_bytes_max(f);
+}
+
+static bool is_quiet(const feed *f) {
+    struct pollfd wait = {.fd = f->fd, .events = POLLIN};
+    return !f->steady && f->lines > 0 && poll(&wait, 1, QUIET_MS) == 0;
+}
+
+static reef_status read_more(feed *f, reef_error *err) {
+    ssize_t got = 0;
+    do {
+        got = read(f->fd, f->buffer + f->used, room(f) - f->used);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return open_failed(f, "read", err);
+    f->eof = got == 0;
+    f->used += (size_t)got;
+    return REEF_OK;
+}
+
+// Forget the batch before.
+static void move_on(feed *f) {
+    memmove(f->buffer, f->buffer + f->bytes, f->used - f->bytes);
+    f->used -= f->bytes;
+    f->offset += f->bytes;
+    f->line += f->lines;
+}
+
+// The next whole lines; of the last one the end may be missing. Where lines come slowly a batch is
+// smaller, unless it is to be steady.
+static reef_status feed_next(feed *f, reef_error *err) {
+    // The bytes of the last batch are dropped, and the rest moved to the front.
+    move_on(f);
+    // Reads until a batch is full, the input ends, or a pipe is quiet for a while.
+    while (!count_lines(f) && !f->eof && !is_quiet(f)) {
+        reef_status status = read_more(f, err);
+        if (status != REEF_OK) return status;
+    }
+    size_t rest = f->used - f->bytes;
+    // The last line of the input counts without its newline.
+    bool last = f->eof && rest > 0 && f->lines < f->lines_max &&
+                memchr(f->buffer + f->bytes, '\n', rest) == NULL;
+    if (last && f->used <= batch_bytes_max(f)) {
+        f->bytes = f->used;
+        f->lines++;
+    }
+    f->batch = f->buffer;
+    // An empty batch and an empty buffer are the end.
+    if (f->bytes > 0 || f->used == 0) return REEF_OK;
+    // One line longer than a batch: cutting it would make two records of one.
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.120s line %" PRIu64 " has more than the %zu bytes that go into one batch",
+                     f->path, f->line, f->line_max);
+}
+
+// ---- one batch ----------------------------------------------------------------------------------
+
 typedef struct ingestion {
     reef_cli_call *cli;
-    reef_ingest_feed feed;
+    feed feed;
     reef_cli_progress progress;
     const char *source;
     char prefix[PREFIX_BYTES_MAX + 1];
@@ -63,8 +226,6 @@ typedef struct ingestion {
     uint64_t batches, duplicates, records, accepted_bytes, position, waits;
     double drawn;
 } ingestion;
-
-// ---- one batch ----------------------------------------------------------------------------------
 
 // Parsed here, because one invalid line would make the whole batch invalid, and the daemon does not
 // know which line of the input it is.
@@ -194,7 +355,7 @@ static reef_status send_all(ingestion *in, reef_error *err) {
     reef_error reason;
     for (;;) {
         // A batch is at most so many lines and so many bytes, whichever comes first.
-        reef_status status = reef_ingest_feed_next(&in->feed, &reason);
+        reef_status status = feed_next(&in->feed, &reason);
         if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
         if (status == REEF_OK) status = check_lines(in, &reason);
         // A dry run reads and checks every line, and sends none.
@@ -291,12 +452,12 @@ reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     in.feed.lines_max = (size_t)lines;
     // A dry run checks that a daemon is there, though it sends nothing.
     if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
-    if (status == REEF_OK) status = reef_ingest_feed_open(&in.feed, err);
+    if (status == REEF_OK) status = feed_open(&in.feed, err);
     reef_cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
     if (status == REEF_OK) status = send_all(&in, err);
     // Ended before the reply, so that the result begins on a fresh line.
     reef_cli_progress_end(&in.progress);
     if (status == REEF_OK) status = reply(&in, reef_seconds() - in.progress.started, err);
-    reef_ingest_feed_close(&in.feed);
+    feed_close(&in.feed);
     return status;
 }

@@ -1,5 +1,5 @@
 // reef kind list and name: the kinds of text that a pool has learned.
-#include "chart_kinds.h"
+#include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_transport.h"
@@ -128,8 +128,7 @@ static void draw_stream(const reef_kind_list *list) {
     uint64_t end = stream_end(list);
     uint32_t *cells = end > 0 ? cells_of(list, end) : NULL;
     if (cells == NULL) return;
-    const reef_kinds_text text = {
-        .name = "the stream", .answered = cells, .count = CELLS, .bytes = end, .kinds = list};
+    const reef_kinds_text text = {.answered = cells, .count = CELLS, .bytes = end, .kinds = list};
     printf("\n");
     reef_chart_kinds_print(stdout, &text);
     free(cells);

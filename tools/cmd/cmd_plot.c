@@ -2,7 +2,6 @@
 #include "chart.h"
 #include "cli_pool.h"
 #include "commands.h"
-#include "svg.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,17 +12,16 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_plot_loss_manual = {
-    .about = "The loss of each batch before it was trained on, and where generations were opened. Of a\n"
-             "long stream, older points are the means of 16, 256, ... batches.",
+    .about =
+        "The loss of each batch before it was trained on, and where generations were opened. Of a\n"
+        "long stream, older points are the means of 16, 256, ... batches.",
     .options = OPTIONS,
     .example = "reef plot loss reef.pool\n"
                "reef plot loss reef.pool --svg loss.svg",
 };
 
 static void draw_plot(FILE *out, const void *context) {
-    reef_svg_begin(out, 1000, 420);
     reef_chart_loss_svg(out, context, (reef_chart_box){10, 14, 980, 396});
-    reef_svg_end(out);
 }
 
 static json_t *chart_json(const reef_loss_chart *chart) {
@@ -54,7 +52,7 @@ static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, 
                          "%.160s has no loss to plot: nothing was trained yet", cli->pool);
     // The file is written before anything is printed, so that an error comes alone.
     if (path != NULL) {
-        reef_status status = reef_svg_write(path, draw_plot, chart, err);
+        reef_status status = reef_svg_write(path, 1000, 420, draw_plot, chart, err);
         if (status != REEF_OK) return status;
     }
     // With both options the document goes to standard output, and the drawing to its file.

@@ -9,7 +9,6 @@
 #include "commands.h"
 #include "matrix.h"
 #include "reef_pool_json.h"
-#include "svg.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -70,7 +69,7 @@ typedef struct report {
     size_t found_count;
     sealed_bits *sealed;
     size_t sealed_count;
-    reef_cli_matrix matrix;
+    reef_matrix matrix;
     // results
     double asof_forgetting, task_free_forgetting;
     double *learned_share; // of domains 1 .. count - 1
@@ -314,7 +313,7 @@ static double share_learned(const report *r, size_t j) {
     const domain *d = &r->domains[j];
     if (d->generation == 0) return NAN;
     double before = reef_matrix_at(&r->matrix, d->generation - 1, j);
-    return reef_metrics_learned_share(before, own_bits(r, j), d->fresh);
+    return reef_matrix_learned_share(before, own_bits(r, j), d->fresh);
 }
 
 // The largest change since generations were sealed; NaN when nothing was measured at the time.
@@ -404,23 +403,18 @@ static json_t *report_json(const report *r,
                            const reef_cli_pool *pool,
                            json_t *generations) {
     // Arrays first: jansson takes them over in one call below.
-    json_t *names = json_array(), *rows = json_array(), *shares = json_array();
+    json_t *names = json_array(), *shares = json_array();
     for (size_t j = 0; j < r->count; j++)
         json_array_append_new(names, json_string(r->domains[j].name));
-    // Rows are named as in the printed table.
-    for (size_t row = 0; row < r->matrix.rows; row++) {
-        char name[CLI_WORD_BYTES];
-        json_array_append_new(rows, json_string(reef_matrix_row_name(&r->matrix, row, name)));
-    }
     // The first domain has no earlier model to gain from.
     for (size_t j = 1; j < r->count; j++)
         json_array_append_new(shares, reef_cli_real(r->learned_share[j]));
     // The names of these members are fixed: scripts that read reports depend on them.
-    json_t *document =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool), "names",
-                  names, "rows", rows, "matrix", reef_matrix_json(&r->matrix),
-                  "asof_forgetting_bits", reef_cli_real(r->asof_forgetting),
-                  "task_free_forgetting_bits", reef_cli_real(r->task_free_forgetting));
+    json_t *document = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
+                                 "names", names, "rows", reef_matrix_row_names_json(&r->matrix),
+                                 "matrix", reef_matrix_json(&r->matrix), "asof_forgetting_bits",
+                                 reef_cli_real(r->asof_forgetting), "task_free_forgetting_bits",
+                                 reef_cli_real(r->task_free_forgetting));
     // True and found boundaries beside each other, with the distance in bytes.
     json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));
     json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
@@ -444,6 +438,13 @@ static reef_status write_json(const json_t *document, const char *directory, ree
     return status;
 }
 
+// As the matrix and its picture take them; they belong to the domains.
+static const char **domain_names(const report *r) {
+    const char **names = reef_cli_alloc(r->count, sizeof(*names));
+    for (size_t j = 0; j < r->count; j++) names[j] = r->domains[j].name;
+    return names;
+}
+
 static char *sentence(const report *r) {
     char *asof = isnan(r->asof_forgetting) ? reef_cli_format("not measured")
                                            : reef_cli_format("%.3g bits", r->asof_forgetting);
@@ -457,6 +458,13 @@ static char *sentence(const report *r) {
     return text;
 }
 
+// Fixed sizes: the picture is made for a page of a document, which grows with the number of states.
+#define PAGE_WIDTH 1000.0
+#define CHART_TOP 62.0
+#define CHART_HEIGHT 420.0
+#define MATRIX_TOP (CHART_TOP + CHART_HEIGHT + 24)
+#define MATRIX_HEIGHT(rows) (74 + 46.0 * (double)(rows))
+
 typedef struct picture {
     const report *report;
     const reef_loss_chart *chart;
@@ -465,33 +473,20 @@ typedef struct picture {
 static void draw_report(FILE *out, const void *context) {
     const picture *p = context;
     const report *r = p->report;
-    // Fixed sizes: the picture is made for a page of a document.
-    const double width = 1000, row_height = 46;
-    const double chart_top = 62, chart_height = 420, matrix_top = chart_top + chart_height + 24;
-    // The matrix grows with the number of states, so the page does too.
-    const double matrix_height = 74 + row_height * (double)r->matrix.rows;
+    const double width = PAGE_WIDTH - 20;
     // The charts take plain arrays, so that they know nothing of reports.
-    const char **names = reef_cli_alloc(r->count, sizeof(*names));
-    size_t *own = reef_cli_alloc(r->count, sizeof(*own));
-    for (size_t j = 0; j < r->count; j++) {
-        names[j] = r->domains[j].name;
-        own[j] = r->domains[j].generation;
-    }
+    const char **names = domain_names(r);
     // One sentence states the result in words above the pictures.
     char *line = sentence(r);
-    reef_svg_begin(out, width, matrix_top + matrix_height + 24);
-    reef_svg_text(out, 74, 36, 17, "start", SVG_PALE, line);
+    reef_svg_sentence(out, 74, 36, line);
     // A pool made by `reef init` alone has no loss to draw.
     if (p->chart->count > 0)
-        reef_chart_loss_svg(out, p->chart,
-                            (reef_chart_box){10, chart_top, width - 20, chart_height});
+        reef_chart_loss_svg(out, p->chart, (reef_chart_box){10, CHART_TOP, width, CHART_HEIGHT});
     // Its own generation of each column is framed in the matrix.
-    reef_chart_matrix_svg(out, &r->matrix, names, own,
-                          (reef_chart_box){10, matrix_top, width - 20, matrix_height});
-    reef_svg_end(out);
+    reef_chart_matrix_svg(out, &r->matrix, names,
+                          (reef_chart_box){10, MATRIX_TOP, width, MATRIX_HEIGHT(r->matrix.rows)});
     free(line);
     free(names);
-    free(own);
 }
 
 static reef_status write_svg(const report *r,
@@ -506,9 +501,11 @@ static reef_status write_svg(const report *r,
                              .found_count = r->found_count,
                              .truth = r->truth,
                              .truth_count = r->truth_count};
+    const double height = MATRIX_TOP + MATRIX_HEIGHT(r->matrix.rows) + 24;
     // The name is fixed, so that a document can refer to it.
     char *path = reef_cli_format("%s/report.svg", directory);
-    reef_status status = reef_svg_write(path, draw_report, &(picture){r, &chart}, err);
+    reef_status status =
+        reef_svg_write(path, PAGE_WIDTH, height, draw_report, &(picture){r, &chart}, err);
     free(path);
     return status;
 }
@@ -552,9 +549,7 @@ static void print_report(const report *r,
                          const reef_cli_table *generations,
                          const reef_kind_list *kinds,
                          const char *directory) {
-    // The matrix takes plain names.
-    const char **names = reef_cli_alloc(r->count, sizeof(*names));
-    for (size_t j = 0; j < r->count; j++) names[j] = r->domains[j].name;
+    const char **names = domain_names(r);
     reef_matrix_print(&r->matrix, names);
     free(names);
     char *line = sentence(r);

@@ -212,9 +212,9 @@ static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) 
     size_t own[10] = {0};
     const char *names[10];
     for (size_t j = 0; j < 10; j++) names[j] = "a-domain-with-a-long-name";
-    const reef_cli_matrix matrix = {.rows = 1, .columns = 10, .bits = bits};
+    const reef_matrix matrix = {.rows = 1, .columns = 10, .bits = bits, .learned = own};
     FILE *file = a_file();
-    reef_chart_matrix_svg(file, &matrix, names, own, (reef_chart_box){0, 0, 1000, 200});
+    reef_chart_matrix_svg(file, &matrix, names, (reef_chart_box){0, 0, 1000, 200});
     char *svg = text_of(file);
     assert_null(strstr(svg, "long"));
     assert_non_null(strstr(svg, ">a-domain\xe2\x80\xa6<")); // a tenth of 802

@@ -1,16 +1,18 @@
 // reef train: train a pool on files in this process, as one stream.
 //
-//   files --> reef_train_stream --> reef_trainer_feed --> commit, now and then and at the end
+//   files --> stream --> reef_trainer_feed --> commit, now and then and at the end
 //
 // What was accepted is kept in the pool, so the same command goes on after any end.
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"
+#include "reef_source.h"
 #include "reef_system.h"
-#include "train_stream.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define COMMIT_STEPS_DEFAULT 50
 #define COMMIT_STEPS_MAX 1000000000
@@ -34,11 +36,156 @@ const reef_cli_manual reef_train_manual = {
                "reef train reef.pool notes.txt --threads 1 --json",
 };
 
+// ---- the stream ---------------------------------------------------------------------------------
+//
+// Files as one stream without boundaries, read from where the pool stands. They are opened by the
+// daemon's own code, so that both take the same names and keep the same cursors.
+
+#define READ_BYTES 65536
+
+typedef struct stream {
+    reef_input *files;
+    uint64_t *starts; // (count + 1) where each file begins; the last one is the end of the stream
+    size_t count;
+    uint64_t at; // bytes of the stream that the trainer has accepted
+    uint8_t *buffer;
+} stream;
+
+static uint64_t stream_bytes(const stream *s) {
+    return s->starts[s->count];
+}
+
+static reef_status open_one(stream *s, const char *spec, reef_error *err) {
+    if (strcmp(spec, "-") == 0)
+        // Standard input cannot be read again after an interrupt.
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "standard input cannot be read again after a restart: "
+                         "train on files, or use reefd --source -");
+    // The order of matching files could change between two calls.
+    if (strncmp(spec, "glob:", 5) == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "'%.100s' is a pattern that reefd expands; "
+                         "for reef train the shell does: give %.100s without quotes",
+                         spec, spec + 5);
+    reef_input *file = &s->files[s->count++];
+    reef_status status = reef_input_open(file, spec, err);
+    // Only the kind is named: the rest of the words may hold a password.
+    if (file->kind != NULL && file->kind->read_now == NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a source %.*s: has no end: give files, "
+                         "or let reefd read it (reefd --source)",
+                         (int)strcspn(spec, ":"), spec);
+    if (status != REEF_OK) return status;
+    // By the name under which the pool keeps its position, so that two spellings are found.
+    for (size_t i = 0; i + 1 < s->count; i++)
+        if (strcmp(file->name, s->files[i].name) == 0)
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "the file '%.160s' is given twice; each is read once", spec);
+    // Where the next file begins.
+    s->starts[s->count] = s->starts[s->count - 1] + file->bytes;
+    return REEF_OK;
+}
+
+// The names are sources as `reefd --source` takes them. Release also after an error.
+static reef_status stream_open(stream *s, char **specs, size_t count, reef_error *err) {
+    *s = (stream){.files = reef_cli_alloc(count, sizeof(*s->files)),
+                  .starts = reef_cli_alloc(count + 1, sizeof(*s->starts)),
+                  .buffer = reef_cli_alloc(READ_BYTES, 1)};
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < count && status == REEF_OK; i++) status = open_one(s, specs[i], err);
+    // An empty stream would end as a success that did nothing.
+    if (status == REEF_OK && stream_bytes(s) == 0)
+        status =
+            reef_fail(err, REEF_ERR_NOT_FOUND, "the stream is empty: %s%.160s has not one byte",
+                      count > 1 ? "none of the files from " : "", specs[0]);
+    return status;
+}
+
+// The pool keeps its sources in the order in which they were first read. The files that were read
+// must have the same order here.
+static reef_status check_order(const stream *s, const reef_trainer *trainer, reef_error *err) {
+    const char *before = NULL; // the last file so far that was read
+    for (size_t i = 0; i < s->count; i++) {
+        const char *name = s->files[i].name;
+        // Not read yet, so its position is free.
+        if (reef_trainer_cursor(trainer, name) == 0) continue;
+        if (before != NULL &&
+            reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "the pool has read '%.70s' before '%.70s': "
+                             "give the files in the order in which they were trained",
+                             name, before);
+        before = name;
+    }
+    return REEF_OK;
+}
+
+static reef_status seek_once(stream *s, const reef_trainer *trainer, reef_error *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        uint64_t cursor = reef_trainer_cursor(trainer, s->files[i].name);
+        // Also checks that the beginning of the file has not changed.
+        reef_status status =
+            reef_input_seek(&s->files[i], &(reef_input_offset){.cursor = cursor}, err);
+        if (status != REEF_OK) return status;
+        // A file is read only after those before it: otherwise an earlier one has grown.
+        if (cursor > 0 && s->at != s->starts[i])
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "the pool has read '%.120s', but not all of the files before it: give "
+                             "the files in the order in which they were trained",
+                             s->files[i].name);
+        s->at += cursor;
+    }
+    return REEF_OK;
+}
+
+// Go on where the pool's cursors stand.
+static reef_status stream_seek(stream *s, const reef_trainer *trainer, reef_error *err) {
+    s->at = 0;
+    reef_status status = seek_once(s, trainer, err);
+    return status != REEF_OK ? status : check_order(s, trainer, err);
+}
+
+static void stream_release(stream *s) {
+    for (size_t i = 0; i < s->count; i++) reef_input_close(&s->files[i]);
+    free(s->files);
+    free(s->starts);
+    free(s->buffer);
+    *s = (stream){0};
+}
+
+// The file that holds the next byte.
+static size_t next_file(const stream *s) {
+    size_t file = 0;
+    while (file + 1 < s->count && s->at >= s->starts[file + 1]) file++;
+    return file;
+}
+
+// The next bytes, of one file; there must be one. Both are good until the next call.
+static reef_status stream_read(
+    stream *s, const char **name, const uint8_t **bytes, size_t *count, reef_error *err) {
+    size_t i = next_file(s);
+    reef_input *file = &s->files[i];
+    // Never across a file.
+    uint64_t end = s->starts[i + 1], offset = s->at - s->starts[i];
+    size_t want = end - s->at < READ_BYTES ? (size_t)(end - s->at) : READ_BYTES;
+    reef_status status = file->kind->read_now(file, offset, s->buffer, want, count, err);
+    if (status != REEF_OK) return status;
+    *name = file->name;
+    *bytes = s->buffer;
+    // read_now() returns nothing only at the end of the file, which cannot be here.
+    if (*count > 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "reading '%.160s' at byte %" PRIu64 ": the file shrank while it was read",
+                     file->label, offset);
+}
+
+// ---- what was asked for -------------------------------------------------------------------------
+
 typedef struct train {
     reef_cli_call *cli;
     reef_cli_pool pool; // its store is open for writing
     reef_trainer *trainer;
-    reef_train_stream stream;
+    stream stream;
     uint64_t commit_steps, open_max, pool_max;
     uint64_t steps;              // since the last commit
     double committed;            // when that was
@@ -46,8 +193,6 @@ typedef struct train {
     double seconds, cpu_seconds; // of training
     reef_cli_progress progress;
 } train;
-
-// ---- what was asked for -------------------------------------------------------------------------
 
 static reef_status read_request(train *t, reef_error *err) {
     t->commit_steps = COMMIT_STEPS_DEFAULT;
@@ -84,7 +229,7 @@ static reef_status open_trainer(train *t, reef_error *err) {
                                                   .open_max = (uint32_t)t->open_max,
                                                   .pool_max = t->pool_max},
                           err);
-    return status == REEF_OK ? reef_train_stream_seek(&t->stream, t->trainer, err) : status;
+    return status == REEF_OK ? stream_seek(&t->stream, t->trainer, err) : status;
 }
 
 // ---- training -----------------------------------------------------------------------------------
@@ -128,10 +273,10 @@ static reef_status feed_bytes(
 
 // Batches that were deferred may allow more steps than the bytes that came last.
 static reef_status drain(train *t, reef_error *err) {
-    const reef_train_stream *stream = &t->stream;
-    size_t last = stream->count - 1; // the file that was read last
-    while (stream->starts[last] == stream->starts[last + 1]) last--;
-    const char *name = stream->files[last].name;
+    const stream *s = &t->stream;
+    size_t last = s->count - 1; // the file that was read last
+    while (s->starts[last] == s->starts[last + 1]) last--;
+    const char *name = s->files[last].name;
     reef_status status = REEF_OK;
     for (size_t steps = 1, taken = 0; status == REEF_OK && steps > 0;) {
         status = reef_trainer_feed(t->trainer, name, (const uint8_t *)"", 0, &taken, &steps, err);
@@ -141,7 +286,7 @@ static reef_status drain(train *t, reef_error *err) {
 }
 
 static reef_status run_train(train *t, reef_error *err) {
-    const uint64_t all = reef_train_stream_bytes(&t->stream);
+    const uint64_t all = stream_bytes(&t->stream);
     double began = reef_seconds(), cpu = reef_process_cpu_seconds();
     reef_status status = REEF_OK;
     t->committed = began;
@@ -151,7 +296,7 @@ static reef_status run_train(train *t, reef_error *err) {
         const char *name;
         const uint8_t *bytes;
         size_t count;
-        status = reef_train_stream_read(&t->stream, &name, &bytes, &count, err);
+        status = stream_read(&t->stream, &name, &bytes, &count, err);
         if (status == REEF_OK) status = feed_bytes(t, name, bytes, count, err);
     }
     if (status == REEF_OK && !reef_cli_is_stopped()) status = drain(t, err);
@@ -169,13 +314,13 @@ static reef_status run_train(train *t, reef_error *err) {
 
 // ---- answers ------------------------------------------------------------------------------------
 
-static json_t *files_json(const reef_train_stream *stream) {
+static json_t *files_json(const stream *s) {
     json_t *files = json_array();
-    for (size_t i = 0; i < stream->count; i++)
-        json_array_append_new(
-            files, json_pack("{s:o, s:I, s:I}", "file", reef_cli_path(stream->files[i].name),
-                             "bytes", (json_int_t)(stream->starts[i + 1] - stream->starts[i]),
-                             "starts_at", (json_int_t)stream->starts[i]));
+    for (size_t i = 0; i < s->count; i++)
+        json_array_append_new(files,
+                              json_pack("{s:o, s:I, s:I}", "file", reef_cli_path(s->files[i].name),
+                                        "bytes", (json_int_t)(s->starts[i + 1] - s->starts[i]),
+                                        "starts_at", (json_int_t)s->starts[i]));
     return files;
 }
 
@@ -229,7 +374,7 @@ static reef_status reply_train(train *t, reef_error *err) {
 }
 
 static reef_status reply_plan(train *t, reef_error *err) {
-    uint64_t all = reef_train_stream_bytes(&t->stream);
+    uint64_t all = stream_bytes(&t->stream);
     if (t->cli->json)
         return reef_cli_reply(t->cli,
                               json_pack("{s:b, s:o, s:I, s:I, s:I}", "done", 0, "pool",
@@ -249,8 +394,7 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_request(&t, err);
     if (status == REEF_OK) status = open_pool(&t, err);
     // Every file is opened before the trainer is, so that a mistake costs nothing.
-    if (status == REEF_OK)
-        status = reef_train_stream_open(&t.stream, cli->operands, cli->operand_count, err);
+    if (status == REEF_OK) status = stream_open(&t.stream, cli->operands, cli->operand_count, err);
     if (status == REEF_OK) status = open_trainer(&t, err);
     if (status == REEF_OK && cli->dry_run) {
         status = reply_plan(&t, err);
@@ -261,7 +405,7 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
         if (status == REEF_OK) status = reply_train(&t, err);
     }
     reef_trainer_close(t.trainer);
-    reef_train_stream_release(&t.stream);
+    stream_release(&t.stream);
     reef_cli_pool_close(&t.pool);
     return status;
 }

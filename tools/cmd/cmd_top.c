@@ -7,18 +7,25 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
+#include "reef_address.h"
+#include "reef_client.h"
 #include "reef_system.h"
-#include "top_link.h"
 #include "top_view.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -46,9 +53,124 @@ const reef_cli_manual reef_top_manual = {
                "reef top reef.pool --once",
 };
 
+// ---- the link -----------------------------------------------------------------------------------
+//
+// Asking a daemon for its status without ever waiting for it, so that a terminal stays alive while
+// a daemon does not. One connection stays open as long as the daemon does.
+
+#define READ_BYTES ((size_t)65536)
+
+static const char REQUEST[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+typedef struct daemon_link {
+    struct sockaddr_un address;
+    int fd;     // -1: not connected
+    bool asked; // and has not answered
+    char *line; // what has come of the reply
+    size_t used, room;
+} daemon_link;
+
+static reef_status link_init(daemon_link *link,
+                             const char *pool,
+                             const char *socket_path,
+                             reef_error *err) {
+    *link = (daemon_link){.fd = -1};
+    return reef_address_init(&link->address, pool, socket_path, err);
+}
+
+static void link_close(daemon_link *link) {
+    if (link->fd >= 0) close(link->fd);
+    free(link->line);
+    link->line = NULL;
+    link->used = link->room = 0;
+    link->fd = -1;
+    link->asked = false;
+}
+
+static bool connect_now(daemon_link *link) {
+    link->fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (link->fd < 0) return false;
+    int flags = fcntl(link->fd, F_GETFL);
+    bool good =
+        fcntl(link->fd, F_SETFD, FD_CLOEXEC) == 0 &&
+        fcntl(link->fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
+        connect(link->fd, (const struct sockaddr *)&link->address, sizeof(link->address)) == 0;
+    if (!good) link_close(link);
+    return good;
+}
+
+// Send a request unless a reply is due; connect first if not connected. False: no daemon listens.
+static bool link_request(daemon_link *link) {
+    if (link->asked) return true;
+    if (link->fd < 0 && !connect_now(link)) return false;
+    // The request is so short that it is sent as a whole, or not at all.
+    ssize_t sent = send(link->fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL);
+    if (sent == (ssize_t)sizeof(REQUEST) - 1) {
+        link->asked = true;
+        return true;
+    }
+    link_close(link);
+    return false;
+}
+
+static void make_room(daemon_link *link) {
+    if (link->room - link->used > READ_BYTES) return;
+    size_t room = link->used + 2 * READ_BYTES;
+    char *grown = reef_cli_alloc(room, 1);
+    if (link->used > 0) memcpy(grown, link->line, link->used);
+    free(link->line);
+    link->line = grown;
+    link->room = room;
+}
+
+// The status in a whole reply, or NULL.
+static json_t *parse_reply(const char *line, size_t bytes) {
+    json_t *status = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(status)) return status;
+    json_decref(status);
+    return NULL;
+}
+
+// What follows the header of a reply; NULL before all of that is there.
+static const char *behind_header(const daemon_link *link) {
+    for (size_t i = 4; i <= link->used; i++)
+        if (memcmp(link->line + i - 4, "\r\n\r\n", 4) == 0) return link->line + i;
+    return NULL;
+}
+
+// Read what has come. *status is the caller's once a reply is whole, otherwise NULL. False: the
+// daemon went away.
+static bool link_read(daemon_link *link, json_t **status) {
+    *status = NULL;
+    if (link->fd < 0) return false;
+    make_room(link);
+    // Never blocks: the view must react to keys.
+    ssize_t count = recv(link->fd, link->line + link->used, READ_BYTES, 0);
+    // Nothing there yet is not a lost connection.
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+    if (count > 0) link->used += (size_t)count;
+    // Behind its header a reply is one line.
+    const char *head = behind_header(link), *end = NULL;
+    if (count > 0 && head != NULL)
+        end = memchr(head, '\n', link->used - (size_t)(head - link->line));
+    if (end != NULL) {
+        *status = parse_reply(head, (size_t)(end - head));
+        // One request at a time, so nothing follows the line.
+        link->used = 0;
+        link->asked = false;
+    }
+    // Too long or not JSON: this is not a reefd, or not of this version.
+    bool gone =
+        count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end != NULL && *status == NULL);
+    if (gone) link_close(link);
+    return !gone;
+}
+
+// ---- the pool -----------------------------------------------------------------------------------
+
 typedef struct top {
     reef_cli_call *cli;
-    reef_top_link link;
+    daemon_link link;
     reef_top_data data;
     double interval;
     double heard;      // when the last reply came
@@ -59,8 +181,6 @@ typedef struct top {
     bool seen;         // a daemon has answered
     bool colours;
 } top;
-
-// ---- the pool -----------------------------------------------------------------------------------
 
 static void release_pool(reef_top_data *data) {
     free(data->generations);
@@ -178,12 +298,12 @@ static void take_absence(top *t) {
 }
 
 static void request_status(top *t) {
-    if (!reef_top_link_request(&t->link)) take_absence(t);
+    if (!link_request(&t->link)) take_absence(t);
 }
 
 static void listen_to(top *t) {
     json_t *status;
-    bool there = reef_top_link_read(&t->link, &status);
+    bool there = link_read(&t->link, &status);
     if (status != NULL) take_status(t, status);
     if (!there) take_absence(t);
 }
@@ -431,12 +551,12 @@ reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_number(cli, "interval", 0.1, INTERVAL_MAX, &t->interval, err);
     if (status == REEF_OK)
         // The socket's name is checked even if no daemon runs.
-        status = reef_top_link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
+        status = link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
     // JSON is printed once: it has no live view.
     if (status == REEF_OK)
         status =
             cli->json || reef_cli_text(cli, "once") != NULL ? show_once(t, err) : show_live(t, err);
-    reef_top_link_close(&t->link);
+    link_close(&t->link);
     release_pool(&t->data);
     json_decref(t->data.status);
     free(t);

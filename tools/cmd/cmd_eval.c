@@ -1,17 +1,19 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
+#include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"
-#include "eval_kinds.h"
-#include "eval_logits.h"
 #include "matrix.h"
 #include "reef_pool_json.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE",
@@ -57,6 +59,80 @@ const reef_cli_manual reef_eval_manual = {
                "reef eval reef.pool --matrix english.txt code.c",
 };
 
+// ---- logits -------------------------------------------------------------------------------------
+//
+// The prediction of every byte of a text, for another program to compare: (bytes, 256) floats in a
+// file of NumPy's format 1.0. Row i is about the byte after byte i, given those up to it.
+//
+//   0    6 bytes  \x93NUMPY
+//   6    2 bytes  1, 0: the version
+//   8    2 bytes  little-endian: bytes of the header, padding and newline included
+//   10            {'descr': '<f4', 'fortran_order': False, 'shape': (2, 256,), }, padded so that
+//                 data begins at a multiple of 64
+
+#define LOGITS_MAX ((size_t)1 << 28) // 1 GiB: of 1 MiB of bytes
+#define NPY_HEADER_BYTES 128
+#define NPY_PREFIX_BYTES 10
+
+static reef_status check_logits(const reef_cli_call *cli,
+                                const reef_cli_file *files,
+                                reef_error *err) {
+    // Bounded, because the array is kept in memory: 256 floats a byte.
+    size_t most = LOGITS_MAX / REEF_VOCAB;
+    // One array has one axis of bytes.
+    if (cli->operand_count != 1)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--logits is of one text, and %zu were given; name one of them",
+                         cli->operand_count);
+    if (files[0].count <= most) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.120s has %zu bytes, and --logits is of at most %zu; take its beginning",
+                     files[0].path, files[0].count, most);
+}
+
+static reef_status write_npy(const char *path, size_t rows, const float *values, reef_error *err) {
+    char header[NPY_HEADER_BYTES] = "\x93NUMPY\x01";
+    size_t count = rows * REEF_VOCAB, at = NPY_PREFIX_BYTES;
+    header[8] = NPY_HEADER_BYTES - NPY_PREFIX_BYTES;
+    at += (size_t)snprintf(header + at, sizeof(header) - at,
+                           "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %d,), }", rows,
+                           REEF_VOCAB);
+    memset(header + at, ' ', sizeof(header) - at);
+    header[sizeof(header) - 1] = '\n';
+    // O_EXCL: an array that is there is never replaced.
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);
+    if (fd < 0 && errno == EEXIST)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot write %.160s: it exists; choose another name", path);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "wb");
+    bool whole = out != NULL && fwrite(header, 1, sizeof(header), out) == sizeof(header) &&
+                 fwrite(values, sizeof(*values), count, out) == count && fflush(out) == 0;
+    int code = errno;
+    if (out != NULL) (void)fclose(out);
+    if (out == NULL && fd >= 0) (void)close(fd); // it is ours until fdopen() has it
+    if (whole) return REEF_OK;
+    if (fd >= 0) (void)unlink(path);
+    return reef_cli_write_failed(path, code, err);
+}
+
+static reef_status write_logits(const reef_cli_call *cli,
+                                reef_model *model,
+                                const reef_cli_file *files,
+                                reef_error *err) {
+    const char *path = reef_cli_text(cli, "logits");
+    if (path == NULL) return REEF_OK;
+    reef_status status = check_logits(cli, files, err);
+    if (status != REEF_OK) return status;
+    size_t count = files[0].count;
+    float *logits = reef_cli_alloc(count * REEF_VOCAB, sizeof(*logits));
+    status = reef_model_logits(model, files[0].bytes, count, logits, err);
+    if (status == REEF_OK) status = write_npy(path, count, logits, err);
+    free(logits);
+    return status;
+}
+
+// ---- one state ----------------------------------------------------------------------------------
+
 typedef struct file_score {
     reef_score score;
     double *fire_share;
@@ -66,13 +142,6 @@ typedef struct file_score {
     bool recalled;               // by context memories, whose inputs were worth so much
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } file_score;
-
-static reef_status read_files(const reef_cli_call *cli, reef_cli_file *files, reef_error *err) {
-    reef_status status = REEF_OK;
-    for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
-        status = reef_cli_text_read(&files[i], cli->operands[i], err);
-    return status;
-}
 
 static void print_shares(reef_cli_table *table, const file_score *score, uint32_t generations) {
     char *shares = reef_cli_shares(score->fire_share, generations);
@@ -103,13 +172,30 @@ static void print_scores(const reef_cli_file *files,
 
 static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *score) {
     return (reef_kinds_text){
-        .name = file->path,
         .answered = score->answered,
         .weights = score->weights,
         .count = file->count,
         .bytes = file->count,
         .kinds = score->kinds,
     };
+}
+
+static json_t *kinds_json(const reef_kinds_text *text) {
+    reef_kinds_row rows[REEF_KINDS_ROWS_MAX];
+    size_t count = reef_kinds_rows(text, rows);
+    json_t *kinds = json_array(), *runs = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(kinds, json_pack("{s:I, s:I}", "kind", (json_int_t)rows[i].kind,
+                                               "bytes", (json_int_t)rows[i].parts));
+    for (size_t from = 0, end; from < text->count; from = end) {
+        double weight = 0.0;
+        for (end = from; end < text->count && text->answered[end] == text->answered[from]; end++)
+            weight += (double)text->weights[end];
+        json_array_append_new(runs, json_pack("{s:I, s:I, s:f}", "from", (json_int_t)from, "kind",
+                                              (json_int_t)text->answered[from], "weight",
+                                              weight / (double)(end - from)));
+    }
+    return json_pack("{s:o, s:o}", "most", kinds, "runs", runs);
 }
 
 static json_t *score_json(const reef_cli_file *file,
@@ -126,7 +212,7 @@ static json_t *score_json(const reef_cli_file *file,
                   reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
     if (score->answered != NULL) {
         const reef_kinds_text text = kinds_of(file, score);
-        json_object_set_new(object, "kinds", reef_eval_kinds_json(&text));
+        json_object_set_new(object, "kinds", kinds_json(&text));
     }
     // Only where a context memory answered.
     if (score->recalled)
@@ -156,7 +242,7 @@ static void draw_kinds(const reef_cli_call *cli,
                        const file_score *scores) {
     for (size_t i = 0; i < cli->operand_count; i++) {
         const reef_kinds_text text = kinds_of(&files[i], &scores[i]);
-        printf("\n%s:\n", text.name);
+        printf("\n%s:\n", files[i].path);
         reef_chart_kinds_print(stdout, &text);
     }
 }
@@ -242,7 +328,7 @@ static reef_status eval_once(reef_cli_call *cli,
     reef_status status = reef_cli_as_of(cli, pool->store, as_of, err);
     if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool->store, as_of, err);
     // Logits are written in a pass of their own, so that they can be compared with other programs.
-    if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
+    if (status == REEF_OK) status = write_logits(cli, model, files, err);
     if (status != REEF_OK) goto cleanup;
     if (kinds) status = reef_cli_kinds_read(pool, &list, err);
     if (status != REEF_OK) goto cleanup;
@@ -258,15 +344,17 @@ cleanup:
     return status;
 }
 
+// ---- every state --------------------------------------------------------------------------------
+
 // The generation in which each file was learned: the option --learned, or file j in generation j if
-// the numbers agree, or METRICS_UNKNOWN.
+// the numbers agree, or MATRIX_UNKNOWN.
 static reef_status read_learned(
     const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
     const char *text = reef_cli_text(cli, "learned");
     size_t count = 0;
     // With as many files as generations, file j was learned by generation j.
     for (size_t j = 0; j < files; j++)
-        learned[j] = text == NULL && generations == files ? j : METRICS_UNKNOWN;
+        learned[j] = text == NULL && generations == files ? j : MATRIX_UNKNOWN;
     for (const char *at = text; at != NULL; count++) {
         char *end;
         // strtoul takes signs, hence the check of the first character.
@@ -274,7 +362,7 @@ static reef_status read_learned(
         bool number = *at >= '0' && *at <= '9' && (*end == ',' || *end == '\0');
         if (!number || generation >= generations || count == files) {
             // Marks the list as invalid, as no valid count is that large.
-            count = METRICS_UNKNOWN;
+            count = MATRIX_UNKNOWN;
             break;
         }
         learned[count] = generation;
@@ -288,22 +376,38 @@ static reef_status read_learned(
                      text, generations - 1, files);
 }
 
-static json_t *figures_json(const reef_cli_matrix *matrix,
-                            double (*figure)(const reef_metrics_matrix *, size_t)) {
-    reef_metrics_matrix figures = reef_matrix_metrics(matrix);
+static json_t *figures_json(const reef_matrix *matrix,
+                            double (*figure)(const reef_matrix *, size_t)) {
     json_t *array = json_array();
     for (size_t j = 0; j < matrix->columns; j++)
-        json_array_append_new(array, reef_cli_real(figure(&figures, j)));
+        json_array_append_new(array, reef_cli_real(figure(matrix, j)));
     return array;
 }
 
-static json_t *summary_json(const reef_cli_matrix *matrix) {
-    reef_metrics_matrix figures = reef_matrix_metrics(matrix);
-    reef_metrics_summary summary = reef_metrics_summarise(&figures);
+static json_t *summary_json(const reef_matrix *matrix) {
+    reef_matrix_summary summary = reef_matrix_summarise(matrix);
     return json_pack("{s:o, s:o, s:o, s:o}", "final_mean", reef_cli_real(summary.final_mean),
                      "forgetting_max", reef_cli_real(summary.forgetting_max), "forgetting_learned",
                      reef_cli_real(summary.forgetting_learned), "backward_transfer",
                      reef_cli_real(summary.backward_transfer));
+}
+
+static json_t *matrix_json(const reef_matrix *matrix, const reef_cli_file *files) {
+    json_t *names = json_array();
+    for (size_t j = 0; j < matrix->columns; j++)
+        json_array_append_new(names, reef_cli_path(files[j].path));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "files", names, "rows",
+                     reef_matrix_row_names_json(matrix), "matrix", reef_matrix_json(matrix),
+                     "forgetting", figures_json(matrix, reef_matrix_forgetting_max),
+                     "forgetting_learned", figures_json(matrix, reef_matrix_forgetting_learned),
+                     "figures", summary_json(matrix));
+}
+
+static void print_matrix(const reef_matrix *matrix, const reef_cli_file *files) {
+    const char **names = reef_cli_alloc(matrix->columns, sizeof(*names));
+    for (size_t j = 0; j < matrix->columns; j++) names[j] = files[j].path;
+    reef_matrix_print(matrix, names);
+    free(names);
 }
 
 static reef_status eval_matrix(reef_cli_call *cli,
@@ -317,7 +421,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
             return reef_fail(err, REEF_ERR_INVALID,
                              "--matrix evaluates every state: it takes no --%s", ONE_STATE[i]);
     size_t *learned = reef_cli_alloc(cli->operand_count, sizeof(*learned));
-    reef_cli_matrix matrix = {0};
+    reef_matrix matrix = {0};
     // Which state learned which file is needed before hours of evaluation.
     reef_status status =
         read_learned(cli, pool->generation_count, learned, cli->operand_count, err);
@@ -325,36 +429,32 @@ static reef_status eval_matrix(reef_cli_call *cli,
         status = reef_matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
     // Forgetting is measured from those rows; the matrix keeps its own copy.
     if (status == REEF_OK) memcpy(matrix.learned, learned, cli->operand_count * sizeof(*learned));
-    free(learned);
-    if (status != REEF_OK) return status;
-    // The printing function takes plain names.
-    const char **names = reef_cli_alloc(cli->operand_count, sizeof(*names));
-    json_t *columns = json_array(), *rows = json_array();
-    for (size_t i = 0; i < cli->operand_count; i++) {
-        names[i] = files[i].path;
-        json_array_append_new(columns, reef_cli_path(names[i]));
-    }
-    for (size_t row = 0; row < matrix.rows; row++) {
-        char name[CLI_WORD_BYTES];
-        json_array_append_new(rows, json_string(reef_matrix_row_name(&matrix, row, name)));
-    }
-    // The document has the figures; the printed matrix ends with them too.
-    if (cli->json)
-        status = reef_cli_reply(
-            cli,
-            json_pack("{s:O, s:O, s:o, s:o, s:o, s:o}", "files", columns, "rows", rows, "matrix",
-                      reef_matrix_json(&matrix), "forgetting",
-                      figures_json(&matrix, reef_metrics_forgetting_max), "forgetting_learned",
-                      figures_json(&matrix, reef_metrics_forgetting_learned), "figures",
-                      summary_json(&matrix)),
-            err);
-    else
-        reef_matrix_print(&matrix, names);
-    // The reply took its own references.
-    json_decref(columns);
-    json_decref(rows);
-    free(names);
+    if (status == REEF_OK && cli->json)
+        status = reef_cli_reply(cli, matrix_json(&matrix, files), err);
+    else if (status == REEF_OK)
+        print_matrix(&matrix, files);
     reef_matrix_release(&matrix);
+    free(learned);
+    return status;
+}
+
+// ---- the command --------------------------------------------------------------------------------
+
+static reef_status check_kinds(const reef_cli_call *cli,
+                               const reef_cli_pool *pool,
+                               reef_error *err) {
+    if (reef_cli_text(cli, "matrix") != NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--kinds and --matrix are two answers: ask for one");
+    if (pool->config.context_memory > 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "--kinds shows which context memories answer, and the pool has none");
+}
+
+static reef_status read_files(const reef_cli_call *cli, reef_cli_file *files, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
+        status = reef_cli_text_read(&files[i], cli->operands[i], err);
     return status;
 }
 
@@ -363,7 +463,7 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
     reef_cli_file *files = reef_cli_alloc(cli->operand_count, sizeof(*files));
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     bool kinds = reef_cli_text(cli, "kinds") != NULL;
-    if (status == REEF_OK && kinds) status = reef_eval_kinds_check(cli, &pool, err);
+    if (status == REEF_OK && kinds) status = check_kinds(cli, &pool, err);
     if (status == REEF_OK) status = read_files(cli, files, err);
     // All files are read before the first is evaluated, so that a missing one is found at once.
     if (status == REEF_OK)

@@ -1,11 +1,20 @@
-// The charts as SVG.
+// See chart.h: pictures as SVG.
 #include "chart.h"
-#include "cli_format.h"
-#include "svg.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- shapes -------------------------------------------------------------------------------------
+//
+// The SVG that the charts need, and no more. Nothing here knows what is drawn.
+
+#define SVG_INK "#222222"
+#define SVG_PALE "#6b6b6b"
+#define SVG_GRID "#e4e4e4"
 
 #define TEXT_SIZE 15.0
 #define TITLE_SIZE 18.0
@@ -15,6 +24,107 @@
 #define BOTTOM_MARGIN 56.0
 #define LABEL_ROOM 112.0 // for "generation 99"
 #define NUMBER_ROOM 28.0
+#define SVG_CHARACTER 8.2 // width of one in text of size 15, rather more than less
+
+static void put_line(FILE *out,
+                     double x1,
+                     double y1,
+                     double x2,
+                     double y2,
+                     const char *colour,
+                     double width,
+                     const char *dashes) {
+    fprintf(
+        out,
+        "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\" stroke-width=\"%.2f\"",
+        x1, y1, x2, y2, colour, width);
+    // Dashes are an attribute of their own, which a solid line must not have.
+    if (dashes != NULL) fprintf(out, " stroke-dasharray=\"%s\"", dashes);
+    fputs("/>\n", out);
+}
+
+static void put_rect(FILE *out,
+                     double x,
+                     double y,
+                     double width,
+                     double height,
+                     const char *fill,
+                     const char *stroke) {
+    fprintf(out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y,
+            width, height, fill);
+    if (stroke != NULL) fprintf(out, " stroke=\"%s\" stroke-width=\"2.5\"", stroke);
+    fputs("/>\n", out);
+}
+
+// Made printable, as XML bears neither control characters nor what is not UTF-8; what it reserves
+// as entities.
+static void escape(FILE *out, const char *text) {
+    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
+    for (const char *at = printable; *at; at++) {
+        const char *entity = *at == '&'   ? "&amp;"
+                             : *at == '<' ? "&lt;"
+                             : *at == '>' ? "&gt;"
+                             : *at == '"' ? "&quot;"
+                                          : NULL;
+        if (entity != NULL)
+            fputs(entity, out);
+        else
+            fputc(*at, out);
+    }
+    free(printable);
+}
+
+static void put_text(FILE *out,
+                     double x,
+                     double y,
+                     double size,
+                     const char *anchor,
+                     const char *colour,
+                     const char *text) {
+    fprintf(out, "<text x=\"%.2f\" y=\"%.2f\" font-size=\"%.0f\" text-anchor=\"%s\" fill=\"%s\">",
+            x, y, size, anchor, colour);
+    escape(out, text);
+    fputs("</text>\n", out);
+}
+
+static void put_text_upwards(FILE *out, double x, double y, double size, const char *text) {
+    fprintf(out,
+            "<text transform=\"translate(%.2f %.2f) rotate(-90)\" font-size=\"%.0f\" "
+            "text-anchor=\"middle\" fill=\"" SVG_INK "\">",
+            x, y, size);
+    escape(out, text);
+    fputs("</text>\n", out);
+}
+
+void reef_svg_sentence(FILE *out, double x, double y, const char *text) {
+    put_text(out, x, y, 17, "start", SVG_PALE, text);
+}
+
+reef_status reef_svg_write(const char *path,
+                           double width,
+                           double height,
+                           void (*draw)(FILE *out, const void *context),
+                           const void *context,
+                           reef_error *err) {
+    reef_status status = reef_store_check_output(path, err);
+    if (status != REEF_OK) return status;
+    FILE *out = fopen(path, "w");
+    if (out == NULL) return reef_cli_write_failed(path, errno, err);
+    fprintf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+        "viewBox=\"0 0 %.0f %.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n"
+        "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+        width, height, width, height);
+    draw(out, context);
+    fputs("</svg>\n", out);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? reef_cli_write_failed(path, errno, err) : REEF_OK;
+}
+
+// ---- loss over the stream -----------------------------------------------------------------------
+
 #define PATH_POINTS_MAX 3000 // more would not be seen
 // a guess among all bytes costs 8; the first batches of unknown bytes 30
 #define BITS_SHOWN_MAX 10.0
@@ -22,8 +132,6 @@
 #define SMOOTH_COLOUR "#1d5fa3"
 #define FOUND_COLOUR "#c8402f"
 #define TRUTH_COLOUR "#222222"
-
-// ---- loss over the stream -----------------------------------------------------------------------
 
 // From data to the page.
 typedef struct axes {
@@ -88,27 +196,27 @@ static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
     for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
         double bits = i * y_tick;
         snprintf(label, sizeof(label), "%g", bits);
-        reef_svg_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID,
-                      1, NULL);
-        reef_svg_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
+        put_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID, 1,
+                 NULL);
+        put_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
     }
     for (int i = 0; i * x_tick * unit <= a->x_max * 1.0001; i++) {
         double at = i * x_tick;
         double x = page_x(a, at * unit);
         snprintf(label, sizeof(label), "%g", at);
-        reef_svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
-        reef_svg_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
+        put_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
+        put_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
     }
     char *title = reef_cli_format("position in the stream (%s)", name);
-    reef_svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle",
-                  SVG_INK, title);
+    put_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
+             title);
     free(title);
-    reef_svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
+    put_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
     // Nothing was cut off: no note is needed.
     if (a->peak <= a->y_max) return;
     char note[512];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);
-    reef_svg_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
+    put_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
 }
 
 static void draw_curve(FILE *out,
@@ -154,16 +262,16 @@ static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *cha
     for (size_t i = 0; i < chart->found_count; i++) {
         double x = page_x(a, (double)chart->found[i]), middle = label_x(a, chart, i, room);
         char label[CLI_WORD_BYTES];
-        reef_svg_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
+        put_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
         if (middle - labelled < room) continue; // the next number would lie on this one
         snprintf(label, sizeof(label), "%s%zu", fit ? "generation " : "", i + 1);
-        reef_svg_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
+        put_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
         labelled = middle;
     }
     // Dashed and on top: where both fall together, both are seen.
     for (size_t i = 0; i < chart->truth_count; i++) {
         double x = page_x(a, (double)chart->truth[i]);
-        reef_svg_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
+        put_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
     }
 }
 
@@ -184,8 +292,8 @@ static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) 
     double x = a->left, y = a->top - 40;
     for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
         if (!items[i].shown) continue;
-        reef_svg_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
-        reef_svg_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
+        put_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
+        put_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
         x += 70 + SVG_CHARACTER * (double)reef_cli_width(items[i].text);
     }
 }
@@ -193,8 +301,8 @@ static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) 
 void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box box) {
     axes a = fit_axes(chart, box);
     double *smooth = reef_chart_smooth(chart->points, chart->count);
-    reef_svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
-                  "Loss over the stream, before each batch is trained on");
+    put_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+             "Loss over the stream, before each batch is trained on");
     draw_axes(out, &a, chart);
     draw_curve(out, &a, chart, NULL, RAW_COLOUR, 1);
     draw_curve(out, &a, chart, smooth, SMOOTH_COLOUR, 2.5);
@@ -227,16 +335,15 @@ static void draw_cell(FILE *out, reef_chart_box cell, double bits, double share,
     cell_colour(share, colour);
     if (!isnan(bits)) snprintf(text, sizeof(text), "%.3f", bits);
     double inset = own ? 3 : 1;
-    reef_svg_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset,
-                  cell.height - 2 * inset, colour, own ? FOUND_COLOUR : NULL);
-    reef_svg_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2,
-                  "middle", share > 0.45 ? "#ffffff" : SVG_INK, text);
+    put_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset, cell.height - 2 * inset,
+             colour, own ? FOUND_COLOUR : NULL);
+    put_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2, "middle",
+             share > 0.45 ? "#ffffff" : SVG_INK, text);
 }
 
 void reef_chart_matrix_svg(FILE *out,
-                           const reef_cli_matrix *matrix,
+                           const reef_matrix *matrix,
                            const char *const *names,
-                           const size_t *own,
                            reef_chart_box box) {
     // The range of colours is that of the whole matrix, so that cells of different rows compare.
     double low = reef_matrix_at(matrix, 0, 0), high = low;
@@ -244,11 +351,11 @@ void reef_chart_matrix_svg(FILE *out,
         low = fmin(low, matrix->bits[i]);
         high = fmax(high, matrix->bits[i]);
     }
-    reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
-                  "Bits per byte on held-out text, by state of the model");
-    reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
-                  "outlined: the generation in which the domain was learned; "
-                  "below it, anything above its number is forgotten");
+    put_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+             "Bits per byte on held-out text, by state of the model");
+    put_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
+             "outlined: the generation in which the domain was learned; "
+             "below it, anything above its number is forgotten");
     // The cells fill what the names of the rows and columns leave.
     double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
     double width =
@@ -257,21 +364,21 @@ void reef_chart_matrix_svg(FILE *out,
     for (size_t j = 0; j < matrix->columns; j++) {
         // Cut to the width of a column: names of kinds can be long.
         char *name = reef_cli_cut(names[j], (size_t)(width / SVG_CHARACTER));
-        reef_svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
-                      name);
+        put_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
+                 name);
         free(name);
     }
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
         double y = top + height * (double)row;
-        reef_svg_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
-                      reef_matrix_row_name(matrix, row, name));
+        put_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
+                 reef_matrix_row_name(matrix, row, name));
         for (size_t j = 0; j < matrix->columns; j++) {
             double bits = reef_matrix_at(matrix, row, j);
             reef_chart_box cell = {left + width * (double)j, y, width, height};
             // The cell of a domain's own generation is framed: the diagonal is what the reader
             // looks for.
-            draw_cell(out, cell, bits, cell_share(bits, low, high), own[j] == row);
+            draw_cell(out, cell, bits, cell_share(bits, low, high), matrix->learned[j] == row);
         }
     }
 }
