@@ -167,21 +167,21 @@ static json_t *archive_json(const reef_archive_info *info, const char *path) {
 }
 
 static void print_archive(const reef_archive_info *info, const char *path) {
-    char words[CLI_WORD_BYTES], text[CLI_WORD_BYTES];
     printf("archive   %s, %s of %s", path != NULL ? path : "standard output",
-           reef_cli_bytes(info->bytes, words), reef_cli_bytes(info->text_bytes, text));
+           reef_cli_bytes(info->bytes, CLI_WORDS), reef_cli_bytes(info->text_bytes, CLI_WORDS));
     if (info->text_bytes > 0)
         printf(": %.1f %%, %.3f bits per byte",
                100.0 * (double)info->bytes / (double)info->text_bytes,
                8.0 * (double)info->bytes / (double)info->text_bytes);
     printf("\nas of     %s%s, %s bytes into the stream\n",
            info->of_snapshot ? "snapshot " : "generation ", info->state,
-           reef_cli_count(info->stream_bytes, words));
+           reef_cli_count(info->stream_bytes, CLI_WORDS));
     for (size_t i = 0; i < info->share_count; i++) {
         const reef_archive_share *share = &info->shares[i];
         printf("coded by  generation %" PRIu32 ": %" PRIu32 " %s, %s in %s\n", share->generation,
                share->piece_count, share->piece_count == 1 ? "piece" : "pieces",
-               reef_cli_bytes(share->text_bytes, text), reef_cli_bytes(share->bytes, words));
+               reef_cli_bytes(share->text_bytes, CLI_WORDS),
+               reef_cli_bytes(share->bytes, CLI_WORDS));
     }
     if (info->raw_count > 0)
         printf("as it is  %" PRIu32 " %s, which no memory makes shorter\n", info->raw_count,
@@ -227,7 +227,6 @@ static reef_status read_compression(const reef_cli_call *cli, compression *r, re
 static reef_status print_state(reef_store *store, const reef_archive_info *info, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit = {0};
-    char words[CLI_WORD_BYTES];
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     reef_txn_abort(txn);
@@ -236,7 +235,7 @@ static reef_status print_state(reef_store *store, const reef_archive_info *info,
                 "reef compress: as of %s %s; "
                 "the %s bytes since are not used (reef snapshot create keeps them)\n",
                 info->of_snapshot ? "snapshot" : "generation", info->state,
-                reef_cli_count(commit.stream_bytes - info->stream_bytes, words));
+                reef_cli_count(commit.stream_bytes - info->stream_bytes, CLI_WORDS));
     return status;
 }
 
@@ -365,7 +364,6 @@ static reef_status reply_expansion(reef_cli_call *cli,
                                    const expansion *r,
                                    const reef_archive_info *info,
                                    reef_error *err) {
-    char words[CLI_WORD_BYTES];
     if (cli->json) {
         const char *path = cli->operand_count > 0 ? cli->operands[0] : "-";
         json_t *document = archive_json(info, strcmp(path, "-") == 0 ? NULL : path);
@@ -379,7 +377,7 @@ static reef_status reply_expansion(reef_cli_call *cli,
     if (r->out.path == NULL && !cli->dry_run) return REEF_OK; // the text is there
     printf("%s%s, %s\n", cli->dry_run ? "would write " : "",
            r->out.path != NULL ? r->out.path : "to standard output",
-           reef_cli_bytes(r->end - r->begin, words));
+           reef_cli_bytes(r->end - r->begin, CLI_WORDS));
     return REEF_OK;
 }
 

@@ -87,12 +87,11 @@ static reef_status request_daemon(reef_cli_call *cli,
     if (cli->dry_run) return report_dry_run(cli, command, err);
     reef_status status = reef_cli_daemon_request(cli, command, &result, err);
     if (status != REEF_OK) return status;
-    char words[CLI_WORD_BYTES];
     // The daemon's reply is the document as it is.
     if (cli->json) return reef_cli_reply(cli, result, err);
     // Step and commit are what a script waits for or compares.
     printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
-           reef_cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), words),
+           reef_cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), CLI_WORDS),
            json_integer_value(json_object_get(result, "number")));
     json_decref(result);
     return REEF_OK;

@@ -158,10 +158,9 @@ static void print_scores(const reef_cli_file *files,
                                    by_contexts ? "answered % by kind" : "fired % by generation"};
     reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
-        char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", files[i].path);
-        reef_cli_table_cell(table, "%s", reef_cli_count(scores[i].score.bytes, words));
-        reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        reef_cli_table_cells(table, "%s\t%.4f", reef_cli_count(scores[i].score.bytes, CLI_WORDS),
+                             scores[i].score.bits_per_byte);
         // Between 1 and 256, so three digits after the point fit.
         reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
         print_shares(table, &scores[i], reef_model_generation_count(model));

@@ -238,29 +238,26 @@ static void print_list(const list *found) {
     static const char *const HEADING[] = {"generation", "layer",  "id",      "state",
                                           "key",        "uses",   "share %", "weight",
                                           "last used",  "w_down", "w_up"};
-    char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
     reef_cli_table *table = reef_cli_table_new(">>><>>>><>>", HEADING);
     for (size_t n = 0; n < found->count; n++) {
         const row *one = &found->rows[n];
         uint32_t i, j;
         reef_expert_pair_of(one->id, &i, &j);
-        reef_cli_table_cell(table, "%" PRIu32, one->generation);
-        reef_cli_table_cell(table, "%" PRIu32, one->layer);
-        reef_cli_table_cell(table, "%" PRIu32, one->id);
-        reef_cli_table_cell(table, "%s", STATES[one->state]);
-        reef_cli_table_cell(table, "%" PRIu32 ", %" PRIu32, i, j);
-        reef_cli_table_cell(table, "%s", reef_cli_count(one->uses, words));
+        reef_cli_table_cells(
+            table, "%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%s\t%" PRIu32 ", %" PRIu32 "\t%s",
+            one->generation, one->layer, one->id, STATES[one->state], i, j,
+            reef_cli_count(one->uses, CLI_WORDS));
         number_cell(table, 2, 100 * one->share);
         number_cell(table, 4, one->weight);
         reef_cli_table_cell(table, "%s",
-                            one->last_ms > 0 ? reef_cli_time(one->last_ms, words) : "");
+                            one->last_ms > 0 ? reef_cli_time(one->last_ms, CLI_WORDS) : "");
         number_cell(table, 3, one->stats.down);
         number_cell(table, 3, one->stats.up);
     }
     if (found->count > 0) reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
-    printf("%s of %s experts\n", reef_cli_count(found->count, words),
-           reef_cli_count(found->total, all));
+    printf("%s of %s experts\n", reef_cli_count(found->count, CLI_WORDS),
+           reef_cli_count(found->total, CLI_WORDS));
 }
 
 static reef_status reply_list(reef_cli_call *cli,

@@ -97,12 +97,11 @@ static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error
     if (cli->json)
         return reef_cli_reply(
             cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed), err);
-    char words[CLI_WORD_BYTES];
     // freeze and thaw differ in their first letter.
     printf("%s %s expert%s\n",
            cli->dry_run ? (command[0] == 'f' ? "would freeze" : "would thaw")
                         : (command[0] == 'f' ? "froze" : "thawed"),
-           reef_cli_count((uint64_t)changed, words), changed == 1 ? "" : "s");
+           reef_cli_count((uint64_t)changed, CLI_WORDS), changed == 1 ? "" : "s");
     return REEF_OK;
 }
 

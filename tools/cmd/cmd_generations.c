@@ -35,31 +35,29 @@ static void add_row(reef_cli_table *table,
                     const reef_memory_stats *memory,
                     bool kept,
                     const char *name) {
-    char words[CLI_WORD_BYTES];
     bool net = reef_cli_has_net(&pool->config);
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
     if (net) {
         // The side tells more than the count alone: the router's cost grows with it.
-        reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
-        reef_cli_table_cell(table, "%s",
-                            reef_cli_count(reef_cli_generation_experts(pool, g), words));
-        reef_cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
+        reef_cli_table_cells(table, "%" PRIu32 " x %" PRIu32 "\t%s\t%s", g->side, g->side,
+                             reef_cli_count(reef_cli_generation_experts(pool, g), CLI_WORDS),
+                             reef_rows_dtype_text(g->dtype));
     }
     reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
-    reef_cli_table_cell(table, "%s", reef_cli_count(g->opened_at, words));
+    reef_cli_table_cell(table, "%s", reef_cli_count(g->opened_at, CLI_WORDS));
     // The open generation has no end yet.
-    reef_cli_table_cell(table, "%s", g->sealed ? reef_cli_count(g->sealed_at, words) : "");
+    reef_cli_table_cell(table, "%s", g->sealed ? reef_cli_count(g->sealed_at, CLI_WORDS) : "");
     if (net) {
-        reef_cli_table_cell(table, "%.1f", usage->used_percent);
-        reef_cli_table_cell(table, "%.3f", usage->unevenness);
+        reef_cli_table_cells(table, "%.1f\t%.3f", usage->used_percent, usage->unevenness);
     }
     if (config->context_memory == 0) return;
     uint64_t slots = memory->cells + memory->trees, used = memory->cells_used + memory->trees_used;
     bool learned = memory->learned_bytes > 0;
-    reef_cli_table_cell(table, "%s", learned ? reef_cli_bytes(memory->learned_bytes, words) : "-");
+    reef_cli_table_cell(table, "%s",
+                        learned ? reef_cli_bytes(memory->learned_bytes, CLI_WORDS) : "-");
     // Of a memory that was never stored nothing else is known.
-    reef_cli_table_cell(table, "%s", slots > 0 ? reef_cli_bytes(memory->bytes, words) : "-");
+    reef_cli_table_cell(table, "%s", slots > 0 ? reef_cli_bytes(memory->bytes, CLI_WORDS) : "-");
     if (slots > 0)
         reef_cli_table_cell(table, "%.1f", 100 * (double)used / (double)slots);
     else

@@ -56,11 +56,10 @@ static reef_status reply_grow(reef_cli_call *cli,
                                         (json_int_t)before, "side", (json_int_t)side,
                                         "experts_added", (json_int_t)added),
                               err);
-    char words[CLI_WORD_BYTES];
     printf("%s generation %" PRIu32 " from %" PRIu32 " x %" PRIu32 " to %" PRIu32 " x %" PRIu32
            " experts in each PEER layer: %s more\n",
            cli->dry_run ? "would grow" : "grew", open->generation, before, before, side, side,
-           reef_cli_count(added, words));
+           reef_cli_count(added, CLI_WORDS));
     return REEF_OK;
 }
 

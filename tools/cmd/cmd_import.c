@@ -170,14 +170,13 @@ static json_t *import_json(const reef_import *import) {
 }
 
 static void print_import(const reef_import *import, bool dry_run) {
-    char first[CLI_WORD_BYTES], last[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     const reef_generation_record *info = &import->file.info;
     // A side is that of one layer; ids are counted in each layer.
     uint64_t count = (uint64_t)info->side * info->side;
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
     // In bytes for models of ids too.
-    printf("trained on  %s bytes\n", reef_cli_count(import->file.trained_bytes, words));
+    printf("trained on  %s bytes\n", reef_cli_count(import->file.trained_bytes, CLI_WORDS));
     // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
@@ -187,8 +186,8 @@ static void print_import(const reef_import *import, bool dry_run) {
     printf("%s  as generation %" PRIu32 ", ids %s to %s in each layer; generation %" PRIu32
            " %s open\n",
            dry_run ? "would join" : "imported  ", import->generation,
-           reef_cli_count(import->first_id, first),
-           reef_cli_count(import->first_id + count - 1, last), import->open,
+           reef_cli_count(import->first_id, CLI_WORDS),
+           reef_cli_count(import->first_id + count - 1, CLI_WORDS), import->open,
            dry_run ? "would be" : "is");
 }
 

@@ -8,8 +8,8 @@
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_client.h"
-#include "reef_system.h"
 #include "reef_log.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -265,14 +265,14 @@ static void show_progress(ingestion *in, const char *state) {
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
     // Ten times a second is enough for the eye and costs nothing.
     if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
-    char bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    char rate[CLI_WORD_BYTES];
     // Since the start and not since the last line: a pipe comes in bursts.
     double passed = now - in->progress.started;
     in->drawn = now;
     // So that the end of the program clears the line.
     in->progress.visible = true;
     // The state says why the numbers stand still.
-    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", reef_cli_bytes(in->feed.offset, bytes),
+    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", reef_cli_bytes(in->feed.offset, CLI_WORDS),
             reef_cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate),
             state);
     fflush(stderr);
@@ -419,11 +419,11 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
                                                        : json_null(),
                       "seconds", reef_cli_real(seconds)),
             err);
-    char bytes[CLI_WORD_BYTES], records[CLI_WORD_BYTES], time[CLI_WORD_BYTES];
+    char records[CLI_WORD_BYTES];
     printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
            in->cli->dry_run ? "would send" : "acknowledged", reef_cli_count(in->records, records),
-           reef_cli_bytes(in->accepted_bytes, bytes), in->batches, in->batches == 1 ? "" : "es",
-           reef_cli_duration(seconds, time));
+           reef_cli_bytes(in->accepted_bytes, CLI_WORDS), in->batches, in->batches == 1 ? "" : "es",
+           reef_cli_duration(seconds, CLI_WORDS));
     // Not an error: a repeated run sends what it is not sure of.
     if (in->duplicates > 0)
         printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);

@@ -75,17 +75,16 @@ static void print_table(const reef_kind_list *list) {
     static const char *const HEADINGS[] = {"kind",    "name",   "since byte",
                                            "learned", "visits", "last at byte",
                                            "first",   "last",   "state"};
-    char words[CLI_WORD_BYTES];
     reef_cli_table *table = reef_cli_table_new("><>>>>>><", HEADINGS);
     for (size_t i = 0; i < list->count; i++) {
         const reef_kind_facts *kind = &list->kinds[i];
         reef_cli_table_cell(table, "%" PRIu32, kind->kind);
         reef_cli_table_cell(table, "%s", kind->name[0] == '\0' ? "-" : kind->name);
-        reef_cli_table_cell(table, "%s", reef_cli_count(kind->began_at, words));
-        reef_cli_table_cell(table, "%s",
-                            list->has_memories ? reef_cli_bytes(kind->learned_bytes, words) : "-");
-        reef_cli_table_cell(table, "%s", reef_cli_count(kind->visit_count, words));
-        reef_cli_table_cell(table, "%s", reef_cli_count(kind->learned_at, words));
+        reef_cli_table_cells(table, "%s\t%s\t%s\t%s", reef_cli_count(kind->began_at, CLI_WORDS),
+                             list->has_memories ? reef_cli_bytes(kind->learned_bytes, CLI_WORDS)
+                                                : "-",
+                             reef_cli_count(kind->visit_count, CLI_WORDS),
+                             reef_cli_count(kind->learned_at, CLI_WORDS));
         loss_cell(table, kind->first_loss);
         loss_cell(table, kind->last_loss);
         state_cell(table, kind);
@@ -144,7 +143,6 @@ void reef_kinds_print(const reef_kind_list *list) {
 static void print_visits(const reef_kind_list *list, uint32_t kind) {
     static const char *const HEADINGS[] = {"visit", "from byte", "to byte", "learned",
                                            "bits per byte"};
-    char words[CLI_WORD_BYTES];
     uint64_t number = 0;
     reef_cli_table *table = reef_cli_table_new(">>>>>", HEADINGS);
     for (size_t i = 0; i < list->visit_count; i++) {
@@ -155,9 +153,9 @@ static void print_visits(const reef_kind_list *list, uint32_t kind) {
             reef_cli_table_cell(table, "%" PRIu64, number);
         else
             reef_cli_table_cell(table, "%" PRIu64 "-%" PRIu64, number - visit->count + 1, number);
-        reef_cli_table_cell(table, "%s", reef_cli_count(visit->from, words));
-        reef_cli_table_cell(table, "%s", reef_cli_count(visit->to, words));
-        reef_cli_table_cell(table, "%s", reef_cli_bytes(visit->learned, words));
+        reef_cli_table_cells(table, "%s\t%s\t%s", reef_cli_count(visit->from, CLI_WORDS),
+                             reef_cli_count(visit->to, CLI_WORDS),
+                             reef_cli_bytes(visit->learned, CLI_WORDS));
         loss_cell(table, reef_kind_visit_loss(visit));
     }
     if (number > 0) {
@@ -168,22 +166,21 @@ static void print_visits(const reef_kind_list *list, uint32_t kind) {
 }
 
 static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) {
-    char words[CLI_WORD_BYTES];
     printf("kind %" PRIu32 "%s%s%s%s\n", kind->kind, kind->name[0] ? ", " : "", kind->name,
            kind->is_current ? ", learning" : "", kind->is_open ? ", its generation is open" : "");
     if (kind->merged_into != REEF_KIND_NONE)
         printf("  merged into kind %" PRIu32 "\n", kind->merged_into);
-    printf("  since       byte %s\n", reef_cli_count(kind->began_at, words));
+    printf("  since       byte %s\n", reef_cli_count(kind->began_at, CLI_WORDS));
     if (!list->has_memories) {
         printf("  learned     not counted without context memories\n");
         return;
     }
-    printf("  learned     %s, ", reef_cli_bytes(kind->learned_bytes, words));
-    printf("the last at byte %s\n", reef_cli_count(kind->learned_at, words));
-    printf("  visits      %s", reef_cli_count(kind->visit_count, words));
+    printf("  learned     %s, ", reef_cli_bytes(kind->learned_bytes, CLI_WORDS));
+    printf("the last at byte %s\n", reef_cli_count(kind->learned_at, CLI_WORDS));
+    printf("  visits      %s", reef_cli_count(kind->visit_count, CLI_WORDS));
     // The first byte of a visit that does not follow on is learned beside it.
     if (kind->visited_bytes + kind->visit_count + 1 < kind->learned_bytes)
-        printf(" known, of %s", reef_cli_bytes(kind->visited_bytes, words));
+        printf(" known, of %s", reef_cli_bytes(kind->visited_bytes, CLI_WORDS));
     printf("\n");
     print_visits(list, kind->kind);
 }

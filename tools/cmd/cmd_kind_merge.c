@@ -69,7 +69,7 @@ static reef_status merge(reef_trainer *trainer,
 }
 
 static void add_row(reef_cli_table *table, const json_t *merging, const char *role) {
-    char words[CLI_WORD_BYTES], name[32];
+    char name[32];
     double bits[2];
     static const char *const HOW[] = {"apart", "together"};
     for (size_t i = 0; i < 2; i++) {
@@ -79,15 +79,12 @@ static void add_row(reef_cli_table *table, const json_t *merging, const char *ro
     snprintf(name, sizeof(name), "%s_bytes", role);
     reef_cli_table_cell(table, "%s", role);
     reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, integer(merging, role));
-    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)integer(merging, name), words));
-    reef_cli_table_cell(table, "%.4f", bits[0]);
-    reef_cli_table_cell(table, "%.4f", bits[1]);
-    reef_cli_table_cell(table, "%+.4f", bits[1] - bits[0]);
+    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)integer(merging, name), CLI_WORDS));
+    reef_cli_table_cells(table, "%.4f\t%.4f\t%+.4f", bits[0], bits[1], bits[1] - bits[0]);
 }
 
 static void print_merging(const reef_cli_call *cli, const json_t *merging) {
     static const char *const HEADING[] = {"", "kind", "learned", "apart", "together", "more"};
-    char words[CLI_WORD_BYTES];
     reef_cli_table *table = reef_cli_table_new("<>>>>>", HEADING);
     add_row(table, merging, "from");
     add_row(table, merging, "into");
@@ -96,7 +93,7 @@ static void print_merging(const reef_cli_call *cli, const json_t *merging) {
     printf("\nkind %" JSON_INTEGER_FORMAT " %s %s of the text of kind %" JSON_INTEGER_FORMAT
            ", which %s\n",
            integer(merging, "into"), cli->dry_run ? "would learn" : "has learned",
-           reef_cli_bytes((uint64_t)integer(merging, "text_bytes"), words),
+           reef_cli_bytes((uint64_t)integer(merging, "text_bytes"), CLI_WORDS),
            integer(merging, "from"), cli->dry_run ? "would end" : "has ended");
 }
 
@@ -170,11 +167,10 @@ static void kind_cells(reef_cli_table *table,
                        const reef_kind_list *list,
                        json_int_t kind,
                        json_int_t learned) {
-    char words[CLI_WORD_BYTES];
     const char *name = reef_kind_list_name(list, (uint32_t)kind);
     reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, kind);
     reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
-    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)learned, words));
+    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)learned, CLI_WORDS));
 }
 
 static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
@@ -189,12 +185,10 @@ static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
         const json_t *pair = json_array_get(pairs, i);
         kind_cells(table, list, integer(pair, "from"), integer(pair, "from_bytes"));
         kind_cells(table, list, integer(pair, "into"), integer(pair, "into_bytes"));
-        reef_cli_table_cell(table, "%.2f", number(pair, "distance"));
-        reef_cli_table_cell(table, "%+.4f",
-                            number(pair, "from_together") - number(pair, "from_apart"));
-        reef_cli_table_cell(table, "%+.4f",
-                            number(pair, "into_together") - number(pair, "into_apart"));
-        reef_cli_table_cell(table, "%+.4f", number(pair, "more"));
+        reef_cli_table_cells(table, "%.2f\t%+.4f\t%+.4f\t%+.4f", number(pair, "distance"),
+                             number(pair, "from_together") - number(pair, "from_apart"),
+                             number(pair, "into_together") - number(pair, "into_apart"),
+                             number(pair, "more"));
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);

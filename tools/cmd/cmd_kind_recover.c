@@ -26,15 +26,15 @@ const reef_cli_manual reef_kind_recover_manual = {
 static void print_kind(const reef_cli_call *cli,
                        const reef_kind_list *list,
                        const reef_kind_recovery *kind) {
-    char words[CLI_WORD_BYTES];
     const char *name = reef_kind_list_name(list, kind->lost.kind);
     const char *verb = cli->dry_run ? "would " : "", *s = cli->dry_run ? "" : "s";
     printf("kind %" PRIu32 "%s%s%s ", kind->lost.kind, name[0] != '\0' ? " (" : "", name,
            name[0] != '\0' ? ")" : "");
     if (kind->lost.whole_to > 0) {
         printf("%sgo%s on as it was at byte %s of the stream", verb, cli->dry_run ? "" : "es",
-               reef_cli_count(kind->lost.whole_to, words));
-        printf(", with the %s that it had learned by then\n", reef_cli_bytes(kind->learned, words));
+               reef_cli_count(kind->lost.whole_to, CLI_WORDS));
+        printf(", with the %s that it had learned by then\n",
+               reef_cli_bytes(kind->learned, CLI_WORDS));
     } else {
         printf("%sbegin%s anew: nothing that it learned is whole\n", verb, s);
     }

@@ -62,7 +62,6 @@ static reef_status confirm(const reef_cli_call *cli, const json_t *would, reef_e
 static reef_status reply(reef_cli_call *cli, const json_t *done, reef_error *err) {
     json_int_t states = number(done, "states"), visits = number(done, "visits");
     json_int_t bytes = number(done, "bytes");
-    char words[CLI_WORD_BYTES];
     if (cli->json)
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:I, s:I, s:I}", "done", !cli->dry_run, "states",
@@ -74,7 +73,7 @@ static reef_status reply(reef_cli_call *cli, const json_t *done, reef_error *err
     }
     printf("%s %" JSON_INTEGER_FORMAT " state%s: %" JSON_INTEGER_FORMAT " visit%s of kinds, %s\n",
            cli->dry_run ? "would give up" : "gave up", states, states == 1 ? "" : "s", visits,
-           visits == 1 ? "" : "s", reef_cli_bytes((uint64_t)bytes, words));
+           visits == 1 ? "" : "s", reef_cli_bytes((uint64_t)bytes, CLI_WORDS));
     return REEF_OK;
 }
 

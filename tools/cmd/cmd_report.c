@@ -520,11 +520,10 @@ static void print_domains(const report *r) {
         const domain *d = &r->domains[j];
         // The first domain begins with the stream and cannot be missed.
         size_t nearest = j > 0 ? nearest_boundary(r, d->start) : SIZE_MAX;
-        char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", d->name);
-        reef_cli_table_cell(table, "%s", reef_cli_count(d->start, words));
-        reef_cli_table_cell(table, "%s",
-                            nearest == SIZE_MAX ? "" : reef_cli_count(r->found[nearest], words));
+        reef_cli_table_cells(table, "%s\t%s", reef_cli_count(d->start, CLI_WORDS),
+                             nearest == SIZE_MAX ? ""
+                                                 : reef_cli_count(r->found[nearest], CLI_WORDS));
         // No boundary is left near this one: the trainer did not see the change.
         if (nearest == SIZE_MAX)
             reef_cli_table_cell(table, "%s", j ? "missed" : "");
@@ -533,8 +532,7 @@ static void print_domains(const report *r) {
             reef_cli_table_cell(table, "%+" PRId64, distance(r->found[nearest], d->start));
         reef_cli_table_cell(table, "%zu", d->generation);
         // Loss in the state where the domain was learned, and in the last one.
-        reef_cli_table_cell(table, "%.4f", own_bits(r, j));
-        reef_cli_table_cell(table, "%.4f", now_bits(r, j));
+        reef_cli_table_cells(table, "%.4f\t%.4f", own_bits(r, j), now_bits(r, j));
         // How much of the gain over the first model was learned; empty where --fresh was not given.
         if (j == 0 || isnan(r->learned_share[j]))
             reef_cli_table_cell(table, "%s", "");

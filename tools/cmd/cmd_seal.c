@@ -79,13 +79,12 @@ static reef_status reply_json(reef_cli_call *cli,
 }
 
 static void print_loss(const json_t *result) {
-    char words[CLI_WORD_BYTES];
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(result, "loss_bytes"));
     if (bytes == 0)
         printf("there is no sample of its text to measure its loss on\n");
     else
         printf("loss on %s bytes of its own text: %.6f bits per byte before, %.6f after\n",
-               reef_cli_count(bytes, words),
+               reef_cli_count(bytes, CLI_WORDS),
                json_real_value(json_object_get(result, "loss_before")),
                json_real_value(json_object_get(result, "loss_after")));
 }
@@ -96,7 +95,6 @@ static void print_reply(const reef_cli_call *cli,
                         const char *dtype,
                         const json_t *result) {
     const reef_generation_record *old = &pool->generations[sealed];
-    char words[CLI_WORD_BYTES];
     const reef_config *config = &pool->config;
     // One word decides between plan and result in both lines.
     const char *would = cli->dry_run ? "would seal" : "sealed";
@@ -104,7 +102,7 @@ static void print_reply(const reef_cli_call *cli,
     uint32_t side = cli->dry_run ? (uint32_t)json_integer_value(json_object_get(result, "side"))
                                  : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
-           would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), words),
+           would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), CLI_WORDS),
            reef_cli_stream_unit(config), old->opened_at, dtype);
     // Without text in the reservoir no loss can be compared.
     if (!cli->dry_run) print_loss(result);

@@ -1,8 +1,8 @@
 // reef shards: the rows and memories of a pool, divided over ranks, or brought together again.
 #include "cli_format.h"
 #include "commands.h"
-#include "reef_system.h"
 #include "reef_shard.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -155,18 +155,19 @@ static reef_status read_commit(reef_store *store, reef_commit *out, reef_error *
 }
 
 static void print_report(const reef_cli_call *cli, const report *r) {
-    char root[2 * REEF_HASH_BYTES + 1], size[CLI_WORD_BYTES], moved[CLI_WORD_BYTES];
+    char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(r->commit.root, root);
     printf("%s %s\n", cli->dry_run ? "would make" : "made      ",
            cli->operands[cli->operand_count - 1]);
     printf("root       %s\n", root);
     for (uint32_t rank = 0; rank < r->count; rank++) {
         char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
-        printf("%-10s %s, from elsewhere %s\n", name, reef_cli_bytes(r->made[rank].bytes, size),
-               reef_cli_bytes(r->made[rank].moved_bytes, moved));
+        printf("%-10s %s, from elsewhere %s\n", name,
+               reef_cli_bytes(r->made[rank].bytes, CLI_WORDS),
+               reef_cli_bytes(r->made[rank].moved_bytes, CLI_WORDS));
         free(name);
     }
-    if (!cli->dry_run) printf("took       %s\n", reef_cli_duration(r->seconds, size));
+    if (!cli->dry_run) printf("took       %s\n", reef_cli_duration(r->seconds, CLI_WORDS));
 }
 
 static json_t *report_json(const reef_cli_call *cli, const report *r) {

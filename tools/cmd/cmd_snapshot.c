@@ -125,7 +125,7 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     // Cannot fail: a damaged record is listed and the scan continues.
     (void)err;
     listing *list = context;
-    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    char root[2 * REEF_HASH_BYTES + 1];
     list->count++;
     // Nothing of it can be shown but its name.
     if (snapshot->damaged) {
@@ -137,9 +137,9 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     reef_cli_table_cell(list->table, "%s", snapshot->name);
     reef_cli_table_cell(list->table, "%" PRIu64, snapshot->step);
     // In the unit of the pool, so that positions compare with those of `reef status`.
-    reef_cli_table_cell(list->table, "%s", reef_cli_count(snapshot->stream_bytes, words));
-    reef_cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
-    reef_cli_table_cell(list->table, "%s", reef_cli_time(snapshot->unix_ms, words));
+    reef_cli_table_cells(list->table, "%s\t%" PRIu32 "\t%s",
+                         reef_cli_count(snapshot->stream_bytes, CLI_WORDS),
+                         snapshot->open_generation, reef_cli_time(snapshot->unix_ms, CLI_WORDS));
     reef_hash_format(snapshot->root, root);
     // Twelve hex digits tell roots apart; the document has all of them.
     reef_cli_table_cell(list->table, "%.12s", root);

@@ -252,15 +252,13 @@ static void print_choices(const reef_cli_call *cli, const choices *list) {
     size_t count = going(list);
     for (size_t i = 0; i < list->count; i++) {
         const choice *one = &list->all[i];
-        char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", one->snapshot.name);
         // Columns of a damaged record stay empty, but its row is there.
         if (one->snapshot.damaged) {
-            reef_cli_table_cell(table, "%s", "");
-            reef_cli_table_cell(table, "record damaged");
+            reef_cli_table_cells(table, "%s\trecord damaged", "");
         } else {
-            reef_cli_table_cell(table, "%" PRIu64, one->snapshot.step);
-            reef_cli_table_cell(table, "%s", reef_cli_time(one->snapshot.unix_ms, words));
+            reef_cli_table_cells(table, "%" PRIu64 "\t%s", one->snapshot.step,
+                                 reef_cli_time(one->snapshot.unix_ms, CLI_WORDS));
         }
         // The last column says what happens; the table is in the order of names.
         reef_cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");

@@ -92,12 +92,11 @@ static void print_restoration(const reef_cli_call *cli,
                               bool in_place) {
     const reef_restore_plan *plan = &done->plan;
     const reef_snapshot *snapshot = &plan->snapshot;
-    char words[CLI_WORD_BYTES];
     // One label column for all lines, wide enough for the longest.
     printf("%-25s%s\n", cli->dry_run ? "would restore" : "restored", snapshot->name);
     printf("%-25s%s\n", "pool", in_place ? cli->pool : cli->operands[1]);
     printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
-    printf("%-25s%s %ss\n", "stream", reef_cli_count(snapshot->stream_bytes, words),
+    printf("%-25s%s %ss\n", "stream", reef_cli_count(snapshot->stream_bytes, CLI_WORDS),
            reef_cli_stream_unit(config));
     // Generations sealed after the snapshot are not part of it.
     printf("%-25s%" PRIu32 "\n", "sealed generations gone", plan->sealed_gone);

@@ -188,7 +188,6 @@ static double real_of(const json_t *rank, const char *name) {
 static char *behind_words(const json_t *list) {
     double longest = 0;
     size_t slowest = 0, r;
-    char words[CLI_WORD_BYTES];
     const json_t *rank;
     json_array_foreach(list, r, rank) {
         if (real_of(rank, "lag_s") <= longest) continue;
@@ -197,7 +196,7 @@ static char *behind_words(const json_t *list) {
     }
     if (longest == 0) return reef_cli_format("%s", "");
     return reef_cli_format("; rank %zu is the slowest, by %s", slowest,
-                           reef_cli_duration(longest, words));
+                           reef_cli_duration(longest, CLI_WORDS));
 }
 
 char *reef_ranks_words(const json_t *status) {
@@ -235,8 +234,7 @@ static char *missing_words(const json_t *joins) {
 
 char *reef_joins_words(const json_t *status) {
     const json_t *joins = json_object_get(status, "joins");
-    char since[CLI_WORD_BYTES], every[CLI_WORD_BYTES], sent[CLI_WORD_BYTES],
-        received[CLI_WORD_BYTES];
+    char sent[CLI_WORD_BYTES], received[CLI_WORD_BYTES];
     if (!json_is_object(joins)) return NULL;
     char *missing = missing_words(joins);
     char *line = reef_cli_format(
@@ -245,8 +243,8 @@ char *reef_joins_words(const json_t *status) {
         json_integer_value(json_object_get(joins, "rank")),
         json_integer_value(json_object_get(joins, "ranks")),
         json_integer_value(json_object_get(joins, "count")),
-        reef_cli_bytes((uint64_t)real_of(joins, "since_bytes"), since),
-        reef_cli_bytes((uint64_t)real_of(joins, "every_bytes"), every),
+        reef_cli_bytes((uint64_t)real_of(joins, "since_bytes"), CLI_WORDS),
+        reef_cli_bytes((uint64_t)real_of(joins, "every_bytes"), CLI_WORDS),
         reef_cli_bytes((uint64_t)real_of(joins, "sent_bytes"), sent),
         reef_cli_bytes((uint64_t)real_of(joins, "received_bytes"), received), missing);
     free(missing);
@@ -272,9 +270,8 @@ static void print_count(const json_t *object,
                         const char *name,
                         const char *label,
                         const char *unit) {
-    char words[CLI_WORD_BYTES];
     if (!json_is_integer(json_object_get(object, name))) return;
-    printf("  %-14s%s%s%s\n", label, reef_cli_count(status_integer(object, name), words),
+    printf("  %-14s%s%s%s\n", label, reef_cli_count(status_integer(object, name), CLI_WORDS),
            unit[0] ? " " : "", unit);
 }
 
@@ -284,10 +281,9 @@ static void print_part(const json_t *status,
                        uint64_t bytes,
                        const char *label,
                        const char *detail) {
-    char words[CLI_WORD_BYTES];
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
-    printf("  %-14s%s %ss%s\n", label, reef_cli_count(bytes, words), unit != NULL ? unit : "byte",
-           detail);
+    printf("  %-14s%s %ss%s\n", label, reef_cli_count(bytes, CLI_WORDS),
+           unit != NULL ? unit : "byte", detail);
 }
 
 // How far the stream has come: what was dealt with is trained or, in some pools, recognised.
@@ -308,27 +304,26 @@ static void print_stream(const json_t *status) {
 
 static void print_commit(const json_t *commit) {
     if (!json_is_object(commit)) return;
-    char when[CLI_WORD_BYTES];
     const char *root = json_string_value(json_object_get(commit, "root"));
     printf("  %-14s%" PRIu64 " at step %" PRIu64 ", %s, root %.12s\n", "last commit",
            status_integer(commit, "number"), status_integer(commit, "step"),
-           reef_cli_time(status_integer(commit, "unix_ms"), when), root != NULL ? root : "");
+           reef_cli_time(status_integer(commit, "unix_ms"), CLI_WORDS), root != NULL ? root : "");
 }
 
 static void print_daemon(const json_t *status) {
-    char words[CLI_WORD_BYTES];
     // Members may be missing: the daemon may be of another version.
     const char *state = json_string_value(json_object_get(status, "state"));
     printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", status_integer(status, "pid"),
            state != NULL ? state : "in an unknown state",
-           reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), words));
+           reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), CLI_WORDS));
     // Not known in the first seconds, and never for an endless stream.
     const json_t *rate = json_object_get(status, "bytes_per_s"),
                  *eta = json_object_get(status, "eta_s");
     if (json_is_number(rate)) {
-        printf("  %-14s%s/s", "speed", reef_cli_bytes((uint64_t)json_number_value(rate), words));
+        printf("  %-14s%s/s", "speed",
+               reef_cli_bytes((uint64_t)json_number_value(rate), CLI_WORDS));
         if (json_is_number(eta))
-            printf(", %s left", reef_cli_duration(json_number_value(eta), words));
+            printf(", %s left", reef_cli_duration(json_number_value(eta), CLI_WORDS));
         printf("\n");
     }
     size_t index;
@@ -378,14 +373,14 @@ static void print_inputs(const json_t *inputs) {
 
 // Of the kind that is being learned. A daemon of an earlier version tells of the open generation's.
 static void print_memory(const json_t *status) {
-    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], most[CLI_WORD_BYTES];
+    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
     const json_t *memory = json_object_get(status, "kind_memory");
     if (memory == NULL) memory = json_object_get(status, "context_memory");
     if (!json_is_object(memory)) return;
     printf("  %-14s%s learned, %s of %s", "memory",
            reef_cli_bytes(status_integer(memory, "learned_bytes"), learned),
            reef_cli_bytes(status_integer(memory, "bytes"), bytes),
-           reef_cli_bytes(status_integer(memory, "bytes_max"), most));
+           reef_cli_bytes(status_integer(memory, "bytes_max"), CLI_WORDS));
     printf("; %.1f %% of cells and %.1f %% of trees in use\n",
            memory_share(memory, "cells_used", "cells"),
            memory_share(memory, "trees_used", "trees"));
@@ -413,7 +408,6 @@ static void print_kind(const json_t *status) {
 
 // When sealed records were last read as a whole, and how far the current pass has come.
 static void print_scrub(const json_t *scrub) {
-    char when[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     // A daemon of an earlier version reports none.
     if (!json_is_object(scrub)) return;
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
@@ -423,28 +417,28 @@ static void print_scrub(const json_t *scrub) {
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = status_integer(scrub, "last_damaged");
         printf("  %-14s%s, ", "last scrub",
-               reef_cli_time(status_integer(scrub, "last_scrub"), when));
-        printf("%s sealed records, ", reef_cli_count(status_integer(scrub, "last_records"), words));
-        printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), words),
+               reef_cli_time(status_integer(scrub, "last_scrub"), CLI_WORDS));
+        printf("%s sealed records, ",
+               reef_cli_count(status_integer(scrub, "last_records"), CLI_WORDS));
+        printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), CLI_WORDS),
                damaged ? "damage was found, see reef verify" : "all sound");
     }
     // A pass under way; nothing while it rests.
     if (status_integer(scrub, "records")) {
         printf("  %-14s%s records, ", "scrub so far",
-               reef_cli_count(status_integer(scrub, "records"), words));
-        printf("%s\n", reef_cli_bytes(status_integer(scrub, "bytes"), words));
+               reef_cli_count(status_integer(scrub, "records"), CLI_WORDS));
+        printf("%s\n", reef_cli_bytes(status_integer(scrub, "bytes"), CLI_WORDS));
     }
 }
 
 // Worth a line only if a reader keeps pages from reuse.
 static void print_readers(const json_t *readers) {
-    char words[CLI_WORD_BYTES];
     if (status_integer(readers, "commits_behind") == 0) return;
-    printf("  %-14s%s; ", "readers", reef_cli_count(status_integer(readers, "count"), words));
+    printf("  %-14s%s; ", "readers", reef_cli_count(status_integer(readers, "count"), CLI_WORDS));
     printf("process %" PRIu64 " reads what was %s commits ago, and no page given up since is used "
            "again\n",
            status_integer(readers, "oldest_pid"),
-           reef_cli_count(status_integer(readers, "commits_behind"), words));
+           reef_cli_count(status_integer(readers, "commits_behind"), CLI_WORDS));
 }
 
 static void print_status(const json_t *status, bool daemon) {
@@ -470,9 +464,8 @@ static void print_status(const json_t *status, bool daemon) {
     print_memory(status);
     // The daemon does not always report the size.
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
-        char words[CLI_WORD_BYTES];
         printf("  %-14s%s\n", "on disk",
-               reef_cli_bytes(status_integer(status, "file_bytes"), words));
+               reef_cli_bytes(status_integer(status, "file_bytes"), CLI_WORDS));
     }
     // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));

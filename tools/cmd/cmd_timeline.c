@@ -61,12 +61,12 @@ static char *details_text(const json_t *event) {
 // On the heap.
 static char *column_text(const json_t *event, const char *name) {
     const json_t *value = json_object_get(event, name);
-    char words[CLI_WORD_BYTES];
     if (value == NULL) return reef_cli_format("%s", "");
     if (!json_is_integer(value)) return value_text(value);
     uint64_t number = (uint64_t)json_integer_value(value);
-    if (strcmp(name, "unix_ms") == 0) return reef_cli_format("%s", reef_cli_time(number, words));
-    return reef_cli_format("%s", reef_cli_count(number, words));
+    if (strcmp(name, "unix_ms") == 0)
+        return reef_cli_format("%s", reef_cli_time(number, CLI_WORDS));
+    return reef_cli_format("%s", reef_cli_count(number, CLI_WORDS));
 }
 
 static void print_events(const json_t *events, const reef_config *config) {

@@ -74,7 +74,7 @@ static void print_histogram(const reef_usage_layer *layer) {
     for (size_t b = 0; b < layer->bucket_count; b++) {
         // Empty buckets in between stay: the shape matters.
         if (b > 0 && b < first) continue;
-        char name[BUCKET_NAME_BYTES], words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1];
+        char name[BUCKET_NAME_BYTES], bar[BAR_COLUMNS + 1];
         // Relative to the largest bucket.
         double share = (double)layer->buckets[b] / (double)most;
         // Rounded up: a bucket that has experts has a mark.
@@ -83,15 +83,14 @@ static void print_histogram(const reef_usage_layer *layer) {
         bar[length] = '\0';
         bucket_name(b, name);
         reef_cli_table_cell(table, "%s", name);
-        reef_cli_table_cell(table, "%s", reef_cli_count(layer->buckets[b], words));
-        reef_cli_table_cell(table, "%s", bar);
+        reef_cli_table_cells(table, "%s\t%s", reef_cli_count(layer->buckets[b], CLI_WORDS), bar);
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
 }
 
 static void print_span(const reef_usage_layer *layer) {
-    char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
+    char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES];
     const reef_usage_range *range = &layer->range;
     // Windows are those of the commits: the range that was asked for is rounded to them.
     if (range->windows > 0)
@@ -105,7 +104,7 @@ static void print_span(const reef_usage_layer *layer) {
     // The line says before which time the older uses happened, if that is known, and that they are
     // not counted if the range is not open to the past.
     printf("  %s selections%s%s are known in total only and are %s\n",
-           reef_cli_count(layer->before, words), range->known_ms > 0 ? " before " : "",
+           reef_cli_count(layer->before, CLI_WORDS), range->known_ms > 0 ? " before " : "",
            range->known_ms > 0 ? reef_cli_time(range->known_ms, from) : "",
            range->since_ms > 0 ? "not counted" : "counted");
 }
@@ -113,25 +112,23 @@ static void print_span(const reef_usage_layer *layer) {
 static void print_dead(const reef_usage_layer *layer) {
     const reef_usage_summary *s = &layer->summary;
     size_t more = s->expert_count - s->used_count - layer->dead_count;
-    char words[CLI_WORD_BYTES];
     if (layer->dead_count == 0) return;
     printf("  dead:     ");
     for (size_t i = 0; i < layer->dead_count; i++)
         printf("%s %" PRIu32, i ? "," : "", layer->dead[i]);
-    if (more > 0) printf(" and %s more", reef_cli_count(more, words));
+    if (more > 0) printf(" and %s more", reef_cli_count(more, CLI_WORDS));
     printf("\n");
 }
 
 static void print_layer(uint32_t index, const reef_usage_layer *layer, bool ranged) {
-    char words[CLI_WORD_BYTES];
     const reef_usage_summary *s = &layer->summary;
     // Dead experts are what growing and recycling act on, so both figures are shown.
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
-    printf("%s experts used, ", reef_cli_count(s->expert_count, words));
+    printf("%s experts used, ", reef_cli_count(s->expert_count, CLI_WORDS));
     // Unevenness is the divergence of the shares from even use, in nats (He 2024): 0 is even use.
-    printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, words),
+    printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, CLI_WORDS),
            s->unevenness);
-    printf("%s selections\n", reef_cli_count(s->selections, words));
+    printf("%s selections\n", reef_cli_count(s->selections, CLI_WORDS));
     // The most used ones, with their share of all selections.
     if (layer->top_count > 0) printf("  most used:");
     for (size_t i = 0; i < layer->top_count; i++)

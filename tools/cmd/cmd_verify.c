@@ -2,9 +2,9 @@
 // take the tool down; and say what helps a damaged one.
 #include "cli_format.h"
 #include "commands.h"
-#include "reef_system.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
+#include "reef_system.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static reef_status read_options(const reef_cli_call *cli,
 static void print_hashed(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report) {
-    char some[CLI_WORD_BYTES], all[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
+    char some[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
     // Into buffers, because both are used in one line.
     (void)reef_cli_count(report->hashed_records, some);
     (void)reef_cli_count(report->sealed_records, all);
@@ -97,16 +97,17 @@ static void print_hashed(const reef_cli_call *cli,
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
         printf(", and %s of %s sealed records, %s\n", some, all,
-               reef_cli_bytes(report->hashed_bytes, bytes));
+               reef_cli_bytes(report->hashed_bytes, CLI_WORDS));
     else
         printf(", and all %s sealed records, %s\n", all,
-               reef_cli_bytes(report->sealed_bytes, bytes));
+               reef_cli_bytes(report->sealed_bytes, CLI_WORDS));
     // Nothing more to say: all or nothing was sampled.
     if (options->quick || options->sample >= 1) return;
     // The seed makes a finding repeatable.
     printf("             again with --sample %s --seed %" PRIu64 "\n", reef_cli_text(cli, "sample"),
            options->seed);
-    printf("not hashed   %s\n", reef_cli_bytes(report->sealed_bytes - report->hashed_bytes, bytes));
+    printf("not hashed   %s\n",
+           reef_cli_bytes(report->sealed_bytes - report->hashed_bytes, CLI_WORDS));
 }
 
 // What helps, in one line; NULL where nothing is damaged. On the heap.
@@ -150,28 +151,28 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_report *report,
                          double seconds) {
     // What was read first, the judgement last.
-    char words[CLI_WORD_BYTES], longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
-    printf("records      %s", reef_cli_count(report->records, words));
-    printf(", %s\n", reef_cli_bytes(report->bytes, words));
+    char longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    printf("records      %s", reef_cli_count(report->records, CLI_WORDS));
+    printf(", %s\n", reef_cli_bytes(report->bytes, CLI_WORDS));
     print_hashed(cli, options, report);
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
-    printf("commits      %s\n", reef_cli_count(report->commits, words));
+    printf("commits      %s\n", reef_cli_count(report->commits, CLI_WORDS));
     // The rest is free pages, which LMDB reuses.
-    printf("file         %s, ", reef_cli_bytes(report->file_bytes, words));
-    printf("%s in use\n", reef_cli_bytes(report->used_bytes, words));
-    printf("pages        %s: ", reef_cli_count(report->pages, words));
-    printf("%s used, ", reef_cli_count(report->pages_used, words));
-    printf("%s free", reef_cli_count(report->pages_free, words));
+    printf("file         %s, ", reef_cli_bytes(report->file_bytes, CLI_WORDS));
+    printf("%s in use\n", reef_cli_bytes(report->used_bytes, CLI_WORDS));
+    printf("pages        %s: ", reef_cli_count(report->pages, CLI_WORDS));
+    printf("%s used, ", reef_cli_count(report->pages_used, CLI_WORDS));
+    printf("%s free", reef_cli_count(report->pages_free, CLI_WORDS));
     // Pages that are neither used nor free are lost: a defect of the file.
-    if (report->pages_lost) printf(", %s neither", reef_cli_count(report->pages_lost, words));
+    if (report->pages_lost) printf(", %s neither", reef_cli_count(report->pages_lost, CLI_WORDS));
     printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
     // The longest read matters to a daemon: it keeps freed pages from reuse.
-    printf("checked in   %s, ", reef_cli_duration(seconds, words));
+    printf("checked in   %s, ", reef_cli_duration(seconds, CLI_WORDS));
     printf("%s read%s, the longest kept pages from reuse for %s\n",
-           reef_cli_count(report->reads, words), report->reads == 1 ? "" : "s",
+           reef_cli_count(report->reads, CLI_WORDS), report->reads == 1 ? "" : "s",
            reef_cli_duration(report->longest_read_ms / 1e3, longest));
     // Every damage has had its own line; the error message follows.
     if (report->damaged > 0) {

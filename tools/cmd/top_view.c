@@ -136,13 +136,12 @@ static const char *stream_words(const reef_top_data *d,
 
 static void put_head(view *v) {
     const reef_top_data *d = v->data;
-    char words[CLI_WORD_BYTES];
     // With the process number, for kill and strace.
     if (d->daemon)
-        put_line(
-            v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
-            top_view_integer(d->status, "pid"), text_of(d->status, "state"),
-            reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
+        put_line(v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
+                 top_view_integer(d->status, "pid"), text_of(d->status, "state"),
+                 reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")),
+                                   CLI_WORDS));
     else
         // Before the first reply there is no status at all.
         put_line(v, TOP_BOLD, "%s   %s", d->pool, d->status != NULL ? "as of its last commit" : "");
@@ -152,11 +151,11 @@ static void put_head(view *v) {
     // No reply: the process may be stopped or swapping.
     if (d->age > SILENT_SECONDS)
         put_line(v, TOP_ALARM, "the daemon has not answered for %s",
-                 reef_cli_duration(d->age, words));
+                 reef_cli_duration(d->age, CLI_WORDS));
     // Replies, but training stands still although there is work.
     else if (d->still > STALL_SECONDS)
         put_line(v, TOP_ALARM, "training has not advanced for %s",
-                 reef_cli_duration(d->still, words));
+                 reef_cli_duration(d->still, CLI_WORDS));
     // Commits that fail are the worst: what is trained now could be lost.
     if (text_of(d->status, "commit_error")[0])
         put_line(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
@@ -188,9 +187,9 @@ static void put_speed(view *v) {
     const reef_top_data *d = v->data;
     const json_t *rate = json_object_get(d->status, "bytes_per_s");
     if (!json_is_number(rate)) return;
-    char words[CLI_WORD_BYTES];
     char *curve = reef_top_sparkline(d->speed, d->speed_count, curve_columns(v));
-    char *value = reef_cli_format("%s/s", reef_cli_bytes((uint64_t)json_number_value(rate), words));
+    char *value =
+        reef_cli_format("%s/s", reef_cli_bytes((uint64_t)json_number_value(rate), CLI_WORDS));
     put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
@@ -205,14 +204,13 @@ static void put_stream(view *v) {
     bool all = json_object_get(d->status, "not_learned_bytes") == NULL;
     uint64_t recognised = top_view_integer(d->status, "not_learned_bytes");
     uint64_t learned = top_view_integer(d->status, "stream_bytes") - recognised;
-    char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], pending[CLI_WORD_BYTES],
-        rest[CLI_WORD_BYTES];
+    char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], pending[CLI_WORD_BYTES];
     // One line, as wide as a terminal of 80 columns takes.
     put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s pending%s%s%s", LABEL_COLUMNS, "trained",
              stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
              bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
              stream_words(d, top_view_integer(d->status, "carried_bytes"), pending),
-             all ? "" : ", ", all ? "" : stream_words(d, recognised, rest),
+             all ? "" : ", ", all ? "" : stream_words(d, recognised, CLI_WORDS),
              all ? "" : " recognised");
 }
 
@@ -237,15 +235,15 @@ static void put_commit(view *v) {
 
 static void put_memory(view *v) {
     const json_t *status = v->data->status;
-    char file[CLI_WORD_BYTES], resident[CLI_WORD_BYTES];
+    char resident[CLI_WORD_BYTES];
     uint64_t bytes = top_view_integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
         put_line(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-                 reef_cli_bytes(bytes, file),
+                 reef_cli_bytes(bytes, CLI_WORDS),
                  reef_cli_bytes(top_view_integer(status, "resident_bytes"), resident));
     else
         put_line(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size",
-                 reef_cli_bytes(bytes, file));
+                 reef_cli_bytes(bytes, CLI_WORDS));
 }
 
 // Which kind is being learned, where there are several or it has a name.
@@ -262,13 +260,13 @@ static void put_kind(view *v) {
 // earlier version tells of the open generation's.
 static void put_context_memory(view *v) {
     const json_t *memory = json_object_get(v->data->status, "kind_memory");
-    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], most[CLI_WORD_BYTES];
+    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
     if (memory == NULL) memory = json_object_get(v->data->status, "context_memory");
     if (!json_is_object(memory)) return;
     put_line(v, TOP_PLAIN, "%-*s%s learned, %s of %s, %.1f %% of its slots in use", LABEL_COLUMNS,
              "memory", reef_cli_bytes(top_view_integer(memory, "learned_bytes"), learned),
              reef_cli_bytes(top_view_integer(memory, "bytes"), bytes),
-             reef_cli_bytes(top_view_integer(memory, "bytes_max"), most),
+             reef_cli_bytes(top_view_integer(memory, "bytes_max"), CLI_WORDS),
              100 * json_number_value(json_object_get(memory, "used_share")));
 }
 
@@ -326,12 +324,11 @@ static char *usage_words(const view *v, uint32_t g) {
 static void put_generation(view *v, uint32_t g) {
     const reef_top_data *d = v->data;
     const reef_generation_record *one = &d->generations[g];
-    char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES];
     char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
     put_line(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
-             one->sealed ? "sealed" : "open", reef_cli_count(count, experts),
-             stream_words(d, one->opened_at, opened), usage);
+             one->sealed ? "sealed" : "open", reef_cli_count(count, CLI_WORDS),
+             stream_words(d, one->opened_at, CLI_WORDS), usage);
     free(usage);
 }
 

@@ -187,15 +187,21 @@ void *reef_cli_alloc(size_t count, size_t bytes) {
     return memory;
 }
 
+static char *format_list(const char *format, va_list arguments) {
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    assert(length >= 0);
+    char *text = reef_cli_alloc((size_t)length + 1, 1);
+    vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
 char *reef_cli_format(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    assert(length >= 0);
-    char *text = reef_cli_alloc((size_t)length + 1, 1);
-    va_start(arguments, format);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
+    char *text = format_list(format, arguments);
     va_end(arguments);
     return text;
 }
@@ -225,15 +231,6 @@ struct reef_cli_table {
     size_t count, capacity;
 };
 
-reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headings) {
-    assert(columns[0] != '\0');
-    reef_cli_table *table = reef_cli_alloc(1, sizeof(*table));
-    table->alignment = reef_cli_format("%s", columns);
-    table->columns = strlen(columns);
-    for (size_t c = 0; c < table->columns; c++) reef_cli_table_cell(table, "%s", headings[c]);
-    return table;
-}
-
 void reef_cli_table_free(reef_cli_table *table) {
     if (table == NULL) return;
     for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
@@ -242,7 +239,7 @@ void reef_cli_table_free(reef_cli_table *table) {
     free(table);
 }
 
-void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
+static void add_cell(reef_cli_table *table, const char *text, size_t bytes) {
     // Doubled: some tables have thousands of cells.
     if (table->count == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 64;
@@ -252,18 +249,39 @@ void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
         table->cells = cells;
         table->capacity = capacity;
     }
-    va_list arguments;
-    // Twice: once for the length, once for the text.
-    va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    char *cell = reef_cli_alloc((size_t)length + 1, 1);
-    va_start(arguments, format);
-    vsnprintf(cell, (size_t)length + 1, format, arguments);
-    va_end(arguments);
     // Cells may hold names of files, and a terminal would obey control characters.
-    table->cells[table->count++] = reef_cli_printable((const uint8_t *)cell, (size_t)length, false);
-    free(cell);
+    table->cells[table->count++] = reef_cli_printable((const uint8_t *)text, bytes, false);
+}
+
+void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = format_list(format, arguments);
+    va_end(arguments);
+    add_cell(table, text, strlen(text));
+    free(text);
+}
+
+void reef_cli_table_cells(reef_cli_table *table, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = format_list(format, arguments);
+    va_end(arguments);
+    for (const char *at = text; at != NULL;) {
+        size_t bytes = strcspn(at, "\t");
+        add_cell(table, at, bytes);
+        at = at[bytes] != '\0' ? at + bytes + 1 : NULL;
+    }
+    free(text);
+}
+
+reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headings) {
+    assert(columns[0] != '\0');
+    reef_cli_table *table = reef_cli_alloc(1, sizeof(*table));
+    table->alignment = reef_cli_format("%s", columns);
+    table->columns = strlen(columns);
+    for (size_t c = 0; c < table->columns; c++) add_cell(table, headings[c], strlen(headings[c]));
+    return table;
 }
 
 static size_t column_width(const reef_cli_table *table, size_t column) {

@@ -13,6 +13,8 @@ void *reef_cli_alloc(size_t count, size_t bytes);
 char *reef_cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define CLI_WORD_BYTES 40
+/** Room for what the next ones write, until the end of the block. */
+#define CLI_WORDS ((char[CLI_WORD_BYTES]){0})
 
 /** 1,234,567 */
 const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]);
@@ -56,6 +58,9 @@ reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headi
 void reef_cli_table_free(reef_cli_table *table);
 /** Add the next cell, printable as reef_cli_printable makes it; rows fill from left to right. */
 void reef_cli_table_cell(reef_cli_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/** The same for several cells, with a tab between their formats; none of them may hold a tab. */
+void reef_cli_table_cells(reef_cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void reef_cli_table_print(const reef_cli_table *table, FILE *out);
 

@@ -379,7 +379,6 @@ static void tell(const reef_cli_call *cli,
                  const char *as_of,
                  const char *name,
                  const reef_lost_kind *lost) {
-    char words[CLI_WORD_BYTES];
     json_t *entry =
         json_pack("{s:s, s:I, s:o, s:I, s:s}", "as_of", as_of, "kind", (json_int_t)lost->kind,
                   "name", name[0] != '\0' ? json_string(name) : json_null(), "whole_to",
@@ -395,7 +394,7 @@ static void tell(const reef_cli_call *cli,
             has_name ? ")" : "");
     if (lost->whole_to > 0)
         fprintf(stderr, "answers as it was at byte %s of the stream",
-                reef_cli_count(lost->whole_to, words));
+                reef_cli_count(lost->whole_to, CLI_WORDS));
     else
         fprintf(stderr, "does not answer");
     fprintf(stderr, ": %s; reef verify %s says what helps\n", lost->what, pool);

@@ -36,7 +36,7 @@ static void draw_progress(const reef_cli_progress *progress,
     // The bar has a fixed width, so that the line does not jump.
     for (int i = 0; i < BAR_CELLS; i++) bar[i] = (double)i < share * BAR_CELLS ? '#' : '-';
     bar[BAR_CELLS] = '\0';
-    char rate_text[CLI_WORD_BYTES], left_text[CLI_WORD_BYTES];
+    char rate_text[CLI_WORD_BYTES];
     // Bytes have a unit of their own, everything else is counted.
     if (progress->unit[0] == 'B')
         reef_cli_bytes((uint64_t)rate, rate_text);
@@ -44,7 +44,7 @@ static void draw_progress(const reef_cli_progress *progress,
         snprintf(rate_text, sizeof(rate_text), "%.1f %s", rate, progress->unit);
     // Clears the rest of the line, as texts get shorter.
     fprintf(stderr, "\r\033[K%s [%s] %3.0f %%  %s/s  %s left", progress->label, bar, 100 * share,
-            rate_text, reef_cli_duration(left, left_text));
+            rate_text, reef_cli_duration(left, CLI_WORDS));
     fflush(stderr);
 }
 

@@ -149,17 +149,16 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
         print_label(out, row, y_max);
         print_row(out, cells[row]);
     }
-    char end[CLI_WORD_BYTES];
     fprintf(out, "      \xe2\x94\x94"); // a corner, then the axis
     for (int c = 0; c < COLUMNS; c++) fputs("\xe2\x94\x80", out);
     fputc('\n', out);
     print_marks(out, chart, x_max);
     // Bytes have units of their own (kB, MB); tokens and rows are only counted.
     if (strcmp(chart->unit, "byte") == 0)
-        fprintf(out, "       0%*s\n", COLUMNS - 1, reef_cli_bytes((uint64_t)x_max, end));
+        fprintf(out, "       0%*s\n", COLUMNS - 1, reef_cli_bytes((uint64_t)x_max, CLI_WORDS));
     else
         fprintf(out, "       0%*s %ss\n", COLUMNS - 2 - (int)strlen(chart->unit),
-                reef_cli_count((uint64_t)x_max, end), chart->unit);
+                reef_cli_count((uint64_t)x_max, CLI_WORDS), chart->unit);
     free(smooth);
 }
 
@@ -217,7 +216,6 @@ static const char *label_of(const reef_kinds_text *text,
 void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text) {
     static const char *const LEVELS[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     reef_kinds_row rows[REEF_KINDS_ROWS_MAX];
-    char words[CLI_WORD_BYTES];
     size_t count = reef_kinds_rows(text, rows);
     size_t columns = text->count < KINDS_COLUMNS ? text->count : KINDS_COLUMNS, wide = 0;
     char label[REEF_NAME_BYTES_MAX + 1];
@@ -237,5 +235,5 @@ void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text) {
         fputc('\n', out);
     }
     fprintf(out, "%*s0%*s bytes\n", (int)wide + 12, "", (int)columns - 1,
-            reef_cli_count(text->bytes, words));
+            reef_cli_count(text->bytes, CLI_WORDS));
 }

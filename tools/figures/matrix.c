@@ -201,8 +201,7 @@ void reef_matrix_print(const reef_matrix *matrix, const char *const *names) {
     }
     reef_cli_table *table = reef_cli_table_new(alignment, headings);
     for (size_t row = 0; row < matrix->rows; row++) {
-        char name[CLI_WORD_BYTES];
-        reef_cli_table_cell(table, "%s", reef_matrix_row_name(matrix, row, name));
+        reef_cli_table_cell(table, "%s", reef_matrix_row_name(matrix, row, CLI_WORDS));
         for (size_t j = 0; j < matrix->columns; j++)
             add_cell(table, reef_matrix_at(matrix, row, j));
     }
@@ -229,8 +228,7 @@ json_t *reef_matrix_json(const reef_matrix *matrix) {
 json_t *reef_matrix_row_names_json(const reef_matrix *matrix) {
     json_t *array = json_array();
     for (size_t row = 0; row < matrix->rows; row++) {
-        char name[CLI_WORD_BYTES];
-        json_array_append_new(array, json_string(reef_matrix_row_name(matrix, row, name)));
+        json_array_append_new(array, json_string(reef_matrix_row_name(matrix, row, CLI_WORDS)));
     }
     return array;
 }

@@ -4,8 +4,8 @@
 #define _XOPEN_SOURCE 700 // a terminal of the test's own
 
 #include "cli_format.h"
-#include "outliers.h"
 #include "reef_system.h"
+#include "score_parts.h"
 #include "tools_world.h"
 
 #include <fcntl.h>
@@ -471,17 +471,17 @@ static void outliers_are_marked(void **state) {
 // Median 2, median distance 1: a surprise of 2 + 1.4826 x 3 lies 3 above.
 static void distance_is_robust(void **state) {
     (void)state;
-    reef_follow_usual usual;
-    reef_follow_usual_init(&usual, 11, 3);
+    reef_usual usual;
+    reef_usual_init(&usual, 11, 3);
     static const double VALUES[] = {2, 1, 3, 0, 4, 2, 1, 3, 1000};
-    for (size_t i = 0; i < 9; i++) reef_follow_usual_add(&usual, VALUES[i]);
-    assert_true(isnan(reef_follow_distance(&usual, 5)));
-    reef_follow_usual_add(&usual, 2);
-    assert_true(fabs(reef_follow_distance(&usual, 2 + 1.4826 * 3) - 3) < 1e-9);
+    for (size_t i = 0; i < 9; i++) reef_usual_add(&usual, VALUES[i]);
+    assert_true(isnan(reef_usual_distance(&usual, 5)));
+    reef_usual_add(&usual, 2);
+    assert_true(fabs(reef_usual_distance(&usual, 2 + 1.4826 * 3) - 3) < 1e-9);
     for (size_t i = 0; i < 11; i++)
-        reef_follow_usual_add(&usual, 7); // the oldest give way; no spread
-    assert_true(fabs(reef_follow_distance(&usual, 7.5) - 0.5 / 0.05) < 1e-9);
-    reef_follow_usual_release(&usual);
+        reef_usual_add(&usual, 7); // the oldest give way; no spread
+    assert_true(fabs(reef_usual_distance(&usual, 7.5) - 0.5 / 0.05) < 1e-9);
+    reef_usual_release(&usual);
 }
 
 static char *on_terminal(const world *w, const char *no_colour) {

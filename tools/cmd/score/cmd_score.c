@@ -5,10 +5,12 @@
 #include "matrix.h"
 #include "score_parts.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TOP_DEFAULT 10
+#define NAME_COLUMNS 96 // of a session's id
 
 static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE",
@@ -64,113 +66,354 @@ const reef_cli_manual reef_score_manual = {
                "reef score reef.pool --follow --frozen --outliers /var/log/syslog",
 };
 
-// What the options ask for, beside the text.
-typedef struct wishes {
-    size_t top;
-    bool by_score, by_session, by_alarm, explains;
+// What was asked for, and what is known of the text.
+typedef struct answer {
+    size_t top; // at most so many, the highest first; 0: all, in order
+    bool by_score; // lines that are highest by their score, not by their surplus
+    bool by_session, by_alarm, explains;
     regex_t pattern; // of sessions
+    reef_cli_file file;
+    reef_score score;
+    float *bits; // of each byte
+    reef_scored_lines lines;
+    reef_sessions sessions;
     reef_alarm alarm;
-} wishes;
+    reef_learned_text learned; // what `nearest` is about
+    reef_nearest *nearest;
+} answer;
 
-static reef_status read_wishes(wishes *out, const reef_cli_call *cli, reef_error *err) {
-    *out = (wishes){.explains = reef_cli_text(cli, "explain") != NULL};
+// ---- what is shown ------------------------------------------------------------------------------
+
+// Indices of lines or sessions, in the order in which they are shown. The caller's.
+typedef struct choice {
+    size_t *indices;
+    size_t count;
+} choice;
+
+static bool is_alarm(const answer *a, double score) {
+    return a->by_alarm && score > a->alarm.threshold;
+}
+
+static size_t count_alarms(const answer *a) {
+    size_t count = 0;
+    if (a->by_session)
+        for (size_t i = 0; i < a->sessions.count; i++)
+            count += is_alarm(a, a->sessions.sessions[i].score);
+    else
+        for (size_t i = 0; i < a->lines.count; i++) count += is_alarm(a, a->lines.lines[i].score);
+    return count;
+}
+
+typedef struct ranked {
+    double value;
+    size_t index;
+} ranked;
+
+static int by_value(const void *a, const void *b) {
+    const ranked *left = a, *right = b;
+    if (left->value != right->value) return left->value < right->value ? 1 : -1;
+    return (left->index > right->index) - (left->index < right->index);
+}
+
+static int by_index(const void *a, const void *b) {
+    size_t left = *(const size_t *)a, right = *(const size_t *)b;
+    return (left > right) - (left < right);
+}
+
+// With a threshold, the alarms alone. Of all of them, or with --top 0, in the order of the text.
+static choice choose_lines(const answer *a) {
+    const reef_scored_lines *lines = &a->lines;
+    ranked *all = reef_cli_alloc(lines->count + 1, sizeof(*all));
+    size_t count = 0;
+    for (size_t i = 0; i < lines->count; i++) {
+        const reef_scored_line *l = &lines->lines[i];
+        if (a->by_alarm && !is_alarm(a, l->score)) continue;
+        all[count++] = (ranked){a->by_score ? l->score : l->surplus, i};
+    }
+    choice chosen = {reef_cli_alloc(count + 1, sizeof(*chosen.indices)), count};
+    if (a->top > 0) qsort(all, count, sizeof(*all), by_value);
+    if (a->top > 0 && a->top < count) chosen.count = a->top;
+    for (size_t i = 0; i < chosen.count; i++) chosen.indices[i] = all[i].index;
+    free(all);
+    return chosen;
+}
+
+// Sessions come sorted by score.
+static choice choose_sessions(const answer *a) {
+    const reef_sessions *found = &a->sessions;
+    choice chosen = {reef_cli_alloc(found->count + 1, sizeof(*chosen.indices)), 0};
+    for (size_t i = 0; i < found->count; i++) {
+        if (a->top > 0 && chosen.count == a->top) break;
+        if (a->by_alarm && !is_alarm(a, found->sessions[i].score)) break;
+        chosen.indices[chosen.count++] = i;
+    }
+    if (a->top > 0) return chosen;
+    // In the order of their first lines.
+    ranked *order = reef_cli_alloc(chosen.count + 1, sizeof(*order));
+    for (size_t i = 0; i < chosen.count; i++)
+        order[i] = (ranked){-(double)found->sessions[chosen.indices[i]].first, chosen.indices[i]};
+    qsort(order, chosen.count, sizeof(*order), by_value);
+    for (size_t i = 0; i < chosen.count; i++) chosen.indices[i] = order[i].index;
+    free(order);
+    return chosen;
+}
+
+// The lines that make the scores of sessions, each once, in the order of the text.
+static choice lines_of_sessions(const answer *a, const choice *sessions) {
+    choice lines = {reef_cli_alloc(sessions->count * SESSION_WORST + 1, sizeof(size_t)), 0};
+    for (size_t i = 0; i < sessions->count; i++) {
+        const reef_session *s = &a->sessions.sessions[sessions->indices[i]];
+        for (size_t k = 0; k < s->worst_count; k++) lines.indices[lines.count++] = s->worst[k];
+    }
+    qsort(lines.indices, lines.count, sizeof(size_t), by_index);
+    return lines;
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------
+
+static json_t *line_json(const answer *a, const reef_scored_line *l) {
+    const uint8_t *bytes = a->lines.text + l->offset;
+    char *text = reef_cli_printable(bytes, l->bytes, false);
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number, "offset",
+        (json_int_t)l->offset, "bytes", (json_int_t)l->bytes, "bits", reef_cli_real(l->bits),
+        "bits_per_byte", reef_cli_real(reef_scored_line_rate(l)), "surplus_bits",
+        reef_cli_real(l->surplus), "score", reef_cli_real(l->score), "text", text);
+    free(text);
+    if (a->by_alarm && !a->by_session)
+        json_object_set_new(object, "alarm", json_boolean(is_alarm(a, l->score)));
+    if (a->explains)
+        reef_score_explain_json(object, bytes, a->lines.bits + l->offset, l->bytes, a->nearest);
+    return object;
+}
+
+static json_t *session_json(const answer *a, const reef_session *s) {
+    char *id = reef_cli_printable(s->id, s->id_bytes, false);
+    json_t *worst = json_array();
+    for (size_t i = 0; i < s->worst_count; i++)
+        json_array_append_new(worst, json_integer((json_int_t)a->lines.lines[s->worst[i]].number));
+    json_t *object = json_pack("{s:s, s:I, s:I, s:o, s:o}", "session", id, "line_count",
+                               (json_int_t)s->line_count, "first_line",
+                               (json_int_t)a->lines.lines[s->first].number, "score",
+                               reef_cli_real(s->score), "worst_lines", worst);
+    free(id);
+    if (a->by_alarm) json_object_set_new(object, "alarm", json_boolean(is_alarm(a, s->score)));
+    return object;
+}
+
+static json_t *reply_json(const answer *a, const choice *lines, const choice *sessions) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < lines->count; i++)
+        json_array_append_new(array, line_json(a, &a->lines.lines[lines->indices[i]]));
+    json_t *object =
+        json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes", (json_int_t)a->score.bytes, "line_count",
+                  (json_int_t)a->lines.count, "bits", reef_cli_real(a->score.bits), "bits_per_byte",
+                  reef_cli_real(a->score.bits_per_byte), "lines", array);
+    if (a->by_session) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < sessions->count; i++)
+            json_array_append_new(list,
+                                  session_json(a, &a->sessions.sessions[sessions->indices[i]]));
+        json_object_set_new(object, "session_count", json_integer((json_int_t)a->sessions.count));
+        json_object_set_new(object, "lines_left_out",
+                            json_integer((json_int_t)a->sessions.left_out));
+        json_object_set_new(object, "sessions", list);
+    }
+    if (a->by_alarm)
+        json_object_set_new(object, "alarms", reef_alarm_json(&a->alarm, count_alarms(a)));
+    return object;
+}
+
+// ---- for people ---------------------------------------------------------------------------------
+
+static void explain_lines(const answer *a, const choice *lines) {
+    bool colours = reef_cli_colours();
+    for (size_t i = 0; i < lines->count; i++) {
+        const reef_scored_line *l = &a->lines.lines[lines->indices[i]];
+        printf("\nline %zu: score %.2f, %.1f bits, %.2f a byte\n", l->number, l->score, l->bits,
+               reef_scored_line_rate(l));
+        reef_score_explain_print(a->lines.text + l->offset, a->lines.bits + l->offset, l->bytes,
+                                 a->nearest, colours);
+    }
+}
+
+// Control characters of a log must not reach the terminal.
+static void put_text_cell(reef_cli_table *table, const uint8_t *bytes, size_t count) {
+    char *text = reef_cli_printable(bytes, count, false);
+    reef_cli_table_cell(table, "%s", text);
+    free(text);
+}
+
+static void put_name_cell(reef_cli_table *table, const reef_session *s) {
+    char *text = reef_cli_printable(s->id, s->id_bytes, false);
+    char *shown = reef_cli_cut(text, NAME_COLUMNS);
+    reef_cli_table_cell(table, "%s", shown);
+    free(shown);
+    free(text);
+}
+
+static void print_lines(const answer *a, const choice *lines) {
+    static const char *const HEADING[] = {"line",    "bytes", "bits", "bits/byte",
+                                          "surplus", "score", "text"};
+    reef_cli_table *table = reef_cli_table_new(">>>>>><", HEADING);
+    for (size_t i = 0; i < lines->count; i++) {
+        const reef_scored_line *l = &a->lines.lines[lines->indices[i]];
+        reef_cli_table_cells(table, "%zu\t%zu\t%.1f\t%.2f\t%+.1f\t%.2f", l->number, l->bytes,
+                             l->bits, reef_scored_line_rate(l), l->surplus, l->score);
+        put_text_cell(table, a->lines.text + l->offset, l->bytes);
+    }
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
+}
+
+static void print_sessions(const answer *a, const choice *sessions) {
+    static const char *const HEADING[] = {"session", "lines", "first",
+                                          "score",   "worst", "worst line"};
+    reef_cli_table *table = reef_cli_table_new("<>>>><", HEADING);
+    for (size_t i = 0; i < sessions->count; i++) {
+        const reef_session *s = &a->sessions.sessions[sessions->indices[i]];
+        const reef_scored_line *worst = &a->lines.lines[s->worst[0]];
+        put_name_cell(table, s);
+        reef_cli_table_cells(table, "%zu\t%zu\t%.2f\t%zu", s->line_count,
+                             a->lines.lines[s->first].number, s->score, worst->number);
+        put_text_cell(table, a->lines.text + worst->offset, worst->bytes);
+    }
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
+}
+
+static const char *plural(size_t count) {
+    return count == 1 ? "" : "s";
+}
+
+static void print_summary(const answer *a, size_t shown) {
+    const char *path = a->file.path;
+    size_t count = a->lines.count, all = count;
+    const char *what = "line";
+    char *name = reef_cli_printable((const uint8_t *)path, strlen(path), false);
+    printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
+           plural(count), a->score.bytes, a->score.bits_per_byte);
+    free(name);
+    if (a->by_session) {
+        what = "session";
+        all = a->sessions.count;
+        printf("%zu session%s; %zu line%s left out, in which nothing matches\n", all, plural(all),
+               a->sessions.left_out, plural(a->sessions.left_out));
+    }
+    if (a->by_alarm) {
+        size_t alarms = count_alarms(a);
+        printf("%zu alarm%s, above the score %.2f: at most %g %% of %zu learned %s%s exceed it\n",
+               alarms, plural(alarms), a->alarm.threshold, a->alarm.percent, a->alarm.learned, what,
+               plural(a->alarm.learned));
+        all = alarms;
+    }
+    // Printed only if some were left out.
+    if (shown < all) printf("the %zu most surprising %ss:\n", shown, what);
+}
+
+static reef_status reply(const answer *a, reef_cli_call *cli, reef_error *err) {
+    choice sessions = {0}, lines = {0};
+    if (a->by_session) {
+        sessions = choose_sessions(a);
+        lines = lines_of_sessions(a, &sessions);
+    } else {
+        lines = choose_lines(a);
+    }
+    reef_status status = REEF_OK;
+    if (cli->json) {
+        status = reef_cli_reply(cli, reply_json(a, &lines, &sessions), err);
+    } else {
+        print_summary(a, a->by_session ? sessions.count : lines.count);
+        if (a->by_session)
+            print_sessions(a, &sessions);
+        else if (!a->explains)
+            print_lines(a, &lines);
+        if (a->explains) explain_lines(a, &lines);
+    }
+    free(sessions.indices);
+    free(lines.indices);
+    return status;
+}
+
+// ---- the command --------------------------------------------------------------------------------
+
+static reef_status read_options(answer *a, const reef_cli_call *cli, reef_error *err) {
     const char *session = reef_cli_text(cli, "session"), *by = reef_cli_text(cli, "by");
-    reef_status status = reef_alarm_read(&out->alarm, &out->by_alarm, cli, err);
+    a->explains = reef_cli_text(cli, "explain") != NULL;
+    reef_status status = reef_alarm_read(&a->alarm, &a->by_alarm, cli, err);
     // All alarms are of interest, unless fewer are asked for.
-    uint64_t top = out->by_alarm ? 0 : TOP_DEFAULT;
+    uint64_t top = a->by_alarm ? 0 : TOP_DEFAULT;
     if (status == REEF_OK) status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
-    out->top = (size_t)top;
-    out->by_score = out->by_alarm || (by != NULL && strcmp(by, "score") == 0);
+    a->top = (size_t)top;
+    a->by_score = a->by_alarm || (by != NULL && strcmp(by, "score") == 0);
     if (status == REEF_OK && by != NULL && strcmp(by, "score") != 0 && strcmp(by, "surplus") != 0)
         status =
             reef_fail(err, REEF_ERR_INVALID, "--by is '%.64s', but must be surplus or score", by);
     if (status != REEF_OK || session == NULL) return status;
-    status = reef_session_pattern_read(&out->pattern, session, err);
-    out->by_session = status == REEF_OK;
+    status = reef_session_pattern_read(&a->pattern, session, err);
+    a->by_session = status == REEF_OK;
     return status;
 }
 
-static void release_wishes(wishes *w) {
-    if (w->by_session) regfree(&w->pattern);
+static reef_status score_lines(answer *a, reef_model *model, reef_error *err) {
+    const reef_line_scorer *scorer;
+    reef_cli_progress progress;
+    // One value per byte: lines are cut afterwards, so that windows do not depend on them.
+    a->bits = reef_cli_alloc(a->file.count, sizeof(*a->bits));
+    reef_cli_progress_start(&progress, "scoring", a->file.count, "B");
+    reef_status status = reef_score_file(model, &a->file, &progress, a->bits, &a->score, err);
+    reef_cli_progress_end(&progress);
+    if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
+    // Cut with the mean of this very text: a surplus compares lines of one file.
+    if (status == REEF_OK)
+        reef_scored_lines_init(&a->lines, scorer, a->file.bytes, a->bits, a->file.count,
+                               a->score.bits_per_byte);
+    return status;
 }
 
-static reef_status reply_score(reef_cli_call *cli,
-                               wishes *w,
-                               reef_model *model,
-                               reef_store *store,
-                               const reef_score_reply *scored,
-                               reef_error *err) {
-    reef_score_reply reply = *scored;
-    reef_sessions sessions = {0};
-    reef_learned_text learned = {0};
-    const regex_t *pattern = w->by_session ? &w->pattern : NULL;
+// Sessions, the threshold of alarms, and what the pool has learned, as far as it is asked for.
+static reef_status find_rest(
+    answer *a, const reef_cli_call *cli, reef_model *model, reef_store *store, reef_error *err) {
+    const regex_t *pattern = a->by_session ? &a->pattern : NULL;
     reef_status status = REEF_OK;
-    if (w->by_session) {
-        status = reef_sessions_find(&sessions, pattern, reply.lines, err);
-        reply.sessions = &sessions;
-    }
-    if (status == REEF_OK && w->by_alarm) {
-        status = reef_alarm_set(&w->alarm, cli, model, store, pattern, err);
-        reply.alarm = &w->alarm;
-    }
-    if (status == REEF_OK && w->explains) {
-        status = reef_learned_text_read(&learned, model, store, err);
-        if (status == REEF_OK) reply.nearest = reef_nearest_new(learned.bytes, learned.count);
-    }
-    if (status == REEF_OK) status = reef_score_reply_write(&reply, cli, err);
-    reef_nearest_free(reply.nearest);
-    reef_learned_text_release(&learned);
-    reef_sessions_release(&sessions);
+    if (a->by_session) status = reef_sessions_find(&a->sessions, pattern, &a->lines, err);
+    if (status == REEF_OK && a->by_alarm)
+        status = reef_alarm_set(&a->alarm, cli, model, store, pattern, err);
+    if (status != REEF_OK || !a->explains) return status;
+    status = reef_learned_text_read(&a->learned, model, store, err);
+    if (status == REEF_OK) a->nearest = reef_nearest_new(a->learned.bytes, a->learned.count);
     return status;
+}
+
+static void release_answer(answer *a) {
+    if (a->by_session) regfree(&a->pattern);
+    reef_nearest_free(a->nearest);
+    reef_learned_text_release(&a->learned);
+    reef_sessions_release(&a->sessions);
+    reef_scored_lines_release(&a->lines);
+    free(a->bits);
+    reef_cli_file_release(&a->file);
 }
 
 reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
-    reef_cli_file file = {0};
     reef_model *model = NULL;
-    float *bits = NULL;
-    reef_score score = {0};
-    const reef_line_scorer *scorer;
-    reef_scored_lines lines = {0};
-    wishes w;
+    answer a = {0};
     char as_of[REEF_NAME_BYTES_MAX + 1];
-
     reef_status status = reef_score_follow_check(cli, err);
     if (status != REEF_OK) return status;
     // Following is another program: it has no end and keeps a stream.
     if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
-    status = read_wishes(&w, cli, err);
+    status = read_options(&a, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
+    if (status == REEF_OK) status = reef_cli_text_read(&a.file, cli->operands[0], err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
     if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool.store, as_of, err);
-    if (status != REEF_OK) goto cleanup;
-
-    // One value per byte: lines are cut afterwards, so that windows do not depend on them.
-    bits = reef_cli_alloc(file.count, sizeof(*bits));
-    reef_cli_progress progress;
-    reef_cli_progress_start(&progress, "scoring", file.count, "B");
-    status = reef_score_file(model, &file, &progress, bits, &score, err);
-    reef_cli_progress_end(&progress);
-    if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
-    if (status != REEF_OK) goto cleanup;
-
-    // Cut with the mean of this very text: a surplus compares lines of one file.
-    reef_scored_lines_init(&lines, scorer, file.bytes, bits, file.count, score.bits_per_byte);
-    const reef_score_reply reply = {.file = &file,
-                                    .score = &score,
-                                    .lines = &lines,
-                                    .top = w.top,
-                                    .by_score = w.by_score,
-                                    .explains = w.explains};
-    status = reply_score(cli, &w, model, pool.store, &reply, err);
-
-cleanup:
-    release_wishes(&w);
-    reef_scored_lines_release(&lines);
-    free(bits);
+    if (status == REEF_OK) status = score_lines(&a, model, err);
+    if (status == REEF_OK) status = find_rest(&a, cli, model, pool.store, err);
+    if (status == REEF_OK) status = reply(&a, cli, err);
+    release_answer(&a);
     reef_model_close(model);
-    reef_cli_file_release(&file);
     reef_cli_pool_close(&pool);
     return status;
 }

@@ -1,12 +1,9 @@
-// See score_parts.h. Lines are read, scored and printed as soon as they are there; a signal ends
-// that with a summary.
+// reef score --follow: a log watcher. Lines are read, scored and printed as soon as they are there;
+// a signal ends that with a summary.
 #include "score_parts.h"
 
-#include "cli_format.h"
-#include "cli_pool.h"
 #include "cli_progress.h"
-#include "line_reader.h"
-#include "outliers.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,38 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WINDOW_MAX 10000 // lines that make up what is usual
 #define LAST_DEFAULT 10
 #define WINDOW_DEFAULT 200
 #define THRESHOLD_DEFAULT 5.0
 #define RED "\033[1;31m"
 #define FAINT "\033[2m"
 #define PLAIN "\033[0m"
-
-typedef struct watch {
-    reef_cli_call *cli;
-    reef_follow_input input;
-    reef_follow_scorer scorer;
-    reef_follow_usual usual;
-    bool by_alarm;    // outliers are lines above a threshold that was learned, not above the usual
-    reef_alarm alarm; // that threshold
-    bool explains;
-    reef_learned_text learned; // with `explains`: the text that `nearest` is about
-    reef_nearest *nearest;
-    bool outliers_only, colour;
-    uint64_t lines, bytes, outliers;
-    double bits;
-    float *surprise; // (FOLLOW_LINE_BYTES_MAX) of the bytes at hand
-    size_t silent;   // lines before the first one that is shown: they establish the usual range
-} watch;
-
-/** A line that was read, with its end, and what is known of it. */
-typedef struct scored_line {
-    const uint8_t *text; // (bytes)
-    size_t bytes;
-    const float *surprise; // (bytes)
-    double bits, score, distance;
-    bool outlier;
-} scored_line;
 
 // ---- options ------------------------------------------------------------------------------------
 
@@ -92,14 +64,234 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
     if (all) out->last = UINT64_MAX;
     // A window too small has no meaningful spread.
     if (status == REEF_OK)
-        status =
-            reef_cli_integer(cli, "window", FOLLOW_LINES_MIN, FOLLOW_WINDOW_MAX, &out->window, err);
+        status = reef_cli_integer(cli, "window", USUAL_LINES_MIN, WINDOW_MAX, &out->window, err);
     if (status == REEF_OK)
         status = reef_cli_number(cli, "threshold", 0.1, 1000, &out->threshold, err);
     return status;
 }
 
+// ---- scores of a stream -------------------------------------------------------------------------
+
+#define RECENT_BYTES 16384 // that the memories of a later commit read first
+#define REOPEN_SHARE 10.0  // of the time at most one part in so many goes to reading commits
+
+// The model of a pool, and the last bytes of a stream. Every byte is predicted from at least half
+// of the model's context before it (in the stream's first half of a context, from all there is):
+// the stream is cut into pieces of that size, and each is scored together with the piece before it.
+// So what a line scores depends on the stream and the state of the pool, not on when it came or how
+// it was read.
+typedef struct stream_scorer {
+    const reef_cli_call *cli;
+    reef_store *store;
+    char as_of[REEF_NAME_BYTES_MAX + 1]; // "now" or a state
+    reef_model *model;
+    double opened, took; // when it was opened, and how long that took
+    size_t piece;        // half of the context
+    uint8_t *text;       // (2 * piece) the piece before, and what there is of this one
+    float *bits;         // (2 * piece)
+    size_t used;
+    uint8_t *recent;    // (RECENT_BYTES) the last bytes scored, for a model that is opened again
+    float *recent_bits; // scratch of the same size
+    size_t recent_count;
+    uint64_t renewed; // how often a later commit was read
+} stream_scorer;
+
+static reef_status open_model(stream_scorer *scorer, reef_error *err) {
+    double begin = reef_seconds();
+    reef_status status =
+        reef_cli_model_open(&scorer->model, scorer->cli, scorer->store, scorer->as_of, err);
+    scorer->opened = reef_seconds();
+    scorer->took = scorer->opened - begin;
+    return status;
+}
+
+static reef_status scorer_open(stream_scorer *scorer,
+                               const reef_cli_call *cli,
+                               reef_store *store,
+                               reef_error *err) {
+    *scorer = (stream_scorer){.cli = cli, .store = store};
+    reef_status status = reef_cli_as_of(cli, store, scorer->as_of, err);
+    if (status == REEF_OK) status = open_model(scorer, err);
+    if (status != REEF_OK) return status;
+    // A piece is half a window, so that each byte has at least half a window before it.
+    scorer->piece = reef_model_config(scorer->model)->context / 2;
+    scorer->text = reef_cli_alloc(2 * scorer->piece, 1);
+    scorer->bits = reef_cli_alloc(2 * scorer->piece, sizeof(*scorer->bits));
+    scorer->recent = reef_cli_alloc(RECENT_BYTES, 1);
+    scorer->recent_bits = reef_cli_alloc(RECENT_BYTES, sizeof(*scorer->recent_bits));
+    return REEF_OK;
+}
+
+static void scorer_close(stream_scorer *scorer) {
+    reef_model_close(scorer->model);
+    free(scorer->text);
+    free(scorer->bits);
+    free(scorer->recent);
+    free(scorer->recent_bits);
+    *scorer = (stream_scorer){0};
+}
+
+// A model that was just opened reads the last bytes again, so that its memories know what the
+// stream was about.
+static reef_status read_again(stream_scorer *scorer, reef_error *err) {
+    if (scorer->recent_count == 0) return REEF_OK;
+    return reef_model_score_next(scorer->model, scorer->recent, 0, scorer->recent_count,
+                                 scorer->recent_bits, err);
+}
+
+static void keep_recent(stream_scorer *scorer, const uint8_t *bytes, size_t count) {
+    size_t room = RECENT_BYTES;
+    if (count > room) {
+        bytes += count - room;
+        count = room;
+    }
+    size_t kept = scorer->recent_count + count > room ? room - count : scorer->recent_count;
+    memmove(scorer->recent, scorer->recent + scorer->recent_count - kept, kept);
+    memcpy(scorer->recent + kept, bytes, count);
+    scorer->recent_count = kept + count;
+}
+
+// Scores what was added behind `before` bytes of the two pieces in memory. A generation that is
+// read in place can be given up by a restore: the model is then opened again, at the present state.
+static reef_status score_text(stream_scorer *scorer, size_t before, reef_error *err) {
+    size_t count = scorer->used - before;
+    reef_status status = reef_model_score_next(scorer->model, scorer->text, before, count,
+                                               scorer->bits + before, err);
+    if (status != REEF_ERR_BUSY) return status;
+    reef_model_close(scorer->model);
+    scorer->model = NULL;
+    // As of the same state, if one was given.
+    status = open_model(scorer, err);
+    if (status == REEF_OK) status = read_again(scorer, err);
+    return status != REEF_OK ? status
+                             : reef_model_score_next(scorer->model, scorer->text, before, count,
+                                                     scorer->bits + before, err);
+}
+
+// The next bytes of the stream; `bits` (count) is written: the surprise of each, 8 of the very
+// first one, which nothing came before. A call costs a pass over each piece that it touches.
+static reef_status score_next(
+    stream_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err) {
+    size_t piece = scorer->piece;
+    while (count > 0) {
+        if (scorer->used == 2 * piece) {
+            // The second piece is full: it becomes the context of the next.
+            memcpy(scorer->text, scorer->text + piece, piece);
+            scorer->used = piece;
+        }
+        // The first piece of the stream has none before it.
+        size_t end = scorer->used < piece ? piece : 2 * piece, first = scorer->used;
+        // Never across a piece, so that the scores do not depend on how the bytes arrive.
+        size_t taken = end - first < count ? end - first : count;
+        memcpy(scorer->text + first, bytes, taken);
+        scorer->used += taken;
+        bytes += taken;
+        count -= taken;
+        reef_status status = score_text(scorer, first, err);
+        if (status != REEF_OK) return status;
+        keep_recent(scorer, scorer->text + first, taken);
+        // Only the new bytes: the context was scored before.
+        memcpy(bits, scorer->bits + first, taken * sizeof(*bits));
+        bits += taken;
+    }
+    return REEF_OK;
+}
+
+// Read the last commit, when there has been one and the model is of the present.
+static reef_status scorer_renew(stream_scorer *scorer, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_commit commit;
+    // A fixed state has no newer commit.
+    if (strcmp(scorer->as_of, "now") != 0) return REEF_OK;
+    // Opening takes time: it is repeated only after a multiple of it, so that it stays a small
+    // share.
+    if (reef_seconds() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, scorer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    reef_txn_abort(txn);
+    // The same commit is the same model.
+    if (status != REEF_OK || commit.number == reef_model_commit(scorer->model)->number)
+        return status;
+    reef_model_close(scorer->model);
+    scorer->model = NULL;
+    // Counted for the summary.
+    scorer->renewed++;
+    status = open_model(scorer, err);
+    return status == REEF_OK ? read_again(scorer, err) : status;
+}
+
+// ---- what is usual ------------------------------------------------------------------------------
+
+#define MAD_TO_SIGMA 1.4826
+// bits per byte: a stream of equal lines has no spread, and rounding must not stand out
+#define SIGMA_MIN 0.05
+
+void reef_usual_init(reef_usual *usual, size_t window, double threshold) {
+    *usual = (reef_usual){.window = window, .threshold = threshold};
+    usual->values = reef_cli_alloc(window, sizeof(*usual->values));
+    usual->sorted = reef_cli_alloc(window, sizeof(*usual->sorted));
+}
+
+void reef_usual_release(reef_usual *usual) {
+    free(usual->values);
+    free(usual->sorted);
+    *usual = (reef_usual){0};
+}
+
+static int by_value(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double median_of_sorted(const reef_usual *usual) {
+    size_t half = usual->count / 2;
+    return usual->count % 2 ? usual->sorted[half]
+                            : (usual->sorted[half - 1] + usual->sorted[half]) / 2;
+}
+
+double reef_usual_distance(reef_usual *usual, double surprise) {
+    if (usual->count < USUAL_LINES_MIN) return NAN;
+    memcpy(usual->sorted, usual->values, usual->count * sizeof(*usual->sorted));
+    qsort(usual->sorted, usual->count, sizeof(*usual->sorted), by_value);
+    double median = median_of_sorted(usual);
+    for (size_t i = 0; i < usual->count; i++) usual->sorted[i] = fabs(usual->sorted[i] - median);
+    qsort(usual->sorted, usual->count, sizeof(*usual->sorted), by_value);
+    return (surprise - median) / fmax(MAD_TO_SIGMA * median_of_sorted(usual), SIGMA_MIN);
+}
+
+void reef_usual_add(reef_usual *usual, double surprise) {
+    usual->values[usual->next] = surprise;
+    usual->next = (usual->next + 1) % usual->window;
+    if (usual->count < usual->window) usual->count++;
+}
+
 // ---- output -------------------------------------------------------------------------------------
+
+typedef struct watch {
+    reef_cli_call *cli;
+    reef_line_reader input;
+    stream_scorer scorer;
+    reef_usual usual;
+    bool by_alarm;    // outliers are lines above a threshold that was learned, not above the usual
+    reef_alarm alarm; // that threshold
+    bool explains;
+    reef_learned_text learned; // with `explains`: the text that `nearest` is about
+    reef_nearest *nearest;
+    bool outliers_only, colour;
+    uint64_t lines, bytes, outliers;
+    double bits;
+    float *surprise; // (LINE_BYTES_MAX) of the bytes at hand
+    size_t silent;   // lines before the first one that is shown: they establish the usual range
+} watch;
+
+/** A line that was read, with its end, and what is known of it. */
+typedef struct scored_line {
+    const uint8_t *text; // (bytes)
+    size_t bytes;
+    const float *surprise; // (bytes)
+    double bits, score, distance;
+    bool outlier;
+} scored_line;
 
 // The newline is counted in its bytes, as in `reef score`, but not shown.
 static size_t shown_bytes(const scored_line *l) {
@@ -213,18 +405,18 @@ static reef_status on_line(
     reef_status status = reef_model_line_scorer(w->scorer.model, &scorer, err);
     if (status != REEF_OK) return status;
     l.score = reef_line_score(scorer, line, surprise, bytes);
-    l.distance = reef_follow_distance(&w->usual, mean);
+    l.distance = reef_usual_distance(&w->usual, mean);
     // Not a number while too few lines were seen: the comparison is false.
     l.outlier = w->by_alarm ? l.score > w->alarm.threshold : l.distance > w->usual.threshold;
-    reef_follow_usual_add(&w->usual, mean);
+    reef_usual_add(&w->usual, mean);
     if (w->silent == 0) return put_scored_line(w, &l, err);
     w->silent--;
     return REEF_OK;
 }
 
 static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_error *err) {
-    reef_status status = reef_follow_renew(&w->scorer, err);
-    if (status == REEF_OK) status = reef_follow_score(&w->scorer, lines, bytes, w->surprise, err);
+    reef_status status = scorer_renew(&w->scorer, err);
+    if (status == REEF_OK) status = score_next(&w->scorer, lines, bytes, w->surprise, err);
     for (size_t at = 0; status == REEF_OK && at < bytes && !reef_cli_is_stopped();) {
         const uint8_t *end = memchr(lines + at, '\n', bytes - at);
         size_t count = end != NULL ? (size_t)(end - lines) + 1 - at : bytes - at;
@@ -234,32 +426,32 @@ static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_e
     return status;
 }
 
-static void report_state(const watch *w, reef_follow_state state) {
-    if (state == FOLLOW_ROTATED)
+static void report_state(const watch *w, reef_line_event state) {
+    if (state == LINES_ROTATED)
         fprintf(stderr, "reef score: another file is %s now; reading it from its beginning\n",
                 w->input.path);
-    if (state == FOLLOW_TRUNCATED)
+    if (state == LINES_TRUNCATED)
         fprintf(stderr, "reef score: %s was cut; reading it from its beginning\n", w->input.path);
 }
 
 static reef_status follow_lines(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
-    reef_follow_state state = FOLLOW_NOTHING;
+    reef_line_event state = LINES_NONE_NOW;
     // Ends by a signal, or with the input, if that has an end.
-    while (status == REEF_OK && !reef_cli_is_stopped() && state != FOLLOW_END) {
+    while (status == REEF_OK && !reef_cli_is_stopped() && state != LINES_END) {
         const uint8_t *lines;
         size_t bytes;
-        status = reef_follow_next(&w->input, &state, &lines, &bytes, err);
+        status = reef_line_reader_next(&w->input, &state, &lines, &bytes, err);
         if (status != REEF_OK) return status;
-        if (state == FOLLOW_LINES) status = on_lines(w, lines, bytes, err);
+        if (state == LINES_READ) status = on_lines(w, lines, bytes, err);
         // Rotation and cuts are reported on standard error.
         report_state(w, state);
-        if (state != FOLLOW_NOTHING) continue;
+        if (state != LINES_NONE_NOW) continue;
         // What was there at the beginning has been read.
         w->silent = 0;
         // While waiting, the read transaction is released, so that the daemon can reuse pages.
         reef_model_unpin(w->scorer.model);
-        reef_follow_wait(&w->input);
+        reef_line_reader_wait(&w->input);
     }
     return status;
 }
@@ -268,7 +460,7 @@ static reef_status follow_lines(watch *w, reef_error *err) {
 static reef_status open_input(watch *w, const settings *given, reef_error *err) {
     bool all = given->last == UINT64_MAX;
     size_t lines = all ? SIZE_MAX : (size_t)(given->last + given->window);
-    reef_status status = reef_follow_open(&w->input, w->cli->operands[0], &lines, err);
+    reef_status status = reef_line_reader_open(&w->input, w->cli->operands[0], &lines, err);
     if (status == REEF_OK && lines > given->last) w->silent = lines - (size_t)given->last;
     return status;
 }
@@ -295,23 +487,23 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     // The input first: a missing file is found before the model is loaded.
     if (status == REEF_OK) status = open_input(&w, &given, err);
-    if (status == REEF_OK) status = reef_follow_scorer_open(&w.scorer, cli, pool.store, err);
+    if (status == REEF_OK) status = scorer_open(&w.scorer, cli, pool.store, err);
     if (status == REEF_OK) status = read_learned(&w, pool.store, err);
     if (status == REEF_OK) {
-        reef_follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
+        reef_usual_init(&w.usual, (size_t)given.window, given.threshold);
         // What the reader hands out at once is never more.
-        w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
+        w.surprise = reef_cli_alloc(LINE_BYTES_MAX, sizeof(*w.surprise));
         // From here on an interrupt ends with the summary.
         reef_cli_catch_signals(false);
         status = follow_lines(&w, err);
     }
     if (status == REEF_OK) status = summary(&w, err);
-    reef_follow_usual_release(&w.usual);
+    reef_usual_release(&w.usual);
     free(w.surprise);
     reef_nearest_free(w.nearest);
     reef_learned_text_release(&w.learned);
-    reef_follow_scorer_close(&w.scorer);
-    reef_follow_close(&w.input);
+    scorer_close(&w.scorer);
+    reef_line_reader_close(&w.input);
     reef_cli_pool_close(&pool);
     return status;
 }

@@ -8,6 +8,7 @@
 
 #include <regex.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 // ---- sessions.c: lines --------------------------------------------------------------------------
 //
@@ -85,7 +86,7 @@ REEF_MUST_CHECK reef_status reef_sessions_find(reef_sessions *out,
                                                reef_error *err);
 void reef_sessions_release(reef_sessions *sessions); // accepts zeros
 
-// ---- surprise_marks.c: surprising bytes ---------------------------------------------------------
+// ---- explain.c: surprising bytes ----------------------------------------------------------------
 //
 // Which bytes of a line were surprising.
 
@@ -121,7 +122,7 @@ void reef_surprise_print(const uint8_t *line,
                          bool colours,
                          FILE *out);
 
-// ---- nearest_line.c: the nearest learned line ---------------------------------------------------
+// ---- explain.c: the nearest learned line --------------------------------------------------------
 //
 // The learned line that is most like another one.
 //
@@ -143,6 +144,13 @@ reef_nearest *reef_nearest_new(const uint8_t *text, size_t count);
 void reef_nearest_free(reef_nearest *nearest); // accepts NULL
 /** Some milliseconds in 4 MB of text. Of equally near ones the first in the order of bytes. */
 reef_nearest_found reef_nearest_find(reef_nearest *nearest, const uint8_t *line, size_t bytes);
+
+/** Members "surprising" and "nearest" of a line of (count) bytes with their bits. */
+void reef_score_explain_json(
+    json_t *object, const uint8_t *line, const float *bits, size_t count, reef_nearest *nearest);
+/** The line with marks, and the nearest learned one below. */
+void reef_score_explain_print(
+    const uint8_t *line, const float *bits, size_t count, reef_nearest *nearest, bool colours);
 
 // ---- learned_text.c: what a pool has learned ----------------------------------------------------
 //
@@ -190,7 +198,7 @@ REEF_MUST_CHECK reef_status reef_learned_text_score(const reef_learned_text *tex
                                                     reef_cli_progress *progress,
                                                     reef_error *err);
 
-// ---- alarm.c: alarms ----------------------------------------------------------------------------
+// ---- learned_text.c: alarms ---------------------------------------------------------------------
 //
 // The threshold above which lines or sessions are alarms, set by what a pool has learned.
 
@@ -224,32 +232,62 @@ REEF_MUST_CHECK reef_status reef_alarm_set(reef_alarm *alarm,
 /** The threshold, and how many alarms there were, as JSON. */
 json_t *reef_alarm_json(const reef_alarm *alarm, uint64_t count);
 
-// ---- score_reply.c: the reply -------------------------------------------------------------------
+// ---- line_reader.c: lines of a text that is still being written ---------------------------------
 //
-// The reply of reef score about a text: its lines or its sessions, for people or as JSON.
+// Standard input, or a file as it grows, is cut or gives way to another one of its name.
 
-typedef struct reef_score_reply {
-    const reef_cli_file *file;
-    const reef_score *score;
-    const reef_scored_lines *lines;
-    size_t top;                    // at most so many, the highest first; 0: all, in order
-    bool by_score;                 // lines that are highest by their score, not by their surplus
-    const reef_sessions *sessions; // NULL: lines are asked for
-    const reef_alarm *alarm;       // NULL: there is no threshold
-    bool explains;
-    reef_nearest *nearest; // with `explains`
-} reef_score_reply;
+#define LINE_BYTES_MAX 65536u // a longer line is taken in pieces
+#define LINES_BYTES 2048u     // lines that are at hand are taken together up to here, or one
 
-REEF_MUST_CHECK reef_status reef_score_reply_write(const reef_score_reply *reply,
-                                                   reef_cli_call *cli,
-                                                   reef_error *err);
+typedef enum reef_line_event {
+    LINES_READ,      // a line, or some
+    LINES_NONE_NOW,  // none now: reef_line_reader_wait
+    LINES_END,       // none ever again
+    LINES_ROTATED,   // from here on another file of that name, from its beginning
+    LINES_TRUNCATED, // the file was cut; from here on from its beginning
+} reef_line_event;
 
-/** Members "surprising" and "nearest" of a line of (count) bytes with their bits. */
-void reef_score_explain_json(
-    json_t *object, const uint8_t *line, const float *bits, size_t count, reef_nearest *nearest);
-/** The line with marks, and the nearest learned one below. */
-void reef_score_explain_print(
-    const uint8_t *line, const float *bits, size_t count, reef_nearest *nearest, bool colours);
+typedef struct reef_line_reader {
+    const char *path; // NULL: standard input
+    int fd;
+    bool regular; // otherwise it has an end, and no file replaces it
+    // nothing can be added to what is read: it has an end, or another file took its name
+    bool ended;
+    bool cut; // it was cut: what was read of it is handed out, then it is read from its beginning
+    dev_t device;
+    ino_t inode;
+    uint64_t offset; // of the next read
+    uint8_t *bytes;  // (LINE_BYTES_MAX) read and not handed out: taken .. used
+    size_t taken, used;
+} reef_line_reader;
+
+/**
+ * Open `path` ("-": standard input). Only a regular file has last lines.
+ *
+ * lines  how many of its last lines to begin with (SIZE_MAX: at its beginning); written: how many
+ *        of them there are, 0 where that is not known
+ *
+ * Errors: NOT_FOUND; IO.
+ */
+REEF_MUST_CHECK reef_status reef_line_reader_open(reef_line_reader *reader,
+                                                  const char *path,
+                                                  size_t *lines,
+                                                  reef_error *err);
+void reef_line_reader_close(reef_line_reader *reader); // accepts the zeroed one
+
+/**
+ * What comes next. A line ends with its newline: a partial line is handed out only when nothing can
+ * follow it any more.
+ *
+ * lines  LINES_READ: valid until the next call
+ */
+REEF_MUST_CHECK reef_status reef_line_reader_next(reef_line_reader *reader,
+                                                  reef_line_event *state,
+                                                  const uint8_t **lines,
+                                                  size_t *bytes,
+                                                  reef_error *err);
+/** Wait a moment for more. A signal that is handled ends the wait. */
+void reef_line_reader_wait(const reef_line_reader *reader);
 
 // ---- score_follow.c: --follow -------------------------------------------------------------------
 //
@@ -259,5 +297,27 @@ void reef_score_explain_print(
 reef_status reef_score_follow(reef_cli_call *cli, reef_error *err);
 /** INVALID when options of one way were given that only the other has. */
 REEF_MUST_CHECK reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err);
+
+/** The surprise of a line is unusual beside fewer lines than these: they are not known yet. */
+#define USUAL_LINES_MIN 10
+
+/** What is usual: the surprise of the last lines. */
+typedef struct reef_usual {
+    double *values, *sorted; // (window)
+    size_t window, count;    // the oldest gives way
+    size_t next;
+    double threshold;
+} reef_usual;
+
+void reef_usual_init(reef_usual *usual, size_t window, double threshold);
+void reef_usual_release(reef_usual *usual);
+/**
+ * How far a surprise lies above what is usual: in robust standard deviations (1.4826 times the
+ * median distance from the median, at least 0.05 bits per byte). NaN while fewer than
+ * USUAL_LINES_MIN lines are known.
+ */
+double reef_usual_distance(reef_usual *usual, double surprise);
+/** It is one of the last lines now. */
+void reef_usual_add(reef_usual *usual, double surprise);
 
 #endif

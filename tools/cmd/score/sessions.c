@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 
 static size_t count_lines(const uint8_t *text, size_t count) {
     size_t lines = count > 0 && text[count - 1] != '\n';
@@ -45,7 +45,7 @@ double reef_scored_line_rate(const reef_scored_line *line) {
     return line->bits / (double)(line->bytes + line->ended);
 }
 
-// ---- sessions ------------------------------------------------------------------------------------
+// ---- sessions -----------------------------------------------------------------------------------
 
 typedef struct member {
     const uint8_t *id;
