@@ -20,7 +20,7 @@ SIZES = ("--context-memory 4M --d-model 2 --attention-heads 1 --context 16 --bat
 STATES = ("0", "kept", "now")
 TEXTS = ("words.txt", "digits.txt")
 KINDS = {"words": ("coral", "reef", "sand", "wave"), "digits": ("0;0", "1:1;0", "1;1:0", "0:1")}
-TURNS = (("words", 3000), ("digits", 3000), ("words", 1200))
+TURNS = (("words", 2000), ("digits", 2500), ("words", 1100))  # hardly more than two kinds need
 
 
 def text(kind, count, seed):
