@@ -3,12 +3,7 @@
 #define CONTEXT_MEMORY_H
 
 #include "reef_context.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static inline void must(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);

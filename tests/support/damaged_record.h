@@ -1,10 +1,10 @@
-// Damaging one record of a pool in its file, while no process has it open. Include after
-// <cmocka.h>.
+// Damaging one record of a pool in its file, while no process has it open.
 #ifndef DAMAGED_RECORD_H
 #define DAMAGED_RECORD_H
 
 #include "data_file.h"
 #include "record.h"
+#include "test.h"
 
 /**
  * Flip a bit of what a record holds, near its beginning. (Old copies of the same payload are

@@ -1,29 +1,16 @@
 // See http_client.h.
 #include "http_client.h"
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define ANSWER_SECONDS_MAX 30
-
-void http_answer_release(http_answer *answer) {
-    free(answer->head);
-    free(answer->body);
-    *answer = (http_answer){0};
-}
 
 int http_connect(const char *address) {
     const char *colon = strrchr(address, ':');
@@ -50,9 +37,9 @@ static void cut(http_answer *answer, char *text, size_t bytes) {
         free(text);
         return;
     }
-    answer->head = strndup(text, (size_t)(end - text) + 2);
+    answer->head = keep(strndup(text, (size_t)(end - text) + 2));
     answer->body_bytes = bytes - (size_t)(end + 4 - text);
-    answer->body = calloc(answer->body_bytes + 1, 1);
+    answer->body = keep(calloc(answer->body_bytes + 1, 1));
     memcpy(answer->body, end + 4, answer->body_bytes);
     if (sscanf(text, "HTTP/1.%*c %d", &answer->code) != 1) answer->code = 0;
     free(text);

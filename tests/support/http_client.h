@@ -7,12 +7,10 @@
 
 typedef struct http_answer {
     int code;   // 0: the connection was closed without an answer
-    char *head; // on the heap, status line and headers
-    char *body; // on the heap, ended by a zero
+    char *head; // status line and headers; both stay
+    char *body; // ended by a zero
     size_t body_bytes;
 } http_answer;
-
-void http_answer_release(http_answer *answer);
 
 /** Connect to "127.0.0.1:PORT"; fails the test when it cannot. */
 int http_connect(const char *address);

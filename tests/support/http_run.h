@@ -4,18 +4,12 @@
 
 #include "http_client.h"
 #include "reefd_run.h"
+#include "test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define TEXT_BYTES 20000000 // more than any of these tests waits for
 #define TOKEN "0123456789abcdef0123456789abcdef"
@@ -47,7 +41,6 @@ static inline void run_start_with(running *run, const char *listen, const char *
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     snprintf(run->address, sizeof(run->address), "%s",
              json_string_value(json_object_get(status, "http")));
-    json_decref(status);
 }
 
 static inline void run_start(running *run, const char *listen) {
@@ -97,19 +90,17 @@ static inline http_answer post(const running *run,
     return http_ask(run->address, "POST", target, headers, body, strlen(body));
 }
 
-// The body of an answer with this code; the caller's.
+// The body of an answer with this code; kept.
 static inline json_t *json_of(http_answer answer, int code) {
     if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
     json_t *object = json_loads(answer.body, 0, NULL);
     assert_non_null(object);
     assert_non_null(strstr(answer.head, "application/json"));
-    http_answer_release(&answer);
-    return object;
+    return keep(object);
 }
 
 static inline void assert_code(http_answer answer, int code) {
     if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
-    http_answer_release(&answer);
 }
 
 #endif

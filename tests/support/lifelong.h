@@ -6,16 +6,7 @@
 #include "reef_context.h"
 #include "reef_trainer.h"
 #include "temp_dir.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 enum { LIFELONG_BATCH = 64, LIFELONG_PROBE_BYTES = 400, LIFELONG_SAID_BYTES = 65536 };
 
@@ -312,7 +303,7 @@ static inline double bits_as_of(const lifelong *f, const char *as_of, int kind) 
 }
 
 static inline float *new_logits(void) {
-    float *logits = calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits));
+    float *logits = keep(calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits)));
     assert_non_null(logits);
     return logits;
 }

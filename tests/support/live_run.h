@@ -1,13 +1,12 @@
 // One life after the other of a reefd on a source that never ends: started, killed, and at last
-// ended when it has accepted all that was written. Include cmocka.h before.
+// ended when it has accepted all that was written.
 #ifndef LIVE_RUN_H
 #define LIVE_RUN_H
 
 #include "reefd_run.h"
+#include "test.h"
 
 #include <signal.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #define LIVE_PATIENCE_MS 120000
@@ -36,7 +35,6 @@ static inline uint64_t live_cursor(const live_run *r) {
     json_t *status = reefd_ask(&r->box, "{\"command\": \"status\"}");
     json_t *source = json_array_get(json_object_get(status, "sources"), 0);
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(source, "cursor"));
-    json_decref(status);
     return bytes;
 }
 

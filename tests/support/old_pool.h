@@ -3,14 +3,7 @@
 #define OLD_POOL_H
 
 #include "reef_trainer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 /** Give the pool in `path` another value of a field. */
 static inline void old_pool_set(const char *path, const char *name, const char *value) {

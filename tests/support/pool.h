@@ -1,6 +1,6 @@
 // Pools for tests: a fixture with an empty pool open for writing, and calls that must succeed.
 //
-// Include after <cmocka.h>. The calls use assertions of cmocka, so they belong into the test's own
+// The calls use assertions of cmocka, so they belong into the test's own
 // process; a forked child checks statuses itself and ends with _exit.
 #ifndef POOL_H
 #define POOL_H
@@ -9,6 +9,7 @@
 #include "reef_pool_check.h"
 #include "reef_store.h"
 #include "temp_dir.h"
+#include "test.h"
 
 #include <fcntl.h>
 

@@ -1,17 +1,15 @@
 // Writing another format version into a pool, behind the store's back.
 //
-// Include after <cmocka.h>; needs LMDB and the store's private headers.
+// Needs LMDB and the store's private headers.
 #ifndef POOL_VERSION_H
 #define POOL_VERSION_H
 
 #include "record.h"
 #include "reef_byte_order.h"
 #include "reef_store.h"
+#include "test.h"
 
 #include <lmdb.h>
-
-#include <stdbool.h>
-#include <stdint.h>
 
 static inline MDB_env *raw_open(const char *path) {
     MDB_env *env = NULL;

@@ -3,19 +3,12 @@
 #define _XOPEN_SOURCE 700 // nftw
 
 #include "program.h"
+#include "test.h"
 
 #include <ftw.h>
-#include <setjmp.h>
 #include <spawn.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 extern char **environ;
 
@@ -24,7 +17,7 @@ static char *read_back(FILE *file) {
     long bytes = ftell(file);
     assert_true(bytes >= 0);
     rewind(file);
-    char *text = calloc((size_t)bytes + 1, 1);
+    char *text = keep(calloc((size_t)bytes + 1, 1));
     assert_non_null(text);
     assert_int_equal(fread(text, 1, (size_t)bytes, file), (size_t)bytes);
     fclose(file);
@@ -59,13 +52,6 @@ void program_run(program *p, const char *const *argv, const char *input) {
     p->err = read_back(err);
 }
 
-void program_release(program *p) {
-    free(p->out);
-    free(p->err);
-    p->out = NULL;
-    p->err = NULL;
-}
-
 size_t line_count(const char *text) {
     size_t count = 0;
     for (const char *c = text; *c; c++) count += *c == '\n' || c[1] == '\0';
@@ -76,7 +62,7 @@ char *test_directory_new(void) {
     const char *parent = getenv("TMPDIR");
     if (parent == NULL || !parent[0]) parent = "/tmp";
     size_t bytes = strlen(parent) + sizeof("/reef-test-XXXXXX");
-    char *path = calloc(bytes, 1);
+    char *path = keep(calloc(bytes, 1));
     assert_non_null(path);
     snprintf(path, bytes, "%s/reef-test-XXXXXX", parent);
     assert_non_null(mkdtemp(path));
@@ -92,5 +78,4 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 
 void test_directory_remove(char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    free(path);
 }

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/** What a program did. Release with program_release. */
+/** What a program did; its texts stay. */
 typedef struct program {
     int code; // exit code, or 128 + the signal that ended it
     char *out, *err;
@@ -15,14 +15,13 @@ typedef struct program {
  * for nothing). Fails the running test when the program cannot be started.
  */
 void program_run(program *p, const char *const *argv, const char *input);
-void program_release(program *p);
 
 /** Lines of a text; a last line without an end counts. */
 size_t line_count(const char *text);
 
-/** A directory of the test's own below TMPDIR; the path is on the heap. */
+/** A directory of the test's own below TMPDIR; the path stays. */
 char *test_directory_new(void);
-/** Remove it with everything inside, and free the path. */
+/** Remove it with everything inside. */
 void test_directory_remove(char *path);
 
 #endif

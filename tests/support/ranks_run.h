@@ -4,19 +4,12 @@
 
 #include "ranks_spawn.h"
 #include "reef_shard.h"
+#include "test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define RANKS_COMMAND_BYTES 4096
 #define RANKS_WAIT_MS 20
@@ -69,7 +62,6 @@ static inline size_t times_said(const sandbox *box, const char *words) {
     size_t count = 0;
     char *text = read_text(box->messages, NULL);
     for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
-    free(text);
     return count;
 }
 
@@ -77,7 +69,6 @@ static inline size_t times_said(const sandbox *box, const char *words) {
 static inline void ends_with(const sandbox *box, int code, const char *words) {
     char *text = read_text(box->messages, NULL);
     if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
-    free(text);
     assert_int_not_equal(code, 0);
     assert_int_equal(times_said(box, "reefd: "), 1);
 }

@@ -3,24 +3,18 @@
 
 #include "reefd_run.h"
 #include "temp_dir.h"
+#include "test.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 void redis_server_init(redis_server *redis, const char *directory) {
     *redis = (redis_server){0};

@@ -5,25 +5,20 @@
 #include "reef_context.h"
 #include "reef_pool_check.h"
 #include "reef_trainer.h"
+#include "test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define AWAIT_MS_MAX 60000
 #define AWAIT_STEP_MS 5
+#define BLOCK_BYTES 1000000
 #define ROOT_BYTES_MAX 70 // of TMPDIR: below it a socket has to fit its path into 107 bytes
 
 // ---- files --------------------------------------------------------------------------------------
@@ -101,40 +96,46 @@ static uint64_t draw(uint64_t *state) {
     return *state >> 33;
 }
 
-// `make` writes the next word or line into a buffer of 32 bytes.
+// `make` writes the next word or line into a buffer of 32 bytes and returns how long it is. After BLOCK_BYTES the text
+// repeats: no test reads so far, and many want more text than they read.
 static void write_words(const char *path,
                         const char *mode,
                         size_t bytes,
                         uint64_t seed,
-                        void (*make)(char *, uint64_t *)) {
+                        size_t (*make)(char *, uint64_t *)) {
+    static char block[BLOCK_BYTES + 32];
+    size_t made = 0, wanted = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
     FILE *file = fopen(path, mode);
     assert_non_null(file);
-    for (size_t written = 0; written < bytes;) {
-        char word[32] = "";
-        make(word, &seed);
-        size_t length = strlen(word);
-        if (length > bytes - written) length = bytes - written;
-        assert_int_equal(fwrite(word, 1, length, file), length);
-        written += length;
+    while (made < wanted) made += make(block + made, &seed);
+    for (size_t left = bytes, count; left > 0; left -= count) {
+        count = left < wanted ? left : wanted;
+        assert_int_equal(fwrite(block, 1, count, file), count);
     }
     assert_int_equal(fclose(file), 0);
 }
 
-static void make_word(char *word, uint64_t *seed) {
-    static const char *const SYLLABLES[] = {"ka", "lo",  "mi", "ren", "tu",
-                                            "sa", "vel", "o",  "shi", "an"};
+static size_t make_word(char *word, uint64_t *seed) {
+    static const char SYLLABLES[10][4] = {"ka", "lo",  "mi", "ren", "tu",
+                                          "sa", "vel", "o",  "shi", "an"};
+    char *at = word;
     for (uint64_t i = 0, count = 1 + draw(seed) % 3; i < count; i++)
-        strcat(word, SYLLABLES[draw(seed) % 10]);
-    strcat(word, draw(seed) % 8 ? " " : ".\n");
+        for (const char *from = SYLLABLES[draw(seed) % 10]; *from; from++) *at++ = *from;
+    if (draw(seed) % 8 == 0)
+        *at++ = '.', *at++ = '\n';
+    else
+        *at++ = ' ';
+    return (size_t)(at - word);
 }
 
-static void make_figures(char *line, uint64_t *seed) {
-    snprintf(line, 32, "{%03u: %04u};\n", (unsigned)(draw(seed) % 1000),
-             (unsigned)(draw(seed) % 10000));
+static size_t make_figures(char *line, uint64_t *seed) {
+    return (size_t)snprintf(line, 32, "{%03u: %04u};\n", (unsigned)(draw(seed) % 1000),
+                            (unsigned)(draw(seed) % 10000));
 }
 
-static void make_noise(char *letters, uint64_t *seed) {
+static size_t make_noise(char *letters, uint64_t *seed) {
     for (size_t i = 0; i < 16; i++) letters[i] = (char)('0' + draw(seed) % 64);
+    return 16;
 }
 
 void write_text(const char *path, size_t bytes, uint64_t seed) {
@@ -156,7 +157,7 @@ char *read_text(const char *path, size_t *bytes) {
     long size = ftell(file);
     assert_true(size >= 0);
     rewind(file);
-    char *text = calloc((size_t)size + 1, 1);
+    char *text = keep(calloc((size_t)size + 1, 1));
     assert_non_null(text);
     size_t count = fread(text, 1, (size_t)size, file);
     assert_int_equal(fclose(file), 0);
@@ -206,7 +207,6 @@ int reefd_said(const sandbox *box, const char *text) {
     char *messages = read_text(box->messages, NULL);
     int found = strstr(messages, text) != NULL;
     if (!found) print_message("looked for '%s' in:\n%s", text, messages);
-    free(messages);
     return found;
 }
 
@@ -286,7 +286,7 @@ json_t *reefd_ask(const sandbox *box, const char *request) {
     json_t *result = json_loads(text, JSON_DECODE_ANY, NULL);
     assert_non_null(result);
     free(text);
-    return result;
+    return keep(result);
 }
 
 reef_status reefd_refuses(const sandbox *box, const char *request) {
@@ -322,7 +322,7 @@ json_t *reefd_push_ok(const sandbox *box, const char *source, const char *id, co
     if (reefd_push(box, source, id, text, strlen(text), &result, &err) != REEF_OK)
         fail_msg("%s", err.message);
     assert_non_null(result);
-    return result;
+    return keep(result);
 }
 
 int64_t reefd_count(const sandbox *box, const char *key) {
@@ -330,7 +330,6 @@ int64_t reefd_count(const sandbox *box, const char *key) {
     json_t *value = json_object_get(status, key);
     assert_true(json_is_integer(value));
     int64_t count = json_integer_value(value);
-    json_decref(status);
     return count;
 }
 

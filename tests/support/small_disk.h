@@ -1,15 +1,13 @@
 // A file system of a few megabytes, to fill it. Mounting needs root: without, tests skip and say
 // so.
 //
-// Include after <cmocka.h>.
 #ifndef SMALL_DISK_H
 #define SMALL_DISK_H
 
+#include "test.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <unistd.h>
 

@@ -5,16 +5,9 @@
 
 #include "generation.h"
 #include "reef_random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { WINDOWS = 3, RETAIN = 1 };
 

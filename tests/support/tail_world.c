@@ -1,15 +1,9 @@
 #include "tail_world.h"
+#include "test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define PATIENCE_MS 20000 // a test fails when bytes do not come for so long
 

@@ -3,14 +3,7 @@
 
 #include "reef_snapshot.h"
 #include "reef_trainer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define ENGLISH_BYTES 3000
 #define C_BYTES 3000
@@ -44,7 +37,6 @@ static void feed(reef_trainer *trainer, const char *kind, size_t count) {
     check(reef_trainer_feed(trainer, "test", (const uint8_t *)text, count, &taken, NULL, &err),
           &err);
     assert_int_equal(taken, count);
-    free(text);
 }
 
 void tiny_pool_train(const char *path) {

@@ -5,15 +5,10 @@
 
 #include "cli.h"
 #include "program.h"
+#include "test.h"
 #include "tiny_pool.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 #define ARGUMENTS_MAX 48
 
@@ -23,8 +18,22 @@ typedef struct world {
     char *pool, *english, *code, *empty, *missing, *not_a_pool;
 } world;
 
+/** Kept, as all that these functions return. */
+static inline char *formatted(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = NULL;
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    va_start(arguments, format);
+    text = keep(calloc((size_t)length + 1, 1));
+    assert_true(text != NULL && vsnprintf(text, (size_t)length + 1, format, arguments) == length);
+    va_end(arguments);
+    return text;
+}
+
 static inline char *path_in(const char *directory, const char *name) {
-    return reef_cli_format("%s/%s", directory, name);
+    return formatted("%s/%s", directory, name);
 }
 
 static inline void write_file(const char *path, const char *text) {
@@ -35,34 +44,28 @@ static inline void write_file(const char *path, const char *text) {
 }
 
 // Run reef with the arguments up to a NULL.
-static inline void reef_va(program *p, va_list arguments) {
-    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
-    size_t count = 1;
-    const char *argument;
-    while ((argument = va_arg(arguments, const char *))) {
-        assert_true(count + 1 < ARGUMENTS_MAX);
-        argv[count++] = argument;
-    }
-    program_run(p, argv, NULL);
-}
-
-static inline void reef(program *p, ...) {
+static inline program reef(const char *first, ...) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
+    program p;
     va_list arguments;
-    va_start(arguments, p);
-    reef_va(p, arguments);
+    va_start(arguments, first);
+    for (size_t count = 1; argv[count] != NULL;) {
+        assert_true(count + 2 < ARGUMENTS_MAX);
+        argv[++count] = va_arg(arguments, const char *);
+    }
     va_end(arguments);
+    program_run(&p, argv, NULL);
+    return p;
 }
 
 // Whether this CPU runs the kernels of that name; says so where it does not.
 static inline bool isa_runs_here(const char *isa) {
     program p;
-    char *name = reef_cli_format("REEF_ISA=%s", isa);
+    char *name = formatted("REEF_ISA=%s", isa);
     const char *const argv[] = {"/usr/bin/env", name, REEF_BINARY, "version", NULL};
     program_run(&p, argv, NULL);
     bool runs = p.code == 0;
     if (!runs) print_message("left out: %s", p.err);
-    free(name);
-    program_release(&p);
     return runs;
 }
 
@@ -86,8 +89,7 @@ static inline json_t *reef_json(const char *first, ...) {
     json_error_t fault;
     json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, &fault);
     if (document == NULL) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
-    program_release(&p);
-    return document;
+    return keep(document);
 }
 
 static inline double number(const json_t *document, const char *name) {
@@ -107,10 +109,8 @@ static inline double real(const json_t *document, const char *name) {
 }
 
 static inline void make_pool(const char *path) {
-    program p;
-    reef(&p, "init", path, TINY_OPTIONS, NULL);
+    program p = reef("init", path, TINY_OPTIONS, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
-    program_release(&p);
 }
 
 static inline int world_make(void **state) {
@@ -130,8 +130,6 @@ static inline int world_make(void **state) {
     write_file(w->code, code);
     write_file(w->empty, "");
     assert_int_equal(mkdir(w->not_a_pool, 0700), 0);
-    free(english);
-    free(code);
     *state = w;
     return 0;
 }
@@ -139,21 +137,14 @@ static inline int world_make(void **state) {
 static inline int world_remove(void **state) {
     world *w = *state;
     test_directory_remove(w->directory);
-    free(w->pool);
-    free(w->english);
-    free(w->code);
-    free(w->empty);
-    free(w->missing);
-    free(w->not_a_pool);
     free(w);
     return 0;
 }
 
 static inline void expect_keys(json_t *document, const char *keys) {
-    char *copy = reef_cli_format("%s", keys), *rest = NULL;
+    char *copy = formatted("%s", keys), *rest = NULL;
     for (char *key = strtok_r(copy, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest))
         if (json_object_get(document, key) == NULL) fail_msg("%s is missing", key);
-    free(copy);
     json_decref(document);
 }
 

@@ -4,6 +4,7 @@
 #define TRANSFER_H
 
 #include "lifelong.h"
+#include "test.h"
 #include "trainer_internal.h"
 #include "whole_file.h"
 
@@ -91,8 +92,6 @@ static inline bool same_logits(
     logits_of(one, one_as_of, kind, x);
     logits_of(other, other_as_of, kind, y);
     bool same = memcmp(x, y, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*x)) == 0;
-    free(x);
-    free(y);
     return same;
 }
 
@@ -102,7 +101,5 @@ static inline size_t header_bytes(const uint8_t *data) {
     for (size_t i = 8; i > 0; i--) bytes = bytes << 8 | data[i - 1];
     return bytes;
 }
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 #endif

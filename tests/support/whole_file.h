@@ -1,20 +1,18 @@
 // A file as bytes, all at once.
 //
-// Include after <cmocka.h>.
 #ifndef WHOLE_FILE_H
 #define WHOLE_FILE_H
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "test.h"
 
-/** The file's bytes, on the heap. */
+/** The file's bytes, kept. */
 static inline void *whole_file_read(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
     long size = ftell(file);
     rewind(file);
-    void *data = malloc(size > 0 ? (size_t)size : 1);
+    void *data = keep(malloc(size > 0 ? (size_t)size : 1));
     assert_non_null(data);
     *bytes = fread(data, 1, (size_t)size, file);
     assert_int_equal(*bytes, size);

@@ -219,7 +219,6 @@ static void compare_program(campaign *c, tally *t, const char *how, const findin
     if (f->code == 65 && (strstr(p.out, "\"sound\": false") == NULL || strlen(p.err) == 0) &&
         strstr(p.out, "\"error\"") == NULL)
         fail_case(c, "`reef verify --json` does not say so", how, f);
-    program_release(&p);
 }
 
 // An answer without a damaged kind says which, for programs and for people.
@@ -244,7 +243,6 @@ static void run_command(
         fail_case(c, "a program gave another answer", how, f);
         fprintf(stderr, "%s %s: %s\ninstead of: %s\n", argv[0], argv[1], p.out, sound);
     }
-    program_release(&p);
 }
 
 static void run_commands(campaign *c, const char *how, const finding *f) {

@@ -85,8 +85,8 @@ static char *resolve(const world *w, const char *word) {
                                     {"CODE", w->code},       {"EMPTY", w->empty},
                                     {"MISSING", w->missing}, {"NOPOOL", w->not_a_pool}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(word, names[i][0]) == 0) return reef_cli_format("%s", names[i][1]);
-    char *text = reef_cli_format("%s", word);
+        if (strcmp(word, names[i][0]) == 0) return formatted("%s", names[i][1]);
+    char *text = formatted("%s", word);
     for (char *c = text; *c; c++)
         if (*c == '~') *c = ' ';
     return text;
@@ -122,7 +122,6 @@ static void check(const answer *a, const world *w, const program *p) {
     char *wanted = resolve(w, a->says + absent);
     bool found = strstr(p->out, wanted) != NULL || strstr(p->err, wanted) != NULL;
     if (found == absent) fail_msg("reef %s: '%s' in %s%s", a->typed, a->says, p->out, p->err);
-    free(wanted);
 }
 
 static void each_is_answered(void **state) {
@@ -130,7 +129,7 @@ static void each_is_answered(void **state) {
     for (size_t i = 0; i < sizeof(ANSWERS) / sizeof(ANSWERS[0]); i++) {
         const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
         size_t count = 1;
-        char *typed = reef_cli_format("%s", ANSWERS[i].typed), *rest = NULL;
+        char *typed = formatted("%s", ANSWERS[i].typed), *rest = NULL;
         for (char *word = strtok_r(typed, " ", &rest); word != NULL;
              word = strtok_r(NULL, " ", &rest))
             argv[count++] = resolve(w, word);
@@ -138,9 +137,7 @@ static void each_is_answered(void **state) {
         program p;
         program_run(&p, argv, NULL);
         check(&ANSWERS[i], w, &p);
-        program_release(&p);
         while (count > 1) free((char *)argv[--count]);
-        free(typed);
     }
 }
 

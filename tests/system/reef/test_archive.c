@@ -17,10 +17,9 @@ typedef struct memory_world {
 static char *memory_pool(world *w, const char *name, const char *seed) {
     program p;
     char *path = path_in(w->directory, name);
-    reef(&p, "init", path, TINY_OPTIONS, "--context-memory", "4194304", "--net-share", "1",
-         "--seed", seed, NULL);
+    p = reef("init", path, TINY_OPTIONS, "--context-memory", "4194304", "--net-share", "1",
+             "--seed", seed, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
-    program_release(&p);
     return path;
 }
 
@@ -31,9 +30,8 @@ static int setup(void **state) {
     m->other = memory_pool(m->world, "other", "2");
     tiny_pool_train(m->pool);
     char *net = path_in(m->world->directory, "net"); // a net alone writes no archives
-    json_decref(reef_json("init", net, TINY_OPTIONS, "--context-memory", "0", NULL));
+    (void)reef_json("init", net, TINY_OPTIONS, "--context-memory", "0", NULL);
     tiny_pool_train(net);
-    free(net);
     *state = m;
     return failed;
 }
@@ -49,18 +47,16 @@ static int teardown(void **state) {
 
 // Runs a line of shell in the world's directory, where $REEF is the program.
 static void shell(program *p, const memory_world *m, const char *line) {
-    char *script = reef_cli_format("cd '%s' && export REEF='%s' && %s", m->world->directory,
-                                   REEF_BINARY, line);
+    char *script =
+        formatted("cd '%s' && export REEF='%s' && %s", m->world->directory, REEF_BINARY, line);
     const char *const argv[] = {"/bin/sh", "-c", script, NULL};
     program_run(p, argv, NULL);
-    free(script);
 }
 
 static void assert_shell(const memory_world *m, const char *line) {
     program p;
     shell(&p, m, line);
     if (p.code != 0) fail_msg("%s: exit %d: %s%s", line, p.code, p.out, p.err);
-    program_release(&p);
 }
 
 static void assert_refused(const memory_world *m, int code, const char *says, const char *line) {
@@ -70,27 +66,23 @@ static void assert_refused(const memory_world *m, int code, const char *says, co
         fail_msg("%s: exit %d, not %d with '%s': %s", line, p.code, code, says, p.err);
     assert_int_equal(line_count(p.err), 1);
     assert_string_equal(p.out, "");
-    program_release(&p);
 }
 
 static bool is_there(const memory_world *m, const char *name) {
     char *path = path_in(m->world->directory, name);
     bool there = access(path, F_OK) == 0;
-    free(path);
     return there;
 }
 
 static void a_file_becomes_an_archive_and_comes_back(void **state) {
     const memory_world *m = *state;
-    program p;
-    reef(&p, "compress", m->pool, m->world->english, "--as-of", "0", NULL);
+    program p = reef("compress", m->pool, m->world->english, "--as-of", "0", NULL);
     assert_int_equal(p.code, 0);
     const char *says[] = {"archive   ", "english.txt.reef", "bits per byte",
                           "as of     generation 0", "coded by  generation 0: 1 piece, 400 B in "};
     for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
         if (strstr(p.out, says[i]) == NULL) fail_msg("'%s' is not in:\n%s", says[i], p.out);
     assert_string_equal(p.err, "");
-    program_release(&p);
     // Both are there now, and neither gives way unasked.
     assert_refused(m, 64,
                    "english.txt.reef exists; it is replaced only if that is asked for (--force)",
@@ -122,12 +114,9 @@ static void programs_are_answered_in_json(void **state) {
     answer = reef_json("expand", m->pool, archive, "--range", "10-20", "--out", back, NULL);
     assert_int_equal(integer(answer, "begin"), 10);
     assert_int_equal(integer(answer, "end"), 20);
-    json_decref(answer);
     assert_refused(m, 64, "name a file with --out",
                    "$REEF compress memory < code.c --json "
                    "> /dev/null");
-    free(archive);
-    free(back);
 }
 
 static void standard_input_and_output_are_files_too(void **state) {
@@ -143,7 +132,6 @@ static void standard_input_and_output_are_files_too(void **state) {
     shell(&p, m, "$REEF expand memory s.reef --range 4-12");
     assert_int_equal(p.code, 0);
     assert_int_equal(strlen(p.out), 8);
-    program_release(&p);
     assert_shell(m,
                  "$REEF expand memory s.reef --range 290- | cmp - code.c --ignore-initial=0:290");
     assert_shell(m,
@@ -181,7 +169,6 @@ static void who_names_no_state_is_told_which(void **state) {
     assert_non_null(strstr(p.out, "as of     snapshot kept"));
     assert_non_null(strstr(p.err, "as of snapshot kept; the "));
     assert_non_null(strstr(p.err, "reef snapshot create"));
-    program_release(&p);
 }
 
 static void a_dry_run_writes_nothing(void **state) {
@@ -190,13 +177,11 @@ static void a_dry_run_writes_nothing(void **state) {
     shell(&p, m, "$REEF compress memory code.c --as-of 0 --out dry.reef --dry-run");
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "would write:\narchive   dry.reef"));
-    program_release(&p);
     assert_false(is_there(m, "dry.reef"));
     assert_shell(m, "$REEF compress memory code.c --as-of 0 --out wet.reef");
     shell(&p, m, "$REEF expand memory wet.reef --dry-run");
     assert_int_equal(p.code, 0);
     assert_string_equal(p.out, "would write wet, 300 B\n");
-    program_release(&p);
     assert_false(is_there(m, "wet"));
 }
 
@@ -261,13 +246,11 @@ static void every_kernel_writes_and_reads_the_same_archive(void **state) {
                     "$REEF compress memory both --as-of $s -o both.$s || exit 1; done");
     for (size_t i = 0; i < sizeof(ISAS) / sizeof(ISAS[0]); i++) {
         if (!isa_runs_here(ISAS[i])) continue;
-        char *line =
-            reef_cli_format("export REEF_ISA=%s && for s in 0 kept; do "
-                            "$REEF compress memory both --as-of $s -o - | cmp - both.$s && "
-                            "$REEF expand memory both.$s -o - | cmp - both || exit 1; done",
-                            ISAS[i]);
+        char *line = formatted("export REEF_ISA=%s && for s in 0 kept; do "
+                               "$REEF compress memory both --as-of $s -o - | cmp - both.$s && "
+                               "$REEF expand memory both.$s -o - | cmp - both || exit 1; done",
+                               ISAS[i]);
         assert_shell(m, line);
-        free(line);
     }
 }
 
@@ -312,16 +295,12 @@ static void an_archive_is_as_long_as_eval_says(void **state) {
          *pool = path_in(m->world->directory, "alone-memory");
     json_t *document = reef_json("eval", pool, "--as-of", "0", held, NULL);
     double bytes = number(json_array_get(json_object_get(document, "files"), 0), "bits") / 8.0;
-    json_decref(document);
     struct stat info;
     assert_int_equal(stat(archive, &info), 0);
     print_message("%.0f bytes by eval, %lld in the archive\n", bytes, (long long)info.st_size);
     assert_true(bytes > 3000.0);
     assert_true((double)info.st_size <= bytes * 1.003 + 200.0);
     assert_true((double)info.st_size >= bytes);
-    free(held);
-    free(archive);
-    free(pool);
 }
 
 static void whatever_goes_wrong_leaves_nothing(void **state) {
@@ -353,15 +332,12 @@ static void a_full_disk_is_an_error_that_leaves_nothing(void **state) {
         shell(&p, m, "$REEF compress memory code.c --as-of 0 --out disk/n");
         int code = p.code;
         bool said = strstr(p.err, "cannot ") != NULL && strstr(p.err, "No space left") != NULL;
-        program_release(&p);
         bool left = is_there(m, "disk/n") || is_there(m, "disk/n.part");
         small_disk_unmount(disk);
         assert_int_equal(code, 73);
         assert_true(said);
         assert_false(left);
     }
-    free(filler);
-    free(disk);
 }
 
 // There is room for the beginning of an archive, and none for the rest.
@@ -387,11 +363,8 @@ static void a_disk_that_gets_full_leaves_what_was_there(void **state) {
         for (int i = 0; i < 2; i++) {
             assert_int_equal(p[i].code, 73);
             assert_non_null(strstr(p[i].err, "No space left"));
-            program_release(&p[i]);
         }
-        program_release(&kept);
     }
-    free(disk);
 }
 
 int main(void) {

@@ -13,8 +13,7 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
                "source = push:web?weight=0\nsource = redis://host/log?grup=a\n"
                "source = follow:\nsource = push:web\nhttp = "
                "x:y\n[reefe]\nquiet = yes\n");
-    program p;
-    reef(&p, "config", "check", file, "--json", NULL);
+    program p = reef("config", "check", file, "--json", NULL);
     assert_int_equal(p.code, 64);
     assert_int_equal(line_count(p.err), 1);
     assert_non_null(strstr(p.err, "has 9 mistakes"));
@@ -41,11 +40,8 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
                    WANTED[i].says));
     }
     json_decref(document);
-    program_release(&p);
-    reef(&p, "config", "check", w->missing, NULL);
+    p = reef("config", "check", w->missing, NULL);
     assert_int_equal(p.code, 66);
-    program_release(&p);
-    free(file);
 }
 
 static void a_layer_is_reported_as_it_is_made(void **state) {
@@ -59,17 +55,12 @@ static void a_layer_is_reported_as_it_is_made(void **state) {
                              "--topk", "2", NULL);
     assert_true(json_equal(json_object_get(plan, "config"), json_object_get(made, "config")));
     assert_int_equal(integer(json_object_get(made, "config"), "layers"), 1);
-    reef(&p, "timeline", pool, NULL);
+    p = reef("timeline", pool, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "stream row"));
-    program_release(&p);
-    reef(&p, "status", pool, NULL);
+    p = reef("status", pool, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "0 rows\n"));
-    program_release(&p);
-    json_decref(plan);
-    json_decref(made);
-    free(pool);
 }
 
 // ---- what init chooses --------------------------------------------------------------------------
@@ -87,21 +78,15 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
         uint64_t bytes = (uint64_t)integer(json_object_get(document, "size"), "memory_bytes");
         assert_true(bytes > before);
         before = bytes;
-        json_decref(document);
-        char *enough = reef_cli_format("%luK", (unsigned long)(2 * bytes / 1024 + 1));
-        char *little = reef_cli_format("%luK", (unsigned long)(2 * bytes / 1024 - 1));
+        char *enough = formatted("%luK", (unsigned long)(2 * bytes / 1024 + 1));
+        char *little = formatted("%luK", (unsigned long)(2 * bytes / 1024 - 1));
         document = chosen(w, "--memory", enough);
         assert_string_equal(
             json_string_value(json_object_get(json_object_get(document, "size"), "name")),
             SIZES[i]);
-        json_decref(document);
-        program p;
-        reef(&p, "init", w->missing, "--dry-run", "--memory", little, "--json", NULL);
+        program p = reef("init", w->missing, "--dry-run", "--memory", little, "--json", NULL);
         assert_int_equal(p.code, i == 0 ? 64 : 0);
         assert_null(i == 0 ? NULL : strstr(p.out, SIZES[i]));
-        program_release(&p);
-        free(enough);
-        free(little);
     }
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
@@ -112,13 +97,11 @@ static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
         reef_json("init", w->missing, "--size", "medium", "--side", "24", "--dry-run", NULL);
     assert_int_equal(integer(json_object_get(document, "config"), "topk"), 24);
     json_decref(document);
-    program p;
-    reef(&p, "init", w->missing, "--size", "medium", "--side", "24", "--topk", "25", "--dry-run",
-         NULL);
+    program p = reef("init", w->missing, "--size", "medium", "--side", "24", "--topk", "25",
+                     "--dry-run", NULL);
     assert_int_equal(p.code, 64);
     if (strstr(p.err, "topk 25 is more than the 24 sub-keys of side") == NULL)
         fail_msg("%s", p.err);
-    program_release(&p);
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
@@ -126,7 +109,6 @@ static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) 
     world *w = *state;
     json_t *document = reef_json("init", w->missing, "--context", "1024", "--dry-run", NULL);
     assert_int_equal(integer(json_object_get(document, "config"), "reservoir_window"), 2048);
-    json_decref(document);
     static const char *const REFUSED[][3] = {
         {"--batch", "1", "raise reservoir_window above context, and batch to 2 or more"},
         {"--reservoir-window", "128", "windows of 128 bytes"},
@@ -134,11 +116,10 @@ static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) 
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); i++) {
         program p;
         // Windows matter where the net rehearses.
-        reef(&p, "init", w->missing, "--rehearse", "4", REFUSED[i][0], REFUSED[i][1], "--dry-run",
-             NULL);
+        p = reef("init", w->missing, "--rehearse", "4", REFUSED[i][0], REFUSED[i][1], "--dry-run",
+                 NULL);
         assert_int_equal(p.code, 64);
         if (strstr(p.err, REFUSED[i][2]) == NULL) fail_msg("'%s' in %s", REFUSED[i][2], p.err);
-        program_release(&p);
     }
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
@@ -150,13 +131,10 @@ static void what_is_given_beside_a_size_wins_over_it(void **state) {
     const json_t *config = json_object_get(document, "config");
     assert_int_equal(integer(config, "side"), TINY_SIDE);
     assert_int_equal(integer(config, "context_memory"), 4 << 20);
-    json_decref(document);
     // Medium is what a pool has without being asked.
     document = reef_json("init", w->missing, "--size", "medium", "--dry-run", NULL);
     json_t *plain = reef_json("init", w->missing, "--dry-run", NULL);
     assert_true(json_equal(json_object_get(document, "config"), json_object_get(plain, "config")));
-    json_decref(document);
-    json_decref(plain);
 }
 
 int main(void) {

@@ -4,19 +4,14 @@
 #include "cli_format.h"
 #include "program.h"
 #include "reef_system.h"
+#include "test.h"
 #include "tiny_pool.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define DEADLINE_SECONDS 60
 #define STREAM_BYTES 4000
@@ -44,8 +39,7 @@ static json_t *reef_json(const char *command,
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", command, p.code, p.err);
     json_t *document = json_loads(p.out, 0, NULL);
     assert_non_null(document);
-    program_release(&p);
-    return document;
+    return keep(document);
 }
 
 static void write_stream(const char *path, size_t bytes) {
@@ -55,7 +49,6 @@ static void write_stream(const char *path, size_t bytes) {
     for (size_t written = 0; written < bytes; written += STREAM_BYTES)
         assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    free(text);
 }
 
 static void start_daemon(world *w) {
@@ -87,14 +80,12 @@ static void stop_daemon(world *w) {
 static bool daemon_runs(const world *w) {
     json_t *status = reef_json("status", NULL, w, NULL);
     bool runs = json_is_true(json_object_get(status, "daemon"));
-    json_decref(status);
     return runs;
 }
 
 static json_int_t trained_bytes(const world *w) {
     json_t *status = reef_json("status", NULL, w, NULL);
     json_int_t bytes = json_integer_value(json_object_get(status, "stream_bytes"));
-    json_decref(status);
     return bytes;
 }
 
@@ -125,7 +116,6 @@ static int world_make(void **state) {
     program p;
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
     *state = w;
     return 0;
 }
@@ -146,7 +136,6 @@ static int world_remove(void **state) {
 static size_t generation_count(const world *w) {
     json_t *document = reef_json("generations", NULL, w, NULL);
     size_t count = json_array_size(json_object_get(document, "generations"));
-    json_decref(document);
     return count;
 }
 
@@ -158,7 +147,6 @@ static void expect_verbose(const world *w, const char *says) {
     char *first = reef_cli_format("reef: using the %s", says);
     assert_int_equal(strncmp(p.err, first, strlen(first)), 0); // nothing stands before it
     free(first);
-    program_release(&p);
 }
 
 static void changes_go_through_the_daemon_while_it_runs(void **state) {
@@ -174,18 +162,16 @@ static void changes_go_through_the_daemon_while_it_runs(void **state) {
     assert_string_equal(json_string_value(json_object_get(generation, "dtype")), "int8");
     assert_true(json_real_value(json_object_get(sealed, "loss_before")) > 0.0);
     assert_true(json_real_value(json_object_get(sealed, "loss_after")) > 0.0);
-    json_decref(sealed);
     assert_int_equal(generation_count(w), 2);
     json_t *frozen = reef_json("freeze", NULL, w, NULL);
     assert_int_equal(json_integer_value(json_object_get(frozen, "changed")),
                      TINY_SIDE_NEW * TINY_SIDE_NEW);
-    json_decref(frozen);
-    json_decref(reef_json("grow", NULL, w, "--side=5"));
-    json_decref(reef_json("snapshot", "create", w, "beside"));
+    (void)reef_json("grow", NULL, w, "--side=5");
+    (void)reef_json("snapshot", "create", w, "beside");
 
     stop_daemon(w);
     assert_false(daemon_runs(w));
-    json_decref(reef_json("snapshot", "create", w, "after"));
+    (void)reef_json("snapshot", "create", w, "after");
     assert_int_equal(generation_count(w), 2);
 }
 
@@ -193,12 +179,11 @@ static void reading_continues_beside_the_daemon(void **state) {
     world *w = *state;
     start_daemon(w);
     wait_until_trained(w);
-    json_decref(reef_json("eval", NULL, w, w->stream));
-    json_decref(reef_json("timeline", NULL, w, NULL));
-    json_decref(reef_json("plot", "loss", w, NULL));
+    (void)reef_json("eval", NULL, w, w->stream);
+    (void)reef_json("timeline", NULL, w, NULL);
+    (void)reef_json("plot", "loss", w, NULL);
     json_t *sound = reef_json("verify", NULL, w, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
-    json_decref(sound);
     stop_daemon(w);
 }
 
@@ -209,8 +194,7 @@ static json_t *eval_snapshot(const world *w, const char *text) {
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("eval: exit %d: %s", p.code, p.err);
     json_t *document = json_loads(p.out, 0, NULL);
-    program_release(&p);
-    return document;
+    return keep(document);
 }
 
 static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **state) {
@@ -220,26 +204,22 @@ static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **sta
     write_stream(w->stream, LONG_STREAM_BYTES);
     start_daemon(w);
     wait_until_trained_to(w, 1000);
-    json_decref(reef_json("snapshot", "create", w, "running"));
+    (void)reef_json("snapshot", "create", w, "running");
     json_t *first = eval_snapshot(w, text);
     for (size_t i = 0; i < EVALUATIONS; i++) {
         wait_until_trained_to(w, trained_bytes(w) + 1); // it does continue
         json_t *again = eval_snapshot(w, text);
         assert_true(json_equal(first, again));
-        json_decref(again);
     }
-    json_decref(first);
     stop_daemon(w);
     json_t *sound = reef_json("verify", NULL, w, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
-    json_decref(sound);
     free(text);
 }
 
 static size_t snapshot_count(const world *w) {
     json_t *document = reef_json("snapshot", "list", w, NULL);
     size_t count = json_array_size(json_object_get(document, "snapshots"));
-    json_decref(document);
     return count;
 }
 
@@ -248,37 +228,32 @@ static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void *
     write_stream(w->stream, LONG_STREAM_BYTES);
     start_daemon(w);
     wait_until_trained_to(w, 1000);
-    json_decref(reef_json("snapshot", "create", w, "one"));
-    json_decref(reef_json("snapshot", "create", w, "two"));
-    json_decref(reef_json("snapshot", "create", w, "three"));
+    (void)reef_json("snapshot", "create", w, "one");
+    (void)reef_json("snapshot", "create", w, "two");
+    (void)reef_json("snapshot", "create", w, "three");
     char *out = reef_cli_format("%s/restored", w->directory);
     const char *copy[] = {REEF_BINARY, "snapshot", "restore", w->pool, "on", out, NULL};
     program p;
     program_run(&p, copy, NULL);
     if (p.code != 0) fail_msg("restore: exit %d: %s", p.code, p.err);
-    program_release(&p);
     const char *in_place[] = {REEF_BINARY, "snapshot",   "restore", w->pool,
                               "one",       "--in-place", NULL};
     program_run(&p, in_place, NULL);
     assert_int_equal(p.code, 75);
     assert_non_null(strstr(p.err, "stop it first"));
-    program_release(&p);
 
     json_t *removed = reef_json("snapshot", "remove", w, "tw");
     assert_int_equal(json_array_size(json_object_get(removed, "removed")), 1);
-    json_decref(removed);
     assert_int_equal(snapshot_count(w), 2);
-    json_decref(reef_json("snapshot", "prune", w, "--keep-last=1"));
+    (void)reef_json("snapshot", "prune", w, "--keep-last=1");
     assert_int_equal(snapshot_count(w), 1);
     wait_until_trained_to(w, trained_bytes(w) + 1); // it does continue
     stop_daemon(w);
     json_t *sound = reef_json("verify", NULL, w, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
-    json_decref(sound);
     const char *verify[] = {REEF_BINARY, "verify", out, NULL};
     program_run(&p, verify, NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
     free(out);
 }
 
@@ -289,8 +264,7 @@ static char *verbose_words(const world *w, const char *command, const char *more
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("%s: exit %d: %s", command, p.code, p.err);
     char *words = reef_cli_format("%s|%s", p.out, p.err);
-    program_release(&p);
-    return words;
+    return keep(words);
 }
 
 static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(void **state) {
@@ -304,7 +278,6 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
         char *words = verbose_words(w, COMMANDS[i][0], COMMANDS[i][1]);
         if (strstr(words, "when the step under way was done") == NULL)
             fail_msg("%s does not say that it waited: %s", COMMANDS[i][0], words);
-        free(words);
     }
     static const char *const ASKED[] = {"commit", "pause", "resume", "drain", "reload", "stop"};
     for (size_t i = 0; i < sizeof(ASKED) / sizeof(*ASKED); i++) {
@@ -312,17 +285,14 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
         assert_true(json_is_false(json_object_get(plan, "done")));
         assert_int_equal(json_integer_value(json_object_get(plan, "pid")), w->daemon);
         assert_string_equal(json_string_value(json_object_get(plan, "command")), ASKED[i]);
-        json_decref(plan);
     }
     char *words = verbose_words(w, "reload", NULL);
     assert_non_null(strstr(words, "changed        nothing\nneeds restart  nothing\n"));
-    free(words);
     stop_daemon(w);
     const char *argv[] = {REEF_BINARY, "reload", w->pool, NULL};
     program p;
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, 66); // no person can be asked
-    program_release(&p);
 }
 
 static void what_the_daemon_refuses_is_reported_as_its_own_error(void **state) {
@@ -335,7 +305,6 @@ static void what_the_daemon_refuses_is_reported_as_its_own_error(void **state) {
     assert_int_equal(p.code, 64);
     assert_int_equal(line_count(p.err), 1);
     assert_non_null(strstr(p.err, "layer"));
-    program_release(&p);
     stop_daemon(w);
 }
 
@@ -350,7 +319,6 @@ static void expect_two_columns(const world *w, const char *last) {
          line = strchr(line + 1, '\n'))
         if (strcspn(line + 1, "\n") < 17 || line[16] != ' ' || line[17] == ' ')
             fail_msg("no two columns in: %s", p.out);
-    program_release(&p);
 }
 
 static void the_columns_of_status_line_up(void **state) {
@@ -362,23 +330,17 @@ static void the_columns_of_status_line_up(void **state) {
     expect_two_columns(w, "on disk");
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_remove)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_columns_of_status_line_up, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(changes_go_through_the_daemon_while_it_runs, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(reading_continues_beside_the_daemon, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on,
-                                        world_make, world_remove),
-        cmocka_unit_test_setup_teardown(
-            snapshots_are_restored_and_removed_while_the_daemon_trains_on, world_make,
-            world_remove),
-        cmocka_unit_test_setup_teardown(
-            every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited, world_make,
-            world_remove),
-        cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_reported_as_its_own_error,
-                                        world_make, world_remove),
+        TEST(the_columns_of_status_line_up),
+        TEST(changes_go_through_the_daemon_while_it_runs),
+        TEST(reading_continues_beside_the_daemon),
+        TEST(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on),
+        TEST(snapshots_are_restored_and_removed_while_the_daemon_trains_on),
+        TEST(every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited),
+        TEST(what_the_daemon_refuses_is_reported_as_its_own_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

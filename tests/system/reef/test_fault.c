@@ -5,19 +5,14 @@
 #include "reef_process.h"
 #include "tiny_pool.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "pool_version.h"
 #include "small_disk.h"
+#include "test.h"
 #include "whole_file.h"
 
 #define ARGUMENTS_MAX 32
@@ -40,7 +35,6 @@ static void make_pool(const char *path) {
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
-    program_release(&p);
     tiny_pool_train(path);
 }
 
@@ -116,7 +110,6 @@ static void every_command_refuses(const world *w, int code, const char *says) {
             fail_msg("%s %s: exit %d, not %d with '%s': %s", COMMANDS[i][0], COMMANDS[i][1], p.code,
                      code, says, p.err);
         assert_string_equal(p.out, "");
-        program_release(&p);
     }
 }
 
@@ -158,7 +151,6 @@ static void a_truncated_pool_is_refused_by_every_command(void **state) {
     program p;
     run(w, &p, (const char *const[]){REEF_BINARY, "verify", POOL, NULL});
     assert_int_equal(p.code, 0);
-    program_release(&p);
 }
 
 static void a_pool_of_another_version_is_refused_by_every_command(void **state) {
@@ -188,7 +180,6 @@ static void no_damage_ends_verify_with_a_signal(void **state) {
         if (p.code != 0 && p.code != 64 && p.code != 65)
             fail_msg("damage %zu: exit %d: %s", i, p.code, p.err);
         found += p.code != 0 && strlen(p.err) > 0;
-        program_release(&p);
     }
     assert_int_equal(found, DAMAGES); // 300 bytes are never all in free pages
     free(bytes);
@@ -221,7 +212,6 @@ static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
             assert_non_null(strstr(p.err, w->pool));
             assert_non_null(strstr(p.err, "reef verify"));
         }
-        program_release(&p);
     }
     assert_true(met);
 #endif
@@ -282,7 +272,6 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
         program p;
         program_run(&p, commands[i], NULL);
         if (p.code != 0) fail_msg("%s: %s", commands[i][1], p.err);
-        program_release(&p);
     }
     int how = 0;
     pid_t child = fork();
@@ -293,7 +282,6 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
     char *line = whole_file_read(says, &bytes);
     assert_true(bytes > 20 && memcmp(line, "reef test: stopped by a", 23) == 0);
     assert_ptr_equal(memchr(line, '\n', bytes), line + bytes - 1);
-    free(line);
     free(says);
     free(pool);
 #endif
@@ -320,7 +308,6 @@ static void what_was_found_stands_in_the_document(void **state) {
             found++;
         }
         json_decref(document);
-        program_release(&p);
     }
     assert_int_equal(found, 5);
 }
@@ -335,8 +322,7 @@ static char *root_of(const world *w) {
     assert_true(json_is_true(json_object_get(document, "sound")));
     char *root = reef_cli_format("%s", json_string_value(json_object_get(document, "root")));
     json_decref(document);
-    program_release(&p);
-    return root;
+    return keep(root);
 }
 
 // Pages that are free inside the file let the first few through.
@@ -358,10 +344,7 @@ static void repeat_until_full(const world *w, const char *const *command) {
         } else if (p.code != 0) {
             fail_msg("%s: exit %d: %s", command[1], p.code, p.err);
         }
-        program_release(&p);
         free(name);
-        free(before);
-        free(after);
         if (full) return;
     }
     fail_msg("%s never filled the disk", command[1]);
@@ -385,37 +368,28 @@ static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
     assert_int_equal(p.code, 73);
     assert_int_equal(line_count(p.err), 1);
     assert_int_not_equal(access(other, F_OK), 0); // no half of a pool is left
-    program_release(&p);
     free(other);
     run(w, &p, (const char *const[]){REEF_BINARY, "eval", POOL, "--as-of", "kept", TEXT, NULL});
     assert_int_equal(p.code, 0); // reading needs no room
-    program_release(&p);
 
     assert_int_equal(unlink(w->filler), 0);
     run(w, &p, (const char *const[]){REEF_BINARY, "seal", POOL, NULL});
     if (p.code != 0) fail_msg("seal: %s", p.err);
-    program_release(&p);
     free(root_of(w));
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_remove)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_no_pool_is_refused_by_every_command, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(a_truncated_pool_is_refused_by_every_command, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(a_pool_of_another_version_is_refused_by_every_command,
-                                        world_make, world_remove),
-        cmocka_unit_test_setup_teardown(no_damage_ends_verify_with_a_signal, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(a_page_that_ends_lmdb_is_one_line_and_no_signal, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(
-            rows_in_place_that_cannot_be_read_are_one_line_and_no_signal, world_make, world_remove),
-        cmocka_unit_test_setup_teardown(what_was_found_stands_in_the_document, world_make,
-                                        world_remove),
-        cmocka_unit_test_setup_teardown(a_full_disk_stops_a_change_and_loses_nothing, world_make,
-                                        world_remove),
+        TEST(what_is_no_pool_is_refused_by_every_command),
+        TEST(a_truncated_pool_is_refused_by_every_command),
+        TEST(a_pool_of_another_version_is_refused_by_every_command),
+        TEST(no_damage_ends_verify_with_a_signal),
+        TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal),
+        TEST(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal),
+        TEST(what_was_found_stands_in_the_document),
+        TEST(a_full_disk_stops_a_change_and_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

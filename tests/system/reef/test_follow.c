@@ -34,7 +34,7 @@ static char *read_text(const char *path) {
     assert_non_null(file);
     (void)!fread(text, 1, (1 << 20) - 1, file);
     fclose(file);
-    return text;
+    return keep(text);
 }
 
 static int open_new(const char *path) {
@@ -54,8 +54,8 @@ static void append(const char *path, const char *text) {
 static void start(
     watcher *f, const world *w, const char *name, const char *text, const char *last) {
     *f = (watcher){.log = path_in(w->directory, name),
-                   .out = reef_cli_format("%s/%s.out", w->directory, name),
-                   .err = reef_cli_format("%s/%s.err", w->directory, name)};
+                   .out = formatted("%s/%s.out", w->directory, name),
+                   .err = formatted("%s/%s.err", w->directory, name)};
     int out = open_new(f->out), err = open_new(f->err);
     write_file(f->log, text);
     const char *argv[] = {REEF_BINARY, "score", w->pool,     "--follow", f->log, "--json",
@@ -82,7 +82,6 @@ static size_t lines_out(const watcher *f) {
     char *text = read_text(f->out);
     size_t count = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++) count++;
-    free(text);
     return count;
 }
 
@@ -96,7 +95,6 @@ static void wait_for_message(const watcher *f, const char *part) {
     for (bool found = false; !found;) {
         char *text = read_text(f->err);
         found = strstr(text, part) != NULL;
-        free(text);
         if (!found) wait_a_moment(f, deadline, part);
     }
 }
@@ -126,7 +124,6 @@ static json_t *stop(watcher *f) {
     assert_int_equal(WEXITSTATUS(status), 0);
     char *text = read_text(f->out);
     json_t *all = documents(text);
-    free(text);
     free(f->log);
     free(f->out);
     free(f->err);
@@ -163,7 +160,7 @@ static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state)
     watcher f;
     start(&f, *state, "renamed", "old\n", "1");
     wait_for_lines(&f, 1);
-    char *aside = reef_cli_format("%s.1", f.log), *fresh = reef_cli_format("%s.new", f.log);
+    char *aside = formatted("%s.1", f.log), *fresh = formatted("%s.new", f.log);
     assert_int_equal(rename(f.log, aside), 0);
     append(aside, "late\nhalf"); // its writer has not noticed yet
     wait_for_lines(&f, 2);
@@ -174,8 +171,6 @@ static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state)
     append(aside, "never read\n");
     append(f.log, "newer\n");
     wait_for_lines(&f, 5);
-    free(aside);
-    free(fresh);
     json_t *all = stop(&f);
     expect_texts(all, WANTED, 5);
     json_decref(all);
@@ -198,19 +193,14 @@ static void a_file_that_is_cut_is_read_from_its_beginning(void **state) {
 }
 
 static void rotate(const watcher *f, const char *how) {
-    char *config = reef_cli_format("%s.conf", f->log),
-         *memory = reef_cli_format("%s.state", f->log);
-    char *text = reef_cli_format("%s {\n    rotate 3\n    %s\n}\n", f->log, how);
+    char *config = formatted("%s.conf", f->log), *memory = formatted("%s.state", f->log);
+    char *text = formatted("%s {\n    rotate 3\n    %s\n}\n", f->log, how);
     write_file(config, text);
     assert_int_equal(chmod(config, 0600), 0);
     const char *argv[] = {"/usr/sbin/logrotate", "-f", "-s", memory, config, NULL};
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("logrotate: %s", p.err);
-    program_release(&p);
-    free(config);
-    free(memory);
-    free(text);
 }
 
 static void logrotate_loses_no_line(void **state) {
@@ -223,19 +213,17 @@ static void logrotate_loses_no_line(void **state) {
         watcher f;
         start(&f, *state, i ? "copied.log" : "created.log", "line 0\n", "all");
         for (size_t n = 1; n < 12; n++) {
-            char *line = reef_cli_format("line %zu\n", n);
+            char *line = formatted("line %zu\n", n);
             wait_for_lines(&f, n); // copytruncate itself loses what comes between copy and cut
             if (n % 4 == 0) rotate(&f, HOW[i]);
             append(f.log, line);
-            free(line);
         }
         wait_for_lines(&f, 12);
         json_t *all = stop(&f);
         assert_int_equal(json_array_size(all), 13);
         for (size_t n = 0; n < 12; n++) {
-            char *line = reef_cli_format("line %zu", n);
+            char *line = formatted("line %zu", n);
             assert_string_equal(text_of(all, n), line);
-            free(line);
         }
         json_decref(all);
     }
@@ -282,7 +270,6 @@ static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     json_decref(all);
     free(shown);
     free(text);
-    free(log);
 }
 
 // ---- scores -------------------------------------------------------------------------------------
@@ -367,7 +354,6 @@ static void expect_the_models_scores(
     assert_int_equal(p.code, 0);
     json_t *at_once = documents(p.out);
     assert_true(json_equal(one_by_one, at_once));
-    program_release(&p);
     json_decref(one_by_one);
     json_decref(at_once);
 }
@@ -377,7 +363,7 @@ static void scores_are_the_models(void **state) {
     expect_the_models_scores(w, adapting_bits);
     // A net alone has a context of its own at each byte.
     world net = {.directory = w->directory, .pool = path_in(w->directory, "net")};
-    json_decref(reef_json("init", net.pool, TINY_OPTIONS, "--context-memory", "0", NULL));
+    (void)reef_json("init", net.pool, TINY_OPTIONS, "--context-memory", "0", NULL);
     tiny_pool_train(net.pool);
     expect_the_models_scores(&net, plain_bits);
     free(net.pool);
@@ -394,13 +380,10 @@ static void a_new_commit_is_read(void **state) {
     wait_for_lines(&f, 1);
     char *text = tiny_text("c", 1000), *more = path_in(mine.directory, "more");
     write_file(more, text);
-    program p;
-    reef(&p, "train", mine.pool, more, NULL);
+    program p = reef("train", mine.pool, more, NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
     json_t *status = reef_json("status", mine.pool, NULL);
     json_int_t newest = integer(json_object_get(status, "last_commit"), "number"), seen = 0;
-    json_decref(status);
     double deadline = reef_seconds() + DEADLINE_SECONDS;
     for (size_t count = 2; seen != newest; count++) {
         append(f.log, "x += 1;\n");
@@ -411,11 +394,8 @@ static void a_new_commit_is_read(void **state) {
         seen = integer(json_array_get(all, json_array_size(all) - 1), "commit");
         assert_true(integer(json_array_get(all, 0), "commit") < newest);
         json_decref(all);
-        free(out);
     }
     json_decref(stop(&f));
-    free(text);
-    free(more);
     free(mine.pool);
     test_directory_remove(mine.directory);
 }
@@ -425,8 +405,7 @@ static void a_new_commit_is_read(void **state) {
 // English, a line that is none, and English again.
 static char *odd_text(void) {
     char *english = tiny_text("english", 1500),
-         *text = reef_cli_format("%s\nQZ#%%@!\x01~^&\n%s\n", english, english);
-    free(english);
+         *text = formatted("%s\nQZ#%%@!\x01~^&\n%s\n", english, english);
     return text;
 }
 
@@ -454,7 +433,6 @@ static void outliers_are_marked(void **state) {
     assert_true(marked >= 1 && marked < count / 4);
     assert_int_equal(integer(json_array_get(all, count), "outliers"), marked);
     json_decref(all);
-    program_release(&p);
 
     argv[5] = "--outliers";
     program_run(&p, argv, text);
@@ -464,8 +442,6 @@ static void outliers_are_marked(void **state) {
     for (const char *at = p.out; *at; at = strchr(at, '\n') + 1) assert_int_equal(*at, '!');
     assert_non_null(strstr(p.err, "bits per byte"));
     assert_null(strchr(p.out, '\033'));
-    program_release(&p);
-    free(text);
 }
 
 // Median 2, median distance 1: a surprise of 2 + 1.4826 x 3 lies 3 above.
@@ -515,8 +491,6 @@ static char *on_terminal(const world *w, const char *no_colour) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     close(ours);
-    free(text);
-    free(log);
     return out;
 }
 
@@ -534,8 +508,7 @@ static void only_a_terminal_gets_colours_and_not_with_no_color(void **state) {
 // The lines before the last ones are read, to know what is usual, and not shown.
 static void it_knows_what_is_usual_from_the_beginning(void **state) {
     watcher f;
-    char *english = tiny_text("english", 1200),
-         *text = reef_cli_format("%s\nthe last line\n", english);
+    char *english = tiny_text("english", 1200), *text = formatted("%s\nthe last line\n", english);
     start(&f, *state, "usual", text, "1");
     wait_for_lines(&f, 1);
     append(f.log, "one more\n");
@@ -545,33 +518,25 @@ static void it_knows_what_is_usual_from_the_beginning(void **state) {
     assert_true(json_is_number(json_object_get(json_array_get(all, 0), "distance")));
     assert_int_equal(integer(json_array_get(all, 0), "line"), 1);
     json_decref(all);
-    free(text);
-    free(english);
 }
 
 static void what_does_not_go_together_is_refused(void **state) {
     const world *w = *state;
-    program p;
-    reef(&p, "score", w->pool, "--follow", "--top", "3", w->english, NULL);
+    program p = reef("score", w->pool, "--follow", "--top", "3", w->english, NULL);
     assert_int_equal(p.code, 64);
     assert_non_null(strstr(p.err, "--outliers"));
-    program_release(&p);
     static const char *const ALONE[] = {"--last=3", "--window=20", "--threshold=3", "--outliers"};
     for (size_t i = 0; i < 4; i++) {
-        reef(&p, "score", w->pool, ALONE[i], w->english, NULL);
+        p = reef("score", w->pool, ALONE[i], w->english, NULL);
         assert_int_equal(p.code, 64);
         assert_non_null(strstr(p.err, "goes with --follow"));
-        program_release(&p);
     }
-    reef(&p, "score", w->pool, "--follow", w->missing, NULL);
+    p = reef("score", w->pool, "--follow", w->missing, NULL);
     assert_int_equal(p.code, 66);
-    program_release(&p);
-    reef(&p, "score", w->pool, "--follow", w->directory, NULL);
+    p = reef("score", w->pool, "--follow", w->directory, NULL);
     assert_int_equal(p.code, 66);
-    program_release(&p);
-    reef(&p, "score", w->pool, "--follow", "--last", "some", w->english, NULL);
+    p = reef("score", w->pool, "--follow", "--last", "some", w->english, NULL);
     assert_int_equal(p.code, 64);
-    program_release(&p);
 }
 
 int main(void) {

@@ -30,7 +30,6 @@ static golden unpack(void) {
     }
     assert_int_equal(gzclose(in), Z_OK);
     assert_int_equal(fclose(out), 0);
-    free(to);
     return g;
 }
 
@@ -44,7 +43,6 @@ static void expect_sound(const golden *g, json_int_t records, const char *root) 
     assert_true(json_is_true(json_object_get(report, "sound")));
     assert_int_equal(integer(report, "records"), records);
     assert_string_equal(json_string_value(json_object_get(report, "root")), root);
-    json_decref(report);
 }
 
 static void expect_figure(
@@ -53,14 +51,13 @@ static void expect_figure(
     double found = number(json_array_get(json_object_get(document, "files"), 0), figure);
     if (!(fabs(found - wanted) <= SAME))
         fail_msg("%s as of %s: %.6f instead of %.6f", file, as_of, found, wanted);
-    json_decref(document);
 }
 
 static json_t *expected_document(void) {
     json_error_t fault;
     json_t *expected = json_load_file(DATA "pool.json", 0, &fault);
     if (expected == NULL) fail_msg("%s", fault.text);
-    return expected;
+    return keep(expected);
 }
 
 static void expect_figures(const golden *g, bool now) {
@@ -71,24 +68,20 @@ static void expect_figures(const golden *g, bool now) {
     size_t count = 0;
     json_object_foreach(states, state, figures) json_object_foreach(figures, name, bits) {
         if (!now && strcmp(state, "now") == 0) continue;
-        char *path = reef_cli_format(DATA "%s", name);
+        char *path = formatted(DATA "%s", name);
         expect_figure(g, state, path, "bits_per_byte", json_number_value(bits));
-        free(path);
         count++;
     }
     assert_int_equal(count, now ? 6 : 4);
-    json_decref(expected);
 }
 
 static void run_shell(const golden *g, const char *isa, const char *line) {
-    char *script = reef_cli_format("cd '%s' && export REEF='%s' REEF_ISA='%s' && %s", g->directory,
-                                   REEF_BINARY, isa, line);
+    char *script = formatted("cd '%s' && export REEF='%s' REEF_ISA='%s' && %s", g->directory,
+                             REEF_BINARY, isa, line);
     const char *const argv[] = {"/bin/sh", "-c", script, NULL};
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("%s with %s: exit %d: %s%s", line, isa, p.code, p.out, p.err);
-    program_release(&p);
-    free(script);
 }
 
 // To the last bit: an archive is all that memories predict, bit for bit.
@@ -110,8 +103,6 @@ static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
     expect_sound(&g, integer(expected, "records"),
                  json_string_value(json_object_get(expected, "root")));
     assert_true(json_equal(json_object_get(found, "kinds"), json_object_get(expected, "kinds")));
-    json_decref(found);
-    json_decref(expected);
     expect_figures(&g, true);
     expect_archives(&g);
     remove_golden(&g);
@@ -120,23 +111,18 @@ static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
 static void it_learns_on_and_expands_its_archives(void **state) {
     (void)state;
     golden g = unpack();
-    program p;
-    reef(&p, "train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
+    program p = reef("train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
-    reef(&p, "seal", g.pool, NULL);
+    p = reef("seal", g.pool, NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
     expect_figures(&g, false);
     expect_archives(&g);
     json_t *report = reef_json("verify", g.pool, NULL);
     assert_true(json_is_true(json_object_get(report, "sound")));
     assert_int_equal(integer(report, "generations"), 3);
-    json_decref(report);
     json_t *list = reef_json("kind", "list", g.pool, "digits", NULL),
            *kind = json_array_get(json_object_get(list, "kinds"), 0);
     assert_int_equal(integer(kind, "kind"), 1);
-    json_decref(list);
     remove_golden(&g);
 }
 

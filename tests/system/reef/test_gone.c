@@ -5,13 +5,7 @@
 #include "commands.h"
 #include "reef_gone.h"
 #include "reef_settings.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static bool command_has(const reef_cli_command *command, const char *option) {
     reef_cli_options list;

@@ -26,9 +26,7 @@ static void expect_refused(const world *w, const char *words, ...) {
     assert_int_equal(p.code, 64);
     if (strstr(p.err, words) == NULL) fail_msg("%s is not in %s", words, p.err);
     assert_string_equal(p.out, "");
-    program_release(&p);
     assert_true(access(pool, F_OK) != 0);
-    free(pool);
 }
 
 static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
@@ -60,22 +58,18 @@ static void sizes_count_it_and_units_are_read(void **state) {
     assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 60 << 20);
     json_decref(less);
     json_decref(more);
-    program p;
-    reef(&p, "init", pool, "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
+    program p =
+        reef("init", pool, "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "67.1 MB for each generation's context memory"));
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
     assert_non_null(strstr(p.out, "20 bytes for each byte of the stream"));
-    program_release(&p);
-    reef(&p, "init", pool, "--context-memory", "512M", "--dry-run", NULL);
+    p = reef("init", pool, "--context-memory", "512M", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "90 bytes for each byte of the stream"));
-    program_release(&p);
-    reef(&p, "init", "--help", NULL);
+    p = reef("init", "--help", NULL);
     assert_non_null(strstr(p.out, "--context-memory"));
     assert_non_null(strstr(p.out, "--net-share"));
     assert_non_null(strstr(p.out, "[64M]"));
     assert_non_null(strstr(p.out, "[0.5]"));
-    program_release(&p);
-    free(pool);
 }
 
 // What `reef init` makes of these options, to its end: a memory of 64M and this share for the net,
@@ -86,8 +80,6 @@ static void chooses(const world *w, double share, const char *option, const char
     const json_t *config = json_object_get(plan, "config");
     assert_int_equal(integer(config, "context_memory"), share < 1.0 ? 64 << 20 : 0);
     assert_true(real(config, "net_share") == share);
-    json_decref(plan);
-    free(pool);
 }
 
 static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
@@ -104,20 +96,19 @@ static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
 static char *trained(const world *w, const char *name) {
     program p;
     char *pool = path_in(w->directory, name);
-    reef(&p, "init", pool, TINY_OPTIONS, MEMORY, NULL);
+    p = reef("init", pool, TINY_OPTIONS, MEMORY, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
-    program_release(&p);
-    json_decref(reef_json("train", pool, w->english, NULL));
-    json_decref(reef_json("seal", pool, NULL));
-    json_decref(reef_json("train", pool, w->code, NULL));
+    (void)reef_json("train", pool, w->english, NULL);
+    (void)reef_json("seal", pool, NULL);
+    (void)reef_json("train", pool, w->code, NULL);
     return pool;
 }
 
 // A net alone, which has no kinds.
 static char *without_memories(const world *w, const char *name) {
     char *pool = path_in(w->directory, name);
-    json_decref(reef_json("init", pool, TINY_OPTIONS, "--context-memory", "0", NULL));
-    json_decref(reef_json("train", pool, w->english, NULL));
+    (void)reef_json("init", pool, TINY_OPTIONS, "--context-memory", "0", NULL);
+    (void)reef_json("train", pool, w->english, NULL);
     return pool;
 }
 
@@ -130,7 +121,6 @@ static void status_and_generations_tell_what_it_holds(void **state) {
     assert_in_range(integer(memory, "learned_bytes"), 200, 300);
     assert_int_equal(integer(memory, "bytes_max"), 4 << 20);
     assert_true(json_is_null(json_object_get(memory, "inputs")));
-    json_decref(status);
     json_t *generations = reef_json("generations", pool, NULL);
     const json_t *list = json_object_get(generations, "generations");
     memory = json_object_get(json_array_get(list, 0), "context_memory");
@@ -143,28 +133,19 @@ static void status_and_generations_tell_what_it_holds(void **state) {
     assert_in_range(integer(memory, "learned_bytes"), 200, 300);
     assert_int_equal(integer(memory, "bytes"), 0);
     assert_true(json_is_null(json_object_get(memory, "used_share")));
-    json_decref(generations);
 
-    program p;
-    reef(&p, "status", pool, NULL);
+    program p = reef("status", pool, NULL);
     assert_non_null(strstr(p.out, "of 4.2 MB;"));
-    program_release(&p);
-    reef(&p, "generations", pool, NULL);
+    p = reef("generations", pool, NULL);
     assert_non_null(strstr(p.out, "filled %"));
-    program_release(&p);
-    reef(&p, "top", pool, "--once", NULL);
+    p = reef("top", pool, "--once", NULL);
     assert_non_null(strstr(p.out, "of 4.2 MB"));
-    program_release(&p);
     // And of a pool without there is nothing to tell.
     char *plain = without_memories(w, "plain");
-    reef(&p, "generations", plain, NULL);
+    p = reef("generations", plain, NULL);
     assert_null(strstr(p.out, "filled %"));
-    program_release(&p);
     status = reef_json("status", plain, NULL);
     assert_true(json_is_null(json_object_get(status, "context_memory")));
-    json_decref(status);
-    free(plain);
-    free(pool);
 }
 
 static double loss_of(const json_t *document) {
@@ -195,38 +176,25 @@ static void frozen_memories_do_not_adapt(void **state) {
     }
     assert_true(sum > 0.999 && sum < 1.001);
     assert_true(net > 0.0 && net < 1.0);
-    json_decref(adapts);
-    json_decref(frozen);
-    json_decref(again);
 
     json_t *matrix = reef_json("eval", pool, "--matrix", w->code, NULL);
     json_t *stiff = reef_json("eval", pool, "--matrix", "--frozen", w->code, NULL);
     assert_false(json_equal(json_object_get(matrix, "matrix"), json_object_get(stiff, "matrix")));
-    json_decref(matrix);
-    json_decref(stiff);
     json_t *score = reef_json("score", pool, w->code, NULL);
     json_t *fixed = reef_json("score", pool, w->code, "--frozen", NULL);
     assert_true(real(score, "bits") < real(fixed, "bits"));
-    json_decref(score);
-    json_decref(fixed);
-    json_decref(reef_json("generate", pool, "--prompt", "int ", "--bytes", "20", "--frozen", NULL));
+    (void)reef_json("generate", pool, "--prompt", "int ", "--bytes", "20", "--frozen", NULL);
 
-    program p;
-    reef(&p, "eval", pool, w->code, "--verbose", NULL);
+    program p = reef("eval", pool, w->code, "--verbose", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "share %"));
     assert_non_null(strstr(p.out, "\nnet "));
-    program_release(&p);
     // Nothing adapts in a pool without.
     char *bare = without_memories(w, "bare");
     json_t *plain = reef_json("eval", bare, w->code, NULL);
     json_t *same = reef_json("eval", bare, w->code, "--frozen", NULL);
-    free(bare);
     assert_true(json_equal(json_object_get(plain, "files"), json_object_get(same, "files")));
     assert_null(json_object_get(json_array_get(json_object_get(plain, "files"), 0), "inputs"));
-    json_decref(plain);
-    json_decref(same);
-    free(pool);
 }
 
 // ---- kinds --------------------------------------------------------------------------------------
@@ -256,12 +224,10 @@ static char *two_kinds(const world *w, const char *name, char **mixed) {
                           "--context-memory", "4M", NULL));
     write_kind(letters, false, 4000);
     write_kind(digits, true, 4000);
-    json_decref(reef_json("train", pool, letters, digits, NULL));
+    (void)reef_json("train", pool, letters, digits, NULL);
     snprintf(command, sizeof(command), "(head -c 2000 %s; head -c 1000 %s) > %s", letters, digits,
              *mixed);
     assert_int_equal(system(command), 0);
-    free(letters);
-    free(digits);
     return pool;
 }
 
@@ -272,15 +238,10 @@ static void a_pool_without_a_net_stores_next_to_none(void **state) {
     const json_t *config = json_object_get(alone, "config");
     assert_string_equal(json_string_value(json_object_get(config, "ffw")), "d");
     assert_int_equal(integer(config, "layers"), 1);
-    json_decref(alone);
     json_t *given = reef_json("init", pool, "--net-share", "0", "--layers", "3", "--dry-run", NULL);
     assert_int_equal(integer(json_object_get(given, "config"), "layers"), 3);
-    json_decref(given);
-    program p;
-    reef(&p, "init", pool, "--net-share", "0", "--dry-run", NULL);
+    program p = reef("init", pool, "--net-share", "0", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "context memories alone"));
-    program_release(&p);
-    free(pool);
 }
 
 static void kinds_are_drawn_where_they_answered(void **state) {
@@ -306,16 +267,12 @@ static void kinds_are_drawn_where_they_answered(void **state) {
     assert_int_equal(integer(json_array_get(most, 0), "bytes") +
                          integer(json_array_get(most, 1), "bytes"),
                      3000);
-    json_decref(document);
-    program p;
-    reef(&p, "eval", pool, mixed, "--kinds", NULL);
+    program p = reef("eval", pool, mixed, "--kinds", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "answered % by kind"));
     assert_non_null(strstr(p.out, "kind 1 "));
     assert_non_null(strstr(p.out, "█"));
-    program_release(&p);
     free(mixed);
-    free(pool);
 }
 
 // Of generation 1, which is open, and of kind 0, which has come back.
@@ -327,7 +284,7 @@ static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
     assert_true(json_equal(json_object_get(before, "kind_memory"),
                            json_object_get(before, "context_memory")));
     write_kind(letters, false, 3000);
-    json_decref(reef_json("train", pool, letters, NULL));
+    (void)reef_json("train", pool, letters, NULL);
     json_t *status = reef_json("status", pool, NULL);
     const json_t *memory = json_object_get(status, "kind_memory");
     assert_int_equal(integer(status, "kind"), 0);
@@ -337,31 +294,25 @@ static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
     assert_in_range(integer(json_object_get(status, "context_memory"), "learned_bytes"),
                     integer(json_object_get(before, "context_memory"), "learned_bytes"), 32000);
     char words[CLI_WORD_BYTES],
-        *line = reef_cli_format("%s learned, ",
-                                reef_cli_bytes((uint64_t)integer(memory, "learned_bytes"), words));
+        *line = formatted("%s learned, ",
+                          reef_cli_bytes((uint64_t)integer(memory, "learned_bytes"), words));
     for (int i = 0; i < 2; i++) {
         program p;
         if (i == 0)
-            reef(&p, "status", pool, NULL);
+            p = reef("status", pool, NULL);
         else
-            reef(&p, "top", pool, "--once", NULL);
+            p = reef("top", pool, "--once", NULL);
         assert_int_equal(p.code, 0);
         if (strstr(p.out, line) == NULL) fail_msg("%s: %s", line, p.out);
-        program_release(&p);
     }
-    json_decref(before);
-    json_decref(status);
-    free(line);
-    free(letters);
     free(mixed);
-    free(pool);
 }
 
 static void kinds_are_listed_and_named(void **state) {
     const world *w = *state;
     char *mixed, *pool = two_kinds(w, "kinds", &mixed);
-    json_decref(reef_json("snapshot", "create", pool, "unnamed", NULL));
-    json_decref(reef_json("kind", "name", pool, "1", "digits", NULL));
+    (void)reef_json("snapshot", "create", pool, "unnamed", NULL);
+    (void)reef_json("kind", "name", pool, "1", "digits", NULL);
     json_t *list = reef_json("kind", "list", pool, NULL);
     const json_t *kinds = json_object_get(list, "kinds"), *digits = json_array_get(kinds, 1);
     assert_int_equal(json_array_size(kinds), 2);
@@ -376,12 +327,9 @@ static void kinds_are_listed_and_named(void **state) {
     assert_int_equal(integer(json_array_get(visits, 0), "from"), integer(only, "began_at"));
     assert_int_equal(integer(json_array_get(visits, 0), "learned_bytes"),
                      integer(only, "visited_bytes"));
-    json_decref(shown);
-    json_decref(list);
     json_t *first = reef_json("kind", "list", pool, "--as-of", "0", NULL);
     assert_int_equal(json_array_size(json_object_get(first, "kinds")), 1);
     assert_string_equal(json_string_value(json_object_get(first, "as_of")), "0");
-    json_decref(first);
     static const struct {
         const char *const words[5];
         const char *said;
@@ -406,19 +354,15 @@ static void kinds_are_listed_and_named(void **state) {
         bool one = words[1] == NULL || words[1][0] == '-';
         program p;
         if (one)
-            reef(&p, words[0], pool, words[1], NULL);
+            p = reef(words[0], pool, words[1], NULL);
         else
-            reef(&p, words[0], words[1], pool, words[2], words[3], words[4], NULL);
+            p = reef(words[0], words[1], pool, words[2], words[3], words[4], NULL);
         assert_int_equal(p.code, 0);
         if (strstr(p.out, SHOWN[i].said) == NULL) fail_msg("%s: %s", SHOWN[i].said, p.out);
-        program_release(&p);
     }
-    program p;
-    reef(&p, "eval", pool, mixed, "--kinds", NULL);
+    program p = reef("eval", pool, mixed, "--kinds", NULL);
     assert_non_null(strstr(p.out, "numbers  "));
-    program_release(&p);
     free(mixed);
-    free(pool);
 }
 
 static void names_that_cannot_be_are_refused(void **state) {
@@ -437,25 +381,18 @@ static void names_that_cannot_be_are_refused(void **state) {
         {"letters", "a", 66, "no kind is called letters"},
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
-        program p;
-        reef(&p, "kind", "name", pool, REFUSED[i].kind, REFUSED[i].name, NULL);
+        program p = reef("kind", "name", pool, REFUSED[i].kind, REFUSED[i].name, NULL);
         assert_int_equal(p.code, REFUSED[i].code);
         if (strstr(p.err, REFUSED[i].said) == NULL) fail_msg("%s", p.err);
-        program_release(&p);
     }
-    program p;
-    reef(&p, "kind", "list", pool, "digits", "--as-of", "unnamed", NULL);
+    program p = reef("kind", "list", pool, "digits", "--as-of", "unnamed", NULL);
     assert_int_equal(p.code, 66);
     assert_non_null(strstr(p.err, "no kind is called digits"));
-    program_release(&p);
-    reef(&p, "kind", "list", pool, "--as-of", "nowhere", NULL);
+    p = reef("kind", "list", pool, "--as-of", "nowhere", NULL);
     assert_int_equal(p.code, 66);
-    program_release(&p);
     json_t *list = reef_json("kind", "list", pool, NULL);
     const json_t *first = json_array_get(json_object_get(list, "kinds"), 0);
     assert_true(json_is_null(json_object_get(first, "name")));
-    json_decref(list);
-    free(pool);
 }
 
 // Letters come back while each of two generations is open, so long that new tables are stored.
@@ -467,36 +404,29 @@ static void old_states_are_given_up(void **state) {
     for (size_t i = 0; i < 2; i++) {
         if (i == 1) json_decref(reef_json("seal", pool, NULL));
         write_kind(more, false, WORDS[i]);
-        json_decref(reef_json("train", pool, more, "--pool-max", "1G", "--open-max", "2", NULL));
+        (void)reef_json("train", pool, more, "--pool-max", "1G", "--open-max", "2", NULL);
     }
-    reef(&p, "eval", pool, "--as-of", "1", mixed, NULL);
+    p = reef("eval", pool, "--as-of", "1", mixed, NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
-    reef(&p, "prune", pool, "--keep-last", "1", "--dry-run", NULL);
+    p = reef("prune", pool, "--keep-last", "1", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "would give up 1 state: 1 visit of kinds, "));
-    program_release(&p);
-    reef(&p, "prune", pool, "--keep-last", "1", "--yes", NULL);
+    p = reef("prune", pool, "--keep-last", "1", "--yes", NULL);
     assert_non_null(strstr(p.out, "gave up 1 state: 1 visit of kinds, "));
-    program_release(&p);
-    reef(&p, "prune", pool, "--keep-last", "1", NULL);
+    p = reef("prune", pool, "--keep-last", "1", NULL);
     assert_string_equal(p.out, "nothing to give up\n");
-    program_release(&p);
-    reef(&p, "eval", pool, "--as-of", "1", mixed, NULL);
+    p = reef("eval", pool, "--as-of", "1", mixed, NULL);
     assert_int_equal(p.code, 66);
     assert_non_null(strstr(p.err, "no state as of generation 1: what kind 0 had learned by then"));
-    program_release(&p);
     json_t *matrix = reef_json("eval", pool, "--matrix", mixed, NULL);
     const json_t *rows = json_object_get(matrix, "matrix");
     assert_int_equal(json_array_size(rows), 4);
     for (size_t row = 0; row < 4; row++)
         assert_int_equal(json_is_null(json_array_get(json_array_get(rows, row), 0)), row == 1);
-    json_decref(matrix);
     json_t *list = reef_json("generations", pool, NULL);
     for (size_t g = 0; g < 3; g++) {
         const json_t *one = json_array_get(json_object_get(list, "generations"), g);
         assert_int_equal(json_is_true(json_object_get(one, "pruned")), g == 1);
     }
-    json_decref(list);
     static const struct {
         const char *words[4];
         const char *said;
@@ -508,64 +438,47 @@ static void old_states_are_given_up(void **state) {
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
         const char *const *words = REFUSED[i].words;
-        reef(&p, words[0], pool, words[1], words[2], words[3], NULL);
+        p = reef(words[0], pool, words[1], words[2], words[3], NULL);
         assert_int_equal(p.code, 64);
         if (strstr(p.err, REFUSED[i].said) == NULL) fail_msg("%s", p.err);
-        program_release(&p);
     }
-    free(more);
     free(mixed);
-    free(pool);
 }
 
 static void kinds_are_merged(void **state) {
     const world *w = *state;
     char *mixed, *pool = two_kinds(w, "merged", &mixed);
-    program p;
-    reef(&p, "kind", "merge", pool, "0", "1", NULL);
+    program p = reef("kind", "merge", pool, "0", "1", NULL);
     assert_int_equal(p.code, 64);
     assert_non_null(strstr(p.err, "the generation of kind 1 is open: seal it first"));
-    program_release(&p);
-    json_decref(reef_json("seal", pool, NULL));
-    json_decref(reef_json("kind", "name", pool, "0", "letters", NULL));
+    (void)reef_json("seal", pool, NULL);
+    (void)reef_json("kind", "name", pool, "0", "letters", NULL);
     // Letters and digits have no contexts in common.
-    reef(&p, "kind", "merge", pool, "--near", NULL);
+    p = reef("kind", "merge", pool, "--near", NULL);
     assert_string_equal(p.out, "no two kinds are near each other\n");
-    program_release(&p);
-    reef(&p, "kind", "merge", pool, "--near", "--limit", "0", NULL);
+    p = reef("kind", "merge", pool, "--near", "--limit", "0", NULL);
     assert_int_equal(p.code, 64);
-    program_release(&p);
     char *plain = without_memories(w, "without-kinds");
-    reef(&p, "kind", "merge", plain, "--near", NULL);
+    p = reef("kind", "merge", plain, "--near", NULL);
     assert_int_equal(p.code, 64);
     assert_non_null(strstr(p.err, "--boundaries contexts"));
-    program_release(&p);
-    free(plain);
     json_t *would = reef_json("kind", "merge", pool, "letters", "1", "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(would, "done")));
-    reef(&p, "kind", "merge", pool, "letters", "1", NULL);
+    p = reef("kind", "merge", pool, "letters", "1", NULL);
     assert_non_null(strstr(p.out, " of the text of kind 0, which has ended\n"));
-    program_release(&p);
     json_t *list = reef_json("kind", "list", pool, NULL);
     const json_t *kinds = json_object_get(list, "kinds");
     assert_int_equal(integer(json_array_get(kinds, 0), "merged_into"), 1);
     assert_true(json_is_null(json_object_get(json_array_get(kinds, 1), "merged_into")));
-    json_decref(list);
-    json_decref(would);
-    reef(&p, "kind", "list", pool, NULL);
+    p = reef("kind", "list", pool, NULL);
     assert_non_null(strstr(p.out, " in 1\n"));
-    program_release(&p);
-    reef(&p, "kind", "list", pool, "letters", NULL);
+    p = reef("kind", "list", pool, "letters", NULL);
     assert_non_null(strstr(p.out, "merged into kind 1"));
-    program_release(&p);
-    reef(&p, "timeline", pool, NULL);
+    p = reef("timeline", pool, NULL);
     assert_non_null(strstr(p.out, "kind_merge"));
-    program_release(&p);
-    reef(&p, "kind", "merge", pool, "digits", "1", NULL);
+    p = reef("kind", "merge", pool, "digits", "1", NULL);
     assert_int_equal(p.code, 66);
-    program_release(&p);
     free(mixed);
-    free(pool);
 }
 
 static void a_damaged_kind_is_told_and_recovered(void **state) {
@@ -574,46 +487,37 @@ static void a_damaged_kind_is_told_and_recovered(void **state) {
     const reef_key key = {.db = REEF_DB_MEMORY, .name = "index"};
     program p;
     record_damage(pool, &key);
-    reef(&p, "eval", pool, mixed, NULL);
+    p = reef("eval", pool, mixed, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.err, "kind 0 is damaged, and does not answer: memory (generation 0"));
     assert_non_null(strstr(p.err, "reef verify"));
-    program_release(&p);
-    reef(&p, "score", pool, mixed, "--json", NULL);
+    p = reef("score", pool, mixed, "--json", NULL);
     json_t *document = json_loads(p.out, 0, NULL);
     const json_t *lost = json_object_get(document, "lost_kinds");
     assert_int_equal(json_array_size(lost), 1);
     assert_int_equal(integer(json_array_get(lost, 0), "kind"), 0);
     assert_int_equal(integer(json_array_get(lost, 0), "whole_to"), 0);
     json_decref(document);
-    program_release(&p);
     const char *follow[] = {REEF_BINARY, "score", pool, "--follow", "-", "--json", NULL};
     program_run(&p, follow, "aaaa bbbb\n");
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.err, "kind 0 is damaged, and does not answer"));
     assert_non_null(strstr(p.out, "\"lost_kinds\""));
-    program_release(&p);
-    reef(&p, "train", pool, mixed, NULL);
+    p = reef("train", pool, mixed, NULL);
     assert_int_equal(p.code, 65);
     assert_non_null(strstr(p.err, "kind 0 is damaged, and must not learn on"));
-    program_release(&p);
-    reef(&p, "verify", pool, NULL);
+    p = reef("verify", pool, NULL);
     assert_int_equal(p.code, 65);
     assert_non_null(strstr(p.out, "reef kind recover "));
-    program_release(&p);
-    reef(&p, "kind", "recover", pool, NULL);
+    p = reef("kind", "recover", pool, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "kind 0 begins anew: nothing that it learned is whole"));
-    program_release(&p);
-    reef(&p, "kind", "recover", pool, NULL);
+    p = reef("kind", "recover", pool, NULL);
     assert_string_equal(p.out, "no kind is damaged\n");
-    program_release(&p);
-    json_decref(reef_json("train", pool, mixed, NULL));
-    reef(&p, "eval", pool, mixed, NULL);
+    (void)reef_json("train", pool, mixed, NULL);
+    p = reef("eval", pool, mixed, NULL);
     assert_string_equal(p.err, "");
-    program_release(&p);
     free(mixed);
-    free(pool);
 }
 
 // Until the daemon answers.
@@ -622,14 +526,13 @@ static void wait_for_daemon(const char *pool, pid_t daemon) {
         assert_int_equal(waitpid(daemon, NULL, WNOHANG), 0);
         json_t *status = reef_json("status", pool, NULL);
         runs = json_is_true(json_object_get(status, "daemon"));
-        json_decref(status);
     }
 }
 
 static void kinds_are_merged_while_a_daemon_trains(void **state) {
     const world *w = *state;
     char *mixed, *pool = two_kinds(w, "merging", &mixed), source[1024];
-    json_decref(reef_json("seal", pool, NULL));
+    (void)reef_json("seal", pool, NULL);
     snprintf(source, sizeof(source), "file:%s", mixed);
     const char *argv[] = {REEFD_BINARY, "--pool", pool, "--source", source, "--stay", NULL};
     pid_t daemon = fork();
@@ -646,12 +549,10 @@ static void kinds_are_merged_while_a_daemon_trains(void **state) {
     assert_true(json_is_true(json_object_get(done, "done")));
     json_object_del(done, "done");
     json_object_del(would, "done");
-    json_decref(reef_json("drain", pool, NULL));
-    program p;
-    reef(&p, "kind", "merge", pool, "0", "1", NULL);
+    (void)reef_json("drain", pool, NULL);
+    program p = reef("kind", "merge", pool, "0", "1", NULL);
     assert_int_equal(p.code, 64);
     assert_non_null(strstr(p.err, "kind 0 was merged into kind 1 already"));
-    program_release(&p);
     int status;
     assert_int_equal(kill(daemon, SIGTERM), 0);
     assert_int_equal(waitpid(daemon, &status, 0), daemon);
@@ -659,15 +560,10 @@ static void kinds_are_merged_while_a_daemon_trains(void **state) {
     json_t *list = reef_json("kind", "list", pool, NULL);
     const json_t *kinds = json_object_get(list, "kinds");
     assert_int_equal(integer(json_array_get(kinds, 0), "merged_into"), 1);
-    reef(&p, "verify", pool, NULL);
+    p = reef("verify", pool, NULL);
     assert_int_equal(p.code, 0);
-    program_release(&p);
     assert_int_equal(integer(would, "from_bytes"), integer(done, "from_bytes"));
-    json_decref(list);
-    json_decref(would);
-    json_decref(done);
     free(mixed);
-    free(pool);
 }
 
 static void kinds_are_of_memories(void **state) {
@@ -678,13 +574,10 @@ static void kinds_are_of_memories(void **state) {
         {"--kinds", "--matrix", "--kinds and --matrix are two answers"},
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
-        program p;
-        reef(&p, "eval", plain, w->code, REFUSED[i][0], REFUSED[i][1], NULL);
+        program p = reef("eval", plain, w->code, REFUSED[i][0], REFUSED[i][1], NULL);
         assert_int_equal(p.code, 64);
         if (strstr(p.err, REFUSED[i][2]) == NULL) fail_msg("%s", p.err);
-        program_release(&p);
     }
-    free(plain);
 }
 
 int main(void) {

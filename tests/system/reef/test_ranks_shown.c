@@ -26,13 +26,12 @@ static int start_ranks(void **state) {
         words[i] = (char)(i % 6 == 5 ? ' ' : 'a' + (i * i + i / 7) % 17);
     words[sizeof(words) - 1] = '\0';
     write_file(text, words);
-    program p;
-    reef(&p, "init", run->pool, "--layers", "1", "--d-model", "16", "--context", "16", "--batch",
-         "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4",
-         "--attention-heads", "2", "--context-memory", "0", "--boundaries", "given", NULL);
+    program p =
+        reef("init", run->pool, "--layers", "1", "--d-model", "16", "--context", "16", "--batch",
+             "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4",
+             "--attention-heads", "2", "--context-memory", "0", "--boundaries", "given", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
-    program_release(&p);
-    char *command = reef_cli_format(
+    char *command = formatted(
         "cd %s && cp -a rank-0 rank-1 && exec " MPIRUN_PATH
         " --oversubscribe --allow-run-as-root --bind-to none -n %d " REEFD_BINARY
         " --pool . --source text --threads 1 --quiet --stay --commit-steps 5 --http 0 2>log",
@@ -42,8 +41,6 @@ static int start_ranks(void **state) {
         (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    free(command);
-    free(text);
     *state = run;
     return run->pid < 0;
 }
@@ -52,9 +49,8 @@ static int stop_ranks(void **state) {
     ranks_run *run = *state;
     program p;
     int code = 0;
-    reef(&p, "stop", run->pool, NULL);
+    p = reef("stop", run->pool, NULL);
     if (p.code != 0) (void)kill(run->pid, SIGTERM);
-    program_release(&p);
     bool ended = waitpid(run->pid, &code, 0) == run->pid && code == 0;
     test_directory_remove(run->directory);
     free(run->pool);
@@ -66,10 +62,8 @@ static int stop_ranks(void **state) {
 static json_t *await_status(const ranks_run *run) {
     for (int i = 0; i < WAITS_MAX;
          i++, (void)nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000L}, NULL)) {
-        program p;
-        reef(&p, "status", run->pool, "--json", NULL);
+        program p = reef("status", run->pool, "--json", NULL);
         json_t *status = p.code == 0 ? json_loads(p.out, 0, NULL) : NULL;
-        program_release(&p);
         const json_t *sources = json_object_get(status, "sources");
         if (json_is_true(json_object_get(json_array_get(sources, 0), "ended")) &&
             integer(status, "dirty_since_step") == 0)
@@ -110,11 +104,9 @@ static void status_has_every_rank(void **state) {
 }
 
 static void shows(const ranks_run *run, const char *command, const char *words) {
-    program p;
-    reef(&p, command, run->pool, strcmp(command, "top") == 0 ? "--once" : NULL, NULL);
+    program p = reef(command, run->pool, strcmp(command, "top") == 0 ? "--once" : NULL, NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     if (strstr(p.out, words) == NULL) fail_msg("\"%s\" is not in: %s", words, p.out);
-    program_release(&p);
 }
 
 static void people_see_a_line(void **state) {
@@ -143,12 +135,9 @@ static void metrics_have_every_rank(void **state) {
     assert_int_equal(answer.code, 200);
     for (size_t i = 0; i < sizeof(LINES) / sizeof(*LINES); i++)
         if (strstr(answer.body, LINES[i]) == NULL) fail_msg("no line%s", LINES[i]);
-    char *sent =
-        reef_cli_format("\nreef_rank_sent_bytes_total{rank=\"0\"} %" JSON_INTEGER_FORMAT "\n",
-                        integer(first, "sent_bytes"));
+    char *sent = formatted("\nreef_rank_sent_bytes_total{rank=\"0\"} %" JSON_INTEGER_FORMAT "\n",
+                           integer(first, "sent_bytes"));
     assert_non_null(strstr(answer.body, sent));
-    free(sent);
-    http_answer_release(&answer);
     json_decref(status);
 }
 
@@ -164,8 +153,7 @@ static int start_apart(void **state) {
         words[i] = (char)(i % 6 == 5 ? ' ' : 'a' + (i * i + i / 7) % 17);
     words[sizeof(words) - 1] = '\0';
     write_file(text, words);
-    free(text);
-    char *command = reef_cli_format(
+    char *command = formatted(
         "cd %s && (%s init rank-0 --layers 1 --context 16 --batch 4 --net-share 0 "
         "--context-memory 4M && head -c 9000 text >base && %s --pool rank-0 --source base --quiet "
         "&& %s seal rank-0) >/dev/null && cp -a rank-0 rank-1 && : >live && exec " MPIRUN_PATH
@@ -178,7 +166,6 @@ static int start_apart(void **state) {
         (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    free(command);
     *state = run;
     return run->pid < 0;
 }
@@ -186,10 +173,8 @@ static int start_apart(void **state) {
 static json_t *await_waiting(const ranks_run *run) {
     for (int i = 0; i < WAITS_MAX;
          i++, (void)nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000L}, NULL)) {
-        program p;
-        reef(&p, "status", run->pool, "--json", NULL);
+        program p = reef("status", run->pool, "--json", NULL);
         json_t *status = p.code == 0 ? json_loads(p.out, 0, NULL) : NULL;
-        program_release(&p);
         const json_t *joins = json_object_get(status, "joins");
         const char *now = json_string_value(json_object_get(joins, "state"));
         if (now != NULL && strcmp(now, "waiting") == 0) return status;
@@ -213,7 +198,6 @@ static void who_is_waited_for_is_shown(void **state) {
                                         "\nreef_join_waiting_seconds_total "};
     for (size_t i = 0; i < sizeof(LINES) / sizeof(*LINES); i++)
         if (strstr(answer.body, LINES[i]) == NULL) fail_msg("no line%s", LINES[i]);
-    http_answer_release(&answer);
     json_decref(status);
 }
 

@@ -50,7 +50,7 @@ static int logs_make(void **state) {
     write_log(l->fresh, 200, 2, true);
     json_decref(reef_json("init", l->pool, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
                           "0", NULL));
-    json_decref(reef_json("train", l->pool, l->learned, NULL));
+    (void)reef_json("train", l->pool, l->learned, NULL);
     json_decref(reef_json("init", l->unmade, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
                           "0", NULL));
     *state = l;
@@ -84,10 +84,10 @@ static const char *string(const json_t *object, const char *name) {
 static void expect_session(const json_t *session, const json_t *lines) {
     size_t i, count = 0, first = 0;
     double worst[5] = {0};
-    char *id = reef_cli_format(" %s ", string(session, "session"));
+    char *id = formatted(" %s ", string(session, "session"));
     const json_t *line;
     json_array_foreach(lines, i, line) {
-        char *text = reef_cli_format("%s ", string(line, "text"));
+        char *text = formatted("%s ", string(line, "text"));
         if (strstr(text, id) != NULL) {
             double score = number(line, "score");
             if (count++ == 0) first = i + 1;
@@ -98,9 +98,7 @@ static void expect_session(const json_t *session, const json_t *lines) {
                     score = before;
                 }
         }
-        free(text);
     }
-    free(id);
     assert_int_equal(integer(session, "line_count"), count);
     assert_int_equal(integer(session, "first_line"), first);
     const json_t *numbers = json_object_get(session, "worst_lines");
@@ -132,7 +130,6 @@ static void sessions_are_made_of_their_lines(void **state) {
         held += (size_t)integer(session, "line_count");
     }
     assert_int_equal(held, 200);
-    json_decref(found);
     // The highest first, and the lines that make them.
     found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "2", "--session", "r[0-9]+ ",
                       NULL);
@@ -144,8 +141,6 @@ static void sessions_are_made_of_their_lines(void **state) {
     json_array_foreach(sessions, i, session) made +=
         json_array_size(json_object_get(session, "worst_lines"));
     assert_int_equal(json_array_size(json_object_get(found, "lines")), made);
-    json_decref(found);
-    json_decref(all);
 }
 
 static void lines_in_which_nothing_matches_are_left_out(void **state) {
@@ -153,17 +148,13 @@ static void lines_in_which_nothing_matches_are_left_out(void **state) {
     json_t *found = reef_json("score", l->pool, l->fresh, "--session", "PANIC", NULL);
     assert_int_equal(integer(found, "session_count"), 1);
     assert_int_equal(integer(found, "lines_left_out"), 196);
-    json_decref(found);
-    program p;
-    reef(&p, "score", l->pool, l->fresh, "--session", "PANIC", NULL);
+    program p = reef("score", l->pool, l->fresh, "--session", "PANIC", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "1 session; 196 lines left out, in which nothing matches"));
-    program_release(&p);
     // None at all is an answer, too.
     found = reef_json("score", l->pool, l->fresh, "--session", "no such words", NULL);
     assert_int_equal(integer(found, "session_count"), 0);
     assert_int_equal(integer(found, "lines_left_out"), 200);
-    json_decref(found);
 }
 
 // ---- alarms -------------------------------------------------------------------------------------
@@ -185,7 +176,6 @@ static json_t *expect_alarms(const char *pool, const char *log, const char *perc
     assert_int_equal(json_array_size(lines), shown);
     assert_int_equal(integer(alarms, "count"), shown);
     assert_true(number(alarms, "percent") == atof(percent));
-    json_decref(all);
     return found;
 }
 
@@ -202,12 +192,10 @@ static void alarms_lie_above_what_learned_lines_reach(void **state) {
     // Lines as those that were learned: few of them, as was asked for.
     assert_in_range(integer(alarms, "count"), 4, 4 + 30);
     double high = number(alarms, "threshold");
-    json_decref(found);
     found = expect_alarms(l->pool, l->fresh, "20%");
     alarms = json_object_get(found, "alarms");
     assert_true(number(alarms, "threshold") < high);
     assert_in_range(integer(alarms, "count"), 20, 120);
-    json_decref(found);
     // At most so many, the highest first.
     found =
         reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "20%", "--top", "3", NULL);
@@ -215,12 +203,9 @@ static void alarms_lie_above_what_learned_lines_reach(void **state) {
     assert_int_equal(json_array_size(lines), 3);
     assert_true(number(json_array_get(lines, 0), "score") >=
                 number(json_array_get(lines, 1), "score"));
-    json_decref(found);
-    program p;
-    reef(&p, "score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
+    program p = reef("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
     assert_non_null(strstr(p.out, "learned lines exceed it"));
     assert_non_null(strstr(p.out, "KERNEL PANIC"));
-    program_release(&p);
 }
 
 static void lines_can_be_listed_by_score(void **state) {
@@ -242,7 +227,6 @@ static void a_pool_without_memories_goes_by_its_reservoir(void **state) {
     const logs *l = *state;
     json_t *found = expect_alarms(l->w->pool, l->w->english, "5%");
     assert_true(integer(json_object_get(found, "alarms"), "learned") > 0);
-    json_decref(found);
 }
 
 static void sessions_have_a_threshold_of_their_own(void **state) {
@@ -257,7 +241,6 @@ static void sessions_have_a_threshold_of_their_own(void **state) {
         assert_true(number(session, "score") > number(alarms, "threshold"));
         assert_true(json_is_true(json_object_get(session, "alarm")));
     }
-    json_decref(found);
 }
 
 // ---- reasons ------------------------------------------------------------------------------------
@@ -269,7 +252,6 @@ static bool is_line_of(const char *file, const char *line) {
     program p;
     program_run(&p, argv, NULL);
     bool found = p.code == 0;
-    program_release(&p);
     return found;
 }
 
@@ -299,7 +281,6 @@ static void a_line_is_explained(void **state) {
         assert_true(is_line_of(l->learned, string(nearest, "text")));
         assert_true(number(nearest, "likeness") >= 0 && number(nearest, "likeness") < 1);
     }
-    json_decref(found);
     // A line that was learned is nearest to itself.
     char *known = path_in(l->w->directory, "known.log");
     write_log(known, 3, 1, false);
@@ -309,35 +290,28 @@ static void a_line_is_explained(void **state) {
         assert_string_equal(string(nearest, "text"), string(line, "text"));
         assert_near(number(nearest, "likeness"), 1);
     }
-    json_decref(found);
-    free(known);
 }
 
 static void people_see_marks(void **state) {
     const logs *l = *state;
-    program p;
-    reef(&p, "score", l->pool, l->fresh, "--frozen", "--top", "1", "--explain", NULL);
+    program p = reef("score", l->pool, l->fresh, "--frozen", "--top", "1", "--explain", NULL);
     assert_int_equal(p.code, 0);
     char *shown = strstr(p.out, "  KERNEL PANIC");
     assert_non_null(shown);
     assert_non_null(strstr(shown, "\n  ^^"));
     assert_non_null(strstr(shown, "  nearest learned line, "));
     assert_null(strchr(p.out, '\033')); // no terminal
-    program_release(&p);
-    reef(&p, "score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
+    p = reef("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "no learned line that the pool keeps"));
-    program_release(&p);
     json_t *found = reef_json("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
     assert_true(json_is_null(
         json_object_get(json_array_get(json_object_get(found, "lines"), 0), "nearest")));
-    json_decref(found);
     // Sessions are explained by the lines that make them.
-    reef(&p, "score", l->pool, l->fresh, "--session", "r[0-9]+ ", "--top", "1", "--explain", NULL);
+    p = reef("score", l->pool, l->fresh, "--session", "r[0-9]+ ", "--top", "1", "--explain", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "session  "));
     assert_non_null(strstr(p.out, "\nline "));
-    program_release(&p);
 }
 
 // ---- as it is written ---------------------------------------------------------------------------
@@ -346,10 +320,8 @@ static void a_followed_text_has_the_same_threshold(void **state) {
     const logs *l = *state;
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
     double threshold = number(json_object_get(found, "alarms"), "threshold");
-    json_decref(found);
-    char *command =
-        reef_cli_format("%s score %s --follow - --frozen --alarms 1%% --explain --json <%s",
-                        REEF_BINARY, l->pool, l->fresh);
+    char *command = formatted("%s score %s --follow - --frozen --alarms 1%% --explain --json <%s",
+                              REEF_BINARY, l->pool, l->fresh);
     const char *argv[] = {"/bin/sh", "-c", command, NULL};
     program p;
     program_run(&p, argv, NULL);
@@ -374,10 +346,7 @@ static void a_followed_text_has_the_same_threshold(void **state) {
     }
     assert_int_equal(lines, 200);
     assert_true(outliers >= 4);
-    program_release(&p);
-    free(command);
-    command =
-        reef_cli_format("%s score %s --follow - --frozen --alarms 1%% --explain --outliers <%s",
+    command = formatted("%s score %s --follow - --frozen --alarms 1%% --explain --outliers <%s",
                         REEF_BINARY, l->pool, l->fresh);
     argv[2] = command;
     program_run(&p, argv, NULL);
@@ -389,8 +358,6 @@ static void a_followed_text_has_the_same_threshold(void **state) {
     for (char *line = strtok_r(p.out, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest))
         if (line[0] == '!') assert_true(strlen(line) < 24);
-    program_release(&p);
-    free(command);
 }
 
 // ---- mistakes -----------------------------------------------------------------------------------
@@ -406,7 +373,6 @@ static void expect_refused(const char *says,
     if (p.code != 64 || strstr(p.err, says) == NULL)
         fail_msg("%s: exit %d, %s instead of %s", options[0], p.code, p.err, says);
     assert_string_equal(p.out, "");
-    program_release(&p);
 }
 
 static void mistakes_are_named(void **state) {

@@ -14,11 +14,10 @@ typedef struct own_pool {
 
 // A pool of the test's own, trained as the world's, with snapshot "kept".
 static own_pool pool_new(world *w, const char *name) {
-    char *other = reef_cli_format("%s-restored", name);
+    char *other = formatted("%s-restored", name);
     own_pool own = {path_in(w->directory, name), path_in(w->directory, other)};
     make_pool(own.pool);
     tiny_pool_train(own.pool);
-    free(other);
     return own;
 }
 
@@ -28,7 +27,7 @@ static void pool_free(own_pool *own) {
 }
 
 static char *text_of(json_t *document, const char *name) {
-    char *text = reef_cli_format("%s", json_string_value(json_object_get(document, name)));
+    char *text = formatted("%s", json_string_value(json_object_get(document, name)));
     json_decref(document);
     return text;
 }
@@ -37,15 +36,13 @@ static char *text_of(json_t *document, const char *name) {
 static char *of_snapshot(const char *pool, const char *name, const char *member) {
     json_t *would = reef_json("snapshot", "remove", pool, name, "--dry-run", NULL);
     const json_t *one = json_array_get(json_object_get(would, "removed"), 0);
-    char *text = reef_cli_format("%s", json_string_value(json_object_get(one, member)));
-    json_decref(would);
+    char *text = formatted("%s", json_string_value(json_object_get(one, member)));
     return text;
 }
 
 static void expect_name(const char *pool, const char *typed, const char *name) {
     char *found = of_snapshot(pool, typed, "name");
     assert_string_equal(found, name);
-    free(found);
 }
 
 static char *root_of(const char *pool) {
@@ -54,29 +51,24 @@ static char *root_of(const char *pool) {
 
 // Names of the snapshots, each followed by a space.
 static char *names_of(const char *pool) {
-    char *names = reef_cli_format("%s", "");
+    char *names = formatted("%s", "");
     size_t i;
     json_t *list = reef_json("snapshot", "list", pool, NULL), *one;
     json_array_foreach(json_object_get(list, "snapshots"), i, one) {
-        char *more =
-            reef_cli_format("%s%s ", names, json_string_value(json_object_get(one, "name")));
-        free(names);
+        char *more = formatted("%s%s ", names, json_string_value(json_object_get(one, "name")));
         names = more;
     }
-    json_decref(list);
     return names;
 }
 
 static void expect_names(const char *pool, const char *expected) {
     char *names = names_of(pool);
     assert_string_equal(names, expected);
-    free(names);
 }
 
 static void expect_sound(const char *pool) {
     json_t *report = reef_json("verify", pool, NULL);
     assert_true(json_is_true(json_object_get(report, "sound")));
-    json_decref(report);
 }
 
 static void expect_failure(int code, const char *says, const char *const *arguments) {
@@ -88,7 +80,6 @@ static void expect_failure(int code, const char *says, const char *const *argume
         fail_msg("exit %d, not %d with '%s': %s", p.code, code, says, p.err);
     assert_int_equal(line_count(p.err), 1);
     assert_string_equal(p.out, "");
-    program_release(&p);
 }
 
 // ---- restore ------------------------------------------------------------------------------------
@@ -96,31 +87,27 @@ static void expect_failure(int code, const char *says, const char *const *argume
 static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "original");
-    json_decref(reef_json("seal", own.pool, NULL));
-    json_decref(reef_json("snapshot", "create", own.pool, "later", NULL));
+    (void)reef_json("seal", own.pool, NULL);
+    (void)reef_json("snapshot", "create", own.pool, "later", NULL);
     char *root = root_of(own.pool), *kept = of_snapshot(own.pool, "kept", "root");
     json_t *done = reef_json("snapshot", "restore", own.pool, "k", own.restored, "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(done, "done")));
     assert_int_equal(integer(done, "sealed_gone"), 1);
     assert_int_equal(integer(done, "snapshots_gone"), 1);
-    json_decref(done);
     assert_int_not_equal(access(own.restored, F_OK), 0);
 
     done = reef_json("snapshot", "restore", own.pool, "k", own.restored, NULL);
     assert_true(json_is_true(json_object_get(done, "done")));
     assert_string_equal(json_string_value(json_object_get(json_object_get(done, "commit"), "root")),
                         kept);
-    json_decref(done);
     expect_sound(own.restored);
     expect_names(own.restored, "kept ");
     json_t *events = reef_json("timeline", own.restored, NULL);
     char *told = json_dumps(events, 0);
     assert_non_null(strstr(told, "\"restore\""));
     free(told);
-    json_decref(events);
     json_t *generations = reef_json("generations", own.restored, NULL);
     assert_int_equal(json_array_size(json_object_get(generations, "generations")), 2);
-    json_decref(generations);
 
     char *after = root_of(own.pool);
     assert_string_equal(after, root); // the original is as it was
@@ -135,22 +122,18 @@ static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
     expect_failure(66, "no snapshot none",
                    (const char *[]){"snapshot", "restore", own.pool, "none", w->missing, NULL});
     assert_int_not_equal(access(w->missing, F_OK), 0);
-    free(root);
-    free(after);
-    free(kept);
     pool_free(&own);
 }
 
 static void in_place_the_pool_itself_goes_back(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "in-place");
-    json_decref(reef_json("seal", own.pool, NULL));
+    (void)reef_json("seal", own.pool, NULL);
     char *before = root_of(own.pool), *kept = of_snapshot(own.pool, "kept", "root");
     json_decref(
         reef_json("snapshot", "restore", own.pool, "kept", "--in-place", "--dry-run", NULL));
     char *root = root_of(own.pool);
     assert_string_equal(root, before);
-    free(root);
     expect_names(own.pool, "kept ");
 
     // As a daemon or another writer holds it.
@@ -161,46 +144,36 @@ static void in_place_the_pool_itself_goes_back(void **state) {
     expect_failure(75, "stop it first",
                    (const char *[]){"snapshot", "restore", own.pool, "kept", "--in-place", NULL});
     fclose(held);
-    free(lock);
 
-    program p;
-    reef(&p, "snapshot", "restore", own.pool, "kept", "--in-place", NULL);
+    program p = reef("snapshot", "restore", own.pool, "kept", "--in-place", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "snapshot before-restore-"));
     assert_non_null(strstr(p.out, "exactly as it did"));
-    program_release(&p);
     root = root_of(own.pool);
     assert_string_equal(root, kept);
-    free(root);
     expect_sound(own.pool);
 
     // And forward again, by the beginning of its name.
-    json_decref(reef_json("snapshot", "restore", own.pool, "before", "--in-place", NULL));
+    (void)reef_json("snapshot", "restore", own.pool, "before", "--in-place", NULL);
     root = root_of(own.pool);
     assert_string_equal(root, before);
-    free(root);
     expect_sound(own.pool);
     expect_failure(
         64, "makes no sense",
         (const char *[]){"snapshot", "restore", own.pool, "kept", w->missing, "--in-place", NULL});
-    free(before);
-    free(kept);
     pool_free(&own);
 }
 
 // Kinds of the events that are reported as undone, each followed by a space.
 static char *undone_in(const char *pool) {
-    char *kinds = reef_cli_format("%s", "");
+    char *kinds = formatted("%s", "");
     size_t i;
     json_t *timeline = reef_json("timeline", pool, NULL), *event;
     json_array_foreach(json_object_get(timeline, "events"), i, event) {
         if (!json_is_true(json_object_get(event, "undone"))) continue;
-        char *more =
-            reef_cli_format("%s%s ", kinds, json_string_value(json_object_get(event, "event")));
-        free(kinds);
+        char *more = formatted("%s%s ", kinds, json_string_value(json_object_get(event, "event")));
         kinds = more;
     }
-    json_decref(timeline);
     return kinds;
 }
 
@@ -215,12 +188,10 @@ static void expect_growth(const char *pool, size_t grown, const char *undone) {
     assert_int_equal(seen, grown);
     char *kinds = undone_in(pool);
     assert_string_equal(kinds, undone);
-    free(kinds);
-    json_decref(timeline);
 }
 
 static void go_back_to(const char *pool, const char *name) {
-    json_decref(reef_json("snapshot", "restore", pool, name, "--in-place", "--yes", NULL));
+    (void)reef_json("snapshot", "restore", pool, name, "--in-place", "--yes", NULL);
 }
 
 // Back, from there another way, and forward again: what was undone is known from what led to the
@@ -228,24 +199,22 @@ static void go_back_to(const char *pool, const char *name) {
 static void events_that_a_restore_undid_are_reported_as_undone(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "undone");
-    json_decref(reef_json("snapshot", "create", own.pool, "small", NULL));
-    json_decref(reef_json("grow", own.pool, "--side", "6", NULL));
-    json_decref(reef_json("grow", own.pool, "--side", "8", NULL));
+    (void)reef_json("snapshot", "create", own.pool, "small", NULL);
+    (void)reef_json("grow", own.pool, "--side", "6", NULL);
+    (void)reef_json("grow", own.pool, "--side", "8", NULL);
     expect_growth(own.pool, 2, "");
     go_back_to(own.pool, "small");
     expect_growth(own.pool, 0, "grow grow ");
-    json_decref(reef_json("grow", own.pool, "--side", "7", NULL));
+    (void)reef_json("grow", own.pool, "--side", "7", NULL);
     expect_growth(own.pool, 1, "grow grow ");
-    json_decref(reef_json("snapshot", "restore", own.pool, "small", own.restored, NULL));
+    (void)reef_json("snapshot", "restore", own.pool, "small", own.restored, NULL);
     expect_growth(own.restored, 0, "grow grow restore grow ");
 
     go_back_to(own.pool, "before-restore");
     expect_growth(own.pool, 2, "restore grow ");
     expect_sound(own.pool);
-    program p;
-    reef(&p, "timeline", own.pool, NULL);
+    program p = reef("timeline", own.pool, NULL);
     assert_non_null(strstr(p.out, "undone=true"));
-    program_release(&p);
     pool_free(&own);
 }
 
@@ -256,28 +225,21 @@ static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
     own_pool own = pool_new(w, "by-root");
     json_t *list = reef_json("snapshot", "list", own.pool, NULL);
     const json_t *only = json_array_get(json_object_get(list, "snapshots"), 0);
-    char *root = reef_cli_format("%s", json_string_value(json_object_get(only, "root")));
-    char *four = reef_cli_format("%.4s", root), *three = reef_cli_format("%.3s", root);
-    json_decref(list);
+    char *root = formatted("%s", json_string_value(json_object_get(only, "root")));
+    char *four = formatted("%.4s", root), *three = formatted("%.3s", root);
     expect_name(own.pool, four, "kept");
     expect_failure(66, "no snapshot",
                    (const char *[]){"snapshot", "remove", own.pool, three, NULL});
-    free(three);
-    free(four);
-    free(root);
     // Two of the same state have the same root.
-    json_decref(reef_json("snapshot", "create", own.pool, "twin-1", NULL));
-    json_decref(reef_json("snapshot", "create", own.pool, "twin-2", NULL));
-    char *twin = of_snapshot(own.pool, "twin-1", "root"), *both = reef_cli_format("%.8s", twin);
-    free(twin);
+    (void)reef_json("snapshot", "create", own.pool, "twin-1", NULL);
+    (void)reef_json("snapshot", "create", own.pool, "twin-2", NULL);
+    char *twin = of_snapshot(own.pool, "twin-1", "root"), *both = formatted("%.8s", twin);
     expect_failure(64, "twin-1, twin-2",
                    (const char *[]){"snapshot", "remove", own.pool, both, NULL});
     // Names go before roots.
-    char *named = reef_cli_format("%s-named", both);
-    json_decref(reef_json("snapshot", "create", own.pool, named, NULL));
+    char *named = formatted("%s-named", both);
+    (void)reef_json("snapshot", "create", own.pool, named, NULL);
     expect_name(own.pool, both, named);
-    free(named);
-    free(both);
     pool_free(&own);
 }
 
@@ -285,8 +247,7 @@ static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "remove");
     const char *names[] = {"day-1", "day-2", "night"};
-    for (size_t i = 0; i < 3; i++)
-        json_decref(reef_json("snapshot", "create", own.pool, names[i], NULL));
+    for (size_t i = 0; i < 3; i++) (void)reef_json("snapshot", "create", own.pool, names[i], NULL);
     char *root = root_of(own.pool);
     expect_failure(64, "day-1, day-2",
                    (const char *[]){"snapshot", "remove", own.pool, "day", NULL});
@@ -295,27 +256,21 @@ static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
     expect_failure(64, "NAME", (const char *[]){"snapshot", "remove", own.pool, NULL});
     json_t *done = reef_json("snapshot", "remove", own.pool, "ni", "day-2", "--dry-run", NULL);
     assert_int_equal(json_array_size(json_object_get(done, "removed")), 2);
-    json_decref(done);
     expect_names(own.pool, "day-1 day-2 kept night ");
 
     done = reef_json("snapshot", "remove", own.pool, "ni", "day-2", "night", NULL);
     assert_true(json_is_true(json_object_get(done, "done")));
     assert_int_equal(json_array_size(json_object_get(done, "removed")), 2);
     assert_int_equal(json_array_size(json_object_get(done, "kept")), 2);
-    json_decref(done);
     expect_names(own.pool, "day-1 kept ");
     char *after = root_of(own.pool);
     assert_string_equal(after, root);
     expect_sound(own.pool);
 
-    program p;
-    reef(&p, "snapshot", "remove", own.pool, "day", NULL);
+    program p = reef("snapshot", "remove", own.pool, "day", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "removed 1 snapshot, 1 is left"));
-    program_release(&p);
     expect_names(own.pool, "kept ");
-    free(root);
-    free(after);
     pool_free(&own);
 }
 
@@ -327,44 +282,37 @@ static const char *name_at(json_t *document, const char *list, size_t i) {
 static void one_that_is_damaged_is_reported_and_removed_by_its_whole_name(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "damaged");
-    json_decref(reef_json("snapshot", "create", own.pool, "other", NULL));
+    (void)reef_json("snapshot", "create", own.pool, "other", NULL);
     record_damage(own.pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"});
 
-    program p;
-    reef(&p, "snapshot", "list", own.pool, NULL);
+    program p = reef("snapshot", "list", own.pool, NULL);
     assert_int_equal(p.code, 65);
     assert_non_null(strstr(p.out, "record damaged"));
     assert_non_null(strstr(p.out, "other"));
     assert_non_null(strstr(p.err, "the records of 1 of 2 snapshots are damaged"));
-    program_release(&p);
-    reef(&p, "snapshot", "list", own.pool, "--json", NULL);
+    p = reef("snapshot", "list", own.pool, "--json", NULL);
     assert_int_equal(p.code, 65);
     json_t *list = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
     assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 1);
     assert_string_equal(name_at(list, "damaged", 0), "kept");
     json_decref(list);
-    program_release(&p);
 
     // The others can be used.
     json_t *done = reef_json("snapshot", "restore", own.pool, "other", own.restored, NULL);
     assert_int_equal(integer(done, "snapshots_gone"), 1);
-    json_decref(done);
     expect_names(own.restored, "other ");
     expect_sound(own.restored);
     done = reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL);
     assert_int_equal(json_array_size(json_object_get(done, "kept")), 1);
     assert_string_equal(name_at(done, "damaged_kept", 0), "kept");
-    json_decref(done);
 
     expect_failure(65, "its whole name is needed",
                    (const char *[]){"snapshot", "remove", own.pool, "ke", NULL});
     done = reef_json("snapshot", "remove", own.pool, "kept", "--dry-run", NULL);
     assert_string_equal(name_at(done, "damaged_removed", 0), "kept");
-    json_decref(done);
     done = reef_json("snapshot", "remove", own.pool, "kept", NULL);
     assert_string_equal(name_at(done, "damaged_removed", 0), "kept");
     assert_int_equal(json_array_size(json_object_get(done, "kept")), 1);
-    json_decref(done);
     expect_names(own.pool, "other ");
     expect_sound(own.pool);
     pool_free(&own);
@@ -410,32 +358,28 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
     expect_failure(64, "keep-last",
                    (const char *[]){"snapshot", "prune", own.pool, "--keep-last", "0", NULL});
 
-    program p;
-    reef(&p, "snapshot", "prune", own.pool, "--keep-daily", "2", "--dry-run", NULL);
+    program p = reef("snapshot", "prune", own.pool, "--keep-daily", "2", "--dry-run", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "would remove 5 snapshots, 2 would be left"));
     assert_non_null(strstr(p.out, "would go"));
-    program_release(&p);
     expect_names(own.pool, all);
 
     json_t *done =
         reef_json("snapshot", "prune", own.pool, "--keep-last", "2", "--keep-daily", "3", NULL);
     assert_int_equal(json_array_size(json_object_get(done, "removed")), 3);
-    json_decref(done);
     expect_names(own.pool, "first-night ninth-eight ninth-seven third-noon ");
-    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-daily", "2", NULL));
+    (void)reef_json("snapshot", "prune", own.pool, "--keep-daily", "2", NULL);
     expect_names(own.pool, "ninth-eight third-noon ");
-    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
+    (void)reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL);
     expect_names(own.pool, "ninth-eight ");
     done = reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL); // nothing to do
     assert_int_equal(json_array_size(json_object_get(done, "removed")), 0);
-    json_decref(done);
     // A clock that was set back makes nothing older.
     assert_int_equal(reef_store_open(&store, own.pool, &(reef_store_options){.write = true}, &err),
                      REEF_OK);
     snapshot_at(store, "later", 2, 12);
     reef_store_close(store);
-    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
+    (void)reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL);
     expect_names(own.pool, "later ");
     // What nobody named goes first.
     assert_int_equal(reef_store_open(&store, own.pool, &(reef_store_options){.write = true}, &err),
@@ -443,9 +387,9 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
     snapshot_at(store, "before-restore-30", 10, 12);
     snapshot_at(store, "auto-20200511T000000Z", 11, 0);
     reef_store_close(store);
-    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "2", NULL));
+    (void)reef_json("snapshot", "prune", own.pool, "--keep-last", "2", NULL);
     expect_names(own.pool, "auto-20200511T000000Z later ");
-    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
+    (void)reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL);
     expect_names(own.pool, "later ");
     expect_sound(own.pool);
     pool_free(&own);
@@ -459,8 +403,6 @@ static void the_beginning_of_a_name_is_enough_everywhere(void **state) {
     json_t *whole = reef_json("eval", w->pool, w->english, "--as-of", "kept", NULL);
     json_t *beginning = reef_json("eval", w->pool, w->english, "--as-of", "ke", NULL);
     assert_true(json_equal(json_object_get(whole, "files"), json_object_get(beginning, "files")));
-    json_decref(whole);
-    json_decref(beginning);
 }
 
 static void a_moment_is_a_state_and_people_hear_which(void **state) {
@@ -469,19 +411,15 @@ static void a_moment_is_a_state_and_people_hear_which(void **state) {
     json_t *today = reef_json("eval", w->pool, w->english, "--as-of", "today", NULL);
     assert_true(json_equal(now, today));
     assert_string_equal(json_string_value(json_object_get(today, "as_of")), "now");
-    json_decref(now);
-    json_decref(today);
     static const char *const COMMANDS[] = {"eval", "score"};
     program p;
     for (size_t i = 0; i < 2; i++) {
-        reef(&p, COMMANDS[i], w->pool, w->english, "--as-of", "0s ago", NULL);
+        p = reef(COMMANDS[i], w->pool, w->english, "--as-of", "0s ago", NULL);
         assert_int_equal(p.code, 0);
         assert_non_null(strstr(p.err, "reef: '0s ago' is the state 'now'\n"));
-        program_release(&p);
     }
-    reef(&p, "eval", w->pool, w->english, "--as-of", "kept", NULL);
+    p = reef("eval", w->pool, w->english, "--as-of", "kept", NULL);
     assert_null(strstr(p.err, "is the state"));
-    program_release(&p);
     expect_failure(
         66, "no state is so old: the oldest is ",
         (const char *const[]){"eval", w->pool, w->english, "--as-of", "9999w ago", NULL});
@@ -509,7 +447,6 @@ static void a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it(void **stat
         char *found = text_of(
             reef_json("eval", own.pool, w->english, "--as-of", STATES[i][0], NULL), "as_of");
         if (strcmp(found, STATES[i][1]) != 0) fail_msg("%s was '%s'", STATES[i][0], found);
-        free(found);
     }
     expect_failure(
         66, "the oldest is 'noon', of 2020-05-01 12:00:00",
@@ -520,8 +457,8 @@ static void a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it(void **stat
 static void the_pool_may_come_first_or_from_the_environment(void **state) {
     world *w = *state;
     setenv("REEF_POOL", w->pool, 1);
-    json_decref(reef_json("snapshot", "remove", "kept", "--dry-run", NULL));
-    json_decref(reef_json("snapshot", "remove", w->pool, "kept", "--dry-run", NULL));
+    (void)reef_json("snapshot", "remove", "kept", "--dry-run", NULL);
+    (void)reef_json("snapshot", "remove", w->pool, "kept", "--dry-run", NULL);
     unsetenv("REEF_POOL");
 }
 

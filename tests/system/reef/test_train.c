@@ -4,18 +4,13 @@
 #include "program.h"
 #include "reef_system.h"
 #include "reefd_run.h"
+#include "test.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define WORD_BYTES 12000
 #define FIGURE_BYTES 8000
@@ -33,7 +28,7 @@ typedef struct world {
 } world;
 
 static char *path_in(const world *w, const char *name) {
-    return reef_cli_format("%s/%s", w->box.directory, name);
+    return keep(reef_cli_format("%s/%s", w->box.directory, name));
 }
 
 static int setup(void **state) {
@@ -97,8 +92,7 @@ static json_t *reef_json(const char *first, ...) {
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", first, p.code, p.err);
     json_t *document = json_loads(p.out, 0, NULL);
     assert_non_null(document);
-    program_release(&p);
-    return document;
+    return keep(document);
 }
 
 // It must fail with this exit code and say this.
@@ -116,7 +110,6 @@ static void reef_fails(int code, const char *says, const char *first, ...) {
         fail_msg("reef %s: exit %d instead of %d, or no '%s' in: %s", first, p.code, code, says,
                  p.err);
     assert_int_equal(line_count(p.err), 1);
-    program_release(&p);
 }
 
 static json_t *train_all(const world *w) {
@@ -143,7 +136,6 @@ static void train_ends_with_the_daemons_root(void **state) {
     char *root = reef_cli_format("%s", root_of(document));
     assert_int_equal(pool_generations(&w->box), 2); // or nothing was sealed, and less is compared
     pool_check(&w->box);
-    json_decref(document);
 
     sandbox_make_pool(&w->box);
     char *first = reef_cli_format("file:%s", w->words),
@@ -157,7 +149,6 @@ static void train_ends_with_the_daemons_root(void **state) {
     // The daemon's cursors are the tool's: there is nothing left to train on.
     json_t *again = train_all(w);
     assert_string_equal(root_of(again), root);
-    json_decref(again);
     free(root);
     free(first);
     free(second);
@@ -208,9 +199,6 @@ static void interrupted_it_commits_and_goes_on(void **state) {
     json_t *rest = train_all(w);
     assert_string_equal(root_of(rest), root_of(whole));
     json_decref(stopped);
-    json_decref(rest);
-    json_decref(whole);
-    free(out);
 }
 
 static void killed_at_any_time_it_goes_on(void **state) {
@@ -232,10 +220,7 @@ static void killed_at_any_time_it_goes_on(void **state) {
         }
         json_t *rest = train_all(w);
         assert_string_equal(root_of(rest), root_of(whole));
-        json_decref(rest);
     }
-    json_decref(whole);
-    free(out);
 }
 
 static char *said(const char *command, const char *pool, const char *file) {
@@ -244,8 +229,7 @@ static char *said(const char *command, const char *pool, const char *file) {
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", command, p.code, p.err);
     char *text = reef_cli_format("%s", p.out);
-    program_release(&p);
-    return text;
+    return keep(text);
 }
 
 static void expect(const char *text, const char *label, json_int_t number, const char *rest) {
@@ -270,11 +254,7 @@ static void a_pool_that_learns_all_says_nothing_else(void **state) {
         json_t *found[] = {json_object_get(train, "not_learned_bytes"),
                            json_object_get(status, "not_learned_bytes")};
         for (size_t k = 0; k < 2; k++) assert_int_equal(json_is_integer(found[k]), i == 1);
-        json_decref(train);
-        json_decref(status);
-        free(pool);
     }
-    free(text);
 }
 
 static void what_is_not_learned_is_not_reported_as_trained(void **state) {
@@ -299,15 +279,9 @@ static void what_is_not_learned_is_not_reported_as_trained(void **state) {
     assert_true(recognised > 16);
     expect(words, "  ", recognised,
            "bytes of the pool's stream were recognised, or lay at marker lines");
-    free(words);
     words = said("status", pool, NULL);
     expect(words, "trained       ", dealt_with - recognised, "bytes\n");
     expect(words, "recognised    ", recognised, "bytes of older domains or at marker lines");
-    free(words);
-    json_decref(before);
-    json_decref(after);
-    free(pool);
-    free(text);
 }
 
 // ---- other commands that read it ----------------------------------------------------------------
@@ -322,13 +296,11 @@ static void eval_matrix_names_both_definitions(void **state) {
     const json_t *most = json_array_get(json_object_get(document, "forgetting"), 0);
     assert_true(fabs(json_real_value(learned) - (now - then)) < 1e-12);
     assert_true(json_real_value(most) >= json_real_value(learned) - 1e-12);
-    json_decref(document);
     // Told that the first text was learned in generation 1, there is nothing after it to forget.
     document = reef_json("eval", "--pool", w->box.pool, "--matrix", "--learned", "1,0",
                          w->held_words, w->held_figures, NULL);
     learned = json_array_get(json_object_get(document, "forgetting_learned"), 0);
     assert_true(json_real_value(learned) == 0);
-    json_decref(document);
     reef_fails(64, "--learned is '0,2', but must be one generation, 0 to 1, for each of 2 files",
                "eval", "--pool", w->box.pool, "--matrix", "--learned", "0,2", w->held_words,
                w->held_figures, NULL);
@@ -346,12 +318,11 @@ static void files_in_another_order_than_they_were_trained_are_refused(void **sta
                *says = "give the files in the order in which they were trained";
     char *empty = path_in(w, "empty");
     write_text(empty, 0, 1);
-    json_decref(reef_json("train", pool, w->words, w->figures, NULL));
+    (void)reef_json("train", pool, w->words, w->figures, NULL);
     reef_fails(64, says, "train", pool, w->figures, w->words, NULL);
     reef_fails(64, says, "train", pool, w->held_words, w->figures, w->words, NULL);
-    json_decref(reef_json("train", pool, w->words, empty, w->figures, NULL));
-    json_decref(reef_json("train", pool, w->words, w->figures, w->held_words, NULL));
-    free(empty);
+    (void)reef_json("train", pool, w->words, empty, w->figures, NULL);
+    (void)reef_json("train", pool, w->words, w->figures, w->held_words, NULL);
 }
 
 static void bad_requests_are_distinguished(void **state) {
@@ -371,11 +342,10 @@ static void bad_requests_are_distinguished(void **state) {
     reef_fails(64, "is given twice", "train", pool, w->words, w->words, NULL);
     reef_fails(66, "the stream is empty", "train", pool, empty, NULL);
     reef_fails(64, "--commit-steps is '-1'", "train", pool, w->words, "--commit-steps", "-1", NULL);
-    json_decref(reef_json("train", pool, w->words, NULL));
+    (void)reef_json("train", pool, w->words, NULL);
     reef_fails(64, "give the files in the order", "train", pool, w->figures, w->words, NULL);
     write_text(w->words, WORD_BYTES / 2, 1);
     reef_fails(65, "it shrank or was replaced", "train", pool, w->words, NULL);
-    free(empty);
 }
 
 static void a_daemon_on_the_pool_is_respected(void **state) {
@@ -400,7 +370,6 @@ static bool last_loss_is_known(const world *w) {
     const json_t *last = json_object_get(status, "last_bits_per_byte");
     assert_non_null(last);
     bool known = json_is_number(last);
-    json_decref(status);
     return known;
 }
 
@@ -409,40 +378,37 @@ static bool last_loss_is_known(const world *w) {
 static void losses_of_another_run_are_not_reported_as_this_ones(void **state) {
     world *w = *state;
     const char *pool = w->box.pool;
-    json_decref(reef_json("train", pool, w->words, w->held_words, NULL));
-    json_decref(reef_json("snapshot", "create", pool, "words", NULL));
+    (void)reef_json("train", pool, w->words, w->held_words, NULL);
+    (void)reef_json("snapshot", "create", pool, "words", NULL);
     json_t *first = reef_json("train", pool, w->words, w->held_words, w->figures, NULL);
     assert_true(last_loss_is_known(w));
     back_to(w, "words");
     assert_true(last_loss_is_known(w)); // that of the words
-    json_decref(reef_json("train", pool, w->words, w->held_words, w->part, NULL));
+    (void)reef_json("train", pool, w->words, w->held_words, w->part, NULL);
     assert_true(last_loss_is_known(w));
     back_to(w, "before-restore");
     assert_false(last_loss_is_known(w));
 
     json_t *again = reef_json("train", pool, w->words, w->held_words, w->figures, NULL);
     assert_string_equal(root_of(again), root_of(first));
-    json_decref(again);
     json_decref(
         reef_json("train", pool, w->words, w->held_words, w->figures, w->held_figures, NULL));
     assert_true(last_loss_is_known(w));
-    json_decref(first);
     pool_check(&w->box);
 }
 
 int main(void) {
-#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        EACH(train_ends_with_the_daemons_root),
-        EACH(interrupted_it_commits_and_goes_on),
-        EACH(killed_at_any_time_it_goes_on),
-        EACH(what_is_not_learned_is_not_reported_as_trained),
-        EACH(a_pool_that_learns_all_says_nothing_else),
-        EACH(eval_matrix_names_both_definitions),
-        EACH(files_in_another_order_than_they_were_trained_are_refused),
-        EACH(bad_requests_are_distinguished),
-        EACH(a_daemon_on_the_pool_is_respected),
-        EACH(losses_of_another_run_are_not_reported_as_this_ones),
+        SET_UP(train_ends_with_the_daemons_root),
+        SET_UP(interrupted_it_commits_and_goes_on),
+        SET_UP(killed_at_any_time_it_goes_on),
+        SET_UP(what_is_not_learned_is_not_reported_as_trained),
+        SET_UP(a_pool_that_learns_all_says_nothing_else),
+        SET_UP(eval_matrix_names_both_definitions),
+        SET_UP(files_in_another_order_than_they_were_trained_are_refused),
+        SET_UP(bad_requests_are_distinguished),
+        SET_UP(a_daemon_on_the_pool_is_respected),
+        SET_UP(losses_of_another_run_are_not_reported_as_this_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 // `reef usage` over ranges of time, and a daemon that compacts them by itself.
 #include "reef_system.h"
 #include "reef_usage.h"
+#include "test.h"
 #include "tools_world.h"
 
 #include <reef/reef.h> // after the rooms, whose words for failure it shares
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #define HOUR_MS UINT64_C(3600000)
 #define EXPERTS (TINY_SIDE_NEW * TINY_SIDE_NEW) // of the open generation, which is 1
@@ -25,7 +20,6 @@ static json_t *only_layer(const json_t *document) {
 static json_int_t selections(const char *pool, const char *option, const char *value) {
     json_t *document = reef_json("usage", pool, option, value, NULL);
     json_int_t count = integer(only_layer(document), "selections");
-    json_decref(document);
     return count;
 }
 
@@ -137,17 +131,12 @@ static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state)
     expect_library(pool, 0, reef_unix_ms() - 3 * HOUR_MS, 7);
     json_t *document = reef_json("usage", pool, "--since", "500d", NULL);
     assert_int_equal(integer(only_layer(document), "selections_before"), 7);
-    json_decref(document);
-    program p;
-    reef(&p, "usage", pool, "--since", "500d", NULL);
+    program p = reef("usage", pool, "--since", "500d", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "7 selections before 20"));
     assert_non_null(strstr(p.out, "are known in total only and are not counted"));
-    program_release(&p);
-    reef(&p, "usage", pool, "--since", "2099-01-01", NULL);
+    p = reef("usage", pool, "--since", "2099-01-01", NULL);
     assert_non_null(strstr(p.out, "nothing was recorded in this range"));
-    program_release(&p);
-    free(pool);
 }
 
 static void times_are_read_as_people_type_them(void **state) {
@@ -198,18 +187,14 @@ static void times_are_read_as_people_type_them(void **state) {
 
 // Train a pool on some text with reefd, which must end well; what it said is the caller's.
 static char *train_with_daemon(const world *w, const char *pool) {
-    char *stream = path_in(w->directory, "stream"), *source = reef_cli_format("file:%s", stream);
+    char *stream = path_in(w->directory, "stream"), *source = formatted("file:%s", stream);
     char *text = tiny_text("c", 2000);
     write_file(stream, text);
     const char *argv[] = {REEFD_BINARY, "--pool", pool, "--source", source, "--threads", "1", NULL};
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reefd: exit %d: %s", p.code, p.err);
-    char *said = reef_cli_format("%s", p.err);
-    program_release(&p);
-    free(stream);
-    free(source);
-    free(text);
+    char *said = formatted("%s", p.err);
     return said;
 }
 
@@ -221,15 +206,12 @@ static void a_daemon_compacts_by_itself(void **state) {
     json_int_t before = selections(pool, NULL, NULL);
     char *said = train_with_daemon(w, pool);
     assert_null(strstr(said, "not compacted"));
-    free(said);
     assert_int_equal(compact(pool), 0); // nothing was left to do
     json_t *sound = reef_json("verify", pool, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
     json_int_t after = selections(pool, NULL, NULL);
     assert_true(after > before);
     assert_int_equal(selections(pool, "--since", "40d"), after);
-    json_decref(sound);
-    free(pool);
 }
 
 static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **state) {
@@ -251,8 +233,6 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     char *said = train_with_daemon(w, pool);
     assert_non_null(strstr(said, "usage over time was not compacted: usage (level 1"));
     assert_true(selections(pool, NULL, NULL) > before);
-    free(said);
-    free(pool);
 }
 
 int main(void) {

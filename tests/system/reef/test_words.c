@@ -4,14 +4,9 @@
 #include "cli_format.h"
 #include "commands.h"
 #include "reef_edit_distance.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void counts_bytes_and_durations_read_well(void **state) {
     (void)state;

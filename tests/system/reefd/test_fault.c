@@ -5,19 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "small_disk.h"
+#include "test.h"
 
 #define TEXT_BYTES 30000
 #define FLOOD_BYTES (64u << 20)
@@ -138,11 +132,11 @@ static void commands_are_answered_while_commits_fail(void **state) {
     pid_t pid = start_on_a_full_disk(small);
     assert_int_equal(reefd_refuses(&small->disk, COMMIT), REEF_ERR_FULL);
     assert_int_equal(reefd_refuses(&small->disk, "{\"command\": \"pause\"}"), REEF_ERR_FULL);
-    json_decref(reefd_ask(&small->disk, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&small->disk, "{\"command\": \"resume\"}");
     assert_false(reefd_said(&small->box, "the commit went through"));
     // Once there is room a request for a commit ends the pause.
     assert_int_equal(unlink(small->filler), 0);
-    json_decref(reefd_ask(&small->disk, COMMIT));
+    (void)reefd_ask(&small->disk, COMMIT);
     assert_int_equal(reefd_wait(pid), 0);
     assert_true(reefd_said(&small->box, "the commit went through"));
     assert_memory_equal(pool_commit(&small->disk).root, whole.root, REEF_HASH_BYTES);
@@ -174,13 +168,12 @@ static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
     assert_int_equal(write(ends[1], text + bytes / 2, bytes - bytes / 2), bytes - bytes / 2);
     assert_int_equal(reefd_refuses(&small->disk, DRAIN), REEF_ERR_FULL);
     assert_int_equal(unlink(small->filler), 0);
-    json_decref(reefd_ask(&small->disk, PAUSE));
+    (void)reefd_ask(&small->disk, PAUSE);
     assert_int_equal(pool_commit(&small->disk).step, reefd_count(&small->disk, "step"));
     close(ends[1]);
-    json_decref(reefd_ask(&small->disk, "{\"command\": \"stop\"}"));
+    (void)reefd_ask(&small->disk, "{\"command\": \"stop\"}");
     assert_int_equal(reefd_wait(pid), 0);
     pool_check(&small->disk);
-    free(text);
 }
 
 // ---- back-pressure ------------------------------------------------------------------------------
@@ -236,7 +229,6 @@ static void a_fast_sender_has_to_wait(void **state) {
     json_t *source = json_array_get(json_object_get(status, "sources"), 0);
     int64_t taken = json_integer_value(json_object_get(source, "cursor")) +
                     json_integer_value(json_object_get(status, "queue_bytes"));
-    json_decref(status);
     assert_true(sent < FLOOD_BYTES);
     assert_true((int64_t)sent - taken <= PIPE_BYTES);
     assert_true(resident_kb(pid) - before_kb < (long)(FLOOD_BYTES / 1024 / 2));
@@ -247,16 +239,14 @@ static void a_fast_sender_has_to_wait(void **state) {
     sandbox_remove(&box);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_disk, teardown_disk)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_full_disk_ends_it_and_loses_nothing_committed, setup_disk,
-                                        teardown_disk),
-        cmocka_unit_test_setup_teardown(room_that_comes_back_in_time_saves_the_run, setup_disk,
-                                        teardown_disk),
-        cmocka_unit_test_setup_teardown(commands_are_answered_while_commits_fail, setup_disk,
-                                        teardown_disk),
-        cmocka_unit_test_setup_teardown(a_pause_that_cannot_commit_pauses_nothing, setup_disk,
-                                        teardown_disk),
+        TEST(a_full_disk_ends_it_and_loses_nothing_committed),
+        TEST(room_that_comes_back_in_time_saves_the_run),
+        TEST(commands_are_answered_while_commits_fail),
+        TEST(a_pause_that_cannot_commit_pauses_nothing),
         cmocka_unit_test(a_fast_sender_has_to_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

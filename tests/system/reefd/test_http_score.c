@@ -3,15 +3,10 @@
 #include "http_run.h"
 
 #include "reef_trainer.h"
+#include "test.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define SCORED_LINES_MAX 65536
 
@@ -24,7 +19,7 @@ static void scores_are_those_of_the_committed_state(void **state) {
     running *run = *state;
     static const char TEXT[] = "a line of text\nand another one, longer than the first\nend";
     while (reefd_count(&run->box, "step") < 50) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
     json_t *answer = json_of(post(run, "/v1/score?as_of=then&per_byte=1", "", TEXT), 200);
 
     reef_error err;
@@ -64,21 +59,17 @@ static void scores_are_those_of_the_committed_state(void **state) {
     for (size_t i = 1; i < sizeof(TEXT) - 1; i++) rounding += (double)bits[i] * FLT_EPSILON / 2;
     // the first byte is not counted
     assert_near(sum - (double)bits[0], score.bits, rounding + 1e-9);
-    json_decref(answer);
     answer = json_of(post(run, "/v1/score?per_byte=0", "", TEXT), 200);
     assert_null(json_object_get(answer, "surprise"));
-    json_decref(answer);
-    json_decref(json_of(post(run, "/v1/score?per_byte=yes", "", TEXT), 400));
+    (void)json_of(post(run, "/v1/score?per_byte=yes", "", TEXT), 400);
 
     // Now is the last commit that there is, and moves on with training.
     json_t *now = json_of(post(run, "/v1/score", "", TEXT), 200);
     json_int_t commit = json_integer_value(json_object_get(now, "commit"));
     assert_true(commit >= 1);
-    json_decref(now);
     for (bool moved = false; !moved; sleep_ms(20)) {
         now = json_of(post(run, "/v1/score", "", TEXT), 200);
         moved = json_integer_value(json_object_get(now, "commit")) > commit;
-        json_decref(now);
     }
     assert_code(post(run, "/v1/score", "", "x"), 400);
     assert_code(post(run, "/v1/score", "Content-Type: application/json; charset=utf-8\r\n",
@@ -90,7 +81,6 @@ static void scores_are_those_of_the_committed_state(void **state) {
     memset(lines, '\n', SCORED_LINES_MAX + 1);
     now = json_of(http_ask(run->address, "POST", "/v1/score", "", lines, SCORED_LINES_MAX), 200);
     assert_int_equal(json_array_size(json_object_get(now, "records")), SCORED_LINES_MAX);
-    json_decref(now);
     assert_code(http_ask(run->address, "POST", "/v1/score", "", lines, SCORED_LINES_MAX + 1), 400);
     free(lines);
     assert_code(post(run, "/v1/score?as_of=never", "", TEXT), 404);
@@ -105,16 +95,14 @@ static void scores_are_those_of_the_committed_state(void **state) {
 static void a_score_after_a_drain_is_as_of_its_commit(void **state) {
     running *run = *state;
     int64_t step = 30;
-    json_decref(json_of(post(run, "/v1/score", "", "some text to score"), 200));
+    (void)json_of(post(run, "/v1/score", "", "some text to score"), 200);
     for (int i = 0; i < 8; i++, step += 20) {
         while (reefd_count(&run->box, "step") < step) sleep_ms(2);
         json_t *commit = reefd_ask(&run->box, "{\"command\": \"pause\"}");
         json_t *score = json_of(post(run, "/v1/score", "", "some text to score"), 200);
         assert_true(json_integer_value(json_object_get(score, "commit")) >=
                     json_integer_value(json_object_get(commit, "number")));
-        json_decref(score);
-        json_decref(commit);
-        json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+        (void)reefd_ask(&run->box, "{\"command\": \"resume\"}");
     }
     assert_trains_on_and_stops(run);
 }
@@ -137,7 +125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_score_after_a_drain_is_as_of_its_commit, setup_memory,
                                         teardown),
-        cmocka_unit_test_setup_teardown(scores_are_those_of_the_committed_state, setup, teardown),
+        SET_UP(scores_are_those_of_the_committed_state),
     };
     return cmocka_run_group_tests_name("daemon http score", tests, NULL, NULL);
 }

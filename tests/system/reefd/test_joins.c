@@ -6,18 +6,12 @@
 #include "ranks_spawn.h"
 #include "reef_join.h"
 #include "reef_kinds.h"
+#include "test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define RANKS 3
 #define BASE_BYTES 12000
@@ -111,7 +105,6 @@ static void learn_base(const sandbox *box, const char *net_share, bool sealed) {
        &err);
     reef_trainer_close(trainer);
     reef_store_close(store);
-    free(text);
 }
 
 static sandbox mould; // of the base that every test begins with, made when it is first asked for
@@ -249,7 +242,6 @@ static void ends_with(const sandbox *box, int code, const char *words) {
     if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
     for (const char *at = text; (at = strstr(at, "reefd: ")) != NULL; at++) count++;
     if (count != 1) fail_msg("%zu messages: %s", count, text);
-    free(text);
     assert_int_not_equal(code, 0);
 }
 
@@ -499,7 +491,7 @@ static void a_join_that_was_cut_off_is_begun_again(void **state) {
 
 static void stop(const sandbox *box, size_t rank) {
     sandbox one = shard_of(box, rank);
-    json_decref(reefd_ask(&one, "{\"command\": \"stop\"}"));
+    (void)reefd_ask(&one, "{\"command\": \"stop\"}");
 }
 
 // A live source: its rank would never end by itself, and the others wait for it.
@@ -524,7 +516,6 @@ static json_t *await_joins(const sandbox *box, size_t rank, const char *member, 
     for (int i = 0; i < WAITS_MAX; i++, sleep_ms(WAIT_MS)) {
         json_t *status = reefd_ask(&one, "{\"command\": \"status\"}");
         json_t *joins = json_incref(json_object_get(status, "joins"));
-        json_decref(status);
         assert_non_null(joins);
         const char *found = json_string_value(json_object_get(joins, member));
         if (found != NULL && strcmp(found, word) == 0) return joins;
@@ -737,21 +728,20 @@ int main(void) {
     // Leaks of MPI's own are not ours.
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     setenv("TSAN_OPTIONS", "detect_deadlocks=0", 1);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_rank_knows_what_all_have_learned),
-        TEST(with_a_net_too),
-        TEST(neither_time_nor_threads_nor_commits_matter),
-        TEST(what_two_ranks_learned_alike_is_one_kind),
-        TEST(killed_ranks_go_on),
-        TEST(a_join_that_was_cut_off_is_begun_again),
-        TEST(a_rank_that_is_waited_for_is_shown_and_one_stop_ends_all),
-        TEST(stopped_ranks_go_on),
-        TEST(pools_that_do_not_fit_are_named),
-        TEST(pools_that_cannot_begin_are_named),
-        TEST(one_process_joins_nobody),
-        TEST(a_full_disk_on_one_rank),
-        TEST(what_others_still_need_is_checked),
+        SET_UP(every_rank_knows_what_all_have_learned),
+        SET_UP(with_a_net_too),
+        SET_UP(neither_time_nor_threads_nor_commits_matter),
+        SET_UP(what_two_ranks_learned_alike_is_one_kind),
+        SET_UP(killed_ranks_go_on),
+        SET_UP(a_join_that_was_cut_off_is_begun_again),
+        SET_UP(a_rank_that_is_waited_for_is_shown_and_one_stop_ends_all),
+        SET_UP(stopped_ranks_go_on),
+        SET_UP(pools_that_do_not_fit_are_named),
+        SET_UP(pools_that_cannot_begin_are_named),
+        SET_UP(one_process_joins_nobody),
+        SET_UP(a_full_disk_on_one_rank),
+        SET_UP(what_others_still_need_is_checked),
     };
     return cmocka_run_group_tests_name("reefd joins", tests, NULL, discard_mould);
 }

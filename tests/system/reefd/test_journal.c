@@ -5,17 +5,11 @@
 #include "reefd_run.h"
 
 #include "reef_client.h"
+#include "test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define LINE_BYTES 14 // of "record 000001\n"
 #define LINES 240     // of a batch: more than a piece of the stream, so it is trained
@@ -61,7 +55,7 @@ static char *lines_of(size_t batch) {
     for (size_t i = 0; i < LINES; i++)
         snprintf(text + i * LINE_BYTES, LINE_BYTES + 1, "record %06zu\n",
                  (batch * LINES + i) % 1000000);
-    return text;
+    return keep(text);
 }
 
 static void start(world *w) {
@@ -73,7 +67,7 @@ static void start(world *w) {
 static void ask(const world *w, const char *command) {
     char line[100];
     snprintf(line, sizeof(line), "{\"command\": \"%s\"}", command);
-    json_decref(reefd_ask(&w->box, line));
+    (void)reefd_ask(&w->box, line);
 }
 
 static void stop(world *w) {
@@ -89,8 +83,6 @@ static bool push(const world *w, size_t batch) {
     snprintf(id, sizeof(id), "%zu", batch);
     json_t *result = reefd_push_ok(&w->box, NULL, id, text);
     bool again = json_is_true(json_object_get(result, "duplicate"));
-    json_decref(result);
-    free(text);
     return again;
 }
 
@@ -99,7 +91,7 @@ static void make_waiting(world *w) {
     start(w);
     assert_false(push(w, 0));
     ask(w, "drain");
-    json_decref(reefd_ask(&w->box, "{\"command\": \"snapshot\", \"name\": \"kept\"}"));
+    (void)reefd_ask(&w->box, "{\"command\": \"snapshot\", \"name\": \"kept\"}");
     assert_false(push(w, 1));
     ask(w, "drain");
     ask(w, "pause");
@@ -120,7 +112,6 @@ static void reef_does(const char *const *arguments) {
     program p;
     program_run(&p, arguments, NULL);
     if (p.code != 0) fail_msg("%s %s: exit %d: %s", arguments[1], arguments[2], p.code, p.err);
-    program_release(&p);
 }
 #define REEF(...) reef_does((const char *const[]){REEF_BINARY, __VA_ARGS__, NULL})
 
@@ -132,7 +123,6 @@ static reef_commit read_batches(world *w, const size_t *batches, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char *text = lines_of(batches[i]);
         assert_true(fputs(text, file) >= 0);
-        free(text);
     }
     assert_int_equal(fclose(file), 0);
     int code = reefd_run(&w->file, -1,
@@ -227,7 +217,6 @@ static void damage(const char *path, const char *bytes) {
     assert_non_null(file);
     assert_int_equal(fwrite(all, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
-    free(all);
 }
 
 static void verify_says_what_was_pushed_and_is_lost(void **state) {
@@ -241,7 +230,6 @@ static void verify_says_what_was_pushed_and_is_lost(void **state) {
     assert_int_equal(p.code, EXIT_DATA);
     assert_non_null(strstr(p.err, "push:web"));
     assert_non_null(strstr(p.out, "push again what waited in push:web, into a source of another"));
-    program_release(&p);
 
     // What it advises works: nothing of the damaged source, and the batch through another one.
     w->pid = reefd_start(
@@ -255,12 +243,11 @@ static void verify_says_what_was_pushed_and_is_lost(void **state) {
 }
 
 int main(void) {
-#define RUN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        RUN(a_copy_has_what_waits_and_so_has_the_pool),
-        RUN(what_waits_goes_on_in_a_pool_that_is_restored),
-        RUN(what_waits_continues_where_the_pool_itself_is_restored),
-        RUN(verify_says_what_was_pushed_and_is_lost),
+        SET_UP(a_copy_has_what_waits_and_so_has_the_pool),
+        SET_UP(what_waits_goes_on_in_a_pool_that_is_restored),
+        SET_UP(what_waits_continues_where_the_pool_itself_is_restored),
+        SET_UP(verify_says_what_was_pushed_and_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

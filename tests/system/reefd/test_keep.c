@@ -2,18 +2,12 @@
 #include "reefd_run.h"
 
 #include "kept_states.h"
-#include "reef_system.h"
 #include "reef_snapshot.h"
 #include "reef_states.h"
+#include "reef_system.h"
+#include "test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define A_PERIOD_LATER_MS 2500 // also where the machine has other work
 #define AWAIT_MS_MAX 20000
@@ -58,7 +52,7 @@ static void start(running *run, const char *every, const char *keep) {
 }
 
 static void stop(running *run) {
-    json_decref(reefd_ask(&run->box, "{\"command\": \"stop\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"stop\"}");
     assert_int_equal(reefd_wait(run->pid), 0);
     run->pid = 0;
 }
@@ -67,8 +61,8 @@ static void stop(running *run) {
 static reef_commit learn(running *run, char letter) {
     char text[15001] = {0};
     for (size_t at = 0; at < sizeof(text) - 1; at++) text[at] = at % 7 ? letter : ' ';
-    json_decref(reefd_push_ok(&run->box, NULL, NULL, text));
-    json_decref(reefd_ask(&run->box, "{\"command\": \"drain\"}"));
+    (void)reefd_push_ok(&run->box, NULL, NULL, text);
+    (void)reefd_ask(&run->box, "{\"command\": \"drain\"}");
     return pool_commit(&run->box);
 }
 
@@ -110,7 +104,7 @@ static void await_root(const running *run, const reef_commit *commit) {
 static void states_that_learned_something_are_kept(void **state) {
     running *run = *state;
     start(run, "1s", "hourly=3");
-    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"mine\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"mine\"}");
     sleep_ms(A_PERIOD_LATER_MS);
     assert_int_equal(list_states(run).kept, 0); // nothing was learned
     reef_commit first = learn(run, 'a');
@@ -179,9 +173,9 @@ static void a_moment_is_answered_by_what_was_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(states_that_learned_something_are_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_start_keeps_what_the_end_left, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_moment_is_answered_by_what_was_kept, setup, teardown),
+        SET_UP(states_that_learned_something_are_kept),
+        SET_UP(a_start_keeps_what_the_end_left),
+        SET_UP(a_moment_is_answered_by_what_was_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

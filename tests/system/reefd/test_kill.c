@@ -4,19 +4,13 @@
 #include "reefd_run.h"
 
 #include "reef_trainer.h"
+#include "test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define TEXT_BYTES 30001
 #define PIPE_BYTES 20001
@@ -186,7 +180,6 @@ static bool await_seal(const sandbox *box, pid_t pid) {
         assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
         char *messages = read_text(box->messages, NULL);
         bool seals = strstr(messages, "seal") != NULL;
-        free(messages);
         if (seals || info.si_pid == pid) return seals;
         sleep_ms(1);
     }
@@ -322,13 +315,11 @@ static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
         seen = json_integer_value(json_object_get(status, "queue_bytes")) +
                json_integer_value(json_object_get(source, "cursor"));
         assert_true(json_is_null(json_object_get(source, "bytes")));
-        json_decref(status);
     }
     kill(pid, SIGTERM);
     assert_int_equal(reefd_wait(pid), 0);
     close(ends[1]);
     assert_int_equal(accepted(box), PIPE_BYTES);
-    free(text);
 }
 
 static void a_second_signal_ends_at_once(void **state) {
@@ -346,7 +337,6 @@ static void a_second_signal_ends_at_once(void **state) {
         status = reefd_ask(box, "{\"command\": \"status\"}");
         bool draining =
             strcmp(json_string_value(json_object_get(status, "state")), "draining") == 0;
-        json_decref(status);
         if (draining) break;
         sleep_ms(2);
     }
@@ -372,13 +362,10 @@ int main(void) {
                                         setup_boundary, teardown),
         MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
         MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
-        cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(when_stopped_it_commits_and_a_restart_finishes, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(when_stopped_it_finishes_what_it_read_from_a_pipe, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_second_signal_ends_at_once, setup, teardown),
+        SET_UP(a_sender_that_goes_on_at_the_cursor_loses_nothing),
+        SET_UP(when_stopped_it_commits_and_a_restart_finishes),
+        SET_UP(when_stopped_it_finishes_what_it_read_from_a_pipe),
+        SET_UP(a_second_signal_ends_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,21 +3,15 @@
 #include "temp_dir.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "draw.h"
 #include "live_run.h"
 #include "reef_trainer.h"
+#include "test.h"
 
 #define KILLS_FEW 25
 #define KILLS_MANY 200
@@ -169,7 +163,6 @@ static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
     for (int i = 0; i < 100 && access(w->log, F_OK) != 0; i++) {
         char *said = read_text(w->run.box.messages, NULL);
         bool waits = strstr(said, "waiting for it");
-        free(said);
         if (waits) write_lines(w, 60, "");
         sleep_ms(100);
     }
@@ -206,7 +199,7 @@ static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
     live_start(&w->run);
     write_lines(w, 30, "");
     await_read(w);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
     write_lines(w, 30, "");
     await_read(w);
     assert_int_equal(rename(w->log, older), 0);
@@ -238,7 +231,6 @@ static void await_both(const world *w, uint64_t bytes) {
         accepted = 0;
         json_array_foreach(json_object_get(status, "sources"), k, source) accepted +=
             (uint64_t)json_integer_value(json_object_get(source, "cursor"));
-        json_decref(status);
         assert_true(i < 12000);
         sleep_ms(10);
     }
@@ -266,7 +258,7 @@ static void a_restored_pool_gives_the_same_slices(void **state) {
     }
     start_two(w, one, other);
     await_both(w, w->run.written / 5);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
     reef_commit whole = end_two(w);
 
     restore_then(w);
@@ -276,15 +268,14 @@ static void a_restored_pool_gives_the_same_slices(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_log_that_is_not_there_does_not_end_the_daemon),
-        TEST(a_folder_that_grows_is_read),
-        TEST(a_restored_pool_reads_a_log_on_where_it_stood),
-        TEST(a_restored_pool_gives_the_same_slices),
-        TEST(kills_leave_no_trace_in_a_log_that_is_renamed),
-        TEST(kills_leave_no_trace_in_a_log_that_is_packed),
-        TEST(kills_leave_no_trace_in_a_log_that_is_copied),
+        SET_UP(a_log_that_is_not_there_does_not_end_the_daemon),
+        SET_UP(a_folder_that_grows_is_read),
+        SET_UP(a_restored_pool_reads_a_log_on_where_it_stood),
+        SET_UP(a_restored_pool_gives_the_same_slices),
+        SET_UP(kills_leave_no_trace_in_a_log_that_is_renamed),
+        SET_UP(kills_leave_no_trace_in_a_log_that_is_packed),
+        SET_UP(kills_leave_no_trace_in_a_log_that_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

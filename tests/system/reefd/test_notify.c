@@ -6,21 +6,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "small_disk.h"
+#include "test.h"
 
 #define TEXT_BYTES 5000000 // more than any of these tests waits for
 #define WATCHDOG_US "1000000"
@@ -150,7 +144,7 @@ static void the_manager_hears_of_every_change(void **state) {
     assert_string_equal(message, "READY=1"); // and then the socket answers
     assert_true(reefd_count(&m->box, "pid") == m->pid);
     await(m, "WATCHDOG=1", message);
-    json_decref(reefd_ask(&m->box, "{\"command\": \"reload\"}"));
+    (void)reefd_ask(&m->box, "{\"command\": \"reload\"}");
     await(m, "RELOADING=1\nMONOTONIC_USEC=", message);
     await(m, "READY=1", message);
     assert_int_equal(kill(m->pid, SIGHUP), 0);
@@ -178,7 +172,7 @@ static void waiting_for_bytes_or_paused_it_lives(void **state) {
     await(m, "STATUS=waiting", message);
     assert_non_null(strstr(message, "no loss yet"));
     for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
-    json_decref(reefd_ask(&m->box, "{\"command\": \"pause\"}"));
+    (void)reefd_ask(&m->box, "{\"command\": \"pause\"}");
     await(m, "STATUS=paused", message);
     for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
     stop(m);
@@ -202,7 +196,6 @@ static void a_process_that_is_held_is_not_fed(void **state) {
 static bool commits_fail(const manager *m) {
     json_t *status = reefd_ask(&m->box, "{\"command\": \"status\"}");
     bool failing = json_is_string(json_object_get(status, "commit_error"));
-    json_decref(status);
     return failing;
 }
 
@@ -256,14 +249,13 @@ static void without_a_watchdog_or_a_manager_nothing_is_fed(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(the_manager_hears_of_every_change),
-        TEST(the_end_of_the_sources_is_reported_as_well),
-        TEST(waiting_for_bytes_or_paused_it_lives),
-        TEST(a_process_that_is_held_is_not_fed),
-        TEST(a_trainer_whose_commits_fail_is_not_fed),
-        TEST(without_a_watchdog_or_a_manager_nothing_is_fed),
+        SET_UP(the_manager_hears_of_every_change),
+        SET_UP(the_end_of_the_sources_is_reported_as_well),
+        SET_UP(waiting_for_bytes_or_paused_it_lives),
+        SET_UP(a_process_that_is_held_is_not_fed),
+        SET_UP(a_trainer_whose_commits_fail_is_not_fed),
+        SET_UP(without_a_watchdog_or_a_manager_nothing_is_fed),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,20 +8,14 @@
 
 #include <lmdb.h>
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "small_disk.h"
+#include "test.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 #define BEARER "Authorization: Bearer " TOKEN "\r\n"
@@ -105,7 +99,6 @@ static void start(
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     snprintf(run->address, sizeof(run->address), "%s",
              json_string_value(json_object_get(status, "http")));
-    json_decref(status);
 }
 
 static void stop(running *run) {
@@ -123,7 +116,7 @@ static void kill_it(running *run) {
 }
 
 static void ask(running *run, const char *request) {
-    json_decref(reefd_ask(&run->box, request));
+    (void)reefd_ask(&run->box, request);
 }
 
 static int64_t of_source(const running *run, const char *name, const char *key) {
@@ -133,7 +126,6 @@ static int64_t of_source(const running *run, const char *name, const char *key) 
     json_array_foreach(json_object_get(status, "sources"), i,
                        item) if (strcmp(json_string_value(json_object_get(item, "name")), name) ==
                                  0) value = json_integer_value(json_object_get(item, key));
-    json_decref(status);
     return value;
 }
 
@@ -145,7 +137,7 @@ static char *counter(size_t first, size_t count) {
     assert_non_null(text);
     for (size_t i = 0; i < count; i++)
         snprintf(text + i * LINE_BYTES, LINE_BYTES + 1, "record %06zu\n", (first + i) % 1000000);
-    return text;
+    return keep(text);
 }
 
 /** Push over the socket; false without a reply. */
@@ -153,7 +145,6 @@ static bool push(running *run, size_t first, size_t count, const char *id, json_
     reef_error err;
     char *text = counter(first, count);
     reef_status status = reefd_push(&run->box, NULL, id, text, count * LINE_BYTES, result, &err);
-    free(text);
     if (status != REEF_OK && status != REEF_ERR_IO && status != REEF_ERR_NOT_FOUND)
         fail_msg("%s: %s", reef_status_text(status), err.message);
     return status == REEF_OK;
@@ -165,7 +156,6 @@ static void push_refused(
     char *text = counter(first, count);
     assert_int_equal(reefd_push(&run->box, NULL, id, text, count * LINE_BYTES, NULL, &err), wanted);
     assert_true(err.message[0] != 0);
-    free(text);
 }
 
 static int64_t push_known(running *run, size_t first, size_t count, const char *id, bool again) {
@@ -193,8 +183,7 @@ static json_t *post_ok(
     if (answer.code != 200) fail_msg("%d: %s", answer.code, answer.body);
     json_t *result = json_loads(answer.body, 0, NULL);
     assert_non_null(result);
-    http_answer_release(&answer);
-    return result;
+    return keep(result);
 }
 
 static void post_fails(const running *run,
@@ -206,7 +195,6 @@ static void post_fails(const running *run,
     http_answer answer = post(run, target, headers, body, strlen(body));
     if (answer.code != code || strstr(answer.body, part) == NULL)
         fail_msg("%d instead of %d, or \"%s\" is not in: %s", answer.code, code, part, answer.body);
-    http_answer_release(&answer);
 }
 
 // ---- what it comes to ---------------------------------------------------------------------------
@@ -222,7 +210,6 @@ static reef_commit trained_from_file(running *run, size_t count) {
     assert_non_null(file);
     assert_int_equal(fwrite(text, LINE_BYTES, count, file), count);
     assert_int_equal(fclose(file), 0);
-    free(text);
     int code = reefd_run(
         &run->box, -1,
         (const char *const[]){"--pool", other.pool, "--source", "file:push:web", "--quiet", NULL});
@@ -257,8 +244,6 @@ static void what_is_pushed_is_trained_as_from_a_file(void **state) {
     assert_int_equal(json_integer_value(json_object_get(result, "position")), 300 * LINE_BYTES);
     assert_true(json_is_false(json_object_get(result, "duplicate")));
     assert_string_equal(json_string_value(json_object_get(result, "source")), "web");
-    json_decref(result);
-    free(text);
     assert_trained_once(run, 300);
 }
 
@@ -348,8 +333,6 @@ static void a_batch_sent_again_is_known_before_and_after_training_and_restarts(v
     char *text = counter(1, 60);
     json_t *result = post_ok(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", text, 60 * LINE_BYTES);
     assert_true(json_is_true(json_object_get(result, "duplicate")));
-    json_decref(result);
-    free(text);
     post_fails(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", "other\n", 400, "other bytes");
     push_known(run, 61, 60, "b", false);
     assert_trained_once(run, 120);
@@ -369,11 +352,9 @@ static void a_full_journal_is_busy_until_there_is_room(void **state) {
     assert_non_null(strstr(answer.head, "Retry-After: 1"));
     assert_non_null(strstr(answer.body, "\"retry_ms\":1000"));
     assert_non_null(strstr(answer.body, "\"status\":\"busy\""));
-    http_answer_release(&answer);
     ask(run, "{\"command\": \"resume\"}");
     ask(run, "{\"command\": \"drain\"}");
     json_decref(post_ok(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text, 60 * LINE_BYTES));
-    free(text);
     assert_trained_once(run, 210);
 }
 
@@ -409,7 +390,6 @@ static void who_has_no_token_may_not_push(void **state) {
     for (size_t i = 0; i < 2; i++) {
         http_answer answer = http_ask(run->address, "POST", "/v1/ingest/web", HEADERS[i], "a\n", 2);
         assert_int_equal(answer.code, 401);
-        http_answer_release(&answer);
     }
     assert_int_equal(of_source(run, "push:web", "bytes"), 0);
     stop(run);
@@ -431,7 +411,6 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     post_fails(run, "/v1/ingest/", "", "x", 404, "there are /livez /readyz /metrics /v1/status ");
     http_answer answer = http_ask(run->address, "GET", "/v1/ingest", BEARER, NULL, 0);
     assert_int_equal(answer.code, 405);
-    http_answer_release(&answer);
     reef_error err;
     const sandbox *box = &run->box;
     assert_int_equal(reefd_push(box, NULL, NULL, "", 0, NULL, &err), REEF_ERR_INVALID);
@@ -459,7 +438,6 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     post_fails(run, "/v1/ingest", "", large, 413, "more than");
     http_answer stranger = http_ask(run->address, "POST", "/v1/ingest", "", "x", 1);
     assert_int_equal(stranger.code, 401);
-    http_answer_release(&stranger);
     assert_int_equal(of_source(run, "push:web", "refused"), before + 4);
     assert_true(reefd_said(box, "a batch pushed to '/v1/ingest' was refused (400): line 2"));
     free(large);
@@ -497,8 +475,7 @@ static void several_sources_have_journals_of_their_own(void **state) {
     assert_int_equal(unsetenv("REEF_TEST_PATIENCE"), 0);
     json_t *again = post_ok(run, "/v1/ingest/app", "Reef-Batch-Id: 1\r\n", "app 1\n", 6);
     assert_true(json_is_true(json_object_get(again, "duplicate")));
-    json_decref(again);
-    json_decref(reefd_push_ok(&run->box, "app", NULL, "app 2"));
+    (void)reefd_push_ok(&run->box, "app", NULL, "app 2");
     ask(run, "{\"command\": \"drain\"}");
     assert_int_equal(of_source(run, "push:web", "cursor"), 12);
     assert_int_equal(of_source(run, "push:app", "cursor"), 12);
@@ -520,13 +497,12 @@ static char *metrics(const running *run) {
     assert_int_equal(fclose(file), 0);
     char *text = strdup(answer.body);
     assert_non_null(text);
-    http_answer_release(&answer);
     snprintf(line, sizeof(line), "promtool check metrics < %s", path);
     if (system("command -v promtool >/dev/null 2>&1") == 0)
         assert_int_equal(system(line), 0);
     else
         print_message("promtool is not installed: what it would say is not checked\n");
-    return text;
+    return keep(text);
 }
 
 /** The same figure in /metrics and in status. */
@@ -537,7 +513,6 @@ static void assert_counted(const running *run, const char *source, const char *k
              (long long)value);
     char *text = metrics(run);
     if (strstr(text, line) == NULL) fail_msg("no '%s' in:\n%s", line, strstr(text, "reef_push_"));
-    free(text);
     assert_int_equal(of_source(run, source, key), value);
 }
 
@@ -545,16 +520,14 @@ static void pushes_are_counted_by_source(void **state) {
     running *run = *state;
     start(run, "push:web", "push:app", "--journal", "3000");
     ask(run, "{\"command\": \"pause\"}");
-    json_decref(reefd_push_ok(&run->box, "web", "a", "1\n2\n3"));
-    json_decref(reefd_push_ok(&run->box, "web", "b", "4"));
-    json_decref(reefd_push_ok(&run->box, "web", "a", "1\n2\n3"));
-    json_decref(reefd_push_ok(&run->box, "app", NULL, "x"));
+    (void)reefd_push_ok(&run->box, "web", "a", "1\n2\n3");
+    (void)reefd_push_ok(&run->box, "web", "b", "4");
+    (void)reefd_push_ok(&run->box, "web", "a", "1\n2\n3");
+    (void)reefd_push_ok(&run->box, "app", NULL, "x");
     post_fails(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", "other\n", 400, "other bytes");
     char *text = counter(1, 170);
     http_answer answer = post(run, "/v1/ingest/web", "", text, 170 * LINE_BYTES);
     assert_int_equal(answer.code, 429);
-    http_answer_release(&answer);
-    free(text);
     assert_counted(run, "push:web", "batches", 2);
     assert_counted(run, "push:web", "records", 4);
     assert_counted(run, "push:web", "duplicates", 1);
@@ -577,7 +550,6 @@ static int64_t last_commit(const running *run) {
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     json_t *commit = json_object_get(status, "last_commit");
     int64_t number = json_integer_value(json_object_get(commit, "number"));
-    json_decref(status);
     return number;
 }
 
@@ -596,16 +568,13 @@ static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
                               20000 * LINE_BYTES);
     if (answer.code != 507) fail_msg("%d: %s", answer.code, answer.body);
     assert_non_null(strstr(answer.body, "\"full\""));
-    http_answer_release(&answer);
     assert_int_equal(of_source(run, "push:web", "bytes"), 100 * LINE_BYTES);
     // Nothing is left that training would have to commit, on a disk that is still full.
     json_t *commit = reefd_ask(&run->box, "{\"command\": \"commit\"}");
     assert_int_equal(json_integer_value(json_object_get(commit, "number")), number);
-    json_decref(commit);
     assert_int_equal(unlink(run->filler), 0);
     json_decref(post_ok(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", large + 100 * LINE_BYTES,
                         100 * LINE_BYTES));
-    free(large);
     ask(run, "{\"command\": \"resume\"}");
     assert_trained_once(run, 200);
 }
@@ -613,7 +582,6 @@ static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
 static bool has_commit_error(const running *run) {
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     bool failing = json_is_string(json_object_get(status, "commit_error"));
-    json_decref(status);
     return failing;
 }
 
@@ -631,11 +599,9 @@ static void a_pusher_is_answered_while_commits_fail(void **state) {
     http_answer answer =
         post(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text + 100 * LINE_BYTES, 100 * LINE_BYTES);
     if (answer.code != 507) fail_msg("%d: %s", answer.code, answer.body);
-    http_answer_release(&answer);
     assert_int_equal(unlink(run->filler), 0);
     json_decref(post_ok(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text + 100 * LINE_BYTES,
                         100 * LINE_BYTES));
-    free(text);
     assert_trained_once(run, 200);
 }
 
@@ -686,35 +652,32 @@ static void what_waits_for_the_journal_is_bounded(void **state) {
         close(clients[i]);
         busy += answer.code == 429 && strstr(answer.body, "too much waits") != NULL;
         taken += answer.code == 200;
-        http_answer_release(&answer);
     }
     assert_int_equal(taken, 4);
     assert_int_equal(busy, CLIENTS - 4);
     mdb_env_close(env);
-    free(large);
 }
 
 int main(void) {
-#define RUN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 #define DISK(test) cmocka_unit_test_setup_teardown(test, setup_disk, teardown)
     const struct CMUnitTest tests[] = {
-        RUN(what_is_pushed_is_trained_as_from_a_file),
-        RUN(a_drain_waits_for_all_that_was_acknowledged),
-        RUN(what_was_acknowledged_and_not_trained_survives_a_kill),
-        RUN(killed_at_any_moment_every_record_is_trained_once),
-        RUN(what_waits_when_it_is_stopped_is_for_the_next_run),
-        RUN(a_batch_sent_again_is_known_before_and_after_training_and_restarts),
-        RUN(a_full_journal_is_busy_until_there_is_room),
-        RUN(a_journal_that_is_full_of_trained_bytes_is_committed),
-        RUN(a_batch_larger_than_the_journal_is_no_matter_of_time),
-        RUN(who_has_no_token_may_not_push),
-        RUN(what_cannot_be_taken_is_refused_in_words),
-        RUN(without_a_source_to_push_into_nothing_is_taken),
-        RUN(several_sources_have_journals_of_their_own),
-        RUN(pushes_are_counted_by_source),
+        SET_UP(what_is_pushed_is_trained_as_from_a_file),
+        SET_UP(a_drain_waits_for_all_that_was_acknowledged),
+        SET_UP(what_was_acknowledged_and_not_trained_survives_a_kill),
+        SET_UP(killed_at_any_moment_every_record_is_trained_once),
+        SET_UP(what_waits_when_it_is_stopped_is_for_the_next_run),
+        SET_UP(a_batch_sent_again_is_known_before_and_after_training_and_restarts),
+        SET_UP(a_full_journal_is_busy_until_there_is_room),
+        SET_UP(a_journal_that_is_full_of_trained_bytes_is_committed),
+        SET_UP(a_batch_larger_than_the_journal_is_no_matter_of_time),
+        SET_UP(who_has_no_token_may_not_push),
+        SET_UP(what_cannot_be_taken_is_refused_in_words),
+        SET_UP(without_a_source_to_push_into_nothing_is_taken),
+        SET_UP(several_sources_have_journals_of_their_own),
+        SET_UP(pushes_are_counted_by_source),
         DISK(a_full_disk_is_an_error_to_the_pusher_and_passes),
         DISK(a_pusher_is_answered_while_commits_fail),
-        RUN(what_waits_for_the_journal_is_bounded),
+        SET_UP(what_waits_for_the_journal_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

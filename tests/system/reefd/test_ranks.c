@@ -2,16 +2,11 @@
 // alone, after any kill too, and what does not fit together ends all ranks with one message.
 #include "crew_internal.h"
 #include "ranks_run.h"
+#include "test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 // Ranks exchange messages at every step: as few steps as show something.
 #define WORD_BYTES 4000
@@ -308,20 +303,19 @@ static void versions_that_differ_are_named(void **state) {
 }
 
 int main(void) {
-#define RANKS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        RANKS_TEST(the_root_is_that_of_one_process),
-        RANKS_TEST(killed_ranks_go_on),
-        RANKS_TEST(ranks_that_are_ahead_step_back),
-        RANKS_TEST(a_rank_that_hangs_is_named),
-        RANKS_TEST(a_pause_of_all_ranks_is_not_silence),
-        RANKS_TEST(shards_that_do_not_fit_are_named),
-        RANKS_TEST(copies_of_a_shard_begin_anew),
-        RANKS_TEST(pools_that_are_not_equal_are_named),
-        RANKS_TEST(programs_that_differ_are_named),
-        RANKS_TEST(more_ranks_than_windows),
-        RANKS_TEST(a_shard_is_not_trained_alone),
-        RANKS_TEST(a_full_disk_on_one_rank),
+        SET_UP(the_root_is_that_of_one_process),
+        SET_UP(killed_ranks_go_on),
+        SET_UP(ranks_that_are_ahead_step_back),
+        SET_UP(a_rank_that_hangs_is_named),
+        SET_UP(a_pause_of_all_ranks_is_not_silence),
+        SET_UP(shards_that_do_not_fit_are_named),
+        SET_UP(copies_of_a_shard_begin_anew),
+        SET_UP(pools_that_are_not_equal_are_named),
+        SET_UP(programs_that_differ_are_named),
+        SET_UP(more_ranks_than_windows),
+        SET_UP(a_shard_is_not_trained_alone),
+        SET_UP(a_full_disk_on_one_rank),
         cmocka_unit_test(versions_that_differ_are_named),
     };
     // MPI's own leaks, and the order of its locks, are none of ours.

@@ -7,21 +7,15 @@
 #include "reef_trainer.h"
 
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "draw.h"
 #include "live_run.h"
 #include "stride_checkpoint.h"
+#include "test.h"
 
 #define ENTRIES 2500
 #define GROUPED 1500
@@ -112,7 +106,6 @@ static void await_words(const world *w, const char *words) {
     for (int i = 0; i < 300; i++) {
         char *said = read_text(w->run.box.messages, NULL);
         bool found = strstr(said, words);
-        free(said);
         if (found) return;
         sleep_ms(100);
     }
@@ -130,7 +123,6 @@ static void a_server_that_is_away_is_waited_for(void **state) {
     (void)live_finish(&w->run);
     char *said = read_text(w->run.box.messages, NULL);
     assert_ptr_equal(strstr(strstr(said, "retrying") + 1, "retrying"), NULL); // told once
-    free(said);
     assert_true(reefd_said(&w->run.box, "is back"));
 }
 
@@ -172,7 +164,6 @@ static void a_wrong_password_or_key_is_reported_without_it(void **state) {
     live_end(&w->run, SIGKILL);
     char *said = read_text(w->run.box.messages, NULL);
     assert_null(strstr(said, "falsch"));
-    free(said);
 
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     setenv("REEF_REDIS_PASSWORD", "geheim", 1);
@@ -223,7 +214,6 @@ static void bad_urls_are_refused(void **state) {
         assert_int_equal(code, reef_status_exit_code(REEF_ERR_INVALID));
         char *said = read_text(w->run.box.messages, NULL);
         assert_null(strstr(said, "geheim"));
-        free(said);
     }
 }
 
@@ -232,7 +222,6 @@ static void bad_urls_are_refused(void **state) {
 static json_t *source_status(const world *w) {
     json_t *status = reefd_ask(&w->run.box, "{\"command\": \"status\"}");
     json_t *source = json_incref(json_array_get(json_object_get(status, "sources"), 0));
-    json_decref(status);
     return source;
 }
 
@@ -299,7 +288,7 @@ static void what_is_committed_is_acknowledged_and_no_more(void **state) {
     await_all(w);
     await_pending(w, "reef", 600); // read, and in no commit
     assert_int_equal(source_count(w, "entries_acknowledged"), 0);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
     await_pending(w, "reef", 0);
     assert_int_equal(source_count(w, "entries_acknowledged"), 600);
     char answer[200];
@@ -307,15 +296,15 @@ static void what_is_committed_is_acknowledged_and_no_more(void **state) {
                  answer, sizeof(answer));
     assert_string_equal(answer, "600-1\n");
     // A commit acknowledges what it has, not what was read ahead of it.
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"pause\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"pause\"}");
     add_entries(w, 600, 650);
     await_pending(w, "reef", 50);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}");
     sleep_ms(2500); // what must not be acknowledged would be now
     assert_int_equal(pending(w, "reef"), 50);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"resume\"}");
     await_all(w);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
     await_pending(w, "reef", 0);
     // What the commit at the end takes along is acknowledged by the next run.
     add_entries(w, 650, 750);
@@ -341,7 +330,6 @@ static char *await_times(const char *file, const char *words, size_t times) {
         char *text = read_text(file, NULL);
         if (times_in(text, words) >= times) return text;
         if (i == 300) fail_msg("not %zu times '%s' in: %s", times, words, text);
-        free(text);
     }
 }
 
@@ -368,7 +356,7 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
     char file[240];
     snprintf(file, sizeof(file), "%s/told", w->run.box.directory);
     begin_monitor(w, file);
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
     await_pending(w, "reef", 0);
     char *told = await_times(file, "\"XACK\"", sweeps), *first = strstr(told, "\"XACK\"");
     char *last = first;
@@ -437,7 +425,6 @@ static void a_group_that_may_not_be_acknowledged_is_reported_and_reading_continu
 static size_t times_said(const world *w, const char *words) {
     char *said = read_text(w->run.box.messages, NULL);
     size_t count = times_in(said, words);
-    free(said);
     return count;
 }
 
@@ -498,13 +485,13 @@ static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
     await_all(w);
     await_id(w, "last_id", "300-1");
     await_id(w, "committed_id", "0-0");
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
     await_id(w, "committed_id", "300-1");
     // Read ahead of a commit, they are not in it.
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"pause\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"pause\"}");
     add_entries(w, 300, 350);
     await_id(w, "last_id", "350-1");
-    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
+    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}");
     sleep_ms(500);
     await_id(w, "committed_id", "300-1");
     redis_command(&w->redis, "XTRIM stream MINID 300-2"); // as the protocol allows
@@ -571,22 +558,21 @@ static void an_entry_that_was_removed_half_read_is_reported(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(bad_urls_are_refused),
-        TEST(a_server_that_is_away_is_waited_for),
-        TEST(a_wrong_password_or_key_is_reported_without_it),
-        TEST(entries_that_were_trimmed_unread_are_reported),
-        TEST(no_failure_of_redis_leaves_a_trace),
-        TEST(what_is_committed_is_acknowledged_and_no_more),
-        TEST(nothing_is_waited_for_between_acknowledgements),
-        TEST(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues),
-        TEST(a_group_that_may_be_made_and_not_acknowledged_is_reported_once),
-        TEST(a_stream_that_may_be_asked_about_and_not_read_is_reported_once),
-        TEST(what_may_be_trimmed_is_what_a_commit_has),
-        TEST(an_entry_that_was_removed_half_read_is_reported),
-        TEST(a_group_that_others_disturb_changes_nothing),
-        TEST(every_address_of_a_name_is_tried),
+        SET_UP(bad_urls_are_refused),
+        SET_UP(a_server_that_is_away_is_waited_for),
+        SET_UP(a_wrong_password_or_key_is_reported_without_it),
+        SET_UP(entries_that_were_trimmed_unread_are_reported),
+        SET_UP(no_failure_of_redis_leaves_a_trace),
+        SET_UP(what_is_committed_is_acknowledged_and_no_more),
+        SET_UP(nothing_is_waited_for_between_acknowledgements),
+        SET_UP(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues),
+        SET_UP(a_group_that_may_be_made_and_not_acknowledged_is_reported_once),
+        SET_UP(a_stream_that_may_be_asked_about_and_not_read_is_reported_once),
+        SET_UP(what_may_be_trimmed_is_what_a_commit_has),
+        SET_UP(an_entry_that_was_removed_half_read_is_reported),
+        SET_UP(a_group_that_others_disturb_changes_nothing),
+        SET_UP(every_address_of_a_name_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,21 +2,15 @@
 #include "reefd_run.h"
 
 #include "reef_trainer.h"
+#include "test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define TEXT_BYTES 20007 // not a multiple of a batch
 #define BATCH_BYTES 32
@@ -53,9 +47,8 @@ static json_t *last_event(const sandbox *box) {
         assert_true(json_is_string(json_object_get(event, "event")));
         assert_true(json_is_integer(json_object_get(event, "unix_ms")));
     }
-    free(text);
     assert_non_null(event);
-    return event;
+    return keep(event);
 }
 
 static int64_t count_in(const json_t *object, const char *key) {
@@ -79,7 +72,6 @@ static void a_file_is_accepted_to_its_last_byte(void **state) {
     assert_string_equal(json_string_value(json_object_get(event, "root")), root);
     assert_in_range(commit.stream_bytes, TEXT_BYTES - WAITING_BYTES, TEXT_BYTES);
     assert_int_equal(commit.step, commit.stream_bytes / BATCH_BYTES);
-    json_decref(event);
     pool_check(box);
 }
 
@@ -141,7 +133,6 @@ static void several_sources_follow_each_other(void **state) {
     json_t *event = last_event(box);
     assert_int_equal(count_in(event, "stream_bytes") + count_in(event, "carried_bytes"),
                      TEXT_BYTES + 5001);
-    json_decref(event);
     reef_commit together = pool_commit(box);
     // The same in two runs: the end of a run is not a boundary of the stream.
     sandbox_make_pool(box);
@@ -240,7 +231,6 @@ static void a_file_and_standard_input_teach_the_same(void **state) {
         reef_store_close(store);
     }
     assert_true(scores[0].bits > 0 && scores[0].bits == scores[1].bits);
-    free(text);
 }
 
 static void bytes_that_fill_no_batch_are_kept(void **state) {
@@ -253,7 +243,6 @@ static void bytes_that_fill_no_batch_are_kept(void **state) {
     const char *next = json_string_value(json_object_get(event, "next"));
     assert_non_null(strstr(next, "less than a step learns from, and waits"));
     assert_int_equal(count_in(event, "commit"), pool_commit(box).number);
-    json_decref(event);
 }
 
 static void any_bytes_are_text(void **state) {
@@ -447,7 +436,7 @@ static void training_gives_way_to_replies(void **state) {
     for (int i = 0; i < 1000 && threads_nicer_by(pid, 5) < 3; i++) sleep_ms(10);
     assert_int_equal(threads_nicer_by(pid, 5), 3);
     assert_in_range(threads_nicer_by(pid, 0), 2, 100); // the loop and queries
-    json_decref(reefd_ask(box, "{\"command\": \"stop\"}"));
+    (void)reefd_ask(box, "{\"command\": \"stop\"}");
     assert_int_equal(reefd_wait(pid), 0);
 }
 
@@ -485,7 +474,6 @@ static void an_idle_daemon_says_nothing(void **state) {
     const char *first = strstr(said, "waiting, generation 0");
     assert_non_null(first);
     assert_null(strstr(first + 1, "waiting, generation 0"));
-    free(said);
 }
 
 static void one_file_under_two_names_is_refused(void **state) {
@@ -509,36 +497,29 @@ static void one_file_under_two_names_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_file_is_accepted_to_its_last_byte, setup, teardown),
-        cmocka_unit_test_setup_teardown(running_again_with_nothing_new_changes_nothing, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_grew_is_read_on, setup, teardown),
-        cmocka_unit_test_setup_teardown(threads_and_commits_leave_no_trace, setup, teardown),
-        cmocka_unit_test_setup_teardown(several_sources_follow_each_other, setup, teardown),
-        cmocka_unit_test_setup_teardown(standard_input_is_the_same_however_it_is_cut, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(standard_input_continues_the_stream, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_and_standard_input_teach_the_same, setup, teardown),
-        cmocka_unit_test_setup_teardown(bytes_that_fill_no_batch_are_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(any_bytes_are_text, setup, teardown),
-        cmocka_unit_test_setup_teardown(odd_paths_have_cursors_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_read_ends_before_training, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_was_asked_for_wrongly_is_a_usage_error, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(more_sources_than_a_pool_can_have_are_refused_at_once,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_missing_pool_is_not_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_empty_stream_is_an_error, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_shorter_than_its_cursor_is_an_error, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_second_daemon_is_refused_with_the_pid_of_the_first, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(training_gives_way_to_replies, setup, teardown),
-        cmocka_unit_test_setup_teardown(quiet_says_nothing_and_others_say_where_they_are, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(an_idle_daemon_says_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_file_under_two_names_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(help_and_version_end_with_0, setup, teardown),
+        SET_UP(a_file_is_accepted_to_its_last_byte),
+        SET_UP(running_again_with_nothing_new_changes_nothing),
+        SET_UP(a_file_that_grew_is_read_on),
+        SET_UP(threads_and_commits_leave_no_trace),
+        SET_UP(several_sources_follow_each_other),
+        SET_UP(standard_input_is_the_same_however_it_is_cut),
+        SET_UP(standard_input_continues_the_stream),
+        SET_UP(a_file_and_standard_input_teach_the_same),
+        SET_UP(bytes_that_fill_no_batch_are_kept),
+        SET_UP(any_bytes_are_text),
+        SET_UP(odd_paths_have_cursors_too),
+        SET_UP(what_cannot_be_read_ends_before_training),
+        SET_UP(what_was_asked_for_wrongly_is_a_usage_error),
+        SET_UP(more_sources_than_a_pool_can_have_are_refused_at_once),
+        SET_UP(a_missing_pool_is_not_found),
+        SET_UP(an_empty_stream_is_an_error),
+        SET_UP(a_file_shorter_than_its_cursor_is_an_error),
+        SET_UP(a_second_daemon_is_refused_with_the_pid_of_the_first),
+        SET_UP(training_gives_way_to_replies),
+        SET_UP(quiet_says_nothing_and_others_say_where_they_are),
+        SET_UP(an_idle_daemon_says_nothing),
+        SET_UP(one_file_under_two_names_is_refused),
+        SET_UP(help_and_version_end_with_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

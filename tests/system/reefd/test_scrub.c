@@ -7,16 +7,11 @@
 #include "scrubber.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "data_file.h"
+#include "test.h"
 
 #define TEXT_BYTES 3000
 #define MORE_BYTES 2000
@@ -64,7 +59,6 @@ static void send_text(const feed *f, size_t from, size_t count) {
     char *text = read_text(f->box.text, &bytes);
     assert_true(from + count <= bytes);
     assert_int_equal(write(f->to, text + from, count), count);
-    free(text);
 }
 
 static void finish(feed *f) {
@@ -86,8 +80,8 @@ static void make_sealed(feed *f, const char *rate) {
         assert_true(waited < WAIT_MS_MAX);
         sleep_ms(5);
     }
-    json_decref(reefd_ask(&f->box, "{\"command\": \"drain\"}"));
-    json_decref(reefd_ask(&f->box, "{\"command\": \"seal\"}"));
+    (void)reefd_ask(&f->box, "{\"command\": \"drain\"}");
+    (void)reefd_ask(&f->box, "{\"command\": \"seal\"}");
 }
 
 // A member of "scrub" in a fresh status.
@@ -96,7 +90,6 @@ static json_int_t scrub_count(const feed *f, const char *name) {
     json_t *value = json_object_get(json_object_get(status, "scrub"), name);
     assert_true(json_is_integer(value));
     json_int_t count = json_integer_value(value);
-    json_decref(status);
     return count;
 }
 
@@ -210,14 +203,12 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     assert_non_null(what);
     assert_non_null(
         strstr(what, "experts (generation 0, layer 1, block 0): the record's checksum"));
-    json_decref(status);
     assert_true(reefd_said(&f->box, "is damaged: experts (generation 0, layer 1, block 0)"));
     assert_true(reefd_said(&f->box, "see reef verify"));
     json_t *check = reefd_ask(&f->box, "{\"command\": \"verify\"}");
     assert_true(json_is_false(json_object_get(check, "sound")));
     assert_non_null(strstr(json_string_value(json_array_get(json_object_get(check, "damage"), 0)),
                            "experts (generation 0, layer 1, block 0)"));
-    json_decref(check);
     send_text(f, TEXT_BYTES, MORE_BYTES); // training continues
     finish(f);
 
@@ -233,10 +224,8 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result, setup, teardown),
-        cmocka_unit_test_setup_teardown(damage_is_reported_in_the_log_the_status_and_the_timeline,
-                                        setup, teardown),
+        SET_UP(a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result),
+        SET_UP(damage_is_reported_in_the_log_the_status_and_the_timeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

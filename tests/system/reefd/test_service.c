@@ -6,24 +6,18 @@
 
 #include "reef_address.h"
 #include "reef_client.h"
+#include "test.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define TEXT_BYTES 5000000 // more than any of these tests waits for
 #define WAIT_MS_MAX 60000
@@ -94,10 +88,8 @@ static void await_message(const service *s, const char *text) {
         messages = read_text(s->box.messages, NULL);
         if (strstr(messages, text) != NULL) break;
         if (waited > WAIT_MS_MAX) fail_msg("no '%s' in: %s", text, messages);
-        free(messages);
         sleep_ms(5);
     }
-    free(messages);
 }
 
 // Number `key` of member `of` of a fresh status.
@@ -106,7 +98,6 @@ static json_int_t count_of(const service *s, const char *of, const char *key) {
     json_t *value = json_object_get(json_object_get(status, of), key);
     assert_true(json_is_integer(value));
     json_int_t count = json_integer_value(value);
-    json_decref(status);
     return count;
 }
 
@@ -156,7 +147,6 @@ static void a_reload_changes_what_may_change_and_names_the_rest(void **state) {
     assert_true(has(json_object_get(answer, "restart"), "threads"));
     assert_string_equal(json_string_value(json_object_get(answer, "config")), s->config);
     assert_true(json_number_value(json_object_get(answer, "waited_ms")) >= 0);
-    json_decref(answer);
     assert_true(reefd_said(&s->box, "what needs a restart: threads"));
     assert_int_equal(reefd_count(&s->box, "threads"), 1);
     await_commits(s, before + 5);
@@ -164,7 +154,6 @@ static void a_reload_changes_what_may_change_and_names_the_rest(void **state) {
     answer = reefd_ask(&s->box, RELOAD);
     assert_int_equal(json_array_size(json_object_get(answer, "changed")), 0);
     assert_true(has(json_object_get(answer, "restart"), "threads"));
-    json_decref(answer);
     stop(s);
     pool_check(&s->box);
 }
@@ -228,7 +217,6 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
     char *messages = read_text(s->box.messages, NULL);
     for (char *line = strtok(messages, "\n"); line != NULL; line = strtok(NULL, "\n"))
         assert_int_equal(strncmp(line, "reefd: ", 7), 0); // no JSON yet
-    free(messages);
     stop(s);
 }
 
@@ -238,7 +226,6 @@ static int ask_with(const char *address, const char *token) {
     snprintf(header, sizeof(header), "Authorization: Bearer %s\r\n", token);
     http_answer answer = http_ask(address, "POST", "/v1/command", header, BODY, sizeof(BODY) - 1);
     int code = answer.code;
-    http_answer_release(&answer);
     return code;
 }
 
@@ -251,13 +238,11 @@ static void a_new_token_counts_from_the_reload_on(void **state) {
     start(s);
     json_t *status = reefd_ask(&s->box, "{\"command\": \"status\"}");
     snprintf(address, sizeof(address), "%s", json_string_value(json_object_get(status, "http")));
-    json_decref(status);
     write_file(s->token, OTHER "\n", 0600);
     assert_int_equal(ask_with(address, TOKEN), 200);
     assert_int_equal(ask_with(address, OTHER), 401);
     json_t *answer = reefd_ask(&s->box, RELOAD);
     assert_true(has(json_object_get(answer, "changed"), "token"));
-    json_decref(answer);
     assert_int_equal(ask_with(address, TOKEN), 401);
     assert_int_equal(ask_with(address, OTHER), 200);
     stop(s);
@@ -275,18 +260,15 @@ static void with_a_new_token_streams_of_the_old_one_end(void **state) {
     start(s);
     json_t *status = reefd_ask(&s->box, "{\"command\": \"status\"}");
     snprintf(address, sizeof(address), "%s", json_string_value(json_object_get(status, "http")));
-    json_decref(status);
     int fd = http_connect(address);
     assert_int_equal(send(fd, LISTEN, sizeof(LISTEN) - 1, MSG_NOSIGNAL), sizeof(LISTEN) - 1);
     assert_int_equal(recv(fd, &byte, 1, 0), 1);
     http_answer answer;
     json_decref(reefd_ask(&s->box, RELOAD)); // the same token
     assert_false(http_read_all(fd, 2, &answer));
-    http_answer_release(&answer);
     write_file(s->token, OTHER "\n", 0600);
-    json_decref(reefd_ask(&s->box, RELOAD));
+    (void)reefd_ask(&s->box, RELOAD);
     assert_true(http_read_all(fd, 5, &answer));
-    http_answer_release(&answer);
     close(fd);
     assert_int_equal(ask_with(address, OTHER), 200);
     stop(s);
@@ -312,7 +294,6 @@ static bool all_lines_are_json(const service *s, const char *event) {
         found |= strcmp(name, event) == 0;
         json_decref(object);
     }
-    free(text);
     return found;
 }
 
@@ -321,16 +302,15 @@ static void the_form_of_messages_changes_with_a_reload(void **state) {
     configure(s, "");
     start(s);
     configure(s, "json-log = yes\n");
-    json_decref(reefd_ask(&s->box, RELOAD));
+    (void)reefd_ask(&s->box, RELOAD);
     await_message(s, "{\"event\":\"reloaded\"");
     configure(s, "quiet = yes\n");
-    json_decref(reefd_ask(&s->box, RELOAD));
+    (void)reefd_ask(&s->box, RELOAD);
     stop(s);
     char *text = read_text(s->box.messages, NULL);
     assert_int_equal(strncmp(text, "reefd: started: ", 16), 0);
     assert_null(strstr(text, "ended"));    // quiet
     assert_null(strstr(text, "stopping")); // quiet
-    free(text);
 }
 
 static void every_line_of_the_json_log_has_a_level_and_a_time(void **state) {
@@ -348,7 +328,7 @@ static void every_line_of_the_json_log_has_a_level_and_a_time(void **state) {
     configure(s, "json-log = yes\ncommit-steps = 5\n");
     start(s);
     await_steps(s, 20);
-    json_decref(reefd_ask(&s->box, "{\"command\": \"seal\"}"));
+    (void)reefd_ask(&s->box, "{\"command\": \"seal\"}");
     configure(s, "json-log = yes\nbogus = 5\n");
     (void)reefd_refuses(&s->box, RELOAD);
     assert_int_equal(kill(s->pid, SIGUSR1), 0);
@@ -369,13 +349,12 @@ static void no_message_has_a_word_of_the_text(void **state) {
         sandbox_make_pool(&s->box);
         start(s);
         await_steps(s, 20);
-        json_decref(reefd_ask(&s->box, "{\"command\": \"seal\"}"));
+        (void)reefd_ask(&s->box, "{\"command\": \"seal\"}");
         assert_int_equal(kill(s->pid, SIGUSR1), 0);
         await_message(s, json ? "\"event\":\"status\"" : "stream bytes");
         stop(s);
         char *text = read_text(s->box.messages, NULL);
         assert_null(strstr(text, "zyxw"));
-        free(text);
     }
 }
 
@@ -391,9 +370,8 @@ static void a_signal_shows_the_status_also_when_quiet(void **state) {
                                          "reefd: last_commit ", "number "};
     for (size_t i = 0; i < sizeof(WANTED) / sizeof(*WANTED); i++)
         if (strstr(text, WANTED[i]) == NULL) fail_msg("no '%s' in: %s", WANTED[i], text);
-    free(text);
     configure(s, "quiet = yes\njson-log = yes\n");
-    json_decref(reefd_ask(&s->box, RELOAD));
+    (void)reefd_ask(&s->box, RELOAD);
     assert_int_equal(kill(s->pid, SIGUSR1), 0);
     await_message(s, "\"event\":\"status\"");
     stop(s);
@@ -410,7 +388,7 @@ static void lines_for_the_journal_have_their_priority(void **state) {
     configure(s, "");
     start(s);
     configure(s, "threads = 1\n");
-    json_decref(reefd_ask(&s->box, RELOAD));
+    (void)reefd_ask(&s->box, RELOAD);
     configure(s, "threads = 0\n");
     (void)reefd_refuses(&s->box, RELOAD);
     stop(s);
@@ -425,7 +403,6 @@ static void lines_for_the_journal_have_their_priority(void **state) {
     assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
     char *text = read_text(s->box.messages, NULL);
     assert_null(strstr(text, "<6>"));
-    free(text);
 }
 
 // ---- --check ------------------------------------------------------------------------------------
@@ -458,7 +435,7 @@ static void what_it_makes_is_for_its_own_user_alone(void **state) {
     configure(s, "commit-steps = 1\n");
     start(s);
     await_steps(s, 5);
-    json_decref(reefd_ask(&s->box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
+    (void)reefd_ask(&s->box, "{\"command\": \"snapshot\", \"name\": \"one\"}");
     size_t seen = 0;
     DIR *directory = opendir(s->box.pool);
     assert_non_null(directory);
@@ -558,7 +535,7 @@ static json_t *read_answer(int fd) {
     assert_non_null(body);
     json_t *answer = json_loads(body, 0, NULL);
     assert_non_null(answer);
-    return answer;
+    return keep(answer);
 }
 
 static void nothing_waits_for_a_check(void **state) {
@@ -574,8 +551,8 @@ static void nothing_waits_for_a_check(void **state) {
     }
     await_steps(s, 50); // training continues, and so do
     await_commits(s, commits(s) + 5);
-    json_decref(reefd_ask(&s->box, "{\"command\": \"seal\"}"));
-    json_decref(reefd_ask(&s->box, RELOAD));
+    (void)reefd_ask(&s->box, "{\"command\": \"seal\"}");
+    (void)reefd_ask(&s->box, RELOAD);
     assert_int_equal(reefd_refuses(&s->box, "{\"command\": \"verify\"}"), REEF_ERR_BUSY);
     assert_int_equal(kill(child, SIGCONT), 0);
     json_t *answer = read_answer(fd);
@@ -584,7 +561,6 @@ static void nothing_waits_for_a_check(void **state) {
     assert_true(json_integer_value(json_object_get(answer, "records")) > 0);
     assert_true(json_integer_value(json_object_get(answer, "pages")) > 0);
     assert_null(json_object_get(answer, "waited_ms"));
-    json_decref(answer);
     stop(s);
 }
 
@@ -616,7 +592,7 @@ static json_t *check_when_free(const service *s, const char *request) {
     assert_int_equal(err.status, REEF_OK);
     json_t *result = json_loads(text, 0, NULL);
     free(text);
-    return result;
+    return keep(result);
 }
 
 static void a_client_that_leaves_its_check_does_no_harm(void **state) {
@@ -635,11 +611,9 @@ static void a_client_that_leaves_its_check_does_no_harm(void **state) {
     json_t *result = check_when_free(s, "{\"command\": \"verify\", \"quick\": true}");
     assert_true(json_is_true(json_object_get(result, "sound")));
     assert_string_equal(json_string_value(json_object_get(result, "mode")), "quick");
-    json_decref(result);
     result = reefd_ask(&s->box, "{\"command\": \"verify\", \"sample\": 50, \"seed\": 7}");
     assert_string_equal(json_string_value(json_object_get(result, "mode")), "sample");
     assert_int_equal(json_integer_value(json_object_get(result, "seed")), 7);
-    json_decref(result);
     static const char *const WRONG[] = {"{\"command\": \"verify\", \"quick\": true, \"sample\": 5}",
                                         "{\"command\": \"verify\", \"sample\": 0}",
                                         "{\"command\": \"verify\", \"sample\": 101}",
@@ -675,30 +649,28 @@ static void answers_say_how_long_they_waited_for_a_step(void **state) {
         const json_t *waited = json_object_get(result, "waited_ms");
         if (!json_is_real(waited) || json_real_value(waited) < 0)
             fail_msg("%s does not say how long it waited", COMMANDS[i]);
-        json_decref(result);
     }
     stop(s);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_reload_changes_what_may_change_and_names_the_rest),
-        TEST(a_hangup_is_a_reload),
-        TEST(with_a_mistake_nothing_at_all_changes),
-        TEST(a_new_token_counts_from_the_reload_on),
-        TEST(with_a_new_token_streams_of_the_old_one_end),
-        TEST(the_form_of_messages_changes_with_a_reload),
-        TEST(every_line_of_the_json_log_has_a_level_and_a_time),
-        TEST(no_message_has_a_word_of_the_text),
-        TEST(a_signal_shows_the_status_also_when_quiet),
-        TEST(lines_for_the_journal_have_their_priority),
-        TEST(a_check_ends_without_touching_the_pool),
-        TEST(what_it_makes_is_for_its_own_user_alone),
-        TEST(nothing_waits_for_a_check),
-        TEST(the_end_does_not_wait_for_a_check),
-        TEST(a_client_that_leaves_its_check_does_no_harm),
-        TEST(answers_say_how_long_they_waited_for_a_step),
+        SET_UP(a_reload_changes_what_may_change_and_names_the_rest),
+        SET_UP(a_hangup_is_a_reload),
+        SET_UP(with_a_mistake_nothing_at_all_changes),
+        SET_UP(a_new_token_counts_from_the_reload_on),
+        SET_UP(with_a_new_token_streams_of_the_old_one_end),
+        SET_UP(the_form_of_messages_changes_with_a_reload),
+        SET_UP(every_line_of_the_json_log_has_a_level_and_a_time),
+        SET_UP(no_message_has_a_word_of_the_text),
+        SET_UP(a_signal_shows_the_status_also_when_quiet),
+        SET_UP(lines_for_the_journal_have_their_priority),
+        SET_UP(a_check_ends_without_touching_the_pool),
+        SET_UP(what_it_makes_is_for_its_own_user_alone),
+        SET_UP(nothing_waits_for_a_check),
+        SET_UP(the_end_does_not_wait_for_a_check),
+        SET_UP(a_client_that_leaves_its_check_does_no_harm),
+        SET_UP(answers_say_how_long_they_waited_for_a_step),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,6 @@ static int discard_mould(void **state) {
 static void says(const sandbox *box, int code, const char *words) {
     char *text = read_text(box->messages, NULL);
     if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
-    free(text);
     assert_int_not_equal(code, 0);
 }
 
@@ -564,7 +563,6 @@ static void a_shard_is_not_used_alone(void **state) {
         char *text = read_text(box->messages, NULL);
         if (strstr(text, "reef shards") == NULL && strstr(text, "mpirun -n 2") == NULL)
             fail_msg("%s: %s", arguments, text);
-        free(text);
         assert_int_not_equal(code, 0);
     }
     // What reads no rows works.
@@ -610,24 +608,23 @@ static void a_full_disk_leaves_nothing(void **state) {
 }
 
 int main(void) {
-#define SHARDS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        SHARDS_TEST(the_root_is_that_of_one_process),
-        SHARDS_TEST(all_shards_are_read_as_one_pool),
-        SHARDS_TEST(memories_are_divided),
-        SHARDS_TEST(shards_are_read_while_they_are_trained),
-        SHARDS_TEST(a_new_pool_begins_as_shards),
-        SHARDS_TEST(another_number_of_ranks_goes_on),
-        SHARDS_TEST(bounds_that_differ_are_those_of_rank_0),
-        SHARDS_TEST(killed_ranks_go_on),
-        SHARDS_TEST(ranks_that_are_ahead_step_back),
-        SHARDS_TEST(killed_reef_shards_begins_again),
-        SHARDS_TEST(shards_that_do_not_fit_are_named),
-        SHARDS_TEST(shards_of_both_kinds_are_named),
-        SHARDS_TEST(what_cannot_be_divided),
-        SHARDS_TEST(a_shard_is_not_used_alone),
-        SHARDS_TEST(shards_together_are_not_changed),
-        SHARDS_TEST(a_full_disk_leaves_nothing),
+        SET_UP(the_root_is_that_of_one_process),
+        SET_UP(all_shards_are_read_as_one_pool),
+        SET_UP(memories_are_divided),
+        SET_UP(shards_are_read_while_they_are_trained),
+        SET_UP(a_new_pool_begins_as_shards),
+        SET_UP(another_number_of_ranks_goes_on),
+        SET_UP(bounds_that_differ_are_those_of_rank_0),
+        SET_UP(killed_ranks_go_on),
+        SET_UP(ranks_that_are_ahead_step_back),
+        SET_UP(killed_reef_shards_begins_again),
+        SET_UP(shards_that_do_not_fit_are_named),
+        SET_UP(shards_of_both_kinds_are_named),
+        SET_UP(what_cannot_be_divided),
+        SET_UP(a_shard_is_not_used_alone),
+        SET_UP(shards_together_are_not_changed),
+        SET_UP(a_full_disk_leaves_nothing),
     };
     // MPI's own leaks, and the order of its locks, are none of ours.
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);

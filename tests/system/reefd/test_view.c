@@ -39,7 +39,7 @@ static char *read_until(int fd, const char *text, size_t times) {
         all[used] = 0;
         size_t seen = 0;
         for (const char *at = all; (at = strstr(at, text)) != NULL; at += strlen(text)) seen++;
-        if (seen >= times) return all;
+        if (seen >= times) return keep(all);
     }
 }
 
@@ -49,7 +49,7 @@ static json_t *event_data(const char *at) {
     assert_non_null(data);
     json_t *object = json_loads(data + 6, JSON_DISABLE_EOF_CHECK, NULL);
     assert_non_null(object);
-    return object;
+    return keep(object);
 }
 
 static json_int_t number(const json_t *object, const char *name) {
@@ -72,9 +72,6 @@ static void the_status_comes_by_itself(void **state) {
     assert_true(number(after, "step") > number(before, "step"));
     assert_true(number(after, "unix_ms") > number(before, "unix_ms"));
     assert_string_equal(json_string_value(json_object_get(after, "pool")), run->box.pool);
-    json_decref(before);
-    json_decref(after);
-    free(came);
     close(fd);
     assert_trains_on_and_stops(run);
 }
@@ -100,13 +97,10 @@ static void a_status_of_any_size_comes_by_itself(void **state) {
     snprintf(run->address, sizeof(run->address), "%s",
              json_string_value(json_object_get(status, "http")));
     free(text);
-    json_decref(status);
     int fd = open_stream(run, "GET /v1/events", "");
     char *came = read_until(fd, "\n\n", 2);
     json_t *event = event_data(came);
     assert_int_equal(json_array_size(json_object_get(event, "sources")), SOURCES);
-    json_decref(event);
-    free(came);
     close(fd);
     kill(run->pid, SIGTERM);
     assert_int_equal(reefd_wait(run->pid), 0);
@@ -128,7 +122,6 @@ static void listeners_are_counted_and_their_leaving_is_noticed(void **state) {
         int fd = open_stream(run, "GET /v1/events", "");
         char *came = read_until(fd, "\r\n\r\n", 1);
         code = atoi(came + strlen("HTTP/1.x "));
-        free(came);
         close(fd);
         sleep_ms(50);
     }
@@ -143,7 +136,6 @@ static void an_end_of_the_daemon_ends_streams(void **state) {
     kill(run->pid, SIGTERM);
     http_answer answer;
     assert_true(http_read_all(fd, LIMIT_S, &answer));
-    http_answer_release(&answer);
     close(fd);
     assert_int_equal(reefd_wait(run->pid), 0);
     run->pid = 0;
@@ -160,7 +152,6 @@ static void join(const char *came, char *out, size_t room) {
         const char *text = json_string_value(json_object_get(data, "text"));
         assert_true(strlen(out) + strlen(text) < room);
         strcat(out, text);
-        json_decref(data);
     }
 }
 
@@ -168,7 +159,7 @@ static char *text_of(json_t *answer) {
     char *text = strdup(json_string_value(json_object_get(answer, "text")));
     json_decref(answer);
     assert_non_null(text);
-    return text;
+    return keep(text);
 }
 
 static bool is_ascii(const char *text) {
@@ -184,7 +175,7 @@ static void text_has_the_characters_that_are_whole(void **state) {
     static const char ASK[] = "{\"prompt\": \"the \", \"bytes\": 2000, \"temperature\": 100}";
     static const char STREAM[] = "{\"prompt\": \"the \", \"bytes\": 2000, \"temperature\": 100, "
                                  "\"stream\": true}";
-    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
     char *whole = text_of(json_of(post(run, "/v1/generate?as_of=then", "", ASK), 200));
     char streamed[4096];
     http_answer answer;
@@ -192,12 +183,10 @@ static void text_has_the_characters_that_are_whole(void **state) {
     assert_true(http_read_all(fd, LIMIT_S, &answer));
     close(fd);
     join(answer.body, streamed, sizeof(streamed));
-    http_answer_release(&answer);
     assert_string_equal(whole, streamed);
     assert_int_equal(strlen(whole), 2000);
     assert_false(is_ascii(whole));
     assert_non_null(strchr(whole, '?'));
-    free(whole);
     assert_trains_on_and_stops(run);
 }
 
@@ -208,7 +197,7 @@ static void text_is_sent_as_it_is_produced(void **state) {
     static const char STREAM[] = "{\"prompt\": \"the \", \"bytes\": 60, \"seed\": 7, "
                                  "\"temperature\": 0.1, \"stream\": true}";
     while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
     json_t *whole = json_of(post(run, "/v1/generate?as_of=then", "", ASK), 200);
     int fd = open_stream(run, "POST /v1/generate?as_of=then", STREAM);
     http_answer answer;
@@ -226,9 +215,6 @@ static void text_is_sent_as_it_is_produced(void **state) {
     assert_int_equal(number(last, "bytes"), 60);
     assert_true(number(last, "commit") >= number(whole, "commit")); // training continues
     assert_string_equal(json_string_value(json_object_get(last, "as_of")), "then");
-    json_decref(last);
-    json_decref(whole);
-    http_answer_release(&answer);
     // Before the first byte an error is an answer like any other.
     assert_code(post(run, "/v1/generate?as_of=never", "", STREAM), 404);
     assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"\", \"stream\": true}"), 400);
@@ -249,7 +235,7 @@ static void those_who_leave_a_text_do_not_make_others_wait_for_it(void **state) 
         if (i % 2) free(read_until(fd, "data: ", 1));
         close(fd);
     }
-    json_decref(json_of(post(run, "/v1/score", "", "some text"), 200));
+    (void)json_of(post(run, "/v1/score", "", "some text"), 200);
     for (size_t i = 0; i < COUNT; i++) close(idle[i]);
     assert_trains_on_and_stops(run);
 }
@@ -269,7 +255,7 @@ static void usage_is_that_of_the_pool(void **state) {
     running *run = *state;
     reef_error err;
     while (reefd_count(&run->box, "step") < 40) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"pause\"}");
     reef_txn *txn;
     reef_store *store = open_store(run, &txn);
     reef_generation_record generation;
@@ -296,16 +282,14 @@ static void usage_is_that_of_the_pool(void **state) {
         assert_true(fabs(json_number_value(json_object_get(layer, "unevenness")) -
                          summary.unevenness) < 1e-9);
         assert_int_equal(json_object_get(layer, "windows") != NULL, i == 2);
-        json_decref(answer);
     }
     json_t *none = json_of(get(run, "/v1/usage?until=1"), 200);
     assert_int_equal(number(json_array_get(json_object_get(none, "layers"), 0), "windows"), 0);
-    json_decref(none);
     assert_code(get(run, "/v1/usage?generation=1"), 400);
     assert_code(get(run, "/v1/usage?layer=99"), 400);
     assert_code(get(run, "/v1/usage?since=2&until=2"), 400);
     assert_code(get(run, "/v1/usage?since=yesterday"), 400);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"resume\"}");
     assert_trains_on_and_stops(run);
 }
 
@@ -330,7 +314,6 @@ static void assert_forgetting(running *run) {
     json_t *matrix = NULL;
     json_int_t commit = (json_int_t)pool_commit(&run->box).number;
     for (bool complete = false; !complete; sleep_ms(5)) {
-        json_decref(matrix);
         matrix = json_of(get(run, "/v1/forgetting"), 200);
         complete =
             json_is_true(json_object_get(matrix, "complete")) && number(matrix, "commit") == commit;
@@ -362,22 +345,21 @@ static void assert_forgetting(running *run) {
             fail_msg("row %zu says %.12g, not %.12g", row, said, score.bits_per_byte);
     }
     reef_store_close(store);
-    json_decref(matrix);
 }
 
 static void train_on_and_pause(running *run, const char *count, int64_t steps) {
-    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"resume\"}");
     while (reefd_count(&run->box, count) < steps) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"pause\"}");
 }
 
 static void forgetting_is_measured_on_the_reservoir(void **state) {
     running *run = *state;
     while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"seal\"}");
     train_on_and_pause(run, "generation_step", 60);
     assert_forgetting(run);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"resume\"}");
     assert_trains_on_and_stops(run);
 }
 
@@ -385,7 +367,7 @@ static void forgetting_is_measured_on_the_reservoir(void **state) {
 static void scores_do_not_change_what_is_forgotten(void **state) {
     running *run = *state;
     while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"seal\"}");
     static const char *const ASKED[] = {"/v1/score", "/v1/score?frozen=1"};
     for (int i = 0; i < 4; i++) {
         // Scored before what is new is learned, or after it.
@@ -395,7 +377,7 @@ static void scores_do_not_change_what_is_forgotten(void **state) {
         if (i < 2) train_on_and_pause(run, "generation_step", 60 + 60 * i);
         assert_forgetting(run);
     }
-    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"resume\"}");
     assert_trains_on_and_stops(run);
 }
 
@@ -417,7 +399,7 @@ static int setup_memory(void **state) {
 static void a_part_of_the_series_is_that_part(void **state) {
     running *run = *state;
     while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"pause\"}");
     json_t *all = json_of(get(run, "/v1/series?points=100000"), 200);
     json_t *points = json_object_get(all, "points");
     size_t count = json_array_size(points);
@@ -442,9 +424,7 @@ static void a_part_of_the_series_is_that_part(void **state) {
         assert_true(fabs(json_number_value(json_object_get(point, "loss")) - sum / 5) < 1e-9);
         assert_true(json_number_value(json_object_get(point, "low")) == low);
     }
-    json_decref(part);
-    json_decref(all);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"resume\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"resume\"}");
     assert_trains_on_and_stops(run);
 }
 
@@ -461,10 +441,9 @@ static void metrics_tell_what_the_pool_holds(void **state) {
                                         "reef_source_loss{source=",
                                         "reef_resident_memory_bytes "};
     while (reefd_count(&run->box, "step") < 30) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    (void)reefd_ask(&run->box, "{\"command\": \"seal\"}");
     http_answer answer = {0};
     for (size_t found = 0; found < sizeof(NAMES) / sizeof(*NAMES); sleep_ms(50)) {
-        http_answer_release(&answer);
         answer = get(run, "/metrics");
         assert_int_equal(answer.code, 200);
         found = 0;
@@ -474,7 +453,6 @@ static void metrics_tell_what_the_pool_holds(void **state) {
     char path[256], line[320];
     snprintf(path, sizeof(path), "%s/metrics", run->box.directory);
     write_file(path, answer.body, 0600);
-    http_answer_release(&answer);
     if (system("command -v promtool >/dev/null 2>&1") == 0) {
         snprintf(line, sizeof(line), "promtool check metrics < %s", path);
         assert_int_equal(system(line), 0);
@@ -502,7 +480,6 @@ static void the_page_is_for_everyone_and_what_it_shows_is_not(void **state) {
         assert_int_equal(file.code, 200);
         assert_true(file.body_bytes > 500);
         assert_non_null(strstr(file.head, "Content-Security-Policy: default-src 'none'"));
-        http_answer_release(&file);
     }
     static const char *const ASKED[] = {"/v1/events", "/v1/usage", "/v1/forgetting", "/v1/series"};
     for (size_t i = 0; i < sizeof(ASKED) / sizeof(*ASKED); i++) {
@@ -514,23 +491,20 @@ static void the_page_is_for_everyone_and_what_it_shows_is_not(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_status_comes_by_itself, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_status_of_any_size_comes_by_itself, setup, teardown),
-        cmocka_unit_test_setup_teardown(listeners_are_counted_and_their_leaving_is_noticed, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(an_end_of_the_daemon_ends_streams, setup, teardown),
-        cmocka_unit_test_setup_teardown(text_is_sent_as_it_is_produced, setup, teardown),
-        cmocka_unit_test_setup_teardown(text_has_the_characters_that_are_whole, setup, teardown),
-        cmocka_unit_test_setup_teardown(those_who_leave_a_text_do_not_make_others_wait_for_it,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(usage_is_that_of_the_pool, setup, teardown),
-        cmocka_unit_test_setup_teardown(forgetting_is_measured_on_the_reservoir, setup, teardown),
+        SET_UP(the_status_comes_by_itself),
+        SET_UP(a_status_of_any_size_comes_by_itself),
+        SET_UP(listeners_are_counted_and_their_leaving_is_noticed),
+        SET_UP(an_end_of_the_daemon_ends_streams),
+        SET_UP(text_is_sent_as_it_is_produced),
+        SET_UP(text_has_the_characters_that_are_whole),
+        SET_UP(those_who_leave_a_text_do_not_make_others_wait_for_it),
+        SET_UP(usage_is_that_of_the_pool),
+        SET_UP(forgetting_is_measured_on_the_reservoir),
         cmocka_unit_test_setup_teardown(scores_do_not_change_what_is_forgotten, setup_memory,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_part_of_the_series_is_that_part, setup, teardown),
-        cmocka_unit_test_setup_teardown(metrics_tell_what_the_pool_holds, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_page_is_for_everyone_and_what_it_shows_is_not, setup,
-                                        teardown),
+        SET_UP(a_part_of_the_series_is_that_part),
+        SET_UP(metrics_tell_what_the_pool_holds),
+        SET_UP(the_page_is_for_everyone_and_what_it_shows_is_not),
     };
     return cmocka_run_group_tests_name("daemon live", tests, NULL, NULL);
 }

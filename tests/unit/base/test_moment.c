@@ -1,14 +1,8 @@
 // Moments as people type them: what each form names, and what is none.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "reef_moment.h"
+#include "test.h"
 
 #define NOON 1779105600000u // 2026-05-18 12:00 UTC
 #define HOUR 3600000u

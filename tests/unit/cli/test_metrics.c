@@ -1,13 +1,8 @@
 // The figures of continual learning against matrices that were worked out by hand.
 #include "matrix.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define NEAR 1e-12
 

@@ -1,16 +1,8 @@
 // Sessions, marks and nearest lines of reef score, against what was worked out by hand.
 #include "score_parts.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 // ---- sessions -----------------------------------------------------------------------------------
 

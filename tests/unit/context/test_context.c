@@ -8,18 +8,10 @@
 #include "bit_coder.h"
 #include "draw.h"
 #include "draw_text.h"
+#include "test.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { LEARNED = 24000, READ = 6000, THREADS = 4 };
 

@@ -5,15 +5,9 @@
 
 #include "draw.h"
 #include "plain_mixer.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 // ---- bit histories ------------------------------------------------------------------------------
 

@@ -3,15 +3,7 @@
 
 #include "context_memory.h"
 #include "draw.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { KINDS = 70, LEARNED = 6000, READ = 120, LONG = 300000 };
 

@@ -7,16 +7,7 @@
 
 #include "draw.h"
 #include "draw_text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { PARTS_MAX = 16, TEXT = 120000 };
 

@@ -6,14 +6,7 @@
 
 #include "draw.h"
 #include "plain_mixer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { SETS_MAX = 7, INPUTS_MAX = 64, REPEATS = 400 };
 

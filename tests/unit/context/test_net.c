@@ -6,17 +6,9 @@
 
 #include "draw.h"
 #include "draw_text.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { LEARNED = 16000, READ = 4000 };
 

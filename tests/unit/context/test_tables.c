@@ -9,18 +9,10 @@
 
 #include "draw.h"
 #include "draw_text.h"
+#include "test.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
 #include <stdalign.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void must(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);

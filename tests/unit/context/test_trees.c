@@ -5,16 +5,7 @@
 
 #include "draw.h"
 #include "draw_text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { CONTEXTS_SEEN_LOG2 = 16, TREES_TEXT = 1500 };
 

@@ -1,14 +1,7 @@
 // Commands: strict parsing, and answers that say what happened.
 #include "command.h"
 #include "reply_json.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static reef_status parse(reef_command *command, const char *line, reef_error *err) {
     return reef_command_parse(command, line, strlen(line), err);

@@ -1,16 +1,9 @@
 // Which states stay that are kept by the clock, what they are called, and how people say it.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "kept_states.h"
 #include "reef_snapshot.h"
+#include "test.h"
 
 #define HOUR 3600000u
 #define DAY (24 * (uint64_t)HOUR)

@@ -181,7 +181,7 @@ static json_t *next_score(world *w) {
         if (done->run == score_now) score = json_loads(done->text, 0, NULL);
         reef_query_free(done);
     }
-    return score;
+    return keep(score);
 }
 
 // One score by the query thread, which is held then, and `count` by twins; or, where they still had
@@ -200,7 +200,6 @@ static double score_and_hold(world *w, size_t count) {
         if (i > 0) assert_true(these == bits);
         bits = these;
         lent += json_is_true(json_object_get(score, "lent"));
-        json_decref(score);
     }
     if (count > 0) assert_in_range(lent, 1, count);
     return bits;
@@ -248,7 +247,6 @@ static void a_newer_state_is_opened_by_the_query_thread(void **state) {
     assert_int_equal(sem_post(&held), 0);
     json_t *score = next_score(w);
     assert_true(json_real_value(json_object_get(score, "bits")) != bits);
-    json_decref(score);
 }
 
 static void a_stop_drops_what_twins_have_not_begun(void **state) {
@@ -308,7 +306,6 @@ static size_t next_state(
     double said = json_real_value(json_object_get(score, "bits"));
     assert_true(fabs(said - bits[i]) <= 1e-9 * bits[i]);
     if (lent) assert_true(json_is_true(json_object_get(score, "lent")));
-    json_decref(score);
     return i;
 }
 
@@ -354,7 +351,7 @@ static json_t *ask(world *w, reef_query_run run) {
     json_t *said = json_loads(done->text, 0, NULL);
     assert_non_null(said);
     reef_query_free(done);
-    return said;
+    return keep(said);
 }
 
 static void of_many_tasks_the_newest_are_shown(void **state) {
@@ -379,7 +376,6 @@ static void of_many_tasks_the_newest_are_shown(void **state) {
                          TASKS - COLUMNS + c);
         assert_true(json_integer_value(json_object_get(column, "windows")) > 0);
     }
-    json_decref(matrix);
 }
 
 static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
@@ -387,7 +383,6 @@ static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
     assert_int_equal(json_integer_value(json_object_get(stats, "readers")), readers);
     assert_int_equal(json_integer_value(json_object_get(stats, "reader_lag")), lag);
     assert_true(json_is_number(json_object_get(stats, "longest_read_s")));
-    json_decref(stats);
 }
 
 static void reading_the_stats_opens_no_model(void **state) {
@@ -413,17 +408,13 @@ static void reading_the_stats_opens_no_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(under_load_a_state_that_is_not_asked_for_holds_no_read,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(twins_score_while_the_query_thread_is_busy, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_newer_state_is_opened_by_the_query_thread, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_newer_state_answers_once_it_and_its_twins_are_ready,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_stop_drops_what_twins_have_not_begun, setup, teardown),
-        cmocka_unit_test_setup_teardown(of_many_tasks_the_newest_are_shown, setup, teardown),
-        cmocka_unit_test_setup_teardown(reading_the_stats_opens_no_model, setup, teardown),
+        SET_UP(under_load_a_state_that_is_not_asked_for_holds_no_read),
+        SET_UP(twins_score_while_the_query_thread_is_busy),
+        SET_UP(a_newer_state_is_opened_by_the_query_thread),
+        SET_UP(a_newer_state_answers_once_it_and_its_twins_are_ready),
+        SET_UP(a_stop_drops_what_twins_have_not_begun),
+        SET_UP(of_many_tasks_the_newest_are_shown),
+        SET_UP(reading_the_stats_opens_no_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

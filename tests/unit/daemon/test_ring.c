@@ -1,13 +1,6 @@
 // The bounded queue of bytes, against a plain counter: what comes out is what went in.
 #include "byte_ring.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define HIGH (1u << 20)
 

@@ -2,16 +2,8 @@
 // threads; the clock is a number.
 #include "scheduler.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "pool.h"
+#include "test.h"
 
 #define SECOND 1000000000u
 

@@ -1,14 +1,6 @@
 // Stride scheduling: shares by weight, whole lines, and the same stream however the bytes arrive.
 #include "stride.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define LANES_MAX 4
 #define STREAM_BYTES 400000

@@ -3,16 +3,9 @@
 #include "reef_kernels.h"
 
 #include "draw.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SIDE = 70, PADDING = 3 };
 

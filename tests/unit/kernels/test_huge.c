@@ -4,16 +4,9 @@
 #define _DEFAULT_SOURCE // mincore
 
 #include "reef_huge_page.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 static void arrays_are_zero_and_aligned(void **state) {
     (void)state;

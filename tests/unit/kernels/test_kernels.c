@@ -5,17 +5,10 @@
 #include "draw.h"
 #include "gradcheck.h"
 #include "reef_kernels.h"
+#include "test.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SIZE_MAX_TESTED = 67, OFFSETS = 4, ROWS = 9 };
 

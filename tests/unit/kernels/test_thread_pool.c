@@ -2,19 +2,13 @@
 #define _GNU_SOURCE // for gettid
 
 #include "reef_kernels.h"
+#include "test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { PIECES_MAX = 300 };
 

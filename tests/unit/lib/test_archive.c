@@ -3,18 +3,12 @@
 
 #include "lib_pool.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "small_disk.h"
+#include "test.h"
 #include "tsan_fork.h"
 #include "whole_file.h"
 
@@ -246,7 +240,6 @@ static void assert_file(const char *path, const char *text, size_t count) {
     void *found = whole_file_read(path, &bytes);
     assert_int_equal(bytes, count);
     assert_memory_equal(found, text, count);
-    free(found);
 }
 
 static void files_become_archives_and_come_back(void **state) {
@@ -310,7 +303,6 @@ static void a_file_that_fails_leaves_nothing(void **state) {
     uint8_t *damaged = whole_file_read(good, &count);
     damaged[count - 1] ^= 1;
     whole_file_write(gone, damaged, count);
-    free(damaged);
     assert_int_equal(reef_pool_expand_file(f->pool, gone, out, NULL, NULL, &err), REEF_ERR_CORRUPT);
     assert_int_equal(access(out, F_OK), -1);
     assert_int_equal(mkdir(disk, 0700), 0);

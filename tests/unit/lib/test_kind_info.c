@@ -4,16 +4,10 @@
 
 #include "damage_kind.h"
 #include "lib_pool.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { LONG = 16000, SHORT = 8000, PROBE = 600 };
 

@@ -3,17 +3,12 @@
 #include <reef/reef.h>
 
 #include "lib_layer.h"
+#include "test.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 static size_t count_of(const char *name, size_t side) {
     if (name[0] == 'w' && strcmp(name, "w_query") != 0) return side * side * D;
@@ -918,55 +913,34 @@ static void variances_stay_variances(void **state) {
     reef_pool_close(layer);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(killed_and_reopened_it_goes_on_to_the_same_bits,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(backward_agrees_with_finite_differences, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(gradients_pass_through_sealed_generations, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(any_number_of_threads_gives_the_same_bits, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_row_does_not_depend_on_the_rows_beside_it, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(nor_does_a_row_of_a_wide_layer, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(as_of_stays_the_same_bits_after_further_training,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(rows_that_are_read_in_place_have_the_same_bits,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(calls_of_many_threads_are_serialised, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(steps_bring_the_loss_down, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(many_batches_give_the_step_of_one, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_mask_decides_row_by_row, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(
-            usage_of_what_has_grown_since_is_that_of_the_experts_there_were, make_directory,
-            remove_directory),
-        cmocka_unit_test_setup_teardown(growing_keeps_experts_and_ids, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(backward_alone_changes_nothing, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(sealed_rows_in_int8_are_rounded_once, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(mistakes_are_reported_and_change_nothing, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(sizes_that_do_not_fit_make_no_pool, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(arrays_that_overlap_are_refused, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(no_row_is_no_batch, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(a_reopened_layer_knows_no_earlier_forward, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(gradients_that_are_not_finite_change_nothing,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(variances_stay_variances, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(a_tape_serves_one_layer_after_another, make_directory,
-                                        remove_directory),
+        TEST(killed_and_reopened_it_goes_on_to_the_same_bits),
+        TEST(backward_agrees_with_finite_differences),
+        TEST(gradients_pass_through_sealed_generations),
+        TEST(any_number_of_threads_gives_the_same_bits),
+        TEST(a_row_does_not_depend_on_the_rows_beside_it),
+        TEST(nor_does_a_row_of_a_wide_layer),
+        TEST(as_of_stays_the_same_bits_after_further_training),
+        TEST(rows_that_are_read_in_place_have_the_same_bits),
+        TEST(calls_of_many_threads_are_serialised),
+        TEST(steps_bring_the_loss_down),
+        TEST(many_batches_give_the_step_of_one),
+        TEST(a_mask_decides_row_by_row),
+        TEST(usage_of_what_has_grown_since_is_that_of_the_experts_there_were),
+        TEST(growing_keeps_experts_and_ids),
+        TEST(backward_alone_changes_nothing),
+        TEST(sealed_rows_in_int8_are_rounded_once),
+        TEST(mistakes_are_reported_and_change_nothing),
+        TEST(sizes_that_do_not_fit_make_no_pool),
+        TEST(arrays_that_overlap_are_refused),
+        TEST(no_row_is_no_batch),
+        TEST(a_reopened_layer_knows_no_earlier_forward),
+        TEST(gradients_that_are_not_finite_change_nothing),
+        TEST(variances_stay_variances),
+        TEST(a_tape_serves_one_layer_after_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,25 +4,18 @@
 
 #include "data_file.h"
 #include "lib_pool.h"
+#include "test.h"
 #include "tsan_fork.h"
 
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const char *const SMALL[] = {"layers=1",
                                     "d_model=16",
@@ -705,41 +698,28 @@ static void a_child_keeps_no_pool_from_the_next_writer(void **state) {
     for (int i = 0; i < 2; i++) (void)(close(ends[i]) + close(begun[i]));
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_model_learns_its_text_and_keeps_it, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_loss_of_zero_is_a_loss, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(what_there_is_can_be_read, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(what_is_evaluated_after_a_mark_has_its_boundary,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(a_reader_that_idles_keeps_no_page_from_reuse,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(usage_in_a_range_is_part_of_all_usage, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(frozen_experts_learn_no_more_until_they_are_thawed,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(kinds_are_read_and_named, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(a_snapshot_can_be_given_up, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_text_goes_on_as_it_was_learned, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_program_with_decimal_commas_has_the_same_pools,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(a_program_that_rounds_otherwise_has_the_same_pools,
-                                        make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_forked_child_opens_the_pool_itself, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(
-            a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none, make_directory,
-            remove_directory),
-        cmocka_unit_test_setup_teardown(a_child_keeps_no_pool_from_the_next_writer, make_directory,
-                                        remove_directory),
+        TEST(a_model_learns_its_text_and_keeps_it),
+        TEST(a_loss_of_zero_is_a_loss),
+        TEST(what_there_is_can_be_read),
+        TEST(what_is_evaluated_after_a_mark_has_its_boundary),
+        TEST(a_reader_that_idles_keeps_no_page_from_reuse),
+        TEST(usage_in_a_range_is_part_of_all_usage),
+        TEST(frozen_experts_learn_no_more_until_they_are_thawed),
+        TEST(kinds_are_read_and_named),
+        TEST(a_snapshot_can_be_given_up),
+        TEST(a_text_goes_on_as_it_was_learned),
+        TEST(a_program_with_decimal_commas_has_the_same_pools),
+        TEST(a_program_that_rounds_otherwise_has_the_same_pools),
+        TEST(structs_may_be_older_or_newer),
+        TEST(a_forked_child_opens_the_pool_itself),
+        TEST(a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none),
+        TEST(a_child_keeps_no_pool_from_the_next_writer),
         cmocka_unit_test(statuses_have_their_numbers_and_words),
-        cmocka_unit_test_setup_teardown(mistakes_are_reported, make_directory, remove_directory),
+        TEST(mistakes_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

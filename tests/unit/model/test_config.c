@@ -2,18 +2,9 @@
 // same bits.
 #include "config_internal.h"
 #include "reef_trainer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static void assert_set(reef_config *config, const char *name, const char *value) {
@@ -465,7 +456,7 @@ static char *edited(const char *part, const char *replacement) {
     assert_non_null(text);
     snprintf(text, bytes, "%.*s%s%s", (int)(at - json), json, replacement, at + strlen(part));
     free(json);
-    return text;
+    return keep(text);
 }
 
 static void assert_edit_fails(const char *part, const char *replacement, const char *words) {
@@ -477,7 +468,6 @@ static void assert_edit_fails(const char *part, const char *replacement, const c
     assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_ERR_INVALID);
     assert_message(&err, words);
     assert_memory_equal(&config, &before, sizeof(config));
-    free(json);
 }
 
 static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **state) {
@@ -507,7 +497,6 @@ static void whole_numbers_may_be_written_without_a_point(void **state) {
     char *json = edited("\"clip\": 1.0", "\"clip\": 2");
     assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
     assert_true(config.clip == 2);
-    free(json);
 }
 
 static void text_that_is_no_object_is_refused(void **state) {

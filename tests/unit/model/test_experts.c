@@ -3,18 +3,10 @@
 #include "experts.h"
 
 #include "gradcheck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 // Odd, unequal sizes, so that a swapped stride shows. P_LONG is more than the kernels handle at
 // once.
@@ -52,7 +44,7 @@ static float *random_floats(size_t count) {
     float *values = calloc(count, sizeof(*values));
     assert_non_null(values);
     for (size_t i = 0; i < count; i++) values[i] = random_float();
-    return values;
+    return keep(values);
 }
 
 static size_t least_of(size_t a, size_t b) {
@@ -62,7 +54,7 @@ static size_t least_of(size_t a, size_t b) {
 static void *zeros(size_t count, size_t bytes) {
     void *block = calloc(count, bytes);
     assert_non_null(block);
-    return block;
+    return keep(block);
 }
 
 static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model, size_t experts) {
@@ -200,7 +192,6 @@ static void assert_forward_is_plain(fixture *f) {
         double size = fmax(1, fabs(expected[i]));
         assert_true(fabs((double)f->y[i] - expected[i]) < 1e-4 * size);
     }
-    free(expected);
 }
 
 static void forward_equals_the_plain_sum_in_double(void **state) {
@@ -222,7 +213,6 @@ static void forward_without_hidden_gives_the_same_bits(void **state) {
     reef_expert_rows experts = rows_of(f);
     reef_experts_forward(&f->shape, ROWS, y, NULL, f->x, f->indices, f->gate, &experts, NULL);
     assert_memory_equal(y, f->y, ROWS * D * sizeof(*y));
-    free(y);
 }
 
 static void a_token_does_not_depend_on_its_neighbours(void **state) {
@@ -251,8 +241,6 @@ static void backward_without_factors_gives_the_same_bits(void **state) {
                           f->gate, &experts, f->active);
     assert_memory_equal(d_x, f->d_x, wide);
     assert_memory_equal(d_gate, f->d_gate, chosen);
-    free(d_x);
-    free(d_gate);
 }
 
 static void skipped_tokens_do_not_change_by_one_bit(void **state) {
@@ -280,8 +268,6 @@ static void skipped_tokens_do_not_change_by_one_bit(void **state) {
                 assert_true(f->factors[(t * P + p) * f->vectors + i] == 0);
         }
     }
-    free(y);
-    free(d_x);
 }
 
 // ---- where rows lie -----------------------------------------------------------------------------
@@ -348,7 +334,6 @@ static void assert_blocks_do_not_matter(const fixture *f, reef_dtype dtype, uint
     assert_same_bits_as_in_one_block(
         f, &(reef_expert_rows){dtype, block_shift, (const void *const *)blocks, NULL});
     for (size_t b = 0; b < block_count; b++) free(blocks[b]);
-    free(blocks);
 }
 
 static void rows_in_blocks_give_the_bits_of_one_block(void **state) {
@@ -502,9 +487,6 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
     }
     reef_expert_pairs_release(&pairs);
     reef_thread_pool_free(workers);
-    free(indices);
-    free(active);
-    free(seen);
 }
 
 // Ids of one to three digits of the sort; pairs of one piece, of some, and of as many as there are.
@@ -527,7 +509,6 @@ static void a_step_without_active_tokens_changes_nothing(void **state) {
     update_with(f, NULL, &(reef_expert_update){.adam = ADAM, .dirty = f->dirty, .usage = f->usage});
     assert_memory_equal(experts, f->experts, N * f->row_values * sizeof(*experts));
     for (size_t e = 0; e < N; e++) assert_int_equal(f->dirty[e] + f->counts[e], 0);
-    free(experts);
 }
 
 static void too_many_selections_for_32_bits_are_refused(void **state) {
@@ -805,30 +786,29 @@ static int run_with(reef_expert_kind kind, const char *name) {
     tested_kind = kind;
     print_message("kind: %s\n", name);
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(forward_equals_the_plain_sum_in_double),
-        TEST(more_experts_than_one_chunk_are_summed_completely),
-        TEST(forward_without_hidden_gives_the_same_bits),
-        TEST(a_token_does_not_depend_on_its_neighbours),
-        TEST(backward_without_factors_gives_the_same_bits),
-        TEST(skipped_tokens_do_not_change_by_one_bit),
-        TEST(rows_in_blocks_give_the_bits_of_one_block),
-        TEST(int8_rows_give_the_bits_of_equal_float_rows),
-        TEST(backward_agrees_with_finite_differences),
-        TEST(row_gradients_agree_with_finite_differences),
-        TEST(the_update_steps_along_the_row_gradient),
-        TEST(pairs_are_sorted_by_expert_and_then_by_token),
-        TEST(a_step_without_active_tokens_changes_nothing),
-        TEST(too_many_selections_for_32_bits_are_refused),
-        TEST(frozen_rows_do_not_change_by_one_bit),
-        TEST(averages_are_of_the_rows_that_each_update_left),
-        TEST(without_averages_the_rows_are_the_same),
-        TEST(usage_totals_are_exact),
-        TEST(usage_of_huge_scores_is_cut_and_exact_in_any_order),
-        TEST(clipping_bounds_the_norm_of_each_row),
-        TEST(lazy_adam_equals_dense_adam_with_the_row_s_own_count),
-        TEST(a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step),
-        TEST(any_number_of_threads_gives_the_same_bits),
+        SET_UP(forward_equals_the_plain_sum_in_double),
+        SET_UP(more_experts_than_one_chunk_are_summed_completely),
+        SET_UP(forward_without_hidden_gives_the_same_bits),
+        SET_UP(a_token_does_not_depend_on_its_neighbours),
+        SET_UP(backward_without_factors_gives_the_same_bits),
+        SET_UP(skipped_tokens_do_not_change_by_one_bit),
+        SET_UP(rows_in_blocks_give_the_bits_of_one_block),
+        SET_UP(int8_rows_give_the_bits_of_equal_float_rows),
+        SET_UP(backward_agrees_with_finite_differences),
+        SET_UP(row_gradients_agree_with_finite_differences),
+        SET_UP(the_update_steps_along_the_row_gradient),
+        SET_UP(pairs_are_sorted_by_expert_and_then_by_token),
+        SET_UP(a_step_without_active_tokens_changes_nothing),
+        SET_UP(too_many_selections_for_32_bits_are_refused),
+        SET_UP(frozen_rows_do_not_change_by_one_bit),
+        SET_UP(averages_are_of_the_rows_that_each_update_left),
+        SET_UP(without_averages_the_rows_are_the_same),
+        SET_UP(usage_totals_are_exact),
+        SET_UP(usage_of_huge_scores_is_cut_and_exact_in_any_order),
+        SET_UP(clipping_bounds_the_norm_of_each_row),
+        SET_UP(lazy_adam_equals_dense_adam_with_the_row_s_own_count),
+        SET_UP(a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step),
+        SET_UP(any_number_of_threads_gives_the_same_bits),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

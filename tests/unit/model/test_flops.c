@@ -7,15 +7,7 @@
 #include "generation.h"
 #include "reef_random.h"
 #include "router_tape.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 enum { WINDOWS = 3, CONTEXT = 70 }; // two blocks of attention, the second one short
 

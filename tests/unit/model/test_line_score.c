@@ -1,16 +1,8 @@
 // The score of a line against its definition.
 #include "reef_model.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void assert_near(double a, double b) {
     if (!(fabs(a - b) <= 1e-9)) fail_msg("%.17g is not %.17g", a, b);

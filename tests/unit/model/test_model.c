@@ -229,22 +229,18 @@ static void growing_in_place_keeps_experts_and_their_ids(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(first_generation_backward_agrees_with_finite_differences,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(later_generation_backward_agrees_with_finite_differences,
-                                        setup, teardown),
+        SET_UP(first_generation_backward_agrees_with_finite_differences),
+        SET_UP(later_generation_backward_agrees_with_finite_differences),
         cmocka_unit_test(every_kind_and_score_has_a_true_gradient),
         cmocka_unit_test(a_generation_on_top_of_rounded_ones_has_a_true_gradient),
         cmocka_unit_test(rows_of_sealed_experts_are_read_as_floats),
         cmocka_unit_test(corrections_of_every_rank_have_true_gradients),
         cmocka_unit_test(merged_corrections_are_those_of_training),
         cmocka_unit_test(sealing_rounds_each_row_once),
-        cmocka_unit_test_setup_teardown(opening_a_generation_changes_no_bit, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_silent_generation_touches_no_bit, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_window_does_not_depend_on_its_neighbours, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(growing_in_place_keeps_experts_and_their_ids, setup,
-                                        teardown),
+        SET_UP(opening_a_generation_changes_no_bit),
+        SET_UP(a_silent_generation_touches_no_bit),
+        SET_UP(a_window_does_not_depend_on_its_neighbours),
+        SET_UP(growing_in_place_keeps_experts_and_their_ids),
     };
     return cmocka_run_group_tests_name("trainer model", tests, NULL, NULL);
 }

@@ -89,8 +89,7 @@ static json_t *header_of(const char *path, size_t *data_at) {
     json_t *header = json_loadb(data + 8, length, 0, NULL);
     assert_non_null(header);
     *data_at = 8 + length;
-    free(data);
-    return header;
+    return keep(header);
 }
 
 static void assert_tensor(const json_t *header,
@@ -142,8 +141,6 @@ static void tensors_have_names_and_shapes(void **state) {
         assert_memory_equal(data + at + (size_t)up + n * 64, row + 64, 64);
     }
     reef_txn_abort(txn);
-    free(data);
-    json_decref(header);
 }
 
 // ---- what is refused ----------------------------------------------------------------------------
@@ -197,13 +194,11 @@ static void a_stopped_export_leaves_nothing(void **state) {
     }
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(tensors_have_names_and_shapes),
-        TEST(what_cannot_be_written_is_named),
-        TEST(a_stopped_export_leaves_nothing),
+        SET_UP(tensors_have_names_and_shapes),
+        SET_UP(what_cannot_be_written_is_named),
+        SET_UP(a_stopped_export_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, learn_once, forget);
 }

@@ -4,16 +4,9 @@
 
 #include "draw.h"
 #include "gradcheck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct mixture {
     reef_moe_shape shape;
@@ -349,7 +342,7 @@ static float *copy_of(const float *values, size_t count) {
     float *copy = malloc(count * sizeof(*copy));
     assert_non_null(copy);
     memcpy(copy, values, count * sizeof(*copy));
-    return copy;
+    return keep(copy);
 }
 
 static void backward_agrees_with_finite_differences(void **state) {
@@ -369,10 +362,6 @@ static void backward_agrees_with_finite_differences(void **state) {
             check(&m, matrix, m.params.w_in, d_in);
             check(&m, matrix, m.params.w_out, d_out);
         }
-        free(d_x);
-        free(d_router);
-        free(d_in);
-        free(d_out);
         release(&m);
     }
 }

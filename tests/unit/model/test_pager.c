@@ -5,21 +5,14 @@
 
 #include "row_prefetch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <fcntl.h>
 
-#include <cmocka.h>
-
 #include "pool.h"
+#include "test.h"
 
 enum { ROW_FLOATS = 96, ROWS_PER_BLOCK = 256, BLOCK_SHIFT = 8, BLOCKS = 512, TOKENS = 64, P = 8 };
 #define ROW_BYTES (ROW_FLOATS * sizeof(float))
@@ -238,11 +231,10 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_lies_between_two_maps_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(chosen_rows_come_into_memory, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_process_that_is_too_large_lets_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(passes_follow_each_other_and_may_end_early, setup,
-                                        teardown),
+        SET_UP(what_lies_between_two_maps_stays),
+        SET_UP(chosen_rows_come_into_memory),
+        SET_UP(a_process_that_is_too_large_lets_go),
+        SET_UP(passes_follow_each_other_and_may_end_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

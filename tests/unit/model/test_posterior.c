@@ -2,17 +2,9 @@
 #include "posterior.h"
 
 #include "draw.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { KINDS = 5, BYTES = 600 };
 

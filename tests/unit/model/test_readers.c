@@ -3,18 +3,11 @@
 #include "lifelong.h"
 #include "model_internal.h"
 #include "reef_pool_check.h"
+#include "test.h"
 #include "trainer_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { PART = 60 * LIFELONG_BATCH, LOGITS = LIFELONG_PROBE_BYTES * REEF_VOCAB, ATTEMPTS = 40 };
@@ -55,8 +48,6 @@ static void a_model_is_copied_in_steps_to_the_same_bits(void **state) {
         logits_of(hasty, STATES[i], 1, turns);
         assert_true(stat_of(f->store).count - before > 8); // blocks of generation 0
         assert_memory_equal(whole, turns, LOGITS * sizeof(*whole));
-        free(whole);
-        free(turns);
     }
     reef_store_close(hasty);
 }
@@ -106,7 +97,6 @@ static void a_model_is_loaded_while_the_trainer_commits(void **state) {
     l.stop = true;
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(l.wrong, 0);
-    free(expected);
     reef_error err;
     reef_check_report report;
     ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
@@ -149,8 +139,6 @@ static void rows_in_place_are_found_again_before_a_transaction_is_old(void **sta
     }
     reef_model_close(model);
     reef_store_close(store);
-    free(copied);
-    free(placed);
 }
 
 // The snapshot "kept" of generation 1 while it was open, which is sealed in the pool.
@@ -219,7 +207,6 @@ static void a_model_in_place_reports_when_its_generations_are_given_up(void **st
     ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     reef_model_close(model);
     reef_store_close(store);
-    free(logits);
 }
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, lifelong_setup, lifelong_teardown)

@@ -2,19 +2,11 @@
 // that were copied, while the pool is trained on, grows, is evaluated and reopened.
 #include "trainer_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "pool.h"
 #include "reef_push_journal.h"
 #include "reef_snapshot.h"
 #include "reef_usage.h"
+#include "test.h"
 
 // 2,304 experts of 64 floats are four blocks in the map and a shorter one that is copied.
 enum { SIDE = 48, STEP_BYTES = 4 * 16, PROBE_BYTES = 300 };

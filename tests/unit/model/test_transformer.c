@@ -3,17 +3,9 @@
 #include "transformer.h"
 
 #include "gradcheck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 // Odd, unequal sizes, so that a swapped stride shows. WIDE is past a whole number of vectors.
 enum { ROWS = 5, D = 7, WIDE = 37, T = 6, A = 3, HEAD = 5, AD = A * HEAD, V = 11, V_LONG = 600 };

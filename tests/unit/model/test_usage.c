@@ -2,15 +2,8 @@
 // root hash.
 #include "lifelong.h"
 #include "reef_usage.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define DAY_MS UINT64_C(86400000)

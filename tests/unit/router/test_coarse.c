@@ -5,16 +5,9 @@
 #include "draw.h"
 #include "kernels_internal.h"
 #include "product_key.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SIDE_LARGEST = 700, HALF_LARGEST = COARSE_HALF_MAX, QUERIES = 128 };
 

@@ -3,18 +3,9 @@
 // Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. If there are none, those tests
 // are skipped.
 #include "reef_router.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define KIB 1024u
 enum { WINDOW = 1024, SETTLING = 256 };
@@ -141,7 +132,7 @@ static float *margins_of(const reef_gate *gate, const text *t) {
     assert_non_null(margins);
     reef_gate_reset(gate, &state);
     reef_gate_score(gate, &state, t->size, t->bytes, margins);
-    return margins;
+    return keep(margins);
 }
 
 // Share of the tokens after the first `skip` of a stream that fire.
@@ -149,7 +140,6 @@ static double fire_share(const reef_gate *gate, const text *t, size_t skip) {
     float *margins = margins_of(gate, t);
     size_t fired = 0;
     for (size_t i = skip; i < t->size; i++) fired += margins[i] > 0;
-    free(margins);
     return (double)fired / (double)(t->size - skip);
 }
 
@@ -163,7 +153,6 @@ static void a_fresh_gate_never_fires(void **state) {
     text t = synthetic(1, 1, 5000);
     float *margins = margins_of(&gate, &t);
     for (size_t i = 0; i < t.size; i++) assert_true(margins[i] == -INFINITY);
-    free(margins);
     text_release(&t);
     reef_gate_release(&gate);
 }
@@ -205,7 +194,6 @@ static void margins_equal_the_plain_definition(void **state) {
             mean += fmax(1.0 - (double)decays[d], young) * (logit - mean);
             assert_true(fabs((double)margins[i] - (mean - 0.125)) < 1e-5);
         }
-        free(margins);
     }
     text_release(&t);
     reef_gate_release(&gate);
@@ -228,7 +216,6 @@ static void how_a_stream_is_cut_does_not_change_one_bit(void **state) {
     reef_gate_reset(&f->gate, &carried); // and a reset forgets all of it
     reef_gate_score(&f->gate, &carried, f->new.size, f->new.bytes, cut);
     assert_memory_equal(whole, cut, f->new.size * sizeof(*whole));
-    free(whole);
     free(cut);
 }
 
@@ -570,21 +557,20 @@ static void plays_and_encyclopedia_are_distinguished(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         cmocka_unit_test(a_fresh_gate_never_fires),
         cmocka_unit_test(margins_equal_the_plain_definition),
-        TEST(how_a_stream_is_cut_does_not_change_one_bit),
-        TEST(training_depends_on_nothing_but_its_arguments),
-        TEST(weights_of_unseen_n_grams_stay_zero),
-        TEST(every_window_is_read_in_every_pass),
-        TEST(a_memory_is_as_long_as_the_pair_needs),
+        SET_UP(how_a_stream_is_cut_does_not_change_one_bit),
+        SET_UP(training_depends_on_nothing_but_its_arguments),
+        SET_UP(weights_of_unseen_n_grams_stay_zero),
+        SET_UP(every_window_is_read_in_every_pass),
+        SET_UP(a_memory_is_as_long_as_the_pair_needs),
         cmocka_unit_test(hard_negatives_are_found_and_pushed_away),
-        TEST(evidence_starts_at_what_old_windows_score),
-        TEST(unlike_texts_are_distinguished_on_unseen_text),
-        TEST(a_stream_is_recognised_again_after_each_change),
+        SET_UP(evidence_starts_at_what_old_windows_score),
+        SET_UP(unlike_texts_are_distinguished_on_unseen_text),
+        SET_UP(a_stream_is_recognised_again_after_each_change),
         cmocka_unit_test(texts_that_are_alike_get_the_smallest_threshold_that_keeps_the_bound),
-        TEST(windows_may_be_empty_or_shorter_than_an_n_gram),
-        TEST(nothing_to_learn_from_is_refused),
+        SET_UP(windows_may_be_empty_or_shorter_than_an_n_gram),
+        SET_UP(nothing_to_learn_from_is_refused),
         cmocka_unit_test(german_and_french_are_distinguished),
         cmocka_unit_test(encyclopedia_and_python_are_distinguished),
         cmocka_unit_test(plays_and_encyclopedia_are_distinguished),

@@ -4,15 +4,9 @@
 #include "draw.h"
 #include "exhaustive_pairs.h"
 #include "reef_kernels.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { SIDE_MAX = 300 };
 

@@ -5,16 +5,9 @@
 #include "gradcheck.h"
 #include "plain_router.h"
 #include "reef_router.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 // A router of any shape with room for its parameters, their gradients and a batch.
 typedef struct router {

@@ -1,13 +1,8 @@
 // Usage figures on cases that were worked out by hand.
 #include "reef_router.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static void uniform_use_is_perfectly_even(void **state) {
     (void)state;

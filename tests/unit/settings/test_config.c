@@ -3,16 +3,7 @@
 #include "reef_settings.h"
 
 #include "temp_dir.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 typedef struct config_fixture {
     char directory[TEMP_DIR_BYTES];
@@ -268,17 +259,13 @@ static void only_what_may_change_is_taken_over(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_setting_can_stand_in_the_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(options_win_over_the_file_and_the_environment_is_not_read,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_mistake_in_the_file_is_reported_with_its_line, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_wrong_value_is_reported_although_a_stronger_one_hides_it,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_is_none_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_mistake_is_reported_in_the_form_that_was_asked_for, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(only_what_may_change_is_taken_over, setup, teardown),
+        SET_UP(every_setting_can_stand_in_the_file),
+        SET_UP(options_win_over_the_file_and_the_environment_is_not_read),
+        SET_UP(a_mistake_in_the_file_is_reported_with_its_line),
+        SET_UP(a_wrong_value_is_reported_although_a_stronger_one_hides_it),
+        SET_UP(a_file_that_is_none_is_refused),
+        SET_UP(a_mistake_is_reported_in_the_form_that_was_asked_for),
+        SET_UP(only_what_may_change_is_taken_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,9 @@
 #include "redis_url.h"
 #include "reef_settings.h"
 #include "temp_dir.h"
+#include "test.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define PARSE(options, err, ...)                                                                   \
     parse(options, err, (const char *const[]){"reefd", __VA_ARGS__, NULL})

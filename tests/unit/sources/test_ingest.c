@@ -4,17 +4,9 @@
 #include "push_parse.h"
 #include "reef_push_journal.h"
 #include "reef_store.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static reef_ingested parse(reef_ingest_format format, const void *body, size_t bytes) {
     reef_error err;

@@ -3,18 +3,12 @@
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
 #include "tail_world.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 // ---- one file -----------------------------------------------------------------------------------
 

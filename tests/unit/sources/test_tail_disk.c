@@ -7,19 +7,15 @@
 #define _FILE_OFFSET_BITS 64 // pread is what the daemon calls
 
 #include "tail_world.h"
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 // A disk that fails: a read of the byte at this offset of a file returns an error.

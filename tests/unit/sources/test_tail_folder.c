@@ -1,15 +1,9 @@
 // Folders of followed files: each file of it is given whole and once, whatever becomes of its name.
 #include "tail_world.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void a_folder_is_read_file_by_file(void **state) {
     world *w = *state;

@@ -1,15 +1,9 @@
 // A followed file in whose place another one stands, with the same first bytes: the other one is
 // read from its start, and what may be lost of the first is said.
 #include "tail_world.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define WORLDS_MAX 16
 #define PATIENCE_MS 20000

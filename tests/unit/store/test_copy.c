@@ -4,19 +4,13 @@
 #include "reef_snapshot.h"
 #include "reef_store.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 #include "data_file.h"
 #include "pool.h"
 #include "small_disk.h"
+#include "test.h"
 
 #define BLOCKS 40u
 #define BLOCK_BYTES 20000
@@ -273,16 +267,14 @@ static void what_does_not_have_its_root_is_no_copy(void **state) {
     assert_absent(c->to);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_copy_holds_the_last_commit_in_fewer_pages),
-        TEST(a_pool_without_a_commit_can_be_copied),
-        TEST(copies_are_made_while_another_process_commits),
-        TEST(where_something_is_nothing_is_written),
-        TEST(on_a_full_disk_nothing_is_left),
-        TEST(what_does_not_have_its_root_is_no_copy),
+        SET_UP(a_copy_holds_the_last_commit_in_fewer_pages),
+        SET_UP(a_pool_without_a_commit_can_be_copied),
+        SET_UP(copies_are_made_while_another_process_commits),
+        SET_UP(where_something_is_nothing_is_written),
+        SET_UP(on_a_full_disk_nothing_is_left),
+        SET_UP(what_does_not_have_its_root_is_no_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,13 @@
 #include "reef_store.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "pool.h"
+#include "test.h"
 
 // ---- a history that follows from the commit's number --------------------------------------------
 
@@ -388,14 +382,13 @@ static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
     reef_store_close(store);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_commit_is_whole_or_absent_after_a_kill, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(a_killed_reader_does_not_make_the_pool_grow, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(a_pool_is_made_whole_or_not_at_all, pool_setup,
-                                        pool_teardown),
+        TEST(a_commit_is_whole_or_absent_after_a_kill),
+        TEST(a_killed_reader_does_not_make_the_pool_grow),
+        TEST(a_pool_is_made_whole_or_not_at_all),
         cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing_and_works_again_with_room,
                                         disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_pool_on_a_full_disk_opens, disk_setup, disk_teardown),

@@ -1,24 +1,18 @@
 // What lies on disk is not what was written: every change is found, and the record is named.
+#include "check.h"
 #include "record.h"
 #include "reef_pool_check.h"
 #include "reef_snapshot.h"
 #include "reef_store.h"
-#include "check.h"
 
 #include <lmdb.h>
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "data_file.h"
 #include "pool.h"
+#include "test.h"
 
 static const reef_key large_key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 2};
 static const reef_key small_key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "bias"};

@@ -2,16 +2,9 @@
 #include "reef_snapshot.h"
 #include "reef_store.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "pool.h"
 #include "store_internal.h"
+#include "test.h"
 
 #define BLOCKS 5
 #define BLOCK_BYTES 5000

@@ -7,17 +7,11 @@
 #include "reef_push_journal.h"
 #include "reef_store.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
 #include "pool.h"
+#include "test.h"
 
 #define SOURCE "push:web"
 #define LOTS (UINT64_C(1) << 40)
@@ -61,7 +55,7 @@ static void trim(reef_store *store, uint64_t cursor) {
 }
 
 // A snapshot of a state that stands at `cursor`, whose copies have this number.
-static reef_snapshot keep(reef_store *store, uint32_t copy, uint64_t cursor) {
+static reef_snapshot keep_state(reef_store *store, uint32_t copy, uint64_t cursor) {
     reef_error err;
     trim(store, cursor);
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
@@ -461,7 +455,7 @@ static void what_waited_still_waits_after_going_back(void **state) {
     pool_fixture *f = *state;
     push(f->store, "a", "aaaa\n");
     push(f->store, "b", "bbbb\n");
-    reef_snapshot kept = keep(f->store, 1, 7); // in the middle of it
+    reef_snapshot kept = keep_state(f->store, 1, 7); // in the middle of it
     push(f->store, "c", "cccc\n");
     push(f->store, "d", "dddd\n"); // training has come to 17, in it
     push(f->store, "e", "eeee\n");
@@ -492,7 +486,7 @@ static void what_waited_still_waits_after_going_back(void **state) {
 static void a_batch_of_which_more_was_trained_still_waits_after_going_back(void **state) {
     pool_fixture *f = *state;
     push(f->store, "a", "0123456789");
-    reef_snapshot kept = keep(f->store, 1, 3);
+    reef_snapshot kept = keep_state(f->store, 1, 3);
     trim(f->store, 8);
     go_back(f->store, &kept);
     reef_journal_stat stat = survey(f->store);
@@ -508,7 +502,7 @@ static void going_back_and_forth_loses_nothing_that_waits(void **state) {
     pool_fixture *f = *state;
     push(f->store, NULL, "0123456789");
     push(f->store, NULL, "abcdefghij");
-    reef_snapshot kept = keep(f->store, 1, 4), before = keep(f->store, 2, 12);
+    reef_snapshot kept = keep_state(f->store, 1, 4), before = keep_state(f->store, 2, 12);
     go_back(f->store, &kept);
     assert_waits(f->store, 4, "abcdefghij");
     trim(f->store, 9); // 5 bytes more

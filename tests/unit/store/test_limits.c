@@ -1,14 +1,7 @@
 // The most that a pool can hold, and one more.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "pool.h"
+#include "test.h"
 
 static reef_generation_record generation_of(uint32_t number, uint32_t side) {
     return (reef_generation_record){.generation = number,

@@ -1,31 +1,25 @@
 // Opening what is not a pool, not ours, or broken: a clear error each time, and never a signal.
 #define _DEFAULT_SOURCE // for usleep
 
+#include "check.h"
 #include "record.h"
 #include "reef_byte_order.h"
 #include "reef_pool_check.h"
 #include "reef_store.h"
-#include "check.h"
 
 #include <lmdb.h>
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "data_file.h"
 #include "pool.h"
 #include "pool_version.h"
+#include "test.h"
 
 static const reef_store_options reading = {0};
 static const reef_store_options writing = {.write = true};

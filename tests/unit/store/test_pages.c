@@ -6,19 +6,13 @@
 #include "reef_pool_check.h"
 #include "reef_store.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "data_file.h"
 #include "pool.h"
+#include "test.h"
 
 #define PAGE 4096
 #define LARGE_BYTES 30000

@@ -1,18 +1,10 @@
 // Readers beside a writer: many at once, killed ones, too many, and reads in steps.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "pool.h"
 #include "small_disk.h"
+#include "test.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -268,19 +260,16 @@ static void without_a_table_no_reader_is_counted(void **state) {
     assert_int_equal(readers.count, 0);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sixty_four_readers_each_see_whole_commits, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(a_killed_reader_keeps_no_page_from_reuse, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(one_reader_too_many_is_refused, pool_setup, pool_teardown),
-        cmocka_unit_test_setup_teardown(the_oldest_reader_is_named_and_how_far_it_is_behind,
-                                        pool_setup, pool_teardown),
-        cmocka_unit_test_setup_teardown(without_a_table_no_reader_is_counted, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(a_read_in_steps_sees_what_was_committed_meanwhile,
-                                        pool_setup, pool_teardown),
+        TEST(sixty_four_readers_each_see_whole_commits),
+        TEST(a_killed_reader_keeps_no_page_from_reuse),
+        TEST(one_reader_too_many_is_refused),
+        TEST(the_oldest_reader_is_named_and_how_far_it_is_behind),
+        TEST(without_a_table_no_reader_is_counted),
+        TEST(a_read_in_steps_sees_what_was_committed_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

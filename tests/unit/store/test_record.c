@@ -3,15 +3,8 @@
 #include "record.h"
 #include "reef_store.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "pool.h"
+#include "test.h"
 
 static const reef_key sample_keys[] = {
     {.db = REEF_DB_META, .name = "config"},
@@ -361,20 +354,18 @@ static void a_hash_is_read_as_it_was_written_and_nothing_else_is_one(void **stat
     assert_memory_equal(back, hash, sizeof(hash)); // untouched
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_survive_encoding),
         cmocka_unit_test(encoded_keys_sort_like_their_fields),
-        cmocka_unit_test_setup_teardown(bad_keys_are_refused, pool_setup, pool_teardown),
-        cmocka_unit_test_setup_teardown(payloads_of_all_types_and_sizes_come_back, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(records_are_located_without_being_read, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(every_database_holds_records, pool_setup, pool_teardown),
-        cmocka_unit_test_setup_teardown(a_missing_record_is_not_found_and_named, pool_setup,
-                                        pool_teardown),
-        cmocka_unit_test_setup_teardown(equal_content_is_not_written_again, pool_setup,
-                                        pool_teardown),
+        TEST(bad_keys_are_refused),
+        TEST(payloads_of_all_types_and_sizes_come_back),
+        TEST(records_are_located_without_being_read),
+        TEST(every_database_holds_records),
+        TEST(a_missing_record_is_not_found_and_named),
+        TEST(equal_content_is_not_written_again),
         cmocka_unit_test(blocks_have_the_largest_power_of_two_of_rows),
         cmocka_unit_test(messages_have_no_control_characters),
         cmocka_unit_test(statuses_have_texts_and_exit_codes),

@@ -9,16 +9,9 @@
 
 #include <lmdb.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "data_file.h"
 #include "pool.h"
+#include "test.h"
 
 #define PAGE 4096
 #define BLOCKS 60

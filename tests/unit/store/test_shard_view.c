@@ -5,16 +5,11 @@
 #include "reef_store.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "damaged_record.h"
 #include "pool.h"
+#include "test.h"
 
 enum { RANKS = 3, LAYERS = 2, BLOCKS = 5, PAYLOAD = 700, DATABASES = 7, PAUSE_MS = 60 };
 
@@ -443,18 +438,17 @@ static void each_step_of_a_read_is_of_one_epoch(void **state) {
 }
 
 int main(void) {
-#define VIEW_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        VIEW_TEST(every_record_is_read_once),
-        VIEW_TEST(blocks_of_a_memory_lie_in_their_shards),
-        VIEW_TEST(a_damaged_row_is_found_in_its_shard),
-        VIEW_TEST(a_missing_shard_is_named),
-        VIEW_TEST(a_shard_in_anothers_place_is_named),
-        VIEW_TEST(what_would_change_shards_is_refused),
-        VIEW_TEST(pools_that_each_have_all_rows_are_not_read_so),
-        VIEW_TEST(a_shard_of_another_epoch_is_named),
-        VIEW_TEST(a_read_waits_for_the_epoch_that_counts),
-        VIEW_TEST(each_step_of_a_read_is_of_one_epoch),
+        SET_UP(every_record_is_read_once),
+        SET_UP(blocks_of_a_memory_lie_in_their_shards),
+        SET_UP(a_damaged_row_is_found_in_its_shard),
+        SET_UP(a_missing_shard_is_named),
+        SET_UP(a_shard_in_anothers_place_is_named),
+        SET_UP(what_would_change_shards_is_refused),
+        SET_UP(pools_that_each_have_all_rows_are_not_read_so),
+        SET_UP(a_shard_of_another_epoch_is_named),
+        SET_UP(a_read_waits_for_the_epoch_that_counts),
+        SET_UP(each_step_of_a_read_is_of_one_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

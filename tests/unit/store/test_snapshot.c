@@ -1,16 +1,9 @@
 // Going back to snapshots, letting go of them, and finding them by the beginning of their names.
 #include "reef_store.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "damaged_record.h"
 #include "pool.h"
@@ -18,6 +11,7 @@
 #include "reef_snapshot.h"
 #include "small_disk.h"
 #include "store_internal.h"
+#include "test.h"
 
 #define BLOCKS 4
 #define BLOCK_BYTES 6000

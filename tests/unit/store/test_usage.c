@@ -3,20 +3,13 @@
 #include "reef_usage.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "data_file.h"
 #include "pool.h"
+#include "test.h"
 
 #define MINUTE UINT64_C(60000)
 #define HOUR (60 * MINUTE)

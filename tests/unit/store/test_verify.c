@@ -12,17 +12,10 @@
 
 #include <lmdb.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "damaged_record.h"
 #include "data_file.h"
 #include "pool.h"
+#include "test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,16 +3,9 @@
 #include "model_internal.h"
 
 #include "draw.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { KINDS = 20, LEARNED = 16000, TEXT = 1000 };
 

@@ -3,18 +3,11 @@
 #include "boundary.h"
 #include "enlarge.h"
 #include "lifelong.h"
+#include "test.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define RATE 0.05f
 #define LOGIT_BYTES ((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
@@ -41,7 +34,7 @@ static void seal(lifelong *f) {
 static float *floats(size_t count) {
     float *out = calloc(count, sizeof(*out));
     assert_non_null(out);
-    return out;
+    return keep(out);
 }
 
 // Is everything of `weights` the same as in `averages`?
@@ -167,7 +160,7 @@ static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
     reef_status status = reef_record_read(txn, key, out, bytes, &err); // of exactly that size
     reef_txn_abort(txn);
     ok(status, &err);
-    return out;
+    return keep(out);
 }
 
 static void assert_records(const lifelong *f, bool averages) {
@@ -179,7 +172,6 @@ static void assert_records(const lifelong *f, bool averages) {
         reef_key key = {.db = REEF_DB_TENSORS, .name = tensor->name};
         char *values = stored(f, &key, bytes);
         assert_memory_equal(values, tensor->average ? tensor->average : tensor->data, bytes);
-        free(values);
         if (tensor->adam_m == NULL) continue;
         assert_int_equal(tensor->average != NULL, averages);
         key.db = REEF_DB_MOMENTS;
@@ -187,7 +179,6 @@ static void assert_records(const lifelong *f, bool averages) {
         assert_memory_equal(moments, tensor->adam_m, bytes);
         assert_memory_equal(moments + bytes, tensor->adam_v, bytes);
         if (averages) assert_memory_equal(moments + 2 * bytes, tensor->data, bytes);
-        free(moments);
     }
     for (uint32_t l = 0; l < 2; l++) {
         const reef_expert_table *table = &generation->expert_tables[l];
@@ -196,14 +187,12 @@ static void assert_records(const lifelong *f, bool averages) {
         char *rows = stored(f, &key, bytes);
         assert_int_equal(table->moments.average != NULL, averages);
         assert_memory_equal(rows, averages ? table->moments.average : table->experts, bytes);
-        free(rows);
         key.db = REEF_DB_MOMENTS;
         char *moments = stored(f, &key, planes * bytes + N * sizeof(uint32_t));
         assert_memory_equal(moments, table->moments.adam_m, bytes);
         assert_memory_equal(moments + bytes, table->moments.adam_v, bytes);
         if (averages) assert_memory_equal(moments + 2 * bytes, table->experts, bytes);
         assert_memory_equal(moments + planes * bytes, table->moments.counts, N * sizeof(uint32_t));
-        free(moments);
     }
 }
 
@@ -279,9 +268,6 @@ static void readers_evaluate_the_averages(void **state) {
     logits_of(f->store, "then", 0, as_weights);
     assert_memory_equal(averaged, as_weights, LOGIT_BYTES);
     lifelong_teardown(&own);
-    free(averaged);
-    free(as_weights);
-    free(raw);
 }
 
 // ---- interruptions ------------------------------------------------------------------------------
@@ -350,8 +336,6 @@ static void sealing_keeps_what_was_evaluated(void **state) {
         logits_of(f->store, AS_OF[g], g, sealed);
         assert_memory_equal(open, sealed, LOGIT_BYTES);
     }
-    free(open);
-    free(sealed);
 }
 
 static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
@@ -375,8 +359,6 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     assert_true(same(values, generation->values, generation->value_count));
     assert_true(same(experts, generation->expert_tables[1].experts, rows));
     assert_false(averages_are_the_weights(generation));
-    free(values);
-    free(experts);
 }
 
 // Whatever gives an untrained generation its first values, its averages begin there.

@@ -1,19 +1,11 @@
 // Boundaries stand at the byte where they should, whatever the cuts, commits and restarts; how a new
 // generation begins; bounds on experts and kinds hold.
 #include "lifelong.h"
+#include "test.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MARK "== END"
 enum { BATCH = LIFELONG_BATCH };
@@ -442,34 +434,24 @@ static void a_sealed_generation_has_never_seen_deferred_bytes(void **state) {
     }
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_stream_alone_decides_where_kinds_begin),
-        cmocka_unit_test_setup_teardown(a_mark_is_a_boundary_at_exactly_its_place, lifelong_setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(before_a_mark_whole_batches_are_trained_and_nothing_else,
-                                        lifelong_setup, lifelong_teardown),
+        TEST(a_mark_is_a_boundary_at_exactly_its_place),
+        TEST(before_a_mark_whole_batches_are_trained_and_nothing_else),
         cmocka_unit_test(marks_do_not_depend_on_cuts_and_restarts),
-        cmocka_unit_test_setup_teardown(a_mark_before_anything_was_trained_is_only_taken_out,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(the_end_of_a_source_ends_its_last_line, lifelong_setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_mark_ends_what_is_deferred_with_its_kind, lifelong_setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(no_more_experts_are_made_than_the_bound_allows,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_full_pool_learns_what_would_have_begun_a_kind,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_generation_without_training_is_not_sealed, lifelong_setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(growing_judges_deferred_pieces_again, lifelong_setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_start_leaves_out_older_experts_that_only_harm,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, lifelong_setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_deferred_bytes,
-                                        lifelong_setup, lifelong_teardown),
+        TEST(a_mark_before_anything_was_trained_is_only_taken_out),
+        TEST(the_end_of_a_source_ends_its_last_line),
+        TEST(a_mark_ends_what_is_deferred_with_its_kind),
+        TEST(no_more_experts_are_made_than_the_bound_allows),
+        TEST(a_full_pool_learns_what_would_have_begun_a_kind),
+        TEST(a_generation_without_training_is_not_sealed),
+        TEST(growing_judges_deferred_pieces_again),
+        TEST(a_start_leaves_out_older_experts_that_only_harm),
+        TEST(a_start_happens_once_and_at_the_first_batch),
+        TEST(a_sealed_generation_has_never_seen_deferred_bytes),
     };
     return cmocka_run_group_tests_name("trainer boundaries", tests, NULL, NULL);
 }

@@ -341,12 +341,15 @@ static void records_are_read_as_they_were_written(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_file_has_all_that_its_kind_learned), TEST(the_stream_goes_on_in_its_kind),
-        TEST(some_pools_have_nothing_to_exchange),  TEST(an_imported_kind_has_a_name_and_a_level),
-        TEST(visits_go_with_the_open_generation),   TEST(another_pool_learns_the_text_of_a_kind),
-        TEST(a_merged_kind_goes_on_as_another),     TEST(records_are_read_as_they_were_written),
+        SET_UP(a_file_has_all_that_its_kind_learned),
+        SET_UP(the_stream_goes_on_in_its_kind),
+        SET_UP(some_pools_have_nothing_to_exchange),
+        SET_UP(an_imported_kind_has_a_name_and_a_level),
+        SET_UP(visits_go_with_the_open_generation),
+        SET_UP(another_pool_learns_the_text_of_a_kind),
+        SET_UP(a_merged_kind_goes_on_as_another),
+        SET_UP(records_are_read_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 // Gates inside the trainer: without a gate a generation takes part everywhere, memories are chosen
 // for each gate, and the stream alone decides the bits.
 #include "lifelong.h"
+#include "test.h"
 #include "trainer_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LOGIT_BYTES (LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
 
@@ -71,8 +64,6 @@ static void without_a_gate_old_text_is_changed_but_as_of_is_exact(void **state) 
     assert_memory_equal(sealed, later, LOGIT_BYTES);
     logits_of(f->store, "now", 0, later);
     assert_memory_not_equal(sealed, later, LOGIT_BYTES);
-    free(sealed);
-    free(later);
 }
 
 // The root after two generations, thrown away and taken up again after each part when `reopen`.

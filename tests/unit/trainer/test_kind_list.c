@@ -4,17 +4,10 @@
 #include "trainer_internal.h"
 #include "visit_log.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "damaged_record.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { LONG = 16000, SHORT = 8000 };
 

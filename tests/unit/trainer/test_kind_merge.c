@@ -1,15 +1,7 @@
 // A kind is merged into another one, which then learns and answers for both. Earlier states stay.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 enum { LONG = 16000, KINDS = 4 };
 

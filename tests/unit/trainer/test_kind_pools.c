@@ -3,17 +3,10 @@
 // does.
 #include "lifelong_process.h"
 #include "reef_snapshot.h"
+#include "test.h"
 #include "trainer_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TEXT_BYTES 3000
 #define LOGIT_BYTES LIFELONG_LOGIT_BYTES
@@ -177,7 +170,6 @@ static void what_was_sealed_stays_to_the_bit(void **state) {
         assert_sound_and_sized(own);
         float *in_place = logits_in_place(own, "1", 1);
         assert_memory_equal(second, in_place, LOGIT_BYTES);
-        free(in_place);
         close_pool(own);
         float *again = new_logits();
         logits_in_new_process(own, "0", 0, again);
@@ -262,8 +254,6 @@ static void values_grow_and_what_has_none_says_so(void **state) {
     float *after = logits_as_of(values, "now", 0);
     assert_memory_not_equal(before, after, LOGIT_BYTES);
     assert_sound_and_sized(values);
-    free(before);
-    free(after);
     done_with(values);
 
     lifelong *mixtures = fresh(f, 1);

@@ -2,18 +2,11 @@
 // stream alone decides the bits (not threads, cuts, commits or restarts).
 #include "lifelong_process.h"
 #include "reef_snapshot.h"
+#include "test.h"
 #include "trainer_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LOGIT_BYTES LIFELONG_LOGIT_BYTES
 
@@ -39,7 +32,6 @@ static void as_of_is_bit_identical_for_ever(void **state) {
     assert_memory_not_equal(sealed[0], later, LOGIT_BYTES); // something was learned in between
     free(sealed[0]);
     free(sealed[1]);
-    free(later);
 }
 
 static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of) {
@@ -53,8 +45,6 @@ static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of
         logits_of(f->store, as_of, kind, anew);
         assert_memory_equal(again, anew, LOGIT_BYTES);
     }
-    free(again);
-    free(anew);
 }
 
 // Whatever of the older copy is taken over: nothing at first, then what was sealed since or before.
@@ -148,7 +138,6 @@ static void assert_answers(reef_model *model, int kind, const float *expected) {
     lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     assert_memory_equal(logits, expected, LOGIT_BYTES);
-    free(logits);
 }
 
 static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **state) {
@@ -187,8 +176,6 @@ static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **stat
         assert_answers(older, 2, now);
     }
     reef_model_close(older);
-    free(before);
-    free(now);
 }
 
 // Scores by net and memories.
@@ -331,8 +318,6 @@ static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state)
     logits_of(f->store, "0", 1, before);
     logits_of(f->store, "now", 1, now);
     assert_memory_not_equal(before, now, LOGIT_BYTES);
-    free(before);
-    free(now);
 }
 
 // The root after a stream with two changes, fed in cuts of `cut` bytes, committed every `every`
@@ -424,8 +409,6 @@ static void a_snapshot_keeps_its_state(void **state) {
     assert_int_equal(
         reef_model_open(&model, f->store, "2", &(reef_model_options){.threads = 1}, &err),
         REEF_ERR_NOT_FOUND);
-    free(then);
-    free(later);
 }
 
 static void scoring_and_generating_agree_with_the_logits(void **state) {
@@ -474,33 +457,27 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     ok(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &err), &err);
     assert_memory_equal(out, again, sizeof(out));
     reef_model_close(model);
-    free(logits);
 }
+
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, lifelong_setup_quick_gates, lifelong_teardown)
 
 int main(int argc, char **argv) {
     int result;
     if (lifelong_is_other_process(argc, argv, &result)) return result;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(as_of_is_bit_identical_for_ever, lifelong_setup_quick_gates,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(twins_answer_at_once_and_alike, lifelong_setup_quick_gates,
-                                        lifelong_teardown),
+        TEST(as_of_is_bit_identical_for_ever),
+        TEST(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened),
+        TEST(twins_answer_at_once_and_alike),
         cmocka_unit_test_setup_teardown(a_warmed_model_answers_as_one_that_is_cold, lifelong_setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(rows_in_place_have_no_twin, lifelong_setup_quick_gates,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_model_opened_beside_an_older_one_leaves_that_as_it_was,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(todays_output_is_the_old_one_where_no_newer_gate_fires,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
+        TEST(rows_in_place_have_no_twin),
+        TEST(a_model_opened_beside_an_older_one_leaves_that_as_it_was),
+        TEST(todays_output_is_the_old_one_where_no_newer_gate_fires),
         cmocka_unit_test(the_stream_alone_decides_the_bits),
         cmocka_unit_test(it_does_for_gated_experts_that_are_rounded_too),
-        cmocka_unit_test_setup_teardown(a_snapshot_keeps_its_state, lifelong_setup_quick_gates,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(scoring_and_generating_agree_with_the_logits,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
+        TEST(a_snapshot_keeps_its_state),
+        TEST(scoring_and_generating_agree_with_the_logits),
     };
     return cmocka_run_group_tests_name("trainer lifelong", tests, NULL, NULL);
 }

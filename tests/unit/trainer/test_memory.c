@@ -4,18 +4,11 @@
 #include "lifelong.h"
 #include "memory_internal.h"
 #include "reef_snapshot.h"
+#include "test.h"
 #include "trainer_internal.h"
 #include "zero_runs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { STREAM = 40 * 1024, TURN = 200 * LIFELONG_BATCH };
 

@@ -4,18 +4,11 @@
 #include "reef_kinds.h"
 #include "trainer_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "damaged_record.h"
+#include "test.h"
 
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,8 +125,6 @@ static void a_net_follows_its_kind(void **state) {
     assert_int_equal(status_of(f).generation, 2);
     assert_int_equal(status_of(f).kind, 1);
     assert_sound(f);
-    free(then);
-    free(now);
 }
 
 // In the pool that it made, a net that follows predicts its kind better than one that does not.
@@ -159,7 +150,6 @@ static void it_learns_what_it_would_have_missed(void **state) {
             for (size_t v = 0; v < REEF_VOCAB; v++) sum += exp((double)row[v]);
             nats[i] += log(sum) - (double)row[probe[t + 1]];
         }
-        free(logits);
         close_pool(f);
     }
     print_message("%.1f nats as sealed, %.1f where it follows\n", nats[0], nats[1]);
@@ -277,8 +267,6 @@ static void a_snapshot_keeps_the_net_of_its_time(void **state) {
     feed_kind(f, 2, FIRST, 5);
     assert_memory_equal(commit(f).root, end.root, REEF_HASH_BYTES);
     is_sound(f->store);
-    free(then);
-    free(now);
 }
 
 static void it_goes_on_after_a_kill(void **state) {

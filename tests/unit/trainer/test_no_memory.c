@@ -2,13 +2,8 @@
 // either as if nothing had happened, or refused until the pool is opened again, and then as if
 // nothing had happened.
 #include "lifelong.h"
+#include "test.h"
 #include "trainer_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 // ---- allocations that fail ----------------------------------------------------------------------
 

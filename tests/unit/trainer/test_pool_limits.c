@@ -1,16 +1,8 @@
 // What a pool may take: open_max and pool_max change no bit, kinds_max stops new kinds.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
+#include "test.h"
 #include "trainer_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { LONG = 20000, VISIT = 50000, KINDS = 4 };
 

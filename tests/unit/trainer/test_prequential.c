@@ -98,14 +98,13 @@ static void after_a_restart_counting_restarts(void **state) {
                      after.stream_bytes + 1 - before.stream_bytes - before.pending_bytes);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(losses_are_distinguished_and_add_up, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(the_recent_loss_does_not_hang_on_the_first_batch, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(after_a_restart_counting_restarts, setup,
-                                        lifelong_teardown),
+        TEST(losses_are_distinguished_and_add_up),
+        TEST(the_recent_loss_does_not_hang_on_the_first_batch),
+        TEST(after_a_restart_counting_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 // States as of older generations are given up, and nothing else of a pool changes.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 enum { LONG = 20000, VISIT = 70000, KINDS = 4 };
 

@@ -90,7 +90,6 @@ static void gather(const lifelong *f, const reef_commit *one) {
         assert_memory_equal(report.root, one->root, sizeof(one->root));
         float *logits = new_logits();
         logits_of(whole, NULL, 1, logits); // all rows are there
-        free(logits);
         reef_store_close(whole);
         for (size_t r = 0; r < count; r++) reef_store_close(shards[r]);
     }

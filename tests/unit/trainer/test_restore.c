@@ -123,9 +123,6 @@ static void in_place_too_and_the_state_before_can_still_be_evaluated(void **stat
     logits_of(f->store, "before-restore", 2, now);
     assert_memory_equal(now, before, bytes);
     is_sound(f->store);
-    free(then);
-    free(before);
-    free(now);
 }
 
 // ---- history ------------------------------------------------------------------------------------

@@ -1,18 +1,10 @@
 // Sealing: what rounding a generation's rows does and costs, what is measured and reported, and
 // that sealed generations are exact from then on.
 #include "lifelong_process.h"
+#include "test.h"
 #include "trainer_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static reef_config tiny_config(void) {
     reef_config config = lifelong_config();
@@ -102,10 +94,6 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
     assert_memory_equal(sealed, later, LOGIT_BYTES);
     logits_in_new_process(f, "1", 1, later);
     assert_memory_equal(second, later, LOGIT_BYTES);
-    free(open);
-    free(sealed);
-    free(second);
-    free(later);
 }
 
 static void a_rounded_generation_is_exact_from_then_on(void **state) {
@@ -343,28 +331,21 @@ static void without_a_sample_there_is_no_loss(void **state) {
     assert_one_seal_says(f, "\"loss_before\": null, \"loss_after\": null");
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+
 int main(int argc, char **argv) {
     int result;
     if (lifelong_is_other_process(argc, argv, &result)) return result;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_rounded_generation_is_exact_from_then_on, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(sealing_measures_what_evaluation_would, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(sealing_measures_with_the_gate_forced_open, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(sealing_as_it_is_costs_not_one_bit, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(the_norm_of_all_tensors_together_is_bounded, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_boundary_that_ended_half_way_is_never_kept, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(an_unknown_type_of_rows_is_refused, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_boundary_that_is_found_rounds_and_measures_as_well, setup,
-                                        lifelong_teardown),
-        cmocka_unit_test_setup_teardown(without_a_sample_there_is_no_loss, setup,
-                                        lifelong_teardown),
+        TEST(a_rounded_generation_is_exact_from_then_on),
+        TEST(sealing_measures_what_evaluation_would),
+        TEST(sealing_measures_with_the_gate_forced_open),
+        TEST(sealing_as_it_is_costs_not_one_bit),
+        TEST(the_norm_of_all_tensors_together_is_bounded),
+        TEST(a_boundary_that_ended_half_way_is_never_kept),
+        TEST(an_unknown_type_of_rows_is_refused),
+        TEST(a_boundary_that_is_found_rounds_and_measures_as_well),
+        TEST(without_a_sample_there_is_no_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

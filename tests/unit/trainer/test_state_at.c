@@ -1,15 +1,9 @@
 // Which state a pool had at a moment, among snapshots, sealed generations and the present.
 #include "lifelong_restore.h"
-#include "reef_system.h"
 #include "reef_states.h"
+#include "reef_system.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <string.h>
 #include <time.h>
 
 enum { LONG = 20000 };

@@ -1,18 +1,10 @@
 // Training of one generation: all parameters learn, frozen experts do not change, a grown
 // generation continues, and errors are reported without a commit.
 #include "lifelong.h"
+#include "test.h"
 #include "trainer_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void every_kind_and_score_learns(void **state) {
     (void)state;
@@ -106,8 +98,6 @@ static double drift_on_leaking_tokens(float retain_weight) {
     double sum = 0.0;
     for (size_t i = 0; i < LIFELONG_PROBE_BYTES * REEF_VOCAB; i++)
         sum += fabs((double)now[i] - (double)before[i]);
-    free(before);
-    free(now);
     lifelong_teardown(&state);
     return sum;
 }
@@ -233,20 +223,18 @@ static void the_reservoir_is_a_uniform_sample(void **state) {
     reef_reservoir_release(&reservoir);
 }
 
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, lifelong_setup_quick_gates, lifelong_teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_and_score_learns),
-        cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
+        TEST(frozen_experts_do_not_change_by_one_bit),
+        TEST(a_grown_generation_goes_on_learning),
         cmocka_unit_test(the_retain_term_keeps_what_leaks_small),
-        cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_name_that_is_not_utf8_is_no_source,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(training_that_diverges_is_reported_and_not_kept,
-                                        lifelong_setup_quick_gates, lifelong_teardown),
+        TEST(the_running_statistics_of_queries_move),
+        TEST(a_name_that_is_not_utf8_is_no_source),
+        TEST(training_that_diverges_is_reported_and_not_kept),
         cmocka_unit_test(the_reservoir_is_a_uniform_sample),
     };
     return cmocka_run_group_tests_name("trainer training", tests, NULL, NULL);

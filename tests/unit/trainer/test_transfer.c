@@ -40,8 +40,6 @@ static void assert_imports_to_the_bit(pair *p) {
     assert_true(fires(p->b, 1, 1) > 0.9);
     logits_of(p->b->store, "0", 0, after);
     assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*before));
-    free(before);
-    free(after);
 
     const reef_generation_record theirs = generation_of(p->a, 1), ours = generation_of(p->b, 1);
     assert_memory_equal(ours.root, theirs.root, REEF_HASH_BYTES);
@@ -112,8 +110,6 @@ static void under_another_number_it_is_the_same_generation(void **state) {
     size_t one_at = 8 + header_bytes(one), two_at = 8 + header_bytes(two);
     assert_int_equal(first - one_at, second - two_at);
     assert_memory_equal(one + one_at, two + two_at, first - one_at);
-    free(one);
-    free(two);
     assert_sound(p->b);
     // And so it comes home again: to the pool that it was made in, as another one.
     reef_error err;
@@ -146,8 +142,6 @@ static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
     assert_memory_not_equal(generation_of(p->b, 2).root, import.file.info.root, REEF_HASH_BYTES);
     logits_of(p->b->store, "1", 2, after);
     assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*before));
-    free(before);
-    free(after);
     assert_sound(p->b);
 }
 
@@ -263,8 +257,6 @@ static void assert_memory_travels(pair *p, const char *share) {
     size_t at = 8 + header_bytes(one), again = 8 + header_bytes(two);
     assert_int_equal(first - at, second - again);
     assert_memory_equal(one + at, two + again, first - at);
-    free(one);
-    free(two);
     // What comes next has a memory of its own.
     learn(p->b, 2);
     assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
@@ -355,20 +347,20 @@ static void a_generation_without_a_memory_joins_a_pool_with_memories(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(another_pool_computes_the_same_bits),
-        TEST(and_with_every_kind_of_tensor),
-        TEST(and_with_rows_of_int8),
-        TEST(an_imported_generation_may_be_smaller_than_the_open_one),
-        TEST(under_another_number_it_is_the_same_generation),
-        TEST(a_stricter_gate_leaves_what_the_pool_has_learned),
-        TEST(it_may_stay_where_it_lies_in_the_map),
-        TEST(where_several_fire_all_older_ones_must_be_there),
-        TEST(one_in_between_is_refused_where_it_would_count),
-        TEST(training_goes_on_as_from_any_commit),
-        TEST(a_memory_travels_with_its_generation),
-        TEST(and_where_there_is_no_net),
-        TEST(a_pool_that_cannot_ask_a_memory_refuses_it),
-        TEST(a_generation_without_a_memory_joins_a_pool_with_memories),
+        SET_UP(another_pool_computes_the_same_bits),
+        SET_UP(and_with_every_kind_of_tensor),
+        SET_UP(and_with_rows_of_int8),
+        SET_UP(an_imported_generation_may_be_smaller_than_the_open_one),
+        SET_UP(under_another_number_it_is_the_same_generation),
+        SET_UP(a_stricter_gate_leaves_what_the_pool_has_learned),
+        SET_UP(it_may_stay_where_it_lies_in_the_map),
+        SET_UP(where_several_fire_all_older_ones_must_be_there),
+        SET_UP(one_in_between_is_refused_where_it_would_count),
+        SET_UP(training_goes_on_as_from_any_commit),
+        SET_UP(a_memory_travels_with_its_generation),
+        SET_UP(and_where_there_is_no_net),
+        SET_UP(a_pool_that_cannot_ask_a_memory_refuses_it),
+        SET_UP(a_generation_without_a_memory_joins_a_pool_with_memories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

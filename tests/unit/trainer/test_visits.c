@@ -2,16 +2,8 @@
 #include "kind_heads.h"
 #include "lifelong.h"
 #include "reef_snapshot.h"
+#include "test.h"
 #include "trainer_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { LONG = 14000, SHORT = 12000 }; // each long enough to be known by
 

@@ -1,0 +1,31 @@
+// What every cmocka program includes.
+#ifndef TEST_H
+#define TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/** Remember `thing` to the end of the program: what helpers hand out with it needs no release. */
+static inline void *keep(void *thing) {
+    static void **kept;
+    static size_t count, size;
+    if (count == size) {
+        size = 2 * size + 64;
+        kept = realloc(kept, size * sizeof(*kept));
+        assert_non_null(kept);
+    }
+    return kept[count++] = thing;
+}
+
+/** A test between the `setup` and the `teardown` of its file. */
+#define SET_UP(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+#endif
