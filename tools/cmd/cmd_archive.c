@@ -168,20 +168,19 @@ static json_t *archive_json(const reef_archive_info *info, const char *path) {
 
 static void print_archive(const reef_archive_info *info, const char *path) {
     printf("archive   %s, %s of %s", path != NULL ? path : "standard output",
-           reef_cli_bytes(info->bytes, CLI_WORDS), reef_cli_bytes(info->text_bytes, CLI_WORDS));
+           CLI_BYTES(info->bytes), CLI_BYTES(info->text_bytes));
     if (info->text_bytes > 0)
         printf(": %.1f %%, %.3f bits per byte",
                100.0 * (double)info->bytes / (double)info->text_bytes,
                8.0 * (double)info->bytes / (double)info->text_bytes);
     printf("\nas of     %s%s, %s bytes into the stream\n",
            info->of_snapshot ? "snapshot " : "generation ", info->state,
-           reef_cli_count(info->stream_bytes, CLI_WORDS));
+           CLI_COUNT(info->stream_bytes));
     for (size_t i = 0; i < info->share_count; i++) {
         const reef_archive_share *share = &info->shares[i];
         printf("coded by  generation %" PRIu32 ": %" PRIu32 " %s, %s in %s\n", share->generation,
                share->piece_count, share->piece_count == 1 ? "piece" : "pieces",
-               reef_cli_bytes(share->text_bytes, CLI_WORDS),
-               reef_cli_bytes(share->bytes, CLI_WORDS));
+               CLI_BYTES(share->text_bytes), CLI_BYTES(share->bytes));
     }
     if (info->raw_count > 0)
         printf("as it is  %" PRIu32 " %s, which no memory makes shorter\n", info->raw_count,
@@ -235,7 +234,7 @@ static reef_status print_state(reef_store *store, const reef_archive_info *info,
                 "reef compress: as of %s %s; "
                 "the %s bytes since are not used (reef snapshot create keeps them)\n",
                 info->of_snapshot ? "snapshot" : "generation", info->state,
-                reef_cli_count(commit.stream_bytes - info->stream_bytes, CLI_WORDS));
+                CLI_COUNT(commit.stream_bytes - info->stream_bytes));
     return status;
 }
 
@@ -376,8 +375,7 @@ static reef_status reply_expansion(reef_cli_call *cli,
     }
     if (r->out.path == NULL && !cli->dry_run) return REEF_OK; // the text is there
     printf("%s%s, %s\n", cli->dry_run ? "would write " : "",
-           r->out.path != NULL ? r->out.path : "to standard output",
-           reef_cli_bytes(r->end - r->begin, CLI_WORDS));
+           r->out.path != NULL ? r->out.path : "to standard output", CLI_BYTES(r->end - r->begin));
     return REEF_OK;
 }
 

@@ -91,7 +91,7 @@ static reef_status request_daemon(reef_cli_call *cli,
     if (cli->json) return reef_cli_reply(cli, result, err);
     // Step and commit are what a script waits for or compares.
     printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
-           reef_cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), CLI_WORDS),
+           CLI_COUNT(reef_cli_count_of(result, "step")),
            json_integer_value(json_object_get(result, "number")));
     json_decref(result);
     return REEF_OK;

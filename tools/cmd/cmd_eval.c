@@ -159,7 +159,7 @@ static void print_scores(const reef_cli_file *files,
     reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         reef_cli_table_cell(table, "%s", files[i].path);
-        reef_cli_table_cells(table, "%s\t%.4f", reef_cli_count(scores[i].score.bytes, CLI_WORDS),
+        reef_cli_table_cells(table, "%s\t%.4f", CLI_COUNT(scores[i].score.bytes),
                              scores[i].score.bits_per_byte);
         // Between 1 and 256, so three digits after the point fit.
         reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));

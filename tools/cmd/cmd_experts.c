@@ -228,12 +228,6 @@ static json_t *row_json(const row *one) {
         reef_cli_real(one->stats.down), "norm_up", reef_cli_real(one->stats.up));
 }
 
-static void number_cell(reef_cli_table *table, int decimals, double value) {
-    char text[CLI_WORD_BYTES] = "";
-    if (!isnan(value)) snprintf(text, sizeof(text), "%.*f", decimals, value);
-    reef_cli_table_cell(table, "%s", text);
-}
-
 static void print_list(const list *found) {
     static const char *const HEADING[] = {"generation", "layer",  "id",      "state",
                                           "key",        "uses",   "share %", "weight",
@@ -245,19 +239,16 @@ static void print_list(const list *found) {
         reef_expert_pair_of(one->id, &i, &j);
         reef_cli_table_cells(
             table, "%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%s\t%" PRIu32 ", %" PRIu32 "\t%s",
-            one->generation, one->layer, one->id, STATES[one->state], i, j,
-            reef_cli_count(one->uses, CLI_WORDS));
-        number_cell(table, 2, 100 * one->share);
-        number_cell(table, 4, one->weight);
-        reef_cli_table_cell(table, "%s",
-                            one->last_ms > 0 ? reef_cli_time(one->last_ms, CLI_WORDS) : "");
-        number_cell(table, 3, one->stats.down);
-        number_cell(table, 3, one->stats.up);
+            one->generation, one->layer, one->id, STATES[one->state], i, j, CLI_COUNT(one->uses));
+        reef_cli_table_real(table, 2, 100 * one->share, "");
+        reef_cli_table_real(table, 4, one->weight, "");
+        reef_cli_table_cell(table, "%s", one->last_ms > 0 ? CLI_TIME(one->last_ms) : "");
+        reef_cli_table_real(table, 3, one->stats.down, "");
+        reef_cli_table_real(table, 3, one->stats.up, "");
     }
     if (found->count > 0) reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
-    printf("%s of %s experts\n", reef_cli_count(found->count, CLI_WORDS),
-           reef_cli_count(found->total, CLI_WORDS));
+    printf("%s of %s experts\n", CLI_COUNT(found->count), CLI_COUNT(found->total));
 }
 
 static reef_status reply_list(reef_cli_call *cli,

@@ -181,13 +181,12 @@ static json_t *file_json(const reef_model_file *file, const char *path) {
 }
 
 static void print_file(const reef_model_file *file, const char *path) {
-    if (file->file_bytes > 0)
-        printf("file         %s, %s\n", path, reef_cli_bytes(file->file_bytes, CLI_WORDS));
+    if (file->file_bytes > 0) printf("file         %s, %s\n", path, CLI_BYTES(file->file_bytes));
     printf("generations  %" PRIu32 ", the last one %s\n", file->generations,
            file->open ? "open" : "sealed");
     printf("tensors      %zu, %s experts among them\n", file->tensor_count,
-           reef_cli_count(file->experts, CLI_WORDS));
-    printf("trained on   %s bytes\n", reef_cli_count(file->stream_bytes, CLI_WORDS));
+           CLI_COUNT(file->experts));
+    printf("trained on   %s bytes\n", CLI_COUNT(file->stream_bytes));
 }
 
 reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {

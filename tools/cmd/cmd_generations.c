@@ -1,7 +1,8 @@
-// reef generations: the generations of a pool, one line each.
-#include "cli_format.h"
-#include "cli_pool.h"
+// reef generations, seal and prune: the generations of a pool; the open one is sealed for good; the
+// states as of old ones are given up.
+#include "cli_transport.h"
 #include "commands.h"
+#include "reef_kinds.h"
 #include "reef_pool_json.h"
 
 #include <inttypes.h>
@@ -28,6 +29,43 @@ const reef_cli_manual reef_generations_manual = {
     .example = "reef generations reef.pool",
 };
 
+static const reef_cli_option SEAL_OPTIONS[] = {
+    {"seal-dtype", "TYPE",
+     "its rows: f32, or int8 at a quarter of the bytes (default: the pool's choice)"},
+    {0},
+};
+
+const reef_cli_manual reef_seal_manual = {
+    .about = "From then on not one bit of the sealed generation changes, "
+             "and what it computes can be had\n"
+             "for ever with --as-of. What comes next in the "
+             "stream is learned by the new one. The loss on a\n"
+             "sample of what it was trained on, before and after, shows what its type cost.",
+    .options = SEAL_OPTIONS,
+    .example = "reef seal reef.pool --dry-run\n"
+               "reef seal reef.pool --seal-dtype int8",
+};
+
+static const reef_cli_option PRUNE_OPTIONS[] = {
+    {"keep-last", "N", "keep the states as of the N newest generations, the open one counted"},
+    {0},
+};
+
+const reef_cli_manual reef_prune_manual = {
+    .about =
+        "As of each generation a pool keeps what its kinds had learned by then, so it grows with\n"
+        "the states that `--as-of` can ask. This gives up those as of older generations. What\n"
+        "later states and snapshots are read from stays, and so does all that is known now: no\n"
+        "later answer changes, and no root hash. A state that shares all that it needs with one\n"
+        "that is kept stays, too. The file keeps its size; commits use the room.",
+    .options = PRUNE_OPTIONS,
+    .example = "reef prune reef.pool --keep-last 12 --dry-run\n"
+               "reef snapshot create reef.pool 2026-11\n"
+               "reef prune reef.pool --keep-last 1 --yes",
+};
+
+// ---- the list -----------------------------------------------------------------------------------
+
 static void add_row(reef_cli_table *table,
                     const reef_cli_pool *pool,
                     const reef_generation_record *g,
@@ -40,24 +78,23 @@ static void add_row(reef_cli_table *table,
     if (net) {
         // The side tells more than the count alone: the router's cost grows with it.
         reef_cli_table_cells(table, "%" PRIu32 " x %" PRIu32 "\t%s\t%s", g->side, g->side,
-                             reef_cli_count(reef_cli_generation_experts(pool, g), CLI_WORDS),
+                             CLI_COUNT(reef_cli_generation_experts(pool, g)),
                              reef_rows_dtype_text(g->dtype));
     }
     reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
-    reef_cli_table_cell(table, "%s", reef_cli_count(g->opened_at, CLI_WORDS));
+    reef_cli_table_cell(table, "%s", CLI_COUNT(g->opened_at));
     // The open generation has no end yet.
-    reef_cli_table_cell(table, "%s", g->sealed ? reef_cli_count(g->sealed_at, CLI_WORDS) : "");
+    reef_cli_table_cell(table, "%s", g->sealed ? CLI_COUNT(g->sealed_at) : "");
     if (net) {
         reef_cli_table_cells(table, "%.1f\t%.3f", usage->used_percent, usage->unevenness);
     }
     if (config->context_memory == 0) return;
     uint64_t slots = memory->cells + memory->trees, used = memory->cells_used + memory->trees_used;
     bool learned = memory->learned_bytes > 0;
-    reef_cli_table_cell(table, "%s",
-                        learned ? reef_cli_bytes(memory->learned_bytes, CLI_WORDS) : "-");
+    reef_cli_table_cell(table, "%s", learned ? CLI_BYTES(memory->learned_bytes) : "-");
     // Of a memory that was never stored nothing else is known.
-    reef_cli_table_cell(table, "%s", slots > 0 ? reef_cli_bytes(memory->bytes, CLI_WORDS) : "-");
+    reef_cli_table_cell(table, "%s", slots > 0 ? CLI_BYTES(memory->bytes) : "-");
     if (slots > 0)
         reef_cli_table_cell(table, "%.1f", 100 * (double)used / (double)slots);
     else
@@ -82,7 +119,7 @@ static json_t *row_json(const reef_cli_pool *pool,
                         memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
     // Is there no state as of it any more?
     json_object_set_new(object, "pruned", json_boolean(!kept));
-    json_object_set_new(object, "kind_name", name[0] == '\0' ? json_null() : json_string(name));
+    json_object_set_new(object, "kind_name", reef_cli_name(name));
     return object;
 }
 
@@ -176,5 +213,200 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
     json_decref(array);
     reef_cli_table_free(table);
     reef_cli_pool_close(&pool);
+    return status;
+}
+
+// ---- seal ---------------------------------------------------------------------------------------
+
+static reef_status seal(reef_trainer *trainer,
+                        json_t *arguments,
+                        json_t **result,
+                        reef_error *err) {
+    reef_sealing sealing;
+    // Absent means the pool's own setting.
+    const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
+    reef_status status = reef_trainer_seal(trainer, dtype, &sealing, err);
+    if (status == REEF_OK) // as the daemon answers
+        // The same members as the daemon's reply, because the printing functions read both.
+        *result = json_pack("{s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation,
+                            "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
+                            reef_cli_real(sealing.loss_before), "loss_after",
+                            reef_cli_real(sealing.loss_after));
+    return status;
+}
+
+// Asked of the last commit, which a daemon may be ahead of.
+static reef_status check_seal(reef_trainer *trainer,
+                              json_t *arguments,
+                              json_t **result,
+                              reef_error *err) {
+    uint32_t side;
+    const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
+    reef_status status = reef_trainer_seal_check(trainer, dtype, &side, err);
+    if (status == REEF_OK) *result = json_pack("{s:I}", "side", (json_int_t)side);
+    return status;
+}
+
+static json_t *loss_json(const json_t *result, const char *name) {
+    const json_t *loss = json_object_get(result, name);
+    return json_is_real(loss) ? json_real(json_real_value(loss)) : json_null();
+}
+
+static reef_status seal_json(reef_cli_call *cli,
+                             const reef_cli_pool *pool,
+                             uint32_t sealed,
+                             const char *dtype,
+                             const json_t *result,
+                             reef_error *err) {
+    // A dry run opens nothing, so it has no next generation to show.
+    json_t *opened =
+        cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
+    // How much text was used to compare the two precisions.
+    json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
+    // Losses before and after show what the smaller type costs.
+    return reef_cli_reply(
+        cli,
+        json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
+                  "sealed", reef_cli_generation_json(pool, &pool->generations[sealed]), "opened",
+                  opened, "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
+                  "loss_after", loss_json(result, "loss_after")),
+        err);
+}
+
+static void print_loss(const json_t *result) {
+    uint64_t bytes = reef_cli_count_of(result, "loss_bytes");
+    if (bytes == 0)
+        printf("there is no sample of its text to measure its loss on\n");
+    else
+        printf("loss on %s bytes of its own text: %.6f bits per byte before, %.6f after\n",
+               CLI_COUNT(bytes), reef_cli_real_of(result, "loss_before"),
+               reef_cli_real_of(result, "loss_after"));
+}
+
+static void print_sealing(const reef_cli_call *cli,
+                          const reef_cli_pool *pool,
+                          uint32_t sealed,
+                          const char *dtype,
+                          const json_t *result) {
+    const reef_generation_record *old = &pool->generations[sealed];
+    const reef_config *config = &pool->config;
+    // One word decides between plan and result in both lines.
+    const char *would = cli->dry_run ? "would seal" : "sealed";
+    // The next side is the trainer's decision, in the reply of the check.
+    uint32_t side = cli->dry_run ? (uint32_t)reef_cli_count_of(result, "side")
+                                 : pool->generations[sealed + 1].side;
+    printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
+           would, sealed, CLI_COUNT(reef_cli_generation_experts(pool, old)),
+           reef_cli_stream_unit(config), old->opened_at, dtype);
+    // Without text in the reservoir no loss can be compared.
+    if (!cli->dry_run) print_loss(result);
+    // The side of a language model is that of one layer.
+    printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
+           cli->dry_run ? "would open" : "opened", sealed + 1, side, side);
+}
+
+reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
+    json_t *result = NULL;
+    const char *dtype = reef_cli_text(cli, "seal-dtype");
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status != REEF_OK) return status;
+    // Valid for a dry run; a real one reads it from the reply.
+    uint32_t sealed = pool.generation_count - 1;
+    // Setting it checks the word, so that a dry run refuses what the real one would.
+    if (dtype != NULL) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
+    json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
+    if (dtype == NULL)
+        // What is shown when the option is missing: the setting of the pool.
+        dtype = reef_config_word(&pool.config, "seal_dtype");
+    if (status == REEF_OK && cli->dry_run) {
+        status = reef_cli_check(cli, request, check_seal, &result, err);
+    } else if (status == REEF_OK) {
+        status = reef_cli_change(cli, json_incref(request), seal, &result, err);
+        // The daemon may have opened generations of its own since the pool was read.
+        sealed = (uint32_t)reef_cli_count_of(result, "sealed");
+        if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
+    }
+    if (status == REEF_OK && cli->json)
+        status = seal_json(cli, &pool, sealed, dtype, result, err);
+    else if (status == REEF_OK)
+        print_sealing(cli, &pool, sealed, dtype, result);
+    json_decref(request);
+    json_decref(result);
+    reef_cli_pool_close(&pool);
+    return status;
+}
+
+// ---- prune --------------------------------------------------------------------------------------
+
+static reef_status prune(reef_trainer *trainer,
+                         json_t *arguments,
+                         json_t **result,
+                         reef_error *err) {
+    reef_pruning done;
+    uint32_t keep_last = (uint32_t)reef_cli_count_of(arguments, "keep_last");
+    bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
+    reef_status status = reef_trainer_prune(trainer, keep_last, dry_run, &done, err);
+    if (status == REEF_OK)
+        *result = json_pack("{s:I, s:I, s:I}", "states", (json_int_t)done.states, "visits",
+                            (json_int_t)done.visits, "bytes", (json_int_t)done.bytes);
+    return status;
+}
+
+// What it would do, by this program or by the daemon.
+static reef_status ask_prune(
+    const reef_cli_call *cli, uint64_t keep_last, bool dry_run, json_t **result, reef_error *err) {
+    json_t *request = json_pack("{s:s, s:I, s:b}", "command", "prune", "keep_last",
+                                (json_int_t)keep_last, "dry_run", dry_run);
+    return reef_cli_change(cli, request, prune, result, err);
+}
+
+static json_int_t number(const json_t *result, const char *name) {
+    return json_integer_value(json_object_get(result, name));
+}
+
+static reef_status confirm_prune(const reef_cli_call *cli, const json_t *would, reef_error *err) {
+    char *what = reef_cli_format("%" JSON_INTEGER_FORMAT " states of %s will be gone for good",
+                                 number(would, "states"), cli->pool);
+    reef_status status = reef_cli_confirm(cli, what, err);
+    free(what);
+    return status;
+}
+
+static reef_status reply_prune(reef_cli_call *cli, const json_t *done, reef_error *err) {
+    json_int_t states = number(done, "states"), visits = number(done, "visits");
+    json_int_t bytes = number(done, "bytes");
+    if (cli->json)
+        return reef_cli_reply(cli,
+                              json_pack("{s:b, s:I, s:I, s:I}", "done", !cli->dry_run, "states",
+                                        states, "visits", visits, "bytes", bytes),
+                              err);
+    if (visits == 0) {
+        printf("nothing to give up\n");
+        return REEF_OK;
+    }
+    printf("%s %" JSON_INTEGER_FORMAT " state%s: %" JSON_INTEGER_FORMAT " visit%s of kinds, %s\n",
+           cli->dry_run ? "would give up" : "gave up", states, states == 1 ? "" : "s", visits,
+           visits == 1 ? "" : "s", CLI_BYTES((uint64_t)bytes));
+    return REEF_OK;
+}
+
+reef_status reef_cmd_prune(reef_cli_call *cli, reef_error *err) {
+    uint64_t keep_last = 0;
+    json_t *result = NULL;
+    reef_status status =
+        reef_cli_integer(cli, "keep-last", 1, REEF_GENERATION_COUNT_MAX, &keep_last, err);
+    if (status != REEF_OK) return status;
+    if (keep_last == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "how many states should stay? give --keep-last N");
+    status = ask_prune(cli, keep_last, true, &result, err);
+    if (status == REEF_OK && !cli->dry_run && number(result, "visits") > 0) {
+        status = confirm_prune(cli, result, err);
+        json_decref(result);
+        result = NULL;
+        if (status == REEF_OK) status = ask_prune(cli, keep_last, false, &result, err);
+    }
+    if (status == REEF_OK) status = reply_prune(cli, result, err);
+    json_decref(result);
     return status;
 }

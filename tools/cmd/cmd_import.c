@@ -176,7 +176,7 @@ static void print_import(const reef_import *import, bool dry_run) {
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
     // In bytes for models of ids too.
-    printf("trained on  %s bytes\n", reef_cli_count(import->file.trained_bytes, CLI_WORDS));
+    printf("trained on  %s bytes\n", CLI_COUNT(import->file.trained_bytes));
     // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
@@ -185,10 +185,8 @@ static void print_import(const reef_import *import, bool dry_run) {
         printf("stricter    %.2f %% with its threshold raised\n", 100.0 * import->leak_now);
     printf("%s  as generation %" PRIu32 ", ids %s to %s in each layer; generation %" PRIu32
            " %s open\n",
-           dry_run ? "would join" : "imported  ", import->generation,
-           reef_cli_count(import->first_id, CLI_WORDS),
-           reef_cli_count(import->first_id + count - 1, CLI_WORDS), import->open,
-           dry_run ? "would be" : "is");
+           dry_run ? "would join" : "imported  ", import->generation, CLI_COUNT(import->first_id),
+           CLI_COUNT(import->first_id + count - 1), import->open, dry_run ? "would be" : "is");
 }
 
 static reef_status reply(reef_cli_call *cli, const importing *i, reef_error *err) {

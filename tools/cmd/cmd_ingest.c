@@ -272,7 +272,7 @@ static void show_progress(ingestion *in, const char *state) {
     // So that the end of the program clears the line.
     in->progress.visible = true;
     // The state says why the numbers stand still.
-    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", reef_cli_bytes(in->feed.offset, CLI_WORDS),
+    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", CLI_BYTES(in->feed.offset),
             reef_cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate),
             state);
     fflush(stderr);
@@ -282,9 +282,9 @@ static void note_reply(ingestion *in, const char *reply) {
     json_t *result = json_loads(reply, 0, NULL);
     in->batches++;
     in->duplicates += json_is_true(json_object_get(result, "duplicate"));
-    in->records += (uint64_t)json_integer_value(json_object_get(result, "records"));
-    in->accepted_bytes += (uint64_t)json_integer_value(json_object_get(result, "accepted_bytes"));
-    in->position = (uint64_t)json_integer_value(json_object_get(result, "position"));
+    in->records += reef_cli_count_of(result, "records");
+    in->accepted_bytes += reef_cli_count_of(result, "accepted_bytes");
+    in->position = reef_cli_count_of(result, "position");
     json_decref(result);
 }
 
@@ -422,8 +422,8 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
     char records[CLI_WORD_BYTES];
     printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
            in->cli->dry_run ? "would send" : "acknowledged", reef_cli_count(in->records, records),
-           reef_cli_bytes(in->accepted_bytes, CLI_WORDS), in->batches, in->batches == 1 ? "" : "es",
-           reef_cli_duration(seconds, CLI_WORDS));
+           CLI_BYTES(in->accepted_bytes), in->batches, in->batches == 1 ? "" : "es",
+           CLI_DURATION(seconds));
     // Not an error: a repeated run sends what it is not sure of.
     if (in->duplicates > 0)
         printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);

@@ -1,7 +1,6 @@
-// reef kind list and name: the kinds of text that a pool has learned.
+// reef kind list, name and recover: the kinds of text that a pool has learned, and those that are
+// damaged.
 #include "chart.h"
-#include "cli_format.h"
-#include "cli_pool.h"
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_pool_json.h"
@@ -51,14 +50,24 @@ const reef_cli_manual reef_kind_name_manual = {
                "reef kind name reef.pool prose --remove",
 };
 
-// ---- list ---------------------------------------------------------------------------------------
+const reef_cli_manual reef_kind_recover_manual = {
+    .about =
+        "Where a record of a kind is damaged, the pool can be read, and says so, but not trained\n"
+        "on. This lets the kind go on as it was before what is damaged; one of which nothing is\n"
+        "whole begins anew, with its number and its name. All other kinds stay as they are, to\n"
+        "the bit, and so do earlier states. reef verify says first whether a\n"
+        "snapshot has more.\n"
+        "\n"
+        "What is damaged stays in the file, and reef verify keeps reporting it. reef prune\n"
+        "removes a damaged visit with the states of its time; a sealed memory stays.\n"
+        "\n"
+        "All damaged kinds are recovered at once. No daemon may run on the pool.",
+    .options = NULL,
+    .example = "reef kind recover kinds.pool --dry-run\n"
+               "reef kind recover kinds.pool",
+};
 
-static void loss_cell(reef_cli_table *table, double loss) {
-    if (isnan(loss))
-        reef_cli_table_cell(table, "-");
-    else
-        reef_cli_table_cell(table, "%.3f", loss);
-}
+// ---- list ---------------------------------------------------------------------------------------
 
 static void state_cell(reef_cli_table *table, const reef_kind_facts *kind) {
     if (kind->merged_into != REEF_KIND_NONE)
@@ -80,13 +89,11 @@ static void print_table(const reef_kind_list *list) {
         const reef_kind_facts *kind = &list->kinds[i];
         reef_cli_table_cell(table, "%" PRIu32, kind->kind);
         reef_cli_table_cell(table, "%s", kind->name[0] == '\0' ? "-" : kind->name);
-        reef_cli_table_cells(table, "%s\t%s\t%s\t%s", reef_cli_count(kind->began_at, CLI_WORDS),
-                             list->has_memories ? reef_cli_bytes(kind->learned_bytes, CLI_WORDS)
-                                                : "-",
-                             reef_cli_count(kind->visit_count, CLI_WORDS),
-                             reef_cli_count(kind->learned_at, CLI_WORDS));
-        loss_cell(table, kind->first_loss);
-        loss_cell(table, kind->last_loss);
+        reef_cli_table_cells(table, "%s\t%s\t%s\t%s", CLI_COUNT(kind->began_at),
+                             list->has_memories ? CLI_BYTES(kind->learned_bytes) : "-",
+                             CLI_COUNT(kind->visit_count), CLI_COUNT(kind->learned_at));
+        reef_cli_table_real(table, 3, kind->first_loss, "-");
+        reef_cli_table_real(table, 3, kind->last_loss, "-");
         state_cell(table, kind);
     }
     reef_cli_table_print(table, stdout);
@@ -153,10 +160,9 @@ static void print_visits(const reef_kind_list *list, uint32_t kind) {
             reef_cli_table_cell(table, "%" PRIu64, number);
         else
             reef_cli_table_cell(table, "%" PRIu64 "-%" PRIu64, number - visit->count + 1, number);
-        reef_cli_table_cells(table, "%s\t%s\t%s", reef_cli_count(visit->from, CLI_WORDS),
-                             reef_cli_count(visit->to, CLI_WORDS),
-                             reef_cli_bytes(visit->learned, CLI_WORDS));
-        loss_cell(table, reef_kind_visit_loss(visit));
+        reef_cli_table_cells(table, "%s\t%s\t%s", CLI_COUNT(visit->from), CLI_COUNT(visit->to),
+                             CLI_BYTES(visit->learned));
+        reef_cli_table_real(table, 3, reef_kind_visit_loss(visit), "-");
     }
     if (number > 0) {
         printf("\n");
@@ -170,17 +176,17 @@ static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) 
            kind->is_current ? ", learning" : "", kind->is_open ? ", its generation is open" : "");
     if (kind->merged_into != REEF_KIND_NONE)
         printf("  merged into kind %" PRIu32 "\n", kind->merged_into);
-    printf("  since       byte %s\n", reef_cli_count(kind->began_at, CLI_WORDS));
+    printf("  since       byte %s\n", CLI_COUNT(kind->began_at));
     if (!list->has_memories) {
         printf("  learned     not counted without context memories\n");
         return;
     }
-    printf("  learned     %s, ", reef_cli_bytes(kind->learned_bytes, CLI_WORDS));
-    printf("the last at byte %s\n", reef_cli_count(kind->learned_at, CLI_WORDS));
-    printf("  visits      %s", reef_cli_count(kind->visit_count, CLI_WORDS));
+    printf("  learned     %s, ", CLI_BYTES(kind->learned_bytes));
+    printf("the last at byte %s\n", CLI_COUNT(kind->learned_at));
+    printf("  visits      %s", CLI_COUNT(kind->visit_count));
     // The first byte of a visit that does not follow on is learned beside it.
     if (kind->visited_bytes + kind->visit_count + 1 < kind->learned_bytes)
-        printf(" known, of %s", reef_cli_bytes(kind->visited_bytes, CLI_WORDS));
+        printf(" known, of %s", CLI_BYTES(kind->visited_bytes));
     printf("\n");
     print_visits(list, kind->kind);
 }
@@ -241,17 +247,13 @@ static reef_status set_name(reef_trainer *trainer,
                             json_t *arguments,
                             json_t **result,
                             reef_error *err) {
-    uint32_t kind = (uint32_t)json_integer_value(json_object_get(arguments, "kind"));
+    uint32_t kind = (uint32_t)reef_cli_count_of(arguments, "kind");
     const char *name = json_string_value(json_object_get(arguments, "name"));
     bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
     reef_status status = reef_trainer_kind_name(trainer, kind, name, dry_run, err);
     if (status == REEF_OK)
         *result = json_pack("{s:I, s:s}", "kind", (json_int_t)kind, "name", name);
     return status;
-}
-
-static json_t *name_json(const char *name) {
-    return name[0] == '\0' ? json_null() : json_string(name);
 }
 
 static reef_status reply_name(reef_cli_call *cli,
@@ -261,8 +263,8 @@ static reef_status reply_name(reef_cli_call *cli,
     if (cli->json)
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:I, s:o, s:o}", "done", !cli->dry_run, "kind",
-                                        (json_int_t)kind->kind, "name", name_json(name), "before",
-                                        name_json(kind->name)),
+                                        (json_int_t)kind->kind, "name", reef_cli_name(name),
+                                        "before", reef_cli_name(kind->name)),
                               err);
     const char *is = cli->dry_run ? "would be" : "is";
     printf("kind %" PRIu32, kind->kind);
@@ -298,6 +300,85 @@ reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
     }
     json_decref(result);
     if (status == REEF_OK) status = reply_name(cli, kind, name, err);
+    reef_kind_list_release(&list);
+    return status;
+}
+
+// ---- recover ------------------------------------------------------------------------------------
+
+static void print_recovery(const reef_cli_call *cli,
+                           const reef_kind_list *list,
+                           const reef_kind_recovery *kind) {
+    const char *name = reef_kind_list_name(list, kind->lost.kind);
+    const char *verb = cli->dry_run ? "would " : "", *s = cli->dry_run ? "" : "s";
+    printf("kind %" PRIu32 "%s%s%s ", kind->lost.kind, name[0] != '\0' ? " (" : "", name,
+           name[0] != '\0' ? ")" : "");
+    if (kind->lost.whole_to > 0) {
+        printf("%sgo%s on as it was at byte %s of the stream", verb, cli->dry_run ? "" : "es",
+               CLI_COUNT(kind->lost.whole_to));
+        printf(", with the %s that it had learned by then\n", CLI_BYTES(kind->learned));
+    } else {
+        printf("%sbegin%s anew: nothing that it learned is whole\n", verb, s);
+    }
+    printf("  %s\n", kind->lost.what);
+}
+
+static json_t *recovery_json(const reef_kind_list *list, const reef_kind_recovery *kind) {
+    const char *name = reef_kind_list_name(list, kind->lost.kind);
+    return json_pack("{s:I, s:o, s:I, s:I, s:s}", "kind", (json_int_t)kind->lost.kind, "name",
+                     reef_cli_name(name), "whole_to", (json_int_t)kind->lost.whole_to,
+                     "learned_bytes", (json_int_t)kind->learned, "what", kind->lost.what);
+}
+
+static reef_status reply_recovery(reef_cli_call *cli,
+                                  const reef_kind_list *list,
+                                  const reef_kind_recovery *kinds,
+                                  size_t count,
+                                  reef_error *err) {
+    if (cli->json) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(array, recovery_json(list, &kinds[i]));
+        return reef_cli_reply(
+            cli, json_pack("{s:b, s:o}", "done", !cli->dry_run && count > 0, "kinds", array), err);
+    }
+    for (size_t i = 0; i < count; i++) print_recovery(cli, list, &kinds[i]);
+    if (count == 0) printf("no kind is damaged\n");
+    return REEF_OK;
+}
+
+// A dry run only reads the pool; free *out.
+static reef_status recover(const reef_cli_call *cli,
+                           bool dry_run,
+                           reef_kind_recovery **out,
+                           size_t *count,
+                           reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    const reef_trainer_options options = {
+        .threads = cli->threads, .memory_bytes = cli->memory_bytes, .recovers_kinds = true};
+    *out = NULL;
+    *count = 0;
+    reef_status status =
+        reef_store_open(&store, cli->pool, &(reef_store_options){.write = !dry_run}, err);
+    if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);
+    if (status == REEF_OK) status = reef_trainer_kinds_recover(trainer, dry_run, out, count, err);
+    reef_trainer_close(trainer);
+    if (store != NULL) reef_store_close(store);
+    return status;
+}
+
+reef_status reef_cmd_kind_recover(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
+    reef_kind_list list = {0};
+    reef_kind_recovery *kinds = NULL;
+    size_t count = 0;
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
+    reef_cli_pool_close(&pool);
+    if (status == REEF_OK) status = recover(cli, cli->dry_run, &kinds, &count, err);
+    if (status == REEF_OK) status = reply_recovery(cli, &list, kinds, count, err);
+    free(kinds);
     reef_kind_list_release(&list);
     return status;
 }

@@ -45,14 +45,6 @@ static reef_status read_kinds(reef_cli_call *cli, reef_kind_list *out, reef_erro
     return status;
 }
 
-static json_int_t integer(const json_t *object, const char *name) {
-    return json_integer_value(json_object_get(object, name));
-}
-
-static double number(const json_t *object, const char *name) {
-    return json_number_value(json_object_get(object, name));
-}
-
 // ---- merge --------------------------------------------------------------------------------------
 
 static reef_status merge(reef_trainer *trainer,
@@ -62,8 +54,8 @@ static reef_status merge(reef_trainer *trainer,
     reef_kind_merging m;
     bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
     reef_status status =
-        reef_trainer_kind_merge(trainer, (uint32_t)integer(arguments, "from"),
-                                (uint32_t)integer(arguments, "into"), dry_run, &m, err);
+        reef_trainer_kind_merge(trainer, (uint32_t)reef_cli_count_of(arguments, "from"),
+                                (uint32_t)reef_cli_count_of(arguments, "into"), dry_run, &m, err);
     if (status == REEF_OK) *result = reef_kind_merging_json(&m);
     return status;
 }
@@ -74,12 +66,12 @@ static void add_row(reef_cli_table *table, const json_t *merging, const char *ro
     static const char *const HOW[] = {"apart", "together"};
     for (size_t i = 0; i < 2; i++) {
         snprintf(name, sizeof(name), "%s_%s", role, HOW[i]);
-        bits[i] = number(merging, name);
+        bits[i] = reef_cli_real_of(merging, name);
     }
     snprintf(name, sizeof(name), "%s_bytes", role);
     reef_cli_table_cell(table, "%s", role);
-    reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, integer(merging, role));
-    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)integer(merging, name), CLI_WORDS));
+    reef_cli_table_cell(table, "%" PRIu64, reef_cli_count_of(merging, role));
+    reef_cli_table_cell(table, "%s", CLI_BYTES(reef_cli_count_of(merging, name)));
     reef_cli_table_cells(table, "%.4f\t%.4f\t%+.4f", bits[0], bits[1], bits[1] - bits[0]);
 }
 
@@ -90,11 +82,10 @@ static void print_merging(const reef_cli_call *cli, const json_t *merging) {
     add_row(table, merging, "into");
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
-    printf("\nkind %" JSON_INTEGER_FORMAT " %s %s of the text of kind %" JSON_INTEGER_FORMAT
-           ", which %s\n",
-           integer(merging, "into"), cli->dry_run ? "would learn" : "has learned",
-           reef_cli_bytes((uint64_t)integer(merging, "text_bytes"), CLI_WORDS),
-           integer(merging, "from"), cli->dry_run ? "would end" : "has ended");
+    printf("\nkind %" PRIu64 " %s %s of the text of kind %" PRIu64 ", which %s\n",
+           reef_cli_count_of(merging, "into"), cli->dry_run ? "would learn" : "has learned",
+           CLI_BYTES(reef_cli_count_of(merging, "text_bytes")), reef_cli_count_of(merging, "from"),
+           cli->dry_run ? "would end" : "has ended");
 }
 
 // The result, with `done` instead of the members that only a daemon adds.
@@ -146,7 +137,7 @@ static reef_status find_near(reef_trainer *trainer,
                              json_t *arguments,
                              json_t **result,
                              reef_error *err) {
-    size_t limit = (size_t)integer(arguments, "limit"), count = 0;
+    size_t limit = (size_t)reef_cli_count_of(arguments, "limit"), count = 0;
     near_pair *pairs = reef_cli_alloc(limit, sizeof(*pairs));
     reef_status status = measure(trainer, pairs, limit, &count, err);
     json_t *list = json_array();
@@ -165,12 +156,12 @@ static reef_status find_near(reef_trainer *trainer,
 
 static void kind_cells(reef_cli_table *table,
                        const reef_kind_list *list,
-                       json_int_t kind,
-                       json_int_t learned) {
+                       uint64_t kind,
+                       uint64_t learned) {
     const char *name = reef_kind_list_name(list, (uint32_t)kind);
-    reef_cli_table_cell(table, "%" JSON_INTEGER_FORMAT, kind);
+    reef_cli_table_cell(table, "%" PRIu64, kind);
     reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
-    reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)learned, CLI_WORDS));
+    reef_cli_table_cell(table, "%s", CLI_BYTES(learned));
 }
 
 static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
@@ -183,12 +174,15 @@ static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
     reef_cli_table *table = reef_cli_table_new("><>><>>>>>", HEADING);
     for (size_t i = 0; i < json_array_size(pairs); i++) {
         const json_t *pair = json_array_get(pairs, i);
-        kind_cells(table, list, integer(pair, "from"), integer(pair, "from_bytes"));
-        kind_cells(table, list, integer(pair, "into"), integer(pair, "into_bytes"));
-        reef_cli_table_cells(table, "%.2f\t%+.4f\t%+.4f\t%+.4f", number(pair, "distance"),
-                             number(pair, "from_together") - number(pair, "from_apart"),
-                             number(pair, "into_together") - number(pair, "into_apart"),
-                             number(pair, "more"));
+        kind_cells(table, list, reef_cli_count_of(pair, "from"),
+                   reef_cli_count_of(pair, "from_bytes"));
+        kind_cells(table, list, reef_cli_count_of(pair, "into"),
+                   reef_cli_count_of(pair, "into_bytes"));
+        reef_cli_table_cells(
+            table, "%.2f\t%+.4f\t%+.4f\t%+.4f", reef_cli_real_of(pair, "distance"),
+            reef_cli_real_of(pair, "from_together") - reef_cli_real_of(pair, "from_apart"),
+            reef_cli_real_of(pair, "into_together") - reef_cli_real_of(pair, "into_apart"),
+            reef_cli_real_of(pair, "more"));
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);

@@ -521,9 +521,8 @@ static void print_domains(const report *r) {
         // The first domain begins with the stream and cannot be missed.
         size_t nearest = j > 0 ? nearest_boundary(r, d->start) : SIZE_MAX;
         reef_cli_table_cell(table, "%s", d->name);
-        reef_cli_table_cells(table, "%s\t%s", reef_cli_count(d->start, CLI_WORDS),
-                             nearest == SIZE_MAX ? ""
-                                                 : reef_cli_count(r->found[nearest], CLI_WORDS));
+        reef_cli_table_cells(table, "%s\t%s", CLI_COUNT(d->start),
+                             nearest == SIZE_MAX ? "" : CLI_COUNT(r->found[nearest]));
         // No boundary is left near this one: the trainer did not see the change.
         if (nearest == SIZE_MAX)
             reef_cli_table_cell(table, "%s", j ? "missed" : "");

@@ -162,12 +162,11 @@ static void print_report(const reef_cli_call *cli, const report *r) {
     printf("root       %s\n", root);
     for (uint32_t rank = 0; rank < r->count; rank++) {
         char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
-        printf("%-10s %s, from elsewhere %s\n", name,
-               reef_cli_bytes(r->made[rank].bytes, CLI_WORDS),
-               reef_cli_bytes(r->made[rank].moved_bytes, CLI_WORDS));
+        printf("%-10s %s, from elsewhere %s\n", name, CLI_BYTES(r->made[rank].bytes),
+               CLI_BYTES(r->made[rank].moved_bytes));
         free(name);
     }
-    if (!cli->dry_run) printf("took       %s\n", reef_cli_duration(r->seconds, CLI_WORDS));
+    if (!cli->dry_run) printf("took       %s\n", CLI_DURATION(r->seconds));
 }
 
 static json_t *report_json(const reef_cli_call *cli, const report *r) {

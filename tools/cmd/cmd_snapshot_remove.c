@@ -258,7 +258,7 @@ static void print_choices(const reef_cli_call *cli, const choices *list) {
             reef_cli_table_cells(table, "%s\trecord damaged", "");
         } else {
             reef_cli_table_cells(table, "%" PRIu64 "\t%s", one->snapshot.step,
-                                 reef_cli_time(one->snapshot.unix_ms, CLI_WORDS));
+                                 CLI_TIME(one->snapshot.unix_ms));
         }
         // The last column says what happens; the table is in the order of names.
         reef_cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");

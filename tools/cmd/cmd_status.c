@@ -180,23 +180,18 @@ static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_err
 
 // ---- ranks in words -----------------------------------------------------------------------------
 
-static double real_of(const json_t *rank, const char *name) {
-    return json_number_value(json_object_get(rank, name));
-}
-
 // The one that others waited for longest.
 static char *behind_words(const json_t *list) {
     double longest = 0;
     size_t slowest = 0, r;
     const json_t *rank;
     json_array_foreach(list, r, rank) {
-        if (real_of(rank, "lag_s") <= longest) continue;
-        longest = real_of(rank, "lag_s");
+        if (reef_cli_real_of(rank, "lag_s") <= longest) continue;
+        longest = reef_cli_real_of(rank, "lag_s");
         slowest = r;
     }
     if (longest == 0) return reef_cli_format("%s", "");
-    return reef_cli_format("; rank %zu is the slowest, by %s", slowest,
-                           reef_cli_duration(longest, CLI_WORDS));
+    return reef_cli_format("; rank %zu is the slowest, by %s", slowest, CLI_DURATION(longest));
 }
 
 char *reef_ranks_words(const json_t *status) {
@@ -204,14 +199,14 @@ char *reef_ranks_words(const json_t *status) {
                  *first = json_array_get(list, 0);
     char sends[CLI_WORD_BYTES];
     if (!json_is_object(first)) return NULL;
-    double waits = real_of(first, "packing_s") + real_of(first, "waiting_s");
-    double all = waits + real_of(first, "computing_s") + real_of(first, "telling_s") +
-                 real_of(first, "committing_s");
+    double waits = reef_cli_real_of(first, "packing_s") + reef_cli_real_of(first, "waiting_s");
+    double all = waits + reef_cli_real_of(first, "computing_s") +
+                 reef_cli_real_of(first, "telling_s") + reef_cli_real_of(first, "committing_s");
     char *behind = behind_words(list);
     char *line = reef_cli_format(
         "%zu, epoch %" JSON_INTEGER_FORMAT "; rank 0 sends %s/s, exchanges %.0f %% of the time%s",
         json_array_size(list), json_integer_value(json_object_get(ranks, "epoch")),
-        reef_cli_bytes((uint64_t)real_of(first, "sent_bytes_per_s"), sends),
+        reef_cli_bytes((uint64_t)reef_cli_real_of(first, "sent_bytes_per_s"), sends),
         all > 0 ? 100 * waits / all : 0.0, behind);
     free(behind);
     return line;
@@ -243,19 +238,15 @@ char *reef_joins_words(const json_t *status) {
         json_integer_value(json_object_get(joins, "rank")),
         json_integer_value(json_object_get(joins, "ranks")),
         json_integer_value(json_object_get(joins, "count")),
-        reef_cli_bytes((uint64_t)real_of(joins, "since_bytes"), CLI_WORDS),
-        reef_cli_bytes((uint64_t)real_of(joins, "every_bytes"), CLI_WORDS),
-        reef_cli_bytes((uint64_t)real_of(joins, "sent_bytes"), sent),
-        reef_cli_bytes((uint64_t)real_of(joins, "received_bytes"), received), missing);
+        CLI_BYTES((uint64_t)reef_cli_real_of(joins, "since_bytes")),
+        CLI_BYTES((uint64_t)reef_cli_real_of(joins, "every_bytes")),
+        reef_cli_bytes((uint64_t)reef_cli_real_of(joins, "sent_bytes"), sent),
+        reef_cli_bytes((uint64_t)reef_cli_real_of(joins, "received_bytes"), received), missing);
     free(missing);
     return line;
 }
 
 // ---- for people ---------------------------------------------------------------------------------
-
-static uint64_t status_integer(const json_t *object, const char *name) {
-    return (uint64_t)json_integer_value(json_object_get(object, name));
-}
 
 static void print_number(const json_t *object,
                          const char *name,
@@ -271,8 +262,8 @@ static void print_count(const json_t *object,
                         const char *label,
                         const char *unit) {
     if (!json_is_integer(json_object_get(object, name))) return;
-    printf("  %-14s%s%s%s\n", label, reef_cli_count(status_integer(object, name), CLI_WORDS),
-           unit[0] ? " " : "", unit);
+    printf("  %-14s%s%s%s\n", label, CLI_COUNT(reef_cli_count_of(object, name)), unit[0] ? " " : "",
+           unit);
 }
 
 // A part of the stream: bytes of text, or rows of a layer by itself, which no daemon
@@ -282,19 +273,18 @@ static void print_part(const json_t *status,
                        const char *label,
                        const char *detail) {
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
-    printf("  %-14s%s %ss%s\n", label, reef_cli_count(bytes, CLI_WORDS),
-           unit != NULL ? unit : "byte", detail);
+    printf("  %-14s%s %ss%s\n", label, CLI_COUNT(bytes), unit != NULL ? unit : "byte", detail);
 }
 
 // How far the stream has come: what was dealt with is trained or, in some pools, recognised.
 static void print_stream(const json_t *status) {
-    uint64_t recognised = status_integer(status, "not_learned_bytes");
+    uint64_t recognised = reef_cli_count_of(status, "not_learned_bytes");
     bool known = !json_is_null(json_object_get(status, "not_learned_bytes"));
-    print_part(status, status_integer(status, "stream_bytes") - recognised, "trained",
+    print_part(status, reef_cli_count_of(status, "stream_bytes") - recognised, "trained",
                known ? "" : " or recognised");
     if (json_is_integer(json_object_get(status, "carried_bytes")))
-        print_part(status, status_integer(status, "carried_bytes"), "waiting", "");
-    uint64_t visited = status_integer(status, "visited_bytes");
+        print_part(status, reef_cli_count_of(status, "carried_bytes"), "waiting", "");
+    uint64_t visited = reef_cli_count_of(status, "visited_bytes");
     if (visited > 0)
         print_part(status, visited, "returned", " of that, learned by kinds that came back");
     if (recognised > 0)
@@ -306,24 +296,22 @@ static void print_commit(const json_t *commit) {
     if (!json_is_object(commit)) return;
     const char *root = json_string_value(json_object_get(commit, "root"));
     printf("  %-14s%" PRIu64 " at step %" PRIu64 ", %s, root %.12s\n", "last commit",
-           status_integer(commit, "number"), status_integer(commit, "step"),
-           reef_cli_time(status_integer(commit, "unix_ms"), CLI_WORDS), root != NULL ? root : "");
+           reef_cli_count_of(commit, "number"), reef_cli_count_of(commit, "step"),
+           CLI_TIME(reef_cli_count_of(commit, "unix_ms")), root != NULL ? root : "");
 }
 
 static void print_daemon(const json_t *status) {
     // Members may be missing: the daemon may be of another version.
     const char *state = json_string_value(json_object_get(status, "state"));
-    printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", status_integer(status, "pid"),
+    printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", reef_cli_count_of(status, "pid"),
            state != NULL ? state : "in an unknown state",
-           reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), CLI_WORDS));
+           CLI_DURATION(reef_cli_real_of(status, "uptime_s")));
     // Not known in the first seconds, and never for an endless stream.
     const json_t *rate = json_object_get(status, "bytes_per_s"),
                  *eta = json_object_get(status, "eta_s");
     if (json_is_number(rate)) {
-        printf("  %-14s%s/s", "speed",
-               reef_cli_bytes((uint64_t)json_number_value(rate), CLI_WORDS));
-        if (json_is_number(eta))
-            printf(", %s left", reef_cli_duration(json_number_value(eta), CLI_WORDS));
+        printf("  %-14s%s/s", "speed", CLI_BYTES((uint64_t)json_number_value(rate)));
+        if (json_is_number(eta)) printf(", %s left", CLI_DURATION(json_number_value(eta)));
         printf("\n");
     }
     size_t index;
@@ -336,18 +324,18 @@ static void print_daemon(const json_t *status) {
             reef_cli_printable((const uint8_t *)name, name != NULL ? strlen(name) : 0, false);
         // One line per source, with the label on the first.
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
-               reef_cli_bytes(status_integer(source, "cursor"), cursor));
+               reef_cli_bytes(reef_cli_count_of(source, "cursor"), cursor));
         free(shown);
         // Only a file has a size; a pipe or a socket is endless.
         if (json_is_integer(json_object_get(source, "bytes")))
-            printf(" of %s", reef_cli_bytes(status_integer(source, "bytes"), size));
+            printf(" of %s", reef_cli_bytes(reef_cli_count_of(source, "bytes"), size));
         printf("%s\n", json_is_true(json_object_get(source, "ended")) ? ", ended" : "");
     }
 }
 
 static double memory_share(const json_t *memory, const char *used, const char *all) {
-    uint64_t count = status_integer(memory, all);
-    return count > 0 ? 100 * (double)status_integer(memory, used) / (double)count : 0.0;
+    uint64_t count = reef_cli_count_of(memory, all);
+    return count > 0 ? 100 * (double)reef_cli_count_of(memory, used) / (double)count : 0.0;
 }
 
 // Those with the largest shares.
@@ -357,7 +345,7 @@ static void print_inputs(const json_t *inputs) {
     const json_t *one;
     // A daemon of another version may have other inputs.
     if (json_array_size(inputs) != count) return;
-    json_array_foreach(inputs, i, one) shares[i] = json_number_value(json_object_get(one, "share"));
+    json_array_foreach(inputs, i, one) shares[i] = reef_cli_real_of(one, "share");
     reef_cli_input_order(shares, order);
     if (shares[order[0]] <= 0) return; // nothing was counted yet
     printf("  %-14s", "inputs");
@@ -365,7 +353,7 @@ static void print_inputs(const json_t *inputs) {
         const json_t *input = json_array_get(inputs, order[i]);
         printf("%s%s %.1f %% (%.0f %% of bytes)", i > 0 && i != INPUTS_SHOWN / 2 ? ", " : "",
                json_string_value(json_object_get(input, "name")), 100 * shares[order[i]],
-               100 * json_number_value(json_object_get(input, "hits")));
+               100 * reef_cli_real_of(input, "hits"));
         if (i == INPUTS_SHOWN / 2 - 1) printf(",\n  %-14s", "");
     }
     printf("\n");
@@ -378,9 +366,9 @@ static void print_memory(const json_t *status) {
     if (memory == NULL) memory = json_object_get(status, "context_memory");
     if (!json_is_object(memory)) return;
     printf("  %-14s%s learned, %s of %s", "memory",
-           reef_cli_bytes(status_integer(memory, "learned_bytes"), learned),
-           reef_cli_bytes(status_integer(memory, "bytes"), bytes),
-           reef_cli_bytes(status_integer(memory, "bytes_max"), CLI_WORDS));
+           reef_cli_bytes(reef_cli_count_of(memory, "learned_bytes"), learned),
+           reef_cli_bytes(reef_cli_count_of(memory, "bytes"), bytes),
+           CLI_BYTES(reef_cli_count_of(memory, "bytes_max")));
     printf("; %.1f %% of cells and %.1f %% of trees in use\n",
            memory_share(memory, "cells_used", "cells"),
            memory_share(memory, "trees_used", "trees"));
@@ -399,10 +387,10 @@ static void print_ranks(const json_t *status) {
 // With one kind there is nothing to tell.
 static void print_kind(const json_t *status) {
     const char *name = json_string_value(json_object_get(status, "kind_name"));
-    uint64_t kinds = status_integer(status, "kinds");
+    uint64_t kinds = reef_cli_count_of(status, "kinds");
     if (!json_is_integer(json_object_get(status, "kind")) || (kinds < 2 && name == NULL)) return;
     printf("  %-14s%" PRIu64 "%s%s, of %" PRIu64 ", is being learned\n", "kind",
-           status_integer(status, "kind"), name != NULL ? ", " : "", name != NULL ? name : "",
+           reef_cli_count_of(status, "kind"), name != NULL ? ", " : "", name != NULL ? name : "",
            kinds);
 }
 
@@ -415,30 +403,28 @@ static void print_scrub(const json_t *scrub) {
     if (damage != NULL) printf("  %-14s%s\n", "DAMAGED", damage);
     // Absent before the first pass ends.
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
-        uint64_t damaged = status_integer(scrub, "last_damaged");
-        printf("  %-14s%s, ", "last scrub",
-               reef_cli_time(status_integer(scrub, "last_scrub"), CLI_WORDS));
-        printf("%s sealed records, ",
-               reef_cli_count(status_integer(scrub, "last_records"), CLI_WORDS));
-        printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), CLI_WORDS),
+        uint64_t damaged = reef_cli_count_of(scrub, "last_damaged");
+        printf("  %-14s%s, ", "last scrub", CLI_TIME(reef_cli_count_of(scrub, "last_scrub")));
+        printf("%s sealed records, ", CLI_COUNT(reef_cli_count_of(scrub, "last_records")));
+        printf("%s: %s\n", CLI_BYTES(reef_cli_count_of(scrub, "last_bytes")),
                damaged ? "damage was found, see reef verify" : "all sound");
     }
     // A pass under way; nothing while it rests.
-    if (status_integer(scrub, "records")) {
+    if (reef_cli_count_of(scrub, "records")) {
         printf("  %-14s%s records, ", "scrub so far",
-               reef_cli_count(status_integer(scrub, "records"), CLI_WORDS));
-        printf("%s\n", reef_cli_bytes(status_integer(scrub, "bytes"), CLI_WORDS));
+               CLI_COUNT(reef_cli_count_of(scrub, "records")));
+        printf("%s\n", CLI_BYTES(reef_cli_count_of(scrub, "bytes")));
     }
 }
 
 // Worth a line only if a reader keeps pages from reuse.
 static void print_readers(const json_t *readers) {
-    if (status_integer(readers, "commits_behind") == 0) return;
-    printf("  %-14s%s; ", "readers", reef_cli_count(status_integer(readers, "count"), CLI_WORDS));
+    if (reef_cli_count_of(readers, "commits_behind") == 0) return;
+    printf("  %-14s%s; ", "readers", CLI_COUNT(reef_cli_count_of(readers, "count")));
     printf("process %" PRIu64 " reads what was %s commits ago, and no page given up since is used "
            "again\n",
-           status_integer(readers, "oldest_pid"),
-           reef_cli_count(status_integer(readers, "commits_behind"), CLI_WORDS));
+           reef_cli_count_of(readers, "oldest_pid"),
+           CLI_COUNT(reef_cli_count_of(readers, "commits_behind")));
 }
 
 static void print_status(const json_t *status, bool daemon) {
@@ -452,7 +438,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_stream(status);
     print_count(status, "generation", "generation", "is open");
     print_kind(status);
-    if (status_integer(status, "experts") > 0) {
+    if (reef_cli_count_of(status, "experts") > 0) {
         print_count(status, "experts", "experts", "in all layers and generations");
         print_count(status, "experts_open", "", "of them in the open generation");
     } else {
@@ -464,8 +450,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_memory(status);
     // The daemon does not always report the size.
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
-        printf("  %-14s%s\n", "on disk",
-               reef_cli_bytes(status_integer(status, "file_bytes"), CLI_WORDS));
+        printf("  %-14s%s\n", "on disk", CLI_BYTES(reef_cli_count_of(status, "file_bytes")));
     }
     // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));

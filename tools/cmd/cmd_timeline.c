@@ -64,9 +64,8 @@ static char *column_text(const json_t *event, const char *name) {
     if (value == NULL) return reef_cli_format("%s", "");
     if (!json_is_integer(value)) return value_text(value);
     uint64_t number = (uint64_t)json_integer_value(value);
-    if (strcmp(name, "unix_ms") == 0)
-        return reef_cli_format("%s", reef_cli_time(number, CLI_WORDS));
-    return reef_cli_format("%s", reef_cli_count(number, CLI_WORDS));
+    if (strcmp(name, "unix_ms") == 0) return reef_cli_format("%s", CLI_TIME(number));
+    return reef_cli_format("%s", CLI_COUNT(number));
 }
 
 static void print_events(const json_t *events, const reef_config *config) {

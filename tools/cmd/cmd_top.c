@@ -236,10 +236,6 @@ static reef_status read_pool(top *t, reef_error *err) {
 
 // ---- the daemon ---------------------------------------------------------------------------------
 
-static uint64_t top_integer(const json_t *object, const char *name) {
-    return (uint64_t)json_integer_value(json_object_get(object, name));
-}
-
 static void note_speed(reef_top_data *data) {
     if (data->speed_count == TOP_HISTORY) {
         memmove(data->speed, data->speed + 1, (TOP_HISTORY - 1) * sizeof(*data->speed));
@@ -251,13 +247,14 @@ static void note_speed(reef_top_data *data) {
 
 // All that moves while a daemon gets on: what is read, deferred, recognised or trained.
 static uint64_t position_of(const json_t *status) {
-    uint64_t sum = top_integer(status, "step") + top_integer(status, "stream_bytes") +
-                   top_integer(status, "carried_bytes") + top_integer(status, "not_learned_bytes") +
-                   top_integer(json_object_get(status, "last_commit"), "number");
+    uint64_t sum = reef_cli_count_of(status, "step") + reef_cli_count_of(status, "stream_bytes") +
+                   reef_cli_count_of(status, "carried_bytes") +
+                   reef_cli_count_of(status, "not_learned_bytes") +
+                   reef_cli_count_of(json_object_get(status, "last_commit"), "number");
     size_t i;
     json_t *source;
     json_array_foreach(json_object_get(status, "sources"), i, source) sum +=
-        top_integer(source, "cursor");
+        reef_cli_count_of(source, "cursor");
     return sum;
 }
 
@@ -434,7 +431,7 @@ static void read_keys(void) {
 }
 
 static void refresh_pool(top *t) {
-    uint64_t number = top_integer(json_object_get(t->data.status, "last_commit"), "number");
+    uint64_t number = reef_cli_count_of(json_object_get(t->data.status, "last_commit"), "number");
     double passed = reef_seconds() - t->read_at;
     if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
         (void)!read_pool(t, NULL);

@@ -346,18 +346,17 @@ static void print(const train *t, const reef_trainer_status *now) {
     const char *unit = reef_cli_stream_unit(config);
     char root[2 * REEF_HASH_BYTES + 1];
     printf("%s %s %ss in ", reef_cli_is_stopped() ? "stopped after" : "read all",
-           reef_cli_count(t->stream.at, CLI_WORDS), unit);
-    printf("%s", reef_cli_duration(t->seconds, CLI_WORDS));
+           CLI_COUNT(t->stream.at), unit);
+    printf("%s", CLI_DURATION(t->seconds));
     // Not lost: it is in the pool.
     if (now->pending_bytes > 0)
-        printf("; the last %s wait for what comes next",
-               reef_cli_count(now->pending_bytes, CLI_WORDS));
+        printf("; the last %s wait for what comes next", CLI_COUNT(now->pending_bytes));
     printf("\n");
     // Marker lines are part of the position, but not of training.
     if (!now->learns_all && now->not_learned_bytes > 0)
         printf(
             "  %s %ss of the pool's stream were recognised, or lay at marker lines: not trained\n",
-            reef_cli_count(now->not_learned_bytes, CLI_WORDS), unit);
+            CLI_COUNT(now->not_learned_bytes), unit);
     // It identifies the state: two runs over the same files have the same.
     reef_hash_format(t->pool.commit.root, root);
     printf("  root %s\n", root);
@@ -383,9 +382,8 @@ static reef_status reply_plan(train *t, reef_error *err) {
                                         (json_int_t)t->stream.count, "stream_bytes",
                                         (json_int_t)all, "trained_bytes", (json_int_t)t->stream.at),
                               err);
-    printf("would train %s of ", reef_cli_bytes(all - t->stream.at, CLI_WORDS));
-    printf("%s in %zu file%s\n", reef_cli_bytes(all, CLI_WORDS), t->stream.count,
-           t->stream.count == 1 ? "" : "s");
+    printf("would train %s of ", CLI_BYTES(all - t->stream.at));
+    printf("%s in %zu file%s\n", CLI_BYTES(all), t->stream.count, t->stream.count == 1 ? "" : "s");
     return REEF_OK;
 }
 

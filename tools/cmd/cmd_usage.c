@@ -83,7 +83,7 @@ static void print_histogram(const reef_usage_layer *layer) {
         bar[length] = '\0';
         bucket_name(b, name);
         reef_cli_table_cell(table, "%s", name);
-        reef_cli_table_cells(table, "%s\t%s", reef_cli_count(layer->buckets[b], CLI_WORDS), bar);
+        reef_cli_table_cells(table, "%s\t%s", CLI_COUNT(layer->buckets[b]), bar);
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
@@ -103,8 +103,8 @@ static void print_span(const reef_usage_layer *layer) {
     if (layer->before == 0) return;
     // The line says before which time the older uses happened, if that is known, and that they are
     // not counted if the range is not open to the past.
-    printf("  %s selections%s%s are known in total only and are %s\n",
-           reef_cli_count(layer->before, CLI_WORDS), range->known_ms > 0 ? " before " : "",
+    printf("  %s selections%s%s are known in total only and are %s\n", CLI_COUNT(layer->before),
+           range->known_ms > 0 ? " before " : "",
            range->known_ms > 0 ? reef_cli_time(range->known_ms, from) : "",
            range->since_ms > 0 ? "not counted" : "counted");
 }
@@ -116,7 +116,7 @@ static void print_dead(const reef_usage_layer *layer) {
     printf("  dead:     ");
     for (size_t i = 0; i < layer->dead_count; i++)
         printf("%s %" PRIu32, i ? "," : "", layer->dead[i]);
-    if (more > 0) printf(" and %s more", reef_cli_count(more, CLI_WORDS));
+    if (more > 0) printf(" and %s more", CLI_COUNT(more));
     printf("\n");
 }
 
@@ -124,11 +124,10 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     const reef_usage_summary *s = &layer->summary;
     // Dead experts are what growing and recycling act on, so both figures are shown.
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
-    printf("%s experts used, ", reef_cli_count(s->expert_count, CLI_WORDS));
+    printf("%s experts used, ", CLI_COUNT(s->expert_count));
     // Unevenness is the divergence of the shares from even use, in nats (He 2024): 0 is even use.
-    printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, CLI_WORDS),
-           s->unevenness);
-    printf("%s selections\n", reef_cli_count(s->selections, CLI_WORDS));
+    printf("%s dead, unevenness %.3f, ", CLI_COUNT(s->expert_count - s->used_count), s->unevenness);
+    printf("%s selections\n", CLI_COUNT(s->selections));
     // The most used ones, with their share of all selections.
     if (layer->top_count > 0) printf("  most used:");
     for (size_t i = 0; i < layer->top_count; i++)

@@ -96,18 +96,15 @@ static void print_hashed(const reef_cli_call *cli,
     if (options->quick)
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
-        printf(", and %s of %s sealed records, %s\n", some, all,
-               reef_cli_bytes(report->hashed_bytes, CLI_WORDS));
+        printf(", and %s of %s sealed records, %s\n", some, all, CLI_BYTES(report->hashed_bytes));
     else
-        printf(", and all %s sealed records, %s\n", all,
-               reef_cli_bytes(report->sealed_bytes, CLI_WORDS));
+        printf(", and all %s sealed records, %s\n", all, CLI_BYTES(report->sealed_bytes));
     // Nothing more to say: all or nothing was sampled.
     if (options->quick || options->sample >= 1) return;
     // The seed makes a finding repeatable.
     printf("             again with --sample %s --seed %" PRIu64 "\n", reef_cli_text(cli, "sample"),
            options->seed);
-    printf("not hashed   %s\n",
-           reef_cli_bytes(report->sealed_bytes - report->hashed_bytes, CLI_WORDS));
+    printf("not hashed   %s\n", CLI_BYTES(report->sealed_bytes - report->hashed_bytes));
 }
 
 // What helps, in one line; NULL where nothing is damaged. On the heap.
@@ -152,27 +149,27 @@ static void print_report(const reef_cli_call *cli,
                          double seconds) {
     // What was read first, the judgement last.
     char longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
-    printf("records      %s", reef_cli_count(report->records, CLI_WORDS));
-    printf(", %s\n", reef_cli_bytes(report->bytes, CLI_WORDS));
+    printf("records      %s", CLI_COUNT(report->records));
+    printf(", %s\n", CLI_BYTES(report->bytes));
     print_hashed(cli, options, report);
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
-    printf("commits      %s\n", reef_cli_count(report->commits, CLI_WORDS));
+    printf("commits      %s\n", CLI_COUNT(report->commits));
     // The rest is free pages, which LMDB reuses.
-    printf("file         %s, ", reef_cli_bytes(report->file_bytes, CLI_WORDS));
-    printf("%s in use\n", reef_cli_bytes(report->used_bytes, CLI_WORDS));
-    printf("pages        %s: ", reef_cli_count(report->pages, CLI_WORDS));
-    printf("%s used, ", reef_cli_count(report->pages_used, CLI_WORDS));
-    printf("%s free", reef_cli_count(report->pages_free, CLI_WORDS));
+    printf("file         %s, ", CLI_BYTES(report->file_bytes));
+    printf("%s in use\n", CLI_BYTES(report->used_bytes));
+    printf("pages        %s: ", CLI_COUNT(report->pages));
+    printf("%s used, ", CLI_COUNT(report->pages_used));
+    printf("%s free", CLI_COUNT(report->pages_free));
     // Pages that are neither used nor free are lost: a defect of the file.
-    if (report->pages_lost) printf(", %s neither", reef_cli_count(report->pages_lost, CLI_WORDS));
+    if (report->pages_lost) printf(", %s neither", CLI_COUNT(report->pages_lost));
     printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
     // The longest read matters to a daemon: it keeps freed pages from reuse.
-    printf("checked in   %s, ", reef_cli_duration(seconds, CLI_WORDS));
-    printf("%s read%s, the longest kept pages from reuse for %s\n",
-           reef_cli_count(report->reads, CLI_WORDS), report->reads == 1 ? "" : "s",
+    printf("checked in   %s, ", CLI_DURATION(seconds));
+    printf("%s read%s, the longest kept pages from reuse for %s\n", CLI_COUNT(report->reads),
+           report->reads == 1 ? "" : "s",
            reef_cli_duration(report->longest_read_ms / 1e3, longest));
     // Every damage has had its own line; the error message follows.
     if (report->damaged > 0) {

@@ -117,15 +117,6 @@ static size_t curve_columns(const view *v) {
 
 // ---- the parts ----------------------------------------------------------------------------------
 
-static uint64_t top_view_integer(const json_t *object, const char *name) {
-    return (uint64_t)json_number_value(json_object_get(object, name)); // sizes may be reals
-}
-
-static const char *text_of(const json_t *object, const char *name) {
-    const char *text = json_string_value(json_object_get(object, name));
-    return text != NULL ? text : "";
-}
-
 // A part of the stream: bytes of text as a size, examples and rows as so many of them.
 static const char *stream_words(const reef_top_data *d,
                                 uint64_t bytes,
@@ -139,9 +130,8 @@ static void put_head(view *v) {
     // With the process number, for kill and strace.
     if (d->daemon)
         put_line(v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
-                 top_view_integer(d->status, "pid"), text_of(d->status, "state"),
-                 reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")),
-                                   CLI_WORDS));
+                 reef_cli_count_of(d->status, "pid"), reef_cli_text_of(d->status, "state"),
+                 CLI_DURATION(reef_cli_real_of(d->status, "uptime_s")));
     else
         // Before the first reply there is no status at all.
         put_line(v, TOP_BOLD, "%s   %s", d->pool, d->status != NULL ? "as of its last commit" : "");
@@ -150,18 +140,16 @@ static void put_head(view *v) {
     if (!d->daemon) return;
     // No reply: the process may be stopped or swapping.
     if (d->age > SILENT_SECONDS)
-        put_line(v, TOP_ALARM, "the daemon has not answered for %s",
-                 reef_cli_duration(d->age, CLI_WORDS));
+        put_line(v, TOP_ALARM, "the daemon has not answered for %s", CLI_DURATION(d->age));
     // Replies, but training stands still although there is work.
     else if (d->still > STALL_SECONDS)
-        put_line(v, TOP_ALARM, "training has not advanced for %s",
-                 reef_cli_duration(d->still, CLI_WORDS));
+        put_line(v, TOP_ALARM, "training has not advanced for %s", CLI_DURATION(d->still));
     // Commits that fail are the worst: what is trained now could be lost.
-    if (text_of(d->status, "commit_error")[0])
-        put_line(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
+    if (reef_cli_text_of(d->status, "commit_error")[0])
+        put_line(v, TOP_ALARM, "commits fail: %s", reef_cli_text_of(d->status, "commit_error"));
     const json_t *scrub = json_object_get(d->status, "scrub");
-    if (text_of(scrub, "damage")[0])
-        put_line(v, TOP_ALARM, "DAMAGED: %s", text_of(scrub, "damage"));
+    if (reef_cli_text_of(scrub, "damage")[0])
+        put_line(v, TOP_ALARM, "DAMAGED: %s", reef_cli_text_of(scrub, "damage"));
 }
 
 static void put_loss(view *v) {
@@ -188,8 +176,7 @@ static void put_speed(view *v) {
     const json_t *rate = json_object_get(d->status, "bytes_per_s");
     if (!json_is_number(rate)) return;
     char *curve = reef_top_sparkline(d->speed, d->speed_count, curve_columns(v));
-    char *value =
-        reef_cli_format("%s/s", reef_cli_bytes((uint64_t)json_number_value(rate), CLI_WORDS));
+    char *value = reef_cli_format("%s/s", CLI_BYTES((uint64_t)json_number_value(rate)));
     put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
@@ -202,14 +189,14 @@ static void put_stream(view *v) {
     bool bytes = strcmp(unit, "byte") == 0;
     // Recognised text is counted in the stream, but not trained; it is where all is learned.
     bool all = json_object_get(d->status, "not_learned_bytes") == NULL;
-    uint64_t recognised = top_view_integer(d->status, "not_learned_bytes");
-    uint64_t learned = top_view_integer(d->status, "stream_bytes") - recognised;
+    uint64_t recognised = reef_cli_count_of(d->status, "not_learned_bytes");
+    uint64_t learned = reef_cli_count_of(d->status, "stream_bytes") - recognised;
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], pending[CLI_WORD_BYTES];
     // One line, as wide as a terminal of 80 columns takes.
     put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s pending%s%s%s", LABEL_COLUMNS, "trained",
              stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
-             bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
-             stream_words(d, top_view_integer(d->status, "carried_bytes"), pending),
+             bytes ? "" : "s", reef_cli_count(reef_cli_count_of(d->status, "step"), steps),
+             stream_words(d, reef_cli_count_of(d->status, "carried_bytes"), pending),
              all ? "" : ", ", all ? "" : stream_words(d, recognised, CLI_WORDS),
              all ? "" : " recognised");
 }
@@ -219,16 +206,15 @@ static void put_commit(view *v) {
     const json_t *commit = json_object_get(d->status, "last_commit");
     if (!json_is_object(commit)) return;
     char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
-    uint64_t now = reef_unix_ms(), then = top_view_integer(commit, "unix_ms");
+    uint64_t now = reef_unix_ms(), then = reef_cli_count_of(commit, "unix_ms");
     // An idle pool does not know how long its commit took.
-    char *took =
-        json_is_number(json_object_get(commit, "ms"))
-            ? reef_cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
-            : reef_cli_format("%s", "");
+    char *took = json_is_number(json_object_get(commit, "ms"))
+                     ? reef_cli_format(", took %.0f ms", reef_cli_real_of(commit, "ms"))
+                     : reef_cli_format("%s", "");
     // The clock may have been set back: a commit of the future is 0 seconds old.
     put_line(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
-             reef_cli_count(top_view_integer(commit, "number"), number),
-             reef_cli_count(top_view_integer(commit, "step"), step),
+             reef_cli_count(reef_cli_count_of(commit, "number"), number),
+             reef_cli_count(reef_cli_count_of(commit, "step"), step),
              reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
     free(took);
 }
@@ -236,21 +222,20 @@ static void put_commit(view *v) {
 static void put_memory(view *v) {
     const json_t *status = v->data->status;
     char resident[CLI_WORD_BYTES];
-    uint64_t bytes = top_view_integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
+    uint64_t bytes = reef_cli_count_of(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
         put_line(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-                 reef_cli_bytes(bytes, CLI_WORDS),
-                 reef_cli_bytes(top_view_integer(status, "resident_bytes"), resident));
+                 CLI_BYTES(bytes),
+                 reef_cli_bytes(reef_cli_count_of(status, "resident_bytes"), resident));
     else
-        put_line(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size",
-                 reef_cli_bytes(bytes, CLI_WORDS));
+        put_line(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", CLI_BYTES(bytes));
 }
 
 // Which kind is being learned, where there are several or it has a name.
 static void put_kind(view *v) {
     const json_t *status = v->data->status, *kind = json_object_get(status, "kind");
     const char *name = json_string_value(json_object_get(status, "kind_name"));
-    uint64_t kinds = top_view_integer(status, "kinds");
+    uint64_t kinds = reef_cli_count_of(status, "kinds");
     if (!json_is_integer(kind) || (kinds < 2 && name == NULL)) return;
     put_line(v, TOP_PLAIN, "%-*s%" JSON_INTEGER_FORMAT "%s%s, of %" PRIu64, LABEL_COLUMNS, "kind",
              json_integer_value(kind), name != NULL ? ", " : "", name != NULL ? name : "", kinds);
@@ -264,10 +249,10 @@ static void put_context_memory(view *v) {
     if (memory == NULL) memory = json_object_get(v->data->status, "context_memory");
     if (!json_is_object(memory)) return;
     put_line(v, TOP_PLAIN, "%-*s%s learned, %s of %s, %.1f %% of its slots in use", LABEL_COLUMNS,
-             "memory", reef_cli_bytes(top_view_integer(memory, "learned_bytes"), learned),
-             reef_cli_bytes(top_view_integer(memory, "bytes"), bytes),
-             reef_cli_bytes(top_view_integer(memory, "bytes_max"), CLI_WORDS),
-             100 * json_number_value(json_object_get(memory, "used_share")));
+             "memory", reef_cli_bytes(reef_cli_count_of(memory, "learned_bytes"), learned),
+             reef_cli_bytes(reef_cli_count_of(memory, "bytes"), bytes),
+             CLI_BYTES(reef_cli_count_of(memory, "bytes_max")),
+             100 * reef_cli_real_of(memory, "used_share"));
 }
 
 static void put_ranks(view *v) {
@@ -284,7 +269,8 @@ static void put_source(view *v, const json_t *source) {
     const json_t *behind = json_object_get(source, "lag_bytes"),
                  *loss = json_object_get(source, "bits_per_byte");
     // The name takes what the other columns leave.
-    char *name = reef_cli_cut(text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
+    char *name =
+        reef_cli_cut(reef_cli_text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
     char *shown = json_is_number(loss) ? reef_cli_format("%.3f", json_number_value(loss))
                                        : reef_cli_format("%s", "");
     // The lag of an endless source is unknown.
@@ -292,7 +278,7 @@ static void put_source(view *v, const json_t *source) {
         reef_cli_bytes((uint64_t)json_integer_value(behind), lag);
     else
         snprintf(lag, sizeof(lag), "?");
-    reef_cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
+    reef_cli_bytes((uint64_t)reef_cli_real_of(source, "bytes_per_s"), rate);
     // The policy of a source that waits is shown, as it explains the lag.
     put_line(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
              json_is_true(json_object_get(source, "ended"))      ? "ended"
@@ -327,7 +313,7 @@ static void put_generation(view *v, uint32_t g) {
     char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
     put_line(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
-             one->sealed ? "sealed" : "open", reef_cli_count(count, CLI_WORDS),
+             one->sealed ? "sealed" : "open", CLI_COUNT(count),
              stream_words(d, one->opened_at, CLI_WORDS), usage);
     free(usage);
 }

@@ -180,8 +180,15 @@ REEF_MUST_CHECK reef_status reef_cli_confirm(const reef_cli_call *cli,
 REEF_MUST_CHECK reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err);
 /** A JSON number, or null for what is not finite. */
 json_t *reef_cli_real(double value);
+/** A member of an object that counts something; 0 where there is none. */
+uint64_t reef_cli_count_of(const json_t *object, const char *name);
+/** A member that is a number, or a text; 0 or "" where there is none. */
+double reef_cli_real_of(const json_t *object, const char *name);
+const char *reef_cli_text_of(const json_t *object, const char *name);
 /** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */
 json_t *reef_cli_path(const char *path);
+/** A name, or null where there is none. */
+json_t *reef_cli_name(const char *name);
 
 // ---- cli_help.c: the texts of --help ------------------------------------------------------------
 

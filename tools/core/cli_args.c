@@ -5,10 +5,10 @@
 #include "cli.h"
 #include "cli_format.h"
 
-#include "reef_system.h"
 #include "reef_edit_distance.h"
 #include "reef_gone.h"
 #include "reef_moment.h"
+#include "reef_system.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -286,6 +286,26 @@ reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err
 
 json_t *reef_cli_real(double value) {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+uint64_t reef_cli_count_of(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    // Sizes may be reals.
+    return json_is_integer(value) ? (uint64_t)json_integer_value(value)
+                                  : (uint64_t)json_real_value(value);
+}
+
+double reef_cli_real_of(const json_t *object, const char *name) {
+    return json_number_value(json_object_get(object, name));
+}
+
+const char *reef_cli_text_of(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text != NULL ? text : "";
+}
+
+json_t *reef_cli_name(const char *name) {
+    return name[0] != '\0' ? json_string(name) : json_null();
 }
 
 json_t *reef_cli_path(const char *path) {

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <locale.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -282,6 +283,13 @@ reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headi
     table->columns = strlen(columns);
     for (size_t c = 0; c < table->columns; c++) add_cell(table, headings[c], strlen(headings[c]));
     return table;
+}
+
+void reef_cli_table_real(reef_cli_table *table, int decimals, double value, const char *otherwise) {
+    if (isnan(value))
+        reef_cli_table_cell(table, "%s", otherwise);
+    else
+        reef_cli_table_cell(table, "%.*f", decimals, value);
 }
 
 static size_t column_width(const reef_cli_table *table, size_t column) {

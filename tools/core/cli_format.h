@@ -13,8 +13,6 @@ void *reef_cli_alloc(size_t count, size_t bytes);
 char *reef_cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define CLI_WORD_BYTES 40
-/** Room for what the next ones write, until the end of the block. */
-#define CLI_WORDS ((char[CLI_WORD_BYTES]){0})
 
 /** 1,234,567 */
 const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]);
@@ -28,6 +26,13 @@ const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]);
 char *reef_cli_shares(const double *shares, size_t count);
 /** 2024-05-01 12:00:00, local time */
 const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
+
+/** Those in words that last until the end of the block. */
+#define CLI_WORDS ((char[CLI_WORD_BYTES]){0})
+#define CLI_COUNT(value) reef_cli_count(value, CLI_WORDS)
+#define CLI_BYTES(bytes) reef_cli_bytes(bytes, CLI_WORDS)
+#define CLI_DURATION(seconds) reef_cli_duration(seconds, CLI_WORDS)
+#define CLI_TIME(unix_ms) reef_cli_time(unix_ms, CLI_WORDS)
 
 /**
  * Bytes as text that any terminal shows: UTF-8 stays, what is not UTF-8 and control characters
@@ -62,6 +67,8 @@ void reef_cli_table_cell(reef_cli_table *table, const char *format, ...)
 /** The same for several cells, with a tab between their formats; none of them may hold a tab. */
 void reef_cli_table_cells(reef_cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/** A number, or `otherwise` for NaN. */
+void reef_cli_table_real(reef_cli_table *table, int decimals, double value, const char *otherwise);
 void reef_cli_table_print(const reef_cli_table *table, FILE *out);
 
 #endif

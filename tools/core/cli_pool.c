@@ -393,8 +393,7 @@ static void tell(const reef_cli_call *cli,
             is_now ? "" : as_of, is_now ? "" : " ", lost->kind, has_name ? " (" : "", name,
             has_name ? ")" : "");
     if (lost->whole_to > 0)
-        fprintf(stderr, "answers as it was at byte %s of the stream",
-                reef_cli_count(lost->whole_to, CLI_WORDS));
+        fprintf(stderr, "answers as it was at byte %s of the stream", CLI_COUNT(lost->whole_to));
     else
         fprintf(stderr, "does not answer");
     fprintf(stderr, ": %s; reef verify %s says what helps\n", lost->what, pool);

@@ -44,7 +44,7 @@ static void draw_progress(const reef_cli_progress *progress,
         snprintf(rate_text, sizeof(rate_text), "%.1f %s", rate, progress->unit);
     // Clears the rest of the line, as texts get shorter.
     fprintf(stderr, "\r\033[K%s [%s] %3.0f %%  %s/s  %s left", progress->label, bar, 100 * share,
-            rate_text, reef_cli_duration(left, CLI_WORDS));
+            rate_text, CLI_DURATION(left));
     fflush(stderr);
 }
 

@@ -155,10 +155,10 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     print_marks(out, chart, x_max);
     // Bytes have units of their own (kB, MB); tokens and rows are only counted.
     if (strcmp(chart->unit, "byte") == 0)
-        fprintf(out, "       0%*s\n", COLUMNS - 1, reef_cli_bytes((uint64_t)x_max, CLI_WORDS));
+        fprintf(out, "       0%*s\n", COLUMNS - 1, CLI_BYTES((uint64_t)x_max));
     else
         fprintf(out, "       0%*s %ss\n", COLUMNS - 2 - (int)strlen(chart->unit),
-                reef_cli_count((uint64_t)x_max, CLI_WORDS), chart->unit);
+                CLI_COUNT((uint64_t)x_max), chart->unit);
     free(smooth);
 }
 
@@ -234,6 +234,5 @@ void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text) {
         }
         fputc('\n', out);
     }
-    fprintf(out, "%*s0%*s bytes\n", (int)wide + 12, "", (int)columns - 1,
-            reef_cli_count(text->bytes, CLI_WORDS));
+    fprintf(out, "%*s0%*s bytes\n", (int)wide + 12, "", (int)columns - 1, CLI_COUNT(text->bytes));
 }

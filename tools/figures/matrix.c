@@ -171,14 +171,6 @@ const char *reef_matrix_row_name(const reef_matrix *matrix, size_t row, char out
     return out;
 }
 
-// A dash is "does not apply", or a state that is not there; zero would be a result.
-static void add_cell(reef_cli_table *table, double value) {
-    if (isnan(value))
-        reef_cli_table_cell(table, "-");
-    else
-        reef_cli_table_cell(table, "%.4f", value);
-}
-
 // A row of one figure for each column; no row if it is known for none.
 static void add_figure(reef_cli_table *table,
                        const char *label,
@@ -186,7 +178,8 @@ static void add_figure(reef_cli_table *table,
                        double (*figure)(const reef_matrix *, size_t)) {
     if (isnan(mean_of(matrix, figure, false))) return;
     reef_cli_table_cell(table, "%s", label);
-    for (size_t j = 0; j < matrix->columns; j++) add_cell(table, figure(matrix, j));
+    for (size_t j = 0; j < matrix->columns; j++)
+        reef_cli_table_real(table, 4, figure(matrix, j), "-");
 }
 
 void reef_matrix_print(const reef_matrix *matrix, const char *const *names) {
@@ -203,7 +196,7 @@ void reef_matrix_print(const reef_matrix *matrix, const char *const *names) {
     for (size_t row = 0; row < matrix->rows; row++) {
         reef_cli_table_cell(table, "%s", reef_matrix_row_name(matrix, row, CLI_WORDS));
         for (size_t j = 0; j < matrix->columns; j++)
-            add_cell(table, reef_matrix_at(matrix, row, j));
+            reef_cli_table_real(table, 4, reef_matrix_at(matrix, row, j), "-");
     }
     // Figures stand below the states they are computed from.
     add_figure(table, "forgotten since best", matrix, reef_matrix_forgetting_max);
