@@ -125,7 +125,7 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
 }
 
 static void print_copy(const reef_cli_call *cli, const copy_report *report) {
-    char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    char root[2 * REEF_HASH_BYTES + 1];
     // The root hash identifies the content: a copy that has it is the same pool.
     reef_hash_format(report->commit.root, root);
     printf("%s %s to %s\n", cli->dry_run ? "would copy" : "copied  ", cli->pool, cli->operands[0]);
@@ -133,17 +133,15 @@ static void print_copy(const reef_cli_call *cli, const copy_report *report) {
     printf("root     %s\n", root);
     if (cli->dry_run) {
         // A plan knows only the upper bound: free pages are left out while copying.
-        printf("size     %s, free pages among them\n",
-               reef_cli_bytes(report->bytes_before, before));
+        printf("size     %s, free pages among them\n", CLI_BYTES(report->bytes_before));
         return;
     }
-    printf("size     %s before, %s after\n", reef_cli_bytes(report->bytes_before, before),
-           reef_cli_bytes(report->bytes_after, after));
+    printf("size     %s before, %s after\n", CLI_BYTES(report->bytes_before),
+           CLI_BYTES(report->bytes_after));
     // Absent with --no-verify, so that silence is not taken for success.
     if (report->verified)
-        printf("checked  %s records, nothing is damaged\n",
-               reef_cli_count(report->check.records, before));
-    printf("took     %s\n", reef_cli_duration(report->seconds, before));
+        printf("checked  %s records, nothing is damaged\n", CLI_COUNT(report->check.records));
+    printf("took     %s\n", CLI_DURATION(report->seconds));
 }
 
 reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {

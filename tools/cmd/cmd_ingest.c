@@ -265,7 +265,6 @@ static void show_progress(ingestion *in, const char *state) {
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
     // Ten times a second is enough for the eye and costs nothing.
     if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
-    char rate[CLI_WORD_BYTES];
     // Since the start and not since the last line: a pipe comes in bursts.
     double passed = now - in->progress.started;
     in->drawn = now;
@@ -273,8 +272,7 @@ static void show_progress(ingestion *in, const char *state) {
     in->progress.visible = true;
     // The state says why the numbers stand still.
     fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", CLI_BYTES(in->feed.offset),
-            reef_cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate),
-            state);
+            CLI_BYTES(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0), state);
     fflush(stderr);
 }
 
@@ -419,9 +417,8 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
                                                        : json_null(),
                       "seconds", reef_cli_real(seconds)),
             err);
-    char records[CLI_WORD_BYTES];
     printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
-           in->cli->dry_run ? "would send" : "acknowledged", reef_cli_count(in->records, records),
+           in->cli->dry_run ? "would send" : "acknowledged", CLI_COUNT(in->records),
            CLI_BYTES(in->accepted_bytes), in->batches, in->batches == 1 ? "" : "es",
            CLI_DURATION(seconds));
     // Not an error: a repeated run sends what it is not sure of.

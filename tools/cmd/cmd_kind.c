@@ -181,8 +181,8 @@ static void print_kind(const reef_kind_list *list, const reef_kind_facts *kind) 
         printf("  learned     not counted without context memories\n");
         return;
     }
-    printf("  learned     %s, ", CLI_BYTES(kind->learned_bytes));
-    printf("the last at byte %s\n", CLI_COUNT(kind->learned_at));
+    printf("  learned     %s, the last at byte %s\n", CLI_BYTES(kind->learned_bytes),
+           CLI_COUNT(kind->learned_at));
     printf("  visits      %s", CLI_COUNT(kind->visit_count));
     // The first byte of a visit that does not follow on is learned beside it.
     if (kind->visited_bytes + kind->visit_count + 1 < kind->learned_bytes)
@@ -314,9 +314,10 @@ static void print_recovery(const reef_cli_call *cli,
     printf("kind %" PRIu32 "%s%s%s ", kind->lost.kind, name[0] != '\0' ? " (" : "", name,
            name[0] != '\0' ? ")" : "");
     if (kind->lost.whole_to > 0) {
-        printf("%sgo%s on as it was at byte %s of the stream", verb, cli->dry_run ? "" : "es",
-               CLI_COUNT(kind->lost.whole_to));
-        printf(", with the %s that it had learned by then\n", CLI_BYTES(kind->learned));
+        printf("%sgo%s on as it was at byte %s of the stream, with the %s that it had learned by "
+               "then\n",
+               verb, cli->dry_run ? "" : "es", CLI_COUNT(kind->lost.whole_to),
+               CLI_BYTES(kind->learned));
     } else {
         printf("%sbegin%s anew: nothing that it learned is whole\n", verb, s);
     }

@@ -69,10 +69,9 @@ static void set_kinds(json_t *object, reef_cli_pool *pool) {
     bool known = reef_cli_kinds_read(pool, &list, NULL) == REEF_OK;
     for (size_t i = 0; known && i < list.count; i++)
         if (list.kinds[i].is_current) current = &list.kinds[i];
-    bool named = current != NULL && current->name[0] != '\0';
     json_object_set_new(object, "kind",
                         current != NULL ? json_integer(current->kind) : json_null());
-    json_object_set_new(object, "kind_name", named ? json_string(current->name) : json_null());
+    json_object_set_new(object, "kind_name", reef_cli_name(current != NULL ? current->name : ""));
     json_object_set_new(object, "kinds",
                         known ? json_integer((json_int_t)list.count) : json_null());
     if (known) reef_kind_list_release(&list);
@@ -197,7 +196,6 @@ static char *behind_words(const json_t *list) {
 char *reef_ranks_words(const json_t *status) {
     const json_t *ranks = json_object_get(status, "ranks"), *list = json_object_get(ranks, "ranks"),
                  *first = json_array_get(list, 0);
-    char sends[CLI_WORD_BYTES];
     if (!json_is_object(first)) return NULL;
     double waits = reef_cli_real_of(first, "packing_s") + reef_cli_real_of(first, "waiting_s");
     double all = waits + reef_cli_real_of(first, "computing_s") +
@@ -206,7 +204,7 @@ char *reef_ranks_words(const json_t *status) {
     char *line = reef_cli_format(
         "%zu, epoch %" JSON_INTEGER_FORMAT "; rank 0 sends %s/s, exchanges %.0f %% of the time%s",
         json_array_size(list), json_integer_value(json_object_get(ranks, "epoch")),
-        reef_cli_bytes((uint64_t)reef_cli_real_of(first, "sent_bytes_per_s"), sends),
+        CLI_BYTES((uint64_t)reef_cli_real_of(first, "sent_bytes_per_s")),
         all > 0 ? 100 * waits / all : 0.0, behind);
     free(behind);
     return line;
@@ -229,7 +227,6 @@ static char *missing_words(const json_t *joins) {
 
 char *reef_joins_words(const json_t *status) {
     const json_t *joins = json_object_get(status, "joins");
-    char sent[CLI_WORD_BYTES], received[CLI_WORD_BYTES];
     if (!json_is_object(joins)) return NULL;
     char *missing = missing_words(joins);
     char *line = reef_cli_format(
@@ -240,8 +237,8 @@ char *reef_joins_words(const json_t *status) {
         json_integer_value(json_object_get(joins, "count")),
         CLI_BYTES((uint64_t)reef_cli_real_of(joins, "since_bytes")),
         CLI_BYTES((uint64_t)reef_cli_real_of(joins, "every_bytes")),
-        reef_cli_bytes((uint64_t)reef_cli_real_of(joins, "sent_bytes"), sent),
-        reef_cli_bytes((uint64_t)reef_cli_real_of(joins, "received_bytes"), received), missing);
+        CLI_BYTES((uint64_t)reef_cli_real_of(joins, "sent_bytes")),
+        CLI_BYTES((uint64_t)reef_cli_real_of(joins, "received_bytes")), missing);
     free(missing);
     return line;
 }
@@ -266,8 +263,7 @@ static void print_count(const json_t *object,
            unit);
 }
 
-// A part of the stream: bytes of text, or rows of a layer by itself, which no daemon
-// trains.
+// A part of the stream: bytes of text, or rows of a layer by itself, which no daemon trains.
 static void print_part(const json_t *status,
                        uint64_t bytes,
                        const char *label,
@@ -278,13 +274,13 @@ static void print_part(const json_t *status,
 
 // How far the stream has come: what was dealt with is trained or, in some pools, recognised.
 static void print_stream(const json_t *status) {
-    uint64_t recognised = reef_cli_count_of(status, "not_learned_bytes");
+    uint64_t recognised = reef_cli_count_of(status, "not_learned_bytes"),
+             visited = reef_cli_count_of(status, "visited_bytes");
     bool known = !json_is_null(json_object_get(status, "not_learned_bytes"));
     print_part(status, reef_cli_count_of(status, "stream_bytes") - recognised, "trained",
                known ? "" : " or recognised");
     if (json_is_integer(json_object_get(status, "carried_bytes")))
         print_part(status, reef_cli_count_of(status, "carried_bytes"), "waiting", "");
-    uint64_t visited = reef_cli_count_of(status, "visited_bytes");
     if (visited > 0)
         print_part(status, visited, "returned", " of that, learned by kinds that came back");
     if (recognised > 0)
@@ -294,10 +290,9 @@ static void print_stream(const json_t *status) {
 
 static void print_commit(const json_t *commit) {
     if (!json_is_object(commit)) return;
-    const char *root = json_string_value(json_object_get(commit, "root"));
     printf("  %-14s%" PRIu64 " at step %" PRIu64 ", %s, root %.12s\n", "last commit",
            reef_cli_count_of(commit, "number"), reef_cli_count_of(commit, "step"),
-           CLI_TIME(reef_cli_count_of(commit, "unix_ms")), root != NULL ? root : "");
+           CLI_TIME(reef_cli_count_of(commit, "unix_ms")), reef_cli_text_of(commit, "root"));
 }
 
 static void print_daemon(const json_t *status) {
@@ -317,18 +312,16 @@ static void print_daemon(const json_t *status) {
     size_t index;
     const json_t *source;
     json_array_foreach(json_object_get(status, "sources"), index, source) {
-        char cursor[CLI_WORD_BYTES], size[CLI_WORD_BYTES];
-        const char *name = json_string_value(json_object_get(source, "name"));
         // Names come from the configuration and may hold anything: made printable.
-        char *shown =
-            reef_cli_printable((const uint8_t *)name, name != NULL ? strlen(name) : 0, false);
+        const char *name = reef_cli_text_of(source, "name");
+        char *shown = reef_cli_printable((const uint8_t *)name, strlen(name), false);
         // One line per source, with the label on the first.
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
-               reef_cli_bytes(reef_cli_count_of(source, "cursor"), cursor));
+               CLI_BYTES(reef_cli_count_of(source, "cursor")));
         free(shown);
         // Only a file has a size; a pipe or a socket is endless.
         if (json_is_integer(json_object_get(source, "bytes")))
-            printf(" of %s", reef_cli_bytes(reef_cli_count_of(source, "bytes"), size));
+            printf(" of %s", CLI_BYTES(reef_cli_count_of(source, "bytes")));
         printf("%s\n", json_is_true(json_object_get(source, "ended")) ? ", ended" : "");
     }
 }
@@ -359,15 +352,13 @@ static void print_inputs(const json_t *inputs) {
     printf("\n");
 }
 
-// Of the kind that is being learned. A daemon of an earlier version tells of the open generation's.
+// Of the kind that is being learned.
 static void print_memory(const json_t *status) {
-    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
     const json_t *memory = json_object_get(status, "kind_memory");
-    if (memory == NULL) memory = json_object_get(status, "context_memory");
     if (!json_is_object(memory)) return;
     printf("  %-14s%s learned, %s of %s", "memory",
-           reef_cli_bytes(reef_cli_count_of(memory, "learned_bytes"), learned),
-           reef_cli_bytes(reef_cli_count_of(memory, "bytes"), bytes),
+           CLI_BYTES(reef_cli_count_of(memory, "learned_bytes")),
+           CLI_BYTES(reef_cli_count_of(memory, "bytes")),
            CLI_BYTES(reef_cli_count_of(memory, "bytes_max")));
     printf("; %.1f %% of cells and %.1f %% of trees in use\n",
            memory_share(memory, "cells_used", "cells"),
@@ -396,33 +387,31 @@ static void print_kind(const json_t *status) {
 
 // When sealed records were last read as a whole, and how far the current pass has come.
 static void print_scrub(const json_t *scrub) {
-    // A daemon of an earlier version reports none.
-    if (!json_is_object(scrub)) return;
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
     // Damage stands first and in capitals: it is why someone looks here.
     if (damage != NULL) printf("  %-14s%s\n", "DAMAGED", damage);
     // Absent before the first pass ends.
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = reef_cli_count_of(scrub, "last_damaged");
-        printf("  %-14s%s, ", "last scrub", CLI_TIME(reef_cli_count_of(scrub, "last_scrub")));
-        printf("%s sealed records, ", CLI_COUNT(reef_cli_count_of(scrub, "last_records")));
-        printf("%s: %s\n", CLI_BYTES(reef_cli_count_of(scrub, "last_bytes")),
+        printf("  %-14s%s, %s sealed records, %s: %s\n", "last scrub",
+               CLI_TIME(reef_cli_count_of(scrub, "last_scrub")),
+               CLI_COUNT(reef_cli_count_of(scrub, "last_records")),
+               CLI_BYTES(reef_cli_count_of(scrub, "last_bytes")),
                damaged ? "damage was found, see reef verify" : "all sound");
     }
     // A pass under way; nothing while it rests.
-    if (reef_cli_count_of(scrub, "records")) {
-        printf("  %-14s%s records, ", "scrub so far",
-               CLI_COUNT(reef_cli_count_of(scrub, "records")));
-        printf("%s\n", CLI_BYTES(reef_cli_count_of(scrub, "bytes")));
-    }
+    if (reef_cli_count_of(scrub, "records") > 0)
+        printf("  %-14s%s records, %s\n", "scrub so far",
+               CLI_COUNT(reef_cli_count_of(scrub, "records")),
+               CLI_BYTES(reef_cli_count_of(scrub, "bytes")));
 }
 
 // Worth a line only if a reader keeps pages from reuse.
 static void print_readers(const json_t *readers) {
     if (reef_cli_count_of(readers, "commits_behind") == 0) return;
-    printf("  %-14s%s; ", "readers", CLI_COUNT(reef_cli_count_of(readers, "count")));
-    printf("process %" PRIu64 " reads what was %s commits ago, and no page given up since is used "
-           "again\n",
+    printf("  %-14s%s; process %" PRIu64
+           " reads what was %s commits ago, and no page given up since is used again\n",
+           "readers", CLI_COUNT(reef_cli_count_of(readers, "count")),
            reef_cli_count_of(readers, "oldest_pid"),
            CLI_COUNT(reef_cli_count_of(readers, "commits_behind")));
 }
@@ -449,9 +438,8 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_memory(status);
     // The daemon does not always report the size.
-    if (json_is_integer(json_object_get(status, "file_bytes"))) {
+    if (json_is_integer(json_object_get(status, "file_bytes")))
         printf("  %-14s%s\n", "on disk", CLI_BYTES(reef_cli_count_of(status, "file_bytes")));
-    }
     // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));
     print_ranks(status);

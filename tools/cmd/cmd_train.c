@@ -345,9 +345,8 @@ static void print(const train *t, const reef_trainer_status *now) {
     const reef_config *config = &t->pool.config;
     const char *unit = reef_cli_stream_unit(config);
     char root[2 * REEF_HASH_BYTES + 1];
-    printf("%s %s %ss in ", reef_cli_is_stopped() ? "stopped after" : "read all",
-           CLI_COUNT(t->stream.at), unit);
-    printf("%s", CLI_DURATION(t->seconds));
+    printf("%s %s %ss in %s", reef_cli_is_stopped() ? "stopped after" : "read all",
+           CLI_COUNT(t->stream.at), unit, CLI_DURATION(t->seconds));
     // Not lost: it is in the pool.
     if (now->pending_bytes > 0)
         printf("; the last %s wait for what comes next", CLI_COUNT(now->pending_bytes));

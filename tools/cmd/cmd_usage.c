@@ -90,12 +90,10 @@ static void print_histogram(const reef_usage_layer *layer) {
 }
 
 static void print_span(const reef_usage_layer *layer) {
-    char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES];
     const reef_usage_range *range = &layer->range;
     // Windows are those of the commits: the range that was asked for is rounded to them.
     if (range->windows > 0)
-        printf("  commits from %s to %s\n", reef_cli_time(range->from_ms, from),
-               reef_cli_time(range->to_ms, to));
+        printf("  commits from %s to %s\n", CLI_TIME(range->from_ms), CLI_TIME(range->to_ms));
     else
         // Not an error: the pool may have been idle.
         printf("  nothing was recorded in this range\n");
@@ -105,7 +103,7 @@ static void print_span(const reef_usage_layer *layer) {
     // not counted if the range is not open to the past.
     printf("  %s selections%s%s are known in total only and are %s\n", CLI_COUNT(layer->before),
            range->known_ms > 0 ? " before " : "",
-           range->known_ms > 0 ? reef_cli_time(range->known_ms, from) : "",
+           range->known_ms > 0 ? CLI_TIME(range->known_ms) : "",
            range->since_ms > 0 ? "not counted" : "counted");
 }
 
@@ -123,11 +121,11 @@ static void print_dead(const reef_usage_layer *layer) {
 static void print_layer(uint32_t index, const reef_usage_layer *layer, bool ranged) {
     const reef_usage_summary *s = &layer->summary;
     // Dead experts are what growing and recycling act on, so both figures are shown.
-    printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
-    printf("%s experts used, ", CLI_COUNT(s->expert_count));
     // Unevenness is the divergence of the shares from even use, in nats (He 2024): 0 is even use.
-    printf("%s dead, unevenness %.3f, ", CLI_COUNT(s->expert_count - s->used_count), s->unevenness);
-    printf("%s selections\n", CLI_COUNT(s->selections));
+    printf("layer %" PRIu32
+           ": %.1f %% of %s experts used, %s dead, unevenness %.3f, %s selections\n",
+           index, s->used_percent, CLI_COUNT(s->expert_count),
+           CLI_COUNT(s->expert_count - s->used_count), s->unevenness, CLI_COUNT(s->selections));
     // The most used ones, with their share of all selections.
     if (layer->top_count > 0) printf("  most used:");
     for (size_t i = 0; i < layer->top_count; i++)

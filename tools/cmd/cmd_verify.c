@@ -86,17 +86,15 @@ static reef_status read_options(const reef_cli_call *cli,
 static void print_hashed(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report) {
-    char some[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
-    // Into buffers, because both are used in one line.
-    (void)reef_cli_count(report->hashed_records, some);
-    (void)reef_cli_count(report->sealed_records, all);
+    const char *all = CLI_COUNT(report->sealed_records);
     // What is not sealed is small and always hashed as a whole.
     printf("hashed       everything that is not sealed");
     // Print what was left out, so that nobody takes a quick check for a full one.
     if (options->quick)
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
-        printf(", and %s of %s sealed records, %s\n", some, all, CLI_BYTES(report->hashed_bytes));
+        printf(", and %s of %s sealed records, %s\n", CLI_COUNT(report->hashed_records), all,
+               CLI_BYTES(report->hashed_bytes));
     else
         printf(", and all %s sealed records, %s\n", all, CLI_BYTES(report->sealed_bytes));
     // Nothing more to say: all or nothing was sampled.
@@ -148,29 +146,26 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_report *report,
                          double seconds) {
     // What was read first, the judgement last.
-    char longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
-    printf("records      %s", CLI_COUNT(report->records));
-    printf(", %s\n", CLI_BYTES(report->bytes));
+    char root[2 * REEF_HASH_BYTES + 1];
+    printf("records      %s, %s\n", CLI_COUNT(report->records), CLI_BYTES(report->bytes));
     print_hashed(cli, options, report);
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
     printf("commits      %s\n", CLI_COUNT(report->commits));
     // The rest is free pages, which LMDB reuses.
-    printf("file         %s, ", CLI_BYTES(report->file_bytes));
-    printf("%s in use\n", CLI_BYTES(report->used_bytes));
-    printf("pages        %s: ", CLI_COUNT(report->pages));
-    printf("%s used, ", CLI_COUNT(report->pages_used));
-    printf("%s free", CLI_COUNT(report->pages_free));
+    printf("file         %s, %s in use\n", CLI_BYTES(report->file_bytes),
+           CLI_BYTES(report->used_bytes));
+    printf("pages        %s: %s used, %s free", CLI_COUNT(report->pages),
+           CLI_COUNT(report->pages_used), CLI_COUNT(report->pages_free));
     // Pages that are neither used nor free are lost: a defect of the file.
     if (report->pages_lost) printf(", %s neither", CLI_COUNT(report->pages_lost));
     printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
     // The longest read matters to a daemon: it keeps freed pages from reuse.
-    printf("checked in   %s, ", CLI_DURATION(seconds));
-    printf("%s read%s, the longest kept pages from reuse for %s\n", CLI_COUNT(report->reads),
-           report->reads == 1 ? "" : "s",
-           reef_cli_duration(report->longest_read_ms / 1e3, longest));
+    printf("checked in   %s, %s read%s, the longest kept pages from reuse for %s\n",
+           CLI_DURATION(seconds), CLI_COUNT(report->reads), report->reads == 1 ? "" : "s",
+           CLI_DURATION(report->longest_read_ms / 1e3));
     // Every damage has had its own line; the error message follows.
     if (report->damaged > 0) {
         char *remedy = remedy_text(cli->pool, report);

@@ -191,12 +191,11 @@ static void put_stream(view *v) {
     bool all = json_object_get(d->status, "not_learned_bytes") == NULL;
     uint64_t recognised = reef_cli_count_of(d->status, "not_learned_bytes");
     uint64_t learned = reef_cli_count_of(d->status, "stream_bytes") - recognised;
-    char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], pending[CLI_WORD_BYTES];
     // One line, as wide as a terminal of 80 columns takes.
     put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s pending%s%s%s", LABEL_COLUMNS, "trained",
-             stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
-             bytes ? "" : "s", reef_cli_count(reef_cli_count_of(d->status, "step"), steps),
-             stream_words(d, reef_cli_count_of(d->status, "carried_bytes"), pending),
+             stream_words(d, learned, CLI_WORDS), bytes ? "" : " ", bytes ? "" : unit,
+             bytes ? "" : "s", CLI_COUNT(reef_cli_count_of(d->status, "step")),
+             stream_words(d, reef_cli_count_of(d->status, "carried_bytes"), CLI_WORDS),
              all ? "" : ", ", all ? "" : stream_words(d, recognised, CLI_WORDS),
              all ? "" : " recognised");
 }
@@ -205,7 +204,6 @@ static void put_commit(view *v) {
     const reef_top_data *d = v->data;
     const json_t *commit = json_object_get(d->status, "last_commit");
     if (!json_is_object(commit)) return;
-    char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
     uint64_t now = reef_unix_ms(), then = reef_cli_count_of(commit, "unix_ms");
     // An idle pool does not know how long its commit took.
     char *took = json_is_number(json_object_get(commit, "ms"))
@@ -213,20 +211,18 @@ static void put_commit(view *v) {
                      : reef_cli_format("%s", "");
     // The clock may have been set back: a commit of the future is 0 seconds old.
     put_line(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
-             reef_cli_count(reef_cli_count_of(commit, "number"), number),
-             reef_cli_count(reef_cli_count_of(commit, "step"), step),
-             reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
+             CLI_COUNT(reef_cli_count_of(commit, "number")),
+             CLI_COUNT(reef_cli_count_of(commit, "step")),
+             CLI_DURATION(now > then ? (double)(now - then) / 1000 : 0), took);
     free(took);
 }
 
 static void put_memory(view *v) {
     const json_t *status = v->data->status;
-    char resident[CLI_WORD_BYTES];
     uint64_t bytes = reef_cli_count_of(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
         put_line(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-                 CLI_BYTES(bytes),
-                 reef_cli_bytes(reef_cli_count_of(status, "resident_bytes"), resident));
+                 CLI_BYTES(bytes), CLI_BYTES(reef_cli_count_of(status, "resident_bytes")));
     else
         put_line(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", CLI_BYTES(bytes));
 }
@@ -241,16 +237,13 @@ static void put_kind(view *v) {
              json_integer_value(kind), name != NULL ? ", " : "", name != NULL ? name : "", kinds);
 }
 
-// The context memory of the kind that is being learned, where the pool has such. A daemon of an
-// earlier version tells of the open generation's.
+// The context memory of the kind that is being learned, where the pool has such.
 static void put_context_memory(view *v) {
     const json_t *memory = json_object_get(v->data->status, "kind_memory");
-    char learned[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
-    if (memory == NULL) memory = json_object_get(v->data->status, "context_memory");
     if (!json_is_object(memory)) return;
     put_line(v, TOP_PLAIN, "%-*s%s learned, %s of %s, %.1f %% of its slots in use", LABEL_COLUMNS,
-             "memory", reef_cli_bytes(reef_cli_count_of(memory, "learned_bytes"), learned),
-             reef_cli_bytes(reef_cli_count_of(memory, "bytes"), bytes),
+             "memory", CLI_BYTES(reef_cli_count_of(memory, "learned_bytes")),
+             CLI_BYTES(reef_cli_count_of(memory, "bytes")),
              CLI_BYTES(reef_cli_count_of(memory, "bytes_max")),
              100 * reef_cli_real_of(memory, "used_share"));
 }
@@ -300,11 +293,11 @@ static void put_sources(view *v) {
 // How its experts are used.
 static char *usage_words(const view *v, uint32_t g) {
     const reef_usage_summary *usage = &v->data->usage[g];
-    char bar[BAR_COLUMNS + 1] = "", selections[CLI_WORD_BYTES];
+    char bar[BAR_COLUMNS + 1] = "";
     long filled = lround(usage->used_percent * BAR_COLUMNS / 100);
     for (long i = 0; i < filled && i < BAR_COLUMNS; i++) bar[i] = '#';
     return reef_cli_format(" %5.1f %-*s %6.3f %12s", usage->used_percent, BAR_COLUMNS, bar,
-                           usage->unevenness, reef_cli_count(usage->selections, selections));
+                           usage->unevenness, CLI_COUNT(usage->selections));
 }
 
 static void put_generation(view *v, uint32_t g) {

@@ -362,13 +362,11 @@ static reef_status summary(watch *w, reef_error *err) {
             json_object_set(object, "lost_kinds", w->cli->lost_kinds);
         return put_json(w->cli, object, err);
     }
-    char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
     // On standard error: standard output holds lines only.
-    fprintf(stderr, "%s line%s", reef_cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
+    fprintf(stderr, "%s line%s", CLI_COUNT(w->lines), w->lines == 1 ? "" : "s");
     if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
     // The threshold explains the number.
-    fprintf(stderr, "; %s outlier%s, ", reef_cli_count(w->outliers, outliers),
-            w->outliers == 1 ? "" : "s");
+    fprintf(stderr, "; %s outlier%s, ", CLI_COUNT(w->outliers), w->outliers == 1 ? "" : "s");
     if (w->by_alarm)
         fprintf(stderr, "above the score %.2f, which at most %g %% of %zu learned lines exceed\n",
                 w->alarm.threshold, w->alarm.percent, w->alarm.learned);
