@@ -21,27 +21,21 @@ static const reef_cli_option COMPRESS_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_compress_manual = {
-    .about = "Writes an archive: FILE, or standard input, "
-             "coded by what the pool has learned. The better it knows\n"
-             "such texts, the smaller. `reef expand` needs the pool, "
-             "or a copy of it, with the state of --as-of.\n"
-             "A state as of a sealed generation or a snapshot never changes, "
-             "and context memories compute in whole\n"
-             "numbers alone. So an archive expands to the same "
-             "bytes on every machine, whatever the pool learns\n"
-             "later. Of an open generation first make a snapshot "
-             "(`reef snapshot create`): its next commit would\n"
-             "lose what the archive needs.\n"
-             "\n"
-             "The text is cut into pieces that are coded by themselves, "
-             "each by the memory of the generation that\n"
-             "takes least for its beginning. Larger ones make smaller archives; "
-             "smaller ones use more threads, and\n"
-             "ranges of them are read sooner (`reef expand "
-             "--range`). A piece that no memory makes shorter is\n"
-             "stored as it is. A dry run codes everything and writes nothing. "
-             "FILE stays, and a daemon may run on\n"
-             "the pool, which must be one of bytes with context memories.",
+    .about =
+        "Writes an archive: FILE, or standard input, coded by what the pool has learned. The\n"
+        "better it knows such texts, the smaller. `reef expand` needs the pool, or a copy of it,\n"
+        "with the state of --as-of. A state as of a sealed generation or a snapshot never\n"
+        "changes, and context memories compute in whole numbers alone. So an archive expands to\n"
+        "the same bytes on every machine, whatever the pool learns later. Of an open generation\n"
+        "first make a snapshot (`reef snapshot create`): its next commit would lose what the\n"
+        "archive needs.\n"
+        "\n"
+        "The text is cut into pieces that are coded by themselves, each by the memory of the\n"
+        "generation that takes least for its beginning. Larger ones make smaller archives;\n"
+        "smaller ones use more threads, and ranges of them are read sooner (`reef expand\n"
+        "--range`). A piece that no memory makes shorter is stored as it is. A dry run codes\n"
+        "everything and writes nothing. FILE stays, and a daemon may run on the pool, which must\n"
+        "be one of bytes with context memories.",
     .options = COMPRESS_OPTIONS,
     .example = "reef compress reef.pool notes.txt\n"
                "reef compress reef.pool --as-of 0 -o today.reef < today.txt",
@@ -55,17 +49,15 @@ static const reef_cli_option EXPAND_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_expand_manual = {
-    .about = "Writes what `reef compress` was given, "
-             "from an archive or from standard input. The pool must be the\n"
-             "one of the archive, a copy of it, or another one "
-             "in which the same was learned. It may have learned\n"
-             "more since. Damage never goes unnoticed: "
-             "every piece and the whole text have checksums, and nothing is\n"
-             "written before they are right. A dry run checks all of it.\n"
-             "\n"
-             "With --range only the pieces are expanded in which "
-             "the range lies, and it goes to standard output if\n"
-             "--out names no file. END may be left out: the rest.",
+    .about =
+        "Writes what `reef compress` was given, from an archive or from standard input. The pool\n"
+        "must be the one of the archive, a copy of it, or another one in which the same was\n"
+        "learned. It may have learned more since. Damage never goes unnoticed: every piece and\n"
+        "the whole text have checksums, and nothing is written before they are right. A dry run\n"
+        "checks all of it.\n"
+        "\n"
+        "With --range only the pieces are expanded in which the range lies, and it goes to\n"
+        "standard output if --out names no file. END may be left out: the rest.",
     .options = EXPAND_OPTIONS,
     .example = "reef expand reef.pool notes.txt.reef -o again.txt\n"
                "reef expand reef.pool notes.txt.reef --range 100-200\n"

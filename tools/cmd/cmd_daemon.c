@@ -6,20 +6,18 @@
 #include <inttypes.h>
 
 const reef_cli_manual reef_commit_manual = {
-    .about = "Answers when everything that was trained by then is on disk. "
-             "The daemon commits by itself as well.",
+    .about = "Answers when everything that was trained by then is on disk. The daemon commits by\n"
+             "itself as well.",
     .options = NULL,
     .example = "reef commit reef.pool && reef eval reef.pool today.txt",
 };
 
 const reef_cli_manual reef_pause_manual = {
-    .about = "The step under way is finished and what was trained is committed. "
-             "From then on nothing is trained\n"
-             "until `reef resume`, or until the daemon ends; "
-             "other commands work as before. What clients push\n"
-             "is still written to the pool, so its files are not "
-             "to be copied meanwhile: `reef export pool` makes a\n"
-             "copy, and needs no pause.",
+    .about =
+        "The step under way is finished and what was trained is committed. From then on nothing\n"
+        "is trained until `reef resume`, or until the daemon ends; other commands work as before.\n"
+        "What clients push is still written to the pool, so its files are not to be copied\n"
+        "meanwhile: `reef export pool` makes a copy, and needs no pause.",
     .options = NULL,
     .example = "reef pause reef.pool && reef eval reef.pool today.txt && reef resume reef.pool",
 };
@@ -31,27 +29,26 @@ const reef_cli_manual reef_resume_manual = {
 };
 
 const reef_cli_manual reef_drain_manual = {
-    .about = "Waits for what the daemon has read when it is asked, "
-             "not for what comes in after that. What fills\n"
-             "no batch yet is committed, and trained as the beginning of the next batch.",
+    .about =
+        "Waits for what the daemon has read when it is asked, not for what comes in after that.\n"
+        "What fills no batch yet is committed, and trained as the beginning of the next batch.",
     .options = NULL,
     .example = "reef drain reef.pool && reef eval reef.pool today.txt",
 };
 
 const reef_cli_manual reef_reload_manual = {
-    .about = "As SIGHUP does: the daemon reads its configuration "
-             "file and its token again. commit-steps,\n"
-             "commit-seconds, pool-max, json-log, quiet and the token change\n"
-             "between two steps; what needs a restart is named. "
-             "With a mistake in the file nothing changes.",
+    .about =
+        "As SIGHUP does: the daemon reads its configuration file and its token again.\n"
+        "commit-steps, commit-seconds, pool-max, json-log, quiet and the token change between two\n"
+        "steps; what needs a restart is named. With a mistake in the file nothing changes.",
     .options = NULL,
     .example = "reef reload reef.pool",
 };
 
 const reef_cli_manual reef_stop_manual = {
-    .about = "As SIGTERM does: what came in over standard input is trained, "
-             "files are left where they are, the\n"
-             "last step is committed. Answers at once; the daemon's end follows.",
+    .about =
+        "As SIGTERM does: what came in over standard input is trained, files are left where they\n"
+        "are, the last step is committed. Answers at once; the daemon's end follows.",
     .options = NULL,
     .example = "reef stop reef.pool",
 };

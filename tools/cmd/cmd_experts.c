@@ -24,13 +24,11 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_experts_manual = {
-    .about = "An expert is one hidden neuron: weight * act(w_down . "
-             "x) * w_up, where a token's query chose it\n"
-             "with that weight. Ids count within a layer of a generation; "
-             "key is the row of each table of\n"
-             "sub-keys that the id stands for. "
-             "Last used is known to the commit for an hour, to the hour for two\n"
-             "days, to the day for 400. w_down and w_up are norms.",
+    .about =
+        "An expert is one hidden neuron: weight * act(w_down . x) * w_up, where a token's query\n"
+        "chose it with that weight. Ids count within a layer of a generation; key is the row of\n"
+        "each table of sub-keys that the id stands for. Last used is known to the commit for an\n"
+        "hour, to the hour for two days, to the day for 400. w_down and w_up are norms.",
     .options = OPTIONS,
     .example = "reef experts reef.pool\n"
                "reef experts reef.pool --generation 0 --layer 0 --reverse --top 5",

@@ -20,13 +20,11 @@ static const reef_cli_option POOL_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_export_pool_manual = {
-    .about = "Copies the last commit into a new pool, DIRECTORY, "
-             "without the free pages of the original; a\n"
-             "daemon continues training meanwhile. "
-             "The copy is on the disk and checked before it takes its place;\n"
-             "then every record is read back, as by `reef verify`. "
-             "It is a pool like any other: train it, import\n"
-             "its generations elsewhere, or keep it.",
+    .about =
+        "Copies the last commit into a new pool, DIRECTORY, without the free pages of the\n"
+        "original; a daemon continues training meanwhile. The copy is on the disk and checked\n"
+        "before it takes its place; then every record is read back, as by `reef verify`. It is a\n"
+        "pool like any other: train it, import its generations elsewhere, or keep it.",
     .options = POOL_OPTIONS,
     .example = "reef export pool reef.pool backup.pool",
 };
@@ -39,21 +37,17 @@ static const reef_cli_option MODEL_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_export_model_manual = {
-    .about = "Writes the model to FILE, in the safetensors format, "
-             "which PyTorch and NumPy read: embedding,\n"
-             "positions, attention, norms, feed-forward networks "
-             "of every kind, head, statistics of batch norms,\n"
-             "experts, sub-keys and query networks, gates, "
-             "context memories, and how often each expert was used.\n"
-             "The configuration stands in the metadata. "
-             "Names are those of docs/FORMAT.md; generations after the\n"
-             "first have theirs under generationG. "
-             "Of an open generation these are the weights that it is evaluated\n"
-             "by. A daemon may run on the pool.\n"
-             "\n"
-             "Moments of the optimiser, the sample of the past and the history are not in the "
-             "file: for those copy\n"
-             "the pool, with `reef export pool`.",
+    .about =
+        "Writes the model to FILE, in the safetensors format, which PyTorch and NumPy read:\n"
+        "embedding, positions, attention, norms, feed-forward networks of every kind, head,\n"
+        "statistics of batch norms, experts, sub-keys and query networks, gates, context\n"
+        "memories, and how often each expert was used. The configuration stands in the metadata.\n"
+        "Names are those of docs/FORMAT.md; generations after the first have theirs under\n"
+        "generationG. Of an open generation these are the weights that it is evaluated by. A\n"
+        "daemon may run on the pool.\n"
+        "\n"
+        "Moments of the optimiser, the sample of the past and the history are not in the file:\n"
+        "for those copy the pool, with `reef export pool`.",
     .options = MODEL_OPTIONS,
     .example = "reef export model reef.pool model.safetensors\n"
                "reef export model reef.pool first.safetensors --as-of 0",

@@ -24,9 +24,9 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_generate_manual = {
-    .about = "Prints the prompt and its continuation. "
-             "Bytes that are not UTF-8 are written as \\xNN. The\n"
-             "same seed gives the same text.",
+    .about =
+        "Prints the prompt and its continuation. Bytes that are not UTF-8 are written as \\xNN.\n"
+        "The same seed gives the same text.",
     .options = OPTIONS,
     .example = "reef generate reef.pool --prompt 'The sea' --bytes 200\n"
                "reef generate reef.pool --prompt-file main.c --as-of 1 --temperature 0.5",

@@ -10,19 +10,16 @@
 
 const reef_cli_manual reef_generations_manual = {
     .about =
-        "Used is the share of experts that were ever chosen; "
-        "unevenness is the distance of their use\n"
-        "from uniform in nats (0: all alike), averaged over the PEER layers.\n"
+        "Used is the share of experts that were ever chosen; unevenness is the distance of their\n"
+        "use from uniform in nats (0: all alike), averaged over the PEER layers.\n"
         "\n"
-        "With context memories: how much each has learned, "
-        "what it takes in memory, and the share of\n"
-        "its slots that are in use, estimated from a part of them. "
-        "The open one's size and share are\n"
-        "of when its tables were stored last. `reef kind list` shows what kinds learned later.\n"
+        "With context memories: how much each has learned, what it takes in memory, and the share\n"
+        "of its slots that are in use, estimated from a part of them. The open one's size and\n"
+        "share are of when its tables were stored last. `reef kind list` shows what kinds learned\n"
+        "later.\n"
         "\n"
-        "One that continues a kind has the net of a kind that came back. What its memory learns "
-        "is\n"
-        "counted with the kind: `reef kind list`.\n"
+        "One that continues a kind has the net of a kind that came back. What its memory learns\n"
+        "is counted with the kind: `reef kind list`.\n"
         "\n"
         "A generation is pruned if `reef prune` gave up the state as of it. It answers as before.",
     .options = NULL,
@@ -36,11 +33,10 @@ static const reef_cli_option SEAL_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_seal_manual = {
-    .about = "From then on not one bit of the sealed generation changes, "
-             "and what it computes can be had\n"
-             "for ever with --as-of. What comes next in the "
-             "stream is learned by the new one. The loss on a\n"
-             "sample of what it was trained on, before and after, shows what its type cost.",
+    .about =
+        "From then on not one bit of the sealed generation changes, and what it computes can be\n"
+        "had for ever with --as-of. What comes next in the stream is learned by the new one. The\n"
+        "loss on a sample of what it was trained on, before and after, shows what its type cost.",
     .options = SEAL_OPTIONS,
     .example = "reef seal reef.pool --dry-run\n"
                "reef seal reef.pool --seal-dtype int8",

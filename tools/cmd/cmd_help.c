@@ -9,8 +9,9 @@
 // ---- help ---------------------------------------------------------------------------------------
 
 const reef_cli_manual reef_help_manual = {
-    .about = "Without a command: the list of all commands; "
-             "with the first word of several commands: those.",
+    .about =
+        "Without a command: the list of all commands; with the first word of several commands:\n"
+        "those.",
     .options = NULL,
     .example = "reef help eval\n"
                "reef help snapshot\n"
@@ -62,12 +63,11 @@ reef_status reef_cmd_version(reef_cli_call *cli, reef_error *err) {
 // ---- config check -------------------------------------------------------------------------------
 
 const reef_cli_manual reef_config_check_manual = {
-    .about = "Reads a configuration file of reefd and names every "
-             "mistake in it with its line, and what a misspelt key\n"
-             "was meant to be. Nothing is opened but the file; `reefd "
-             "--config FILE --check` looks at the socket's path and\n"
-             "at the token, and whether the address needs one, as well; it prints every setting. "
-             "Ends with 64 where there are mistakes.",
+    .about =
+        "Reads a configuration file of reefd and names every mistake in it with its line, and\n"
+        "what a misspelt key was meant to be. Nothing is opened but the file; `reefd --config\n"
+        "FILE --check` looks at the socket's path and at the token, and whether the address needs\n"
+        "one, as well; it prints every setting. Ends with 64 where there are mistakes.",
     .options = NULL,
     .example = "reef config check reef.ini",
 };

@@ -22,19 +22,16 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_import_manual = {
     .about =
-        "Takes sealed generations of the pool FROM in, each with all that its kind has learned "
-        "there. They must\n"
-        "have been trained on the same generation 0: copy a pool with `reef export pool` when that "
-        "is sealed,\n"
-        "train both apart, join them. Each gets the number of the open generation, which is opened "
-        "again after\n"
-        "it and must have trained nothing yet: run `reef seal` first where it has. FROM may be "
-        "trained meanwhile;\n"
-        "where a daemon runs on POOL, stop it before.\n"
+        "Takes sealed generations of the pool FROM in, each with all that its kind has learned\n"
+        "there. They must have been trained on the same generation 0: copy a pool with `reef\n"
+        "export pool` when that is sealed, train both apart, join them. Each gets the number of\n"
+        "the open generation, which is opened again after it and must have trained nothing yet:\n"
+        "run `reef seal` first where it has. FROM may be trained meanwhile; where a daemon runs\n"
+        "on POOL, stop it before.\n"
         "\n"
-        "A gate has never met what this pool has learned since the two parted. The answer says on "
-        "what share of\n"
-        "the reservoir it fires; where that is too much, --leak-max makes it stricter.",
+        "A gate has never met what this pool has learned since the two parted. The answer says on\n"
+        "what share of the reservoir it fires; where that is too much, --leak-max makes it\n"
+        "stricter.",
     .options = OPTIONS,
     .example = "reef import reef.pool french.pool --dry-run\n"
                "reef import reef.pool french.pool --generations 1 --leak-max 0.01",

@@ -45,14 +45,11 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_ingest_manual = {
     .about =
-        "Sends the lines of FILE, or of standard input, "
-        "to the daemon that runs on the pool, and waits until it\n"
-        "has them in its journal. What was acknowledged is trained once, "
-        "whatever ends in between. Where the\n"
-        "journal is full, it waits for training. With "
-        "--id-prefix the same command can be run again after it was\n"
-        "cut off: of the last 1,024 batches none is taken twice. A longer file continues with the\n"
-        "--skip that the message names.",
+        "Sends the lines of FILE, or of standard input, to the daemon that runs on the pool, and\n"
+        "waits until it has them in its journal. What was acknowledged is trained once, whatever\n"
+        "ends in between. Where the journal is full, it waits for training. With --id-prefix the\n"
+        "same command can be run again after it was cut off: of the last 1,024 batches none is\n"
+        "taken twice. A longer file continues with the --skip that the message names.",
     .options = OPTIONS,
     .example = "reef ingest reef.pool corpus.txt --id-prefix corpus\n"
                "journalctl -f | reef ingest reef.pool --source web",

@@ -42,8 +42,8 @@ const reef_cli_manual reef_kind_list_manual = {
 const reef_cli_manual reef_kind_name_manual = {
     .about =
         "Names are for people: lists and pictures show them, and commands take them where they\n"
-        "take a kind's number. They are part of the pool's state, so that a snapshot has those\n"
-        "of its time.",
+        "take a kind's number. They are part of the pool's state, so that a snapshot has those of\n"
+        "its time.",
     .options = NAME_OPTIONS,
     .example = "reef kind name reef.pool 0 english\n"
                "reef kind name reef.pool english prose\n"
@@ -55,8 +55,7 @@ const reef_cli_manual reef_kind_recover_manual = {
         "Where a record of a kind is damaged, the pool can be read, and says so, but not trained\n"
         "on. This lets the kind go on as it was before what is damaged; one of which nothing is\n"
         "whole begins anew, with its number and its name. All other kinds stay as they are, to\n"
-        "the bit, and so do earlier states. reef verify says first whether a\n"
-        "snapshot has more.\n"
+        "the bit, and so do earlier states. reef verify says first whether a snapshot has more.\n"
         "\n"
         "What is damaged stays in the file, and reef verify keeps reporting it. reef prune\n"
         "removes a damaged visit with the states of its time; a sealed memory stays.\n"

@@ -17,20 +17,19 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_kind_merge_manual = {
     .about =
-        "The memory of kind INTO learns what the memory of kind FROM keeps of its text: all of\n"
-        "it where the kind is small, else the end. From then on FROM neither answers nor learns,\n"
-        "and what comes of it is INTO's. States before that stay as they are, to the bit.\n"
+        "The memory of kind INTO learns what the memory of kind FROM keeps of its text: all of it\n"
+        "where the kind is small, else the end. From then on FROM neither answers nor learns, and\n"
+        "what comes of it is INTO's. States before that stay as they are, to the bit.\n"
         "\n"
         "What it costs is measured before, and alone with --dry-run: the bits per byte of the end\n"
         "of either text, by two memories that learned one text each and answer as kinds do, and\n"
         "by one that learned both. Kinds are named by number or name. A daemon does not train\n"
         "meanwhile, which takes seconds; a dry run stops none.\n"
         "\n"
-        "--near takes the pairs of kinds whose texts share the most contexts, and changes "
-        "nothing.\n"
-        "`more` is the increase in bits per byte over both texts, weighted by what each kind has\n"
-        "learned; a negative value is a gain. The kind of the open generation is left out, since\n"
-        "it cannot be merged.",
+        "--near takes the pairs of kinds whose texts share the most contexts, and changes\n"
+        "nothing. `more` is the increase in bits per byte over both texts, weighted by what each\n"
+        "kind has learned; a negative value is a gain. The kind of the open generation is left\n"
+        "out, since it cannot be merged.",
     .options = OPTIONS,
     .example = "reef kind merge kinds.pool --near\n"
                "reef kind merge kinds.pool 1 0 --dry-run\n"

@@ -17,9 +17,9 @@ static const reef_cli_option FREEZE_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_freeze_manual = {
-    .about = "Frozen experts take part as before, "
-             "but the optimiser skips them. Ids count within the open\n"
-             "generation.",
+    .about =
+        "Frozen experts take part as before, but the optimiser skips them. Ids count within the\n"
+        "open generation.",
     .options = FREEZE_OPTIONS,
     .example = "reef freeze reef.pool --usage-above 0.9\n"
                "reef freeze reef.pool --layer 1 --first 0 --last 99 --dry-run",

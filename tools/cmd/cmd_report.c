@@ -32,12 +32,10 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_report_manual = {
     .about =
-        "Evaluates every domain as of every generation and now, "
-        "and prints the matrix with what was\n"
-        "forgotten, and the generations. "
-        "As-of forgetting compares with the values\n"
-        "given by --sealed-bits; task-free forgetting is the loss now less the loss as of the\n"
-        "domain's own generation, averaged over all domains but the last.",
+        "Evaluates every domain as of every generation and now, and prints the matrix with what\n"
+        "was forgotten, and the generations. As-of forgetting compares with the values given by\n"
+        "--sealed-bits; task-free forgetting is the loss now less the loss as of the domain's own\n"
+        "generation, averaged over all domains but the last.",
     .options = OPTIONS,
     .example = "reef report reef.pool --out report "
                "--domain english=en.txt --domain code=c.txt --truth 800000",

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 const reef_cli_manual reef_snapshot_create_manual = {
-    .about = "Commits and keeps a copy of the open generation "
-             "under NAME (letters, digits, '.', '_', '-'),\n"
-             "with all that training needs to continue from it; sealed generations are shared.\n"
-             "`reef eval --as-of NAME` evaluates it while training continues.",
+    .about =
+        "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', '_',\n"
+        "'-'), with all that training needs to continue from it; sealed generations are shared.\n"
+        "`reef eval --as-of NAME` evaluates it while training continues.",
     .options = NULL,
     .example = "reef snapshot create reef.pool before-upgrade",
 };
@@ -21,9 +21,9 @@ const reef_cli_manual reef_snapshot_create_manual = {
 const reef_cli_manual reef_snapshot_list_manual = {
     .about =
         "Snapshots in the order of their names. The beginning of a name, or four or more digits\n"
-        "of a root, are enough for other commands where only one snapshot has them. "
-        "One whose record is damaged is reported, and ends the command\n"
-        "with 65; `reef snapshot remove` with its whole name removes it.",
+        "of a root, are enough for other commands where only one snapshot has them. One whose\n"
+        "record is damaged is reported, and ends the command with 65; `reef snapshot remove` with\n"
+        "its whole name removes it.",
     .options = NULL,
     .example = "reef snapshot list reef.pool",
 };
@@ -34,14 +34,12 @@ static const reef_cli_option RESTORE_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_snapshot_restore_manual = {
-    .about = "Makes a new pool in directory OUT as the pool was in the snapshot: "
-             "what was sealed later is not in\n"
-             "it, and training continues from that position in the stream, "
-             "to the same bits as it did then.\n"
-             "A daemon may run on the pool meanwhile. With "
-             "--in-place the pool itself goes back, in one step; what it is now\n"
-             "stays as snapshot before-restore-COMMIT. "
-             "Then no daemon may run on it. Events of the timeline stay.",
+    .about =
+        "Makes a new pool in directory OUT as the pool was in the snapshot: what was sealed later\n"
+        "is not in it, and training continues from that position in the stream, to the same bits\n"
+        "as it did then. A daemon may run on the pool meanwhile. With --in-place the pool itself\n"
+        "goes back, in one step; what it is now stays as snapshot before-restore-COMMIT. Then no\n"
+        "daemon may run on it. Events of the timeline stay.",
     .options = RESTORE_OPTIONS,
     .example = "reef snapshot restore reef.pool before-upgrade restored.pool\n"
                "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",

@@ -18,13 +18,11 @@
 #define KEEP_MAX 1000000 // a bound above any real number of snapshots, or days
 
 const reef_cli_manual reef_snapshot_remove_manual = {
-    .about = "Removes the named snapshots, all or none. "
-             "The beginning of a name, or four digits or more of a root\n"
-             "hash, are enough where only one snapshot has them. "
-             "One whose record is damaged wants its whole name;\n"
-             "it goes with what it held, as far as no other snapshot may hold it. "
-             "At a terminal it asks first.\n"
-             "Nothing else of the pool changes.",
+    .about =
+        "Removes the named snapshots, all or none. The beginning of a name, or four digits or\n"
+        "more of a root hash, are enough where only one snapshot has them. One whose record is\n"
+        "damaged wants its whole name; it goes with what it held, as far as no other snapshot may\n"
+        "hold it. At a terminal it asks first. Nothing else of the pool changes.",
     .options = NULL,
     .example = "reef snapshot remove reef.pool before-upgrade\n"
                "reef snapshot remove reef.pool monday tuesday --yes",
@@ -37,11 +35,10 @@ static const reef_cli_option PRUNE_OPTIONS[] = {
 };
 
 const reef_cli_manual reef_snapshot_prune_manual = {
-    .about = "Removes every snapshot that no rule keeps. "
-             "At least one rule must be given; with both, what\n"
-             "either of them keeps stays. Days are those of local time. "
-             "One whose record is damaged counts for\n"
-             "no rule, and stays.",
+    .about =
+        "Removes every snapshot that no rule keeps. At least one rule must be given; with both,\n"
+        "what either of them keeps stays. Days are those of local time. One whose record is\n"
+        "damaged counts for no rule, and stays.",
     .options = PRUNE_OPTIONS,
     .example = "reef snapshot prune reef.pool --keep-last 3 --keep-daily 7 --dry-run",
 };

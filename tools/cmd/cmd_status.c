@@ -14,18 +14,15 @@
 #define INPUTS_SHOWN 6
 
 const reef_cli_manual reef_status_manual = {
-    .about = "Asks the daemon when one runs on the pool; otherwise reads the last commit.\n"
-             "\n"
-             "In a pool with context memories losses are those with their help, and\n"
-             "lines say of the open generation's how much it has "
-             "learned and how full it is: cells are contexts,\n"
-             "trees what followed those with three bytes and more. "
-             "Of a running daemon also what the inputs of\n"
-             "its mixer were worth, by their parts of the log odds, "
-             "and in which share of the bytes each had\n"
-             "something to say. What is read from the pool is of "
-             "when the tables were stored last, and estimated\n"
-             "from a part of them.",
+    .about =
+        "Asks the daemon when one runs on the pool; otherwise reads the last commit.\n"
+        "\n"
+        "In a pool with context memories losses are those with their help, and lines say of the\n"
+        "open generation's how much it has learned and how full it is: cells are contexts, trees\n"
+        "what followed those with three bytes and more. Of a running daemon also what the inputs\n"
+        "of its mixer were worth, by their parts of the log odds, and in which share of the bytes\n"
+        "each had something to say. What is read from the pool is of when the tables were stored\n"
+        "last, and estimated from a part of them.",
     .options = NULL,
     .example = "reef status reef.pool",
 };

@@ -8,12 +8,11 @@
 #include <string.h>
 
 const reef_cli_manual reef_timeline_manual = {
-    .about = "Every event that the trainer recorded: "
-             "the pool made, generations sealed, opened and grown,\n"
-             "experts frozen and thawed; each with its reason, "
-             "the step and the position in the stream.\n"
-             "What a restore undid stays, and says undone=true. "
-             "Snapshots are listed by `reef snapshot list`.",
+    .about =
+        "Every event that the trainer recorded: the pool made, generations sealed, opened and\n"
+        "grown, experts frozen and thawed; each with its reason, the step and the position in the\n"
+        "stream. What a restore undid stays, and says undone=true. Snapshots are listed by `reef\n"
+        "snapshot list`.",
     .options = NULL,
     .example = "reef timeline reef.pool",
 };

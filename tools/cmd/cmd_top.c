@@ -42,12 +42,11 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_top_manual = {
-    .about = "Loss over the stream, throughput, commits, "
-             "sources with what they lag behind, generations and how their\n"
-             "experts are used, once a second. "
-             "Says so when training or the daemon stands still; when the daemon goes\n"
-             "away the last commit is shown, and a new daemon is waited for. q ends it, ^Z\n"
-             "leaves it for a while.",
+    .about =
+        "Loss over the stream, throughput, commits, sources with what they lag behind,\n"
+        "generations and how their experts are used, once a second. Says so when training or the\n"
+        "daemon stands still; when the daemon goes away the last commit is shown, and a new\n"
+        "daemon is waited for. q ends it, ^Z leaves it for a while.",
     .options = OPTIONS,
     .example = "reef top reef.pool\n"
                "reef top reef.pool --once",

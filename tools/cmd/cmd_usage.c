@@ -25,20 +25,15 @@ static const reef_cli_option OPTIONS[] = {
 
 const reef_cli_manual reef_usage_manual = {
     .about =
-        "For each PEER layer: the share of experts that "
-        "were ever chosen, unevenness (distance from\n"
-        "uniform use in nats), the most used experts with their share of all selections, and how\n"
-        "many experts were chosen how often. Dead experts were never chosen.\n"
+        "For each PEER layer: the share of experts that were ever chosen, unevenness (distance\n"
+        "from uniform use in nats), the most used experts with their share of all selections, and\n"
+        "how many experts were chosen how often. Dead experts were never chosen.\n"
         "\n"
-        "Usage over time is kept by the commit for an hour, "
-        "by the hour for two days, by the day for 400\n"
-        "days, and less long where that takes much space. "
-        "With --since and --until those commits, hours\n"
-        "and days count that touch the range, each as a whole; "
-        "the answer says from which commit to which\n"
-        "they reach. What is older is known in total only, "
-        "and counts when --since is not given. Times\n"
-        "are local.",
+        "Usage over time is kept by the commit for an hour, by the hour for two days, by the day\n"
+        "for 400 days, and less long where that takes much space. With --since and --until those\n"
+        "commits, hours and days count that touch the range, each as a whole; the answer says\n"
+        "from which commit to which they reach. What is older is known in total only, and counts\n"
+        "when --since is not given. Times are local.",
     .options = OPTIONS,
     .example = "reef usage reef.pool --generation 0\n"
                "reef usage reef.pool --since 3h --layer 0\n"

@@ -21,17 +21,14 @@ static const reef_cli_option OPTIONS[] = {
 };
 
 const reef_cli_manual reef_verify_manual = {
-    .about = "Walks the pages of the file (each in one tree or free, "
-             "once), then every record: checksums,\n"
-             "commit numbers, sizes, root hashes of the last "
-             "commit and of each sealed generation, what snapshots\n"
-             "refer to, usage over time against its totals. "
-             "What is sealed never changes, and may be left out in\n"
-             "part: then of each record that is not hashed the "
-             "header is compared with sums. Ends with 65 when\n"
-             "something is damaged. Only reads; "
-             "a daemon may run on the pool, whose pages are kept from reuse for a\n"
-             "quarter of a second at most and while the pages are walked.",
+    .about =
+        "Walks the pages of the file (each in one tree or free, once), then every record:\n"
+        "checksums, commit numbers, sizes, root hashes of the last commit and of each sealed\n"
+        "generation, what snapshots refer to, usage over time against its totals. What is sealed\n"
+        "never changes, and may be left out in part: then of each record that is not hashed the\n"
+        "header is compared with sums. Ends with 65 when something is damaged. Only reads; a\n"
+        "daemon may run on the pool, whose pages are kept from reuse for a quarter of a second at\n"
+        "most and while the pages are walked.",
     .options = OPTIONS,
     .example = "reef verify reef.pool && echo sound\n"
                "reef verify reef.pool --sample 5",

@@ -35,29 +35,21 @@ const reef_cli_manual reef_score_manual = {
         "The most surprising lines are those with the most bits above what a line of their length\n"
         "has on average in this text. FILE - is standard input.\n"
         "\n"
-        "The score of a line is its bits per byte, and the greater of these: how surprising bytes "
-        "of its\n"
-        "words are, and how rare its words are in the learned lines that the pool keeps. --alarms "
-        "and\n"
-        "--session go by it. REGEX is a POSIX extended regular expression. A session is all lines "
-        "with the\n"
-        "same match of it, or of its first group; its score is the mean of its five worst lines. "
-        "Lines in\n"
-        "which nothing matches are left out. For --alarms the last fifth of the learned lines is "
-        "scored by\n"
-        "a memory that learned the others, which takes some seconds for each megabyte. --explain "
-        "marks\n"
-        "bytes that had a chance of at most 1 in 16, and shows the learned line that is most like "
-        "this one.\n"
+        "The score of a line is its bits per byte, and the greater of these: how surprising bytes\n"
+        "of its words are, and how rare its words are in the learned lines that the pool keeps.\n"
+        "--alarms and --session go by it. REGEX is a POSIX extended regular expression. A session\n"
+        "is all lines with the same match of it, or of its first group; its score is the mean of\n"
+        "its five worst lines. Lines in which nothing matches are left out. For --alarms the last\n"
+        "fifth of the learned lines is scored by a memory that learned the others, which takes\n"
+        "some seconds for each megabyte. --explain marks bytes that had a chance of at most 1 in\n"
+        "16, and shows the learned line that is most like this one.\n"
         "\n"
-        "With --follow every line is printed as it comes, "
-        "with its bits per byte, each byte predicted from\n"
-        "what came before it, and how far that lies above the median of the last lines, in robust\n"
-        "standard deviations (1.4826 times the median distance from the median); "
-        "! marks those that stand\n"
-        "out. A file is followed by its name, as by tail "
-        "-F. Commits of a daemon are read as they come.\n"
-        "--json writes a document a line. SIGINT ends it with a summary.",
+        "With --follow every line is printed as it comes, with its bits per byte, each byte\n"
+        "predicted from what came before it, and how far that lies above the median of the last\n"
+        "lines, in robust standard deviations (1.4826 times the median distance from the median);\n"
+        "! marks those that stand out. A file is followed by its name, as by tail -F. Commits of\n"
+        "a daemon are read as they come. --json writes a document a line. SIGINT ends it with a\n"
+        "summary.",
     .options = OPTIONS,
     .example = "reef score reef.pool --top 5 server.log\n"
                "reef score reef.pool --frozen --alarms 1% --explain server.log\n"
@@ -68,7 +60,7 @@ const reef_cli_manual reef_score_manual = {
 
 // What was asked for, and what is known of the text.
 typedef struct answer {
-    size_t top; // at most so many, the highest first; 0: all, in order
+    size_t top;    // at most so many, the highest first; 0: all, in order
     bool by_score; // lines that are highest by their score, not by their surplus
     bool by_session, by_alarm, explains;
     regex_t pattern; // of sessions
