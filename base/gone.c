@@ -68,6 +68,7 @@ static const reef_gone GONE[] = {
     {"plot usage", "reef usage"},
     {"predict", "python/examples/class_incremental.py learns images over a layer"},
     {"reefd --commit-retries", "reefd tries 5 times, with pauses of 1 to 16 seconds"},
+    {"reefd --new-shards", "ranks that join start over by themselves from copies of one pool"},
     {"reefd --open-max", "reefd holds 24 memories of kinds, or as many as fit in --memory"},
     {"reefd --patience", "reefd waits 5 seconds for a live source that has nothing"},
     {"reefd --rank-deadline", "a rank waits 300 seconds for another one"},

@@ -26,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -160,24 +159,6 @@ static void on_event(void *context, const char *json) {
 
 // ---- putting it together ------------------------------------------------------------------------
 
-// One file under two names would be learned twice, as if it were two.
-static reef_status check_distinct(const reef_daemon *daemon,
-                                  const reef_input *source,
-                                  reef_error *err) {
-    struct stat one, other;
-    const char *path = reef_input_path(source);
-    if (path == NULL || stat(path, &one) != 0) return REEF_OK;
-    for (const reef_input *before = daemon->sources; before < source; before++) {
-        path = reef_input_path(before);
-        if (path == NULL || stat(path, &other) != 0) continue;
-        if (one.st_dev == other.st_dev && one.st_ino == other.st_ino)
-            return reef_fail(err, REEF_ERR_INVALID,
-                             "the sources '%.100s' and '%.100s' are one file, which is read once",
-                             before->label, source->label);
-    }
-    return REEF_OK;
-}
-
 static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     for (size_t i = 0; i < daemon->options.source_count; i++) {
         reef_input *source = &daemon->sources[i];
@@ -188,14 +169,6 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
                              "since the last join would be lost with a stop");
         reef_status status = reef_input_open(source, daemon->options.sources[i], err);
         daemon->source_count = i + 1; // also when it failed: it may hold a descriptor
-        if (status != REEF_OK) return status;
-        // Two sources of one name would share a cursor and train each other's bytes.
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(source->name, daemon->sources[k].name) == 0)
-                return reef_fail(err, REEF_ERR_INVALID,
-                                 "the source '%s' is given twice; each is read once",
-                                 source->label);
-        status = check_distinct(daemon, source, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;

@@ -4,8 +4,6 @@
 //   16  4   rank
 //   20  4   count
 //   24  8   epoch
-//   32  4   2: rows and memories are divided; the record ends before it where they are not
-//   36  4   zero
 //
 // LMDB alternates between two meta pages, and opens a file by the newer one. The older one is that
 // of the transaction before, of which no page has been used again: a write transaction takes only
@@ -25,8 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHARD_BYTES = 32, DIVIDED_BYTES = 40, NUMBER_BYTES = 8, TRANSACTION_AT = 144 };
-enum { WAY = 2 }; // how a pool is divided
+enum { SHARD_BYTES = 32, NUMBER_BYTES = 8, TRANSACTION_AT = 144 };
 
 static const reef_key shard_key = {.db = REEF_DB_META, .name = "shard"};
 
@@ -36,9 +33,7 @@ reef_status reef_shard_read(reef_txn *txn, reef_shard *out, reef_error *err) {
     reef_status status = reef_record_view(txn, &shard_key, &view, err);
     if (status != REEF_OK) return status;
     const uint8_t *bytes = view.data;
-    out->divided = view.bytes == DIVIDED_BYTES;
-    if (view.bytes != SHARD_BYTES &&
-        !(out->divided && reef_get_le32(bytes + 32) == WAY && reef_get_le32(bytes + 20) > 1))
+    if (view.bytes != SHARD_BYTES || reef_get_le32(bytes + 20) < 2)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "pool %s: its record of which shard it is has %zu bytes, or wrong ones",
                          txn->store->path, view.bytes);
@@ -50,18 +45,12 @@ reef_status reef_shard_read(reef_txn *txn, reef_shard *out, reef_error *err) {
 }
 
 reef_status reef_shard_put(reef_txn *txn, const reef_shard *shard, reef_error *err) {
-    uint8_t bytes[DIVIDED_BYTES] = {0};
+    uint8_t bytes[SHARD_BYTES];
     memcpy(bytes, shard->pool, sizeof(shard->pool));
     reef_put_le32(bytes + 16, shard->rank);
     reef_put_le32(bytes + 20, shard->count);
     reef_put_le64(bytes + 24, shard->epoch);
-    reef_put_le32(bytes + 32, WAY);
-    return reef_record_put(txn, &shard_key, REEF_BYTES, bytes,
-                           shard->divided ? DIVIDED_BYTES : SHARD_BYTES, err);
-}
-
-reef_status reef_shard_remove(reef_txn *txn, reef_error *err) {
-    return reef_record_delete(txn, &shard_key, err);
+    return reef_record_put(txn, &shard_key, REEF_BYTES, bytes, sizeof(bytes), err);
 }
 
 // ---- one step back ------------------------------------------------------------------------------
@@ -139,7 +128,7 @@ reef_status reef_shard_card_compare(const reef_shard_card *first,
                                     reef_error *err) {
     const reef_shard *shard = &one->shard;
     *another_epoch = false;
-    if (!shard->divided)
+    if (shard->count == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s is not a shard with a part of the rows, as the first pool is",
                          path);

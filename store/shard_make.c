@@ -40,8 +40,7 @@ reef_status reef_shards_check(reef_store *const *sources, size_t source_count, r
     bool another_epoch;
     reef_status status = read_of(sources[0], &first, err);
     if (status != REEF_OK) return status;
-    // Alone it has to be whole: an ordinary pool, or a shard of ranks that all have all rows.
-    if (source_count == 1 && !first.shard.divided) return REEF_OK;
+    if (source_count == 1 && first.shard.count == 0) return REEF_OK; // a whole pool
     for (size_t i = 0; status == REEF_OK && i < source_count; i++) {
         status = read_of(sources[i], &one, err);
         if (status == REEF_OK)

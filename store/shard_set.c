@@ -166,7 +166,7 @@ static reef_status plan_all(reef_store *const *sources,
                             uint32_t count,
                             reef_shard_making *out,
                             reef_error *err) {
-    reef_shard shard = {.count = count, .divided = true};
+    reef_shard shard = {.count = count};
     reef_status status = REEF_OK;
     for (; status == REEF_OK && shard.rank < count; shard.rank++)
         status = reef_shard_make(sources, source_count, count == 1 ? NULL : &shard, NULL,
@@ -189,10 +189,8 @@ reef_status reef_shards_make(reef_store *const *sources,
     if (dry_run) return plan_all(sources, source_count, count, out, err);
     if (count == 1) return reef_shard_make(sources, source_count, NULL, to, &out[0], err);
     // Epochs begin again.
-    division d = {.sources = sources,
-                  .source_count = source_count,
-                  .shard = {.count = count, .divided = true},
-                  .out = out};
+    division d = {
+        .sources = sources, .source_count = source_count, .shard = {.count = count}, .out = out};
     status = reef_shard_draw(&d.shard, err);
     return status == REEF_OK ? reef_shards_create(to, count, 1, make_shard, &d, err) : status;
 }

@@ -141,10 +141,9 @@ static reef_status count_shards(const char *path,
     reef_status status = open_part(&one, path, found.least, options, err);
     if (status != REEF_OK) return status;
     status = read_first(&only, &card, err);
-    if (status == REEF_OK && !card.shard.divided)
+    if (status == REEF_OK && card.shard.count == 0)
         status = reef_fail(err, REEF_ERR_INVALID,
-                           "%.80s holds pools of several ranks, each with all rows: give one of "
-                           "them, %.100s",
+                           "%.80s holds whole pools of several ranks: give one of them, %.100s",
                            path, only.path);
     *count = card.shard.count;
     if (status == REEF_OK && found.greatest >= *count)

@@ -64,8 +64,7 @@ static reef_status load_generations(reef_txn *txn, reef_error *err) {
 static void load_division(reef_txn *txn) {
     reef_shard shard;
     reef_error none;
-    bool divided =
-        txn->parts == NULL && reef_shard_read(txn, &shard, &none) == REEF_OK && shard.divided;
+    bool divided = txn->parts == NULL && reef_shard_read(txn, &shard, &none) == REEF_OK;
     txn->division_count = divided ? shard.count : 1;
     txn->division_rank = divided ? shard.rank : 0;
 }

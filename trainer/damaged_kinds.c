@@ -62,7 +62,7 @@ reef_status reef_kinds_check(const reef_trainer *trainer, reef_txn *txn, reef_er
     uint32_t open = reef_open_generation(trainer)->info.generation;
     const reef_as_of state = {.last = open, .own = open};
     reef_kind_heads heads;
-    if (!reef_recognises_by_contexts(trainer) || trainer->options.shard.divided) return REEF_OK;
+    if (!reef_recognises_by_contexts(trainer) || trainer->options.shard.count > 0) return REEF_OK;
     reef_status status = reef_kind_heads_read(&heads, txn, &state, err);
     if (status != REEF_OK) return status;
     for (uint32_t kind = 0; status == REEF_OK && kind < open; kind++) {
@@ -161,7 +161,7 @@ reef_status reef_trainer_kinds_recover(
     reef_txn *txn = NULL;
     *out = NULL;
     *count = 0;
-    if (!reef_kinds_may_return(trainer) || trainer->options.shard.divided)
+    if (!reef_kinds_may_return(trainer) || trainer->options.shard.count > 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "kinds are recovered in whole pools with context memories");
     *out = calloc(trainer->network.generation_count + 1, sizeof(**out));

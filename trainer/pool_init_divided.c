@@ -103,8 +103,7 @@ reef_status reef_pool_init_divided(const char *path,
                                    uint32_t ranks,
                                    uint64_t *parameters,
                                    reef_error *err) {
-    making m = {.config = config,
-                .part = {.shard = {.count = ranks, .divided = true}, .exchange = keep}};
+    making m = {.config = config, .part = {.shard = {.count = ranks}, .exchange = keep}};
     reef_status status = reef_config_check_divides(config, ranks, err);
     if (status == REEF_OK && ranks < 2)
         status = reef_fail(err, REEF_ERR_INVALID, "one rank has nothing to divide");

@@ -43,7 +43,7 @@ static reef_status check_shard(const reef_trainer *trainer, reef_txn *txn, reef_
 static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
     const reef_shard *shard = &trainer->options.shard;
     const reef_config *config = &trainer->network.config;
-    if (!shard->divided) return REEF_OK;
+    if (shard->count == 0) return REEF_OK;
     const char *what = NULL;
     if (config->model != REEF_MODEL_LM) what = "a layer by itself";
     if (shard->count != reef_ranks_count(trainer->options.ranks))
@@ -113,7 +113,7 @@ static reef_status load_together(reef_trainer *trainer,
                                  reef_txn *txn,
                                  reef_status status,
                                  reef_error *err) {
-    if (!trainer->options.shard.divided)
+    if (trainer->options.shard.count == 0)
         return status == REEF_OK ? load_open_memory(trainer, txn, err) : status;
     status = reef_divided_meet(trainer, status, err);
     if (status != REEF_OK || trainer->network.config.context_memory == 0) return status;
@@ -153,16 +153,6 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     return status == REEF_OK ? reef_trainer_repin(trainer, err) : status;
 }
 
-// A rank without a window of its own would only wait.
-static reef_status check_ranks(const reef_trainer *trainer, reef_error *err) {
-    size_t ranks = reef_ranks_count(trainer->options.ranks), pieces = trainer->network.config.batch;
-    if (ranks == 1 || !reef_has_net(trainer) || ranks <= pieces) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "%zu ranks are more than the %zu windows of a batch, which they share: start "
-                     "at most %zu",
-                     ranks, pieces, pieces);
-}
-
 void reef_trainer_give_way(reef_trainer *trainer, int niceness) {
     reef_thread_give_way(niceness);
     reef_thread_pool_give_way(trainer->workers, niceness);
@@ -179,7 +169,6 @@ reef_status reef_trainer_open(reef_trainer **out,
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
     reef_status status = load_trainer(trainer, err);
-    if (status == REEF_OK) status = check_ranks(trainer, err);
     if (status == REEF_OK) {
         *out = trainer;
         return REEF_OK;

@@ -55,7 +55,6 @@ typedef struct reef_options {
     const char *http_token;     // a file, or NULL
     uint64_t journal_bytes;     // of each source that is pushed into
     uint64_t join_every;        // bytes after which ranks that learn apart join; 0: they share one
-    bool new_shards;            // equal pools become the shards of a new training
     bool stay, json_log, quiet;
     // No settings: other values are for tests, where fail points are compiled in.
     double patience_seconds;      // how long others wait for a live source that has nothing

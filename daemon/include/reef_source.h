@@ -22,7 +22,6 @@
 #define REEF_BYTES_UNKNOWN UINT64_MAX
 #define REEF_INPUT_NAME_BYTES_MAX 255 // what a trainer keeps of a source's name
 #define REEF_INPUT_WEIGHT_MAX 1000
-#define REEF_INPUT_GROUP_BYTES 32
 
 typedef struct reef_input reef_input;
 
@@ -48,10 +47,10 @@ typedef struct reef_input_kind {
      */
     reef_status (*open)(reef_input *input, const char *rest, reef_error *err);
     /**
-     * INVALID when `rest` can name nothing, whatever there is: it is looked at alone. NULL: any
-     * text will do.
+     * INVALID when `rest` can name nothing, whatever there is: it is looked at alone. Sets the name
+     * where that is not the text. NULL: any text will do.
      */
-    reef_status (*check_spec)(const reef_input *input, const char *rest, reef_error *err);
+    reef_status (*check_spec)(reef_input *input, const char *rest, reef_error *err);
     /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
     reef_status (*seek)(reef_input *input, const reef_input_offset *offset, reef_error *err);
     /**
@@ -101,8 +100,6 @@ struct reef_input {
     char name[REEF_INPUT_NAME_BYTES_MAX + 1]; // what the pool's cursor goes by
     char *rest;                               // of the spec, what `open` got; a live source's
     uint32_t weight;                          // share of a live source among the queues
-    // Of those that end: which of them share a queue. "": this process's own; else a rank's.
-    char group[REEF_INPUT_GROUP_BYTES];
     uint64_t offset;     // position of the next byte to give; kept by the reader
     uint64_t bytes;      // how much there is, as far as is known; REEF_BYTES_UNKNOWN
     void *state;         // the kind's own
@@ -152,10 +149,15 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
  * read. reef_input_close also after an error.
  */
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err);
-/** The file or folder that an open source reads, or NULL; lent. */
-const char *reef_input_path(const reef_input *input);
 /** What reef_input_open says of the text alone: nothing is opened. */
 REEF_MUST_CHECK reef_status reef_input_check_spec(const char *spec, reef_error *err);
+/**
+ * INVALID two of the specs, which are right by themselves, are one source: by their names, which
+ * would share a cursor, or as one file, which would be learned twice.
+ */
+REEF_MUST_CHECK reef_status reef_input_check_distinct(const char *const *specs,
+                                                      size_t count,
+                                                      reef_error *err);
 /** Continue after `position`; see reef_input_kind. */
 REEF_MUST_CHECK reef_status reef_input_seek(reef_input *input,
                                             const reef_input_offset *offset,

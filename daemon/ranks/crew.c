@@ -60,7 +60,6 @@ reef_status reef_crew_begin(reef_crew **out,
     if (crew == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the ranks");
     reef_ranks_link link;
     crew->report = report;
-    crew->new_shards = options->new_shards;
     crew->join_every = options->join_every;
     crew->deadline_seconds = options->rank_deadline_seconds;
     if (crew->deadline_seconds == 0) crew->deadline_seconds = NEVER_SECONDS;

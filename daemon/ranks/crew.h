@@ -3,10 +3,9 @@
 //   rank 0        is the daemon: sources, sockets, commands; it passes its trainer's orders on
 //   ranks 1 ..    have a trainer on DIR/rank-K, follow what rank 0 says, and share the net's steps
 //
-// Every rank has the whole state: a kind's memory is learned by each rank from the same bytes,
-// which costs the time of one and sends nothing. Only the rows of experts may be divided (`reef
-// shards`). Before anything is trained the ranks meet
-// and compare what they are and have; see reef_crew_meet.
+// Each rank has its shard of one divided pool (`reef shards`). A kind's memory is learned by each
+// rank from the same bytes, which costs the time of one and sends nothing. Before anything is
+// trained the ranks meet and compare what they are and have; see reef_crew_meet.
 //
 // With `--join-every` each rank is a daemon instead, and a trainer of its own: see joins.h.
 //
@@ -50,8 +49,8 @@ REEF_MUST_CHECK reef_status reef_crew_check_alone(const char *pool, reef_error *
 /**
  * Compare with the others, before anything is written: version and kernels of the program, the
  * pool's configuration, whose shard it is, epoch, position in the stream, root. A rank that made
- * one commit more than rank 0 steps back. Pools that are no shards, but equal, become those of a
- * new training. Every rank calls it, one that failed before with its error.
+ * one commit more than rank 0 steps back. With join-every, equal pools begin a new training: copies
+ * of one. Every rank calls it, one that failed before with its error.
  *
  * store   (in, out) open for writing, or NULL after a failure; opened again by a rank that stepped
  *         back

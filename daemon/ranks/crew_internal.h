@@ -14,11 +14,10 @@ struct reef_crew {
     reef_ranks *ranks;
     reef_report *report;
     double deadline_seconds;
-    bool new_shards;     // whose shard a pool was does not matter
     uint64_t join_every; // above 0: they learn apart, and join after so many bytes
     // With it, since all have met:
     reef_join join;      // the pool's
-    bool join_is_new;    // it has none yet
+    bool join_is_new;    // it begins now
     bool joins_differ;   // some have done one join more than others
     uint64_t joins_done; // by those that have done most
     char pool[PATH_BYTES_MAX];
@@ -40,32 +39,25 @@ typedef struct reef_crew_card {
     uint32_t status; // a reef_status, and why
     char message[256];
     char kernels[CREW_TEXT_BYTES];
-    uint32_t pieces; // that a step of the net is shared out by: the windows of a batch; 0: no net
     uint64_t config; // a hash of the pool's configuration
     uint64_t step, stream_bytes;
     uint8_t root[REEF_HASH_BYTES];
-    uint32_t new_shards; // what this rank was asked for
-    uint32_t is_shard;   // else `shard` is zero; never with new_shards
-    reef_shard shard;
-    uint64_t join_every; // what this rank was asked for; 0: to share one training
-    uint32_t has_joined; // else `join` is zero; never with new_shards
+    reef_shard shard;    // zero: the pool is whole
+    uint64_t join_every; // what this rank was asked for; 0: to train one pool together
+    uint32_t has_joined; // else `join` is zero
     uint32_t base_is_open;
     uint8_t base_root[REEF_HASH_BYTES]; // of generation 0, which all have in common
     reef_join join;
 } reef_crew_card;
 
-/** The same of ranks that learn apart, whose pools need not be equal: each by itself. */
-REEF_MUST_CHECK reef_status reef_crew_judge_apart(const reef_crew_card *cards,
-                                                  size_t count,
-                                                  reef_error *err);
-
 /**
- * What all ranks make of their cards: the same on each of them. back (count): the ranks that have
- * to step back. Errors: what is wrong, with the first such rank.
+ * What all ranks make of their cards: the same on each of them.
+ *
+ * back  (count) written: the ranks that have to step back
+ * anew  written: ranks that learn apart begin a new training
+ * Errors: what is wrong, with the first such rank.
  */
-REEF_MUST_CHECK reef_status reef_crew_judge(const reef_crew_card *cards,
-                                            size_t count,
-                                            bool *back,
-                                            reef_error *err);
+REEF_MUST_CHECK reef_status
+reef_crew_judge(const reef_crew_card *cards, size_t count, bool *back, bool *anew, reef_error *err);
 
 #endif

@@ -50,14 +50,19 @@ static reef_status judge_shard(const reef_crew_card *card,
                          "rank %zu: its pool learns apart and joins the others: start all with "
                          "--join-every %" PRIu64,
                          rank, card->join.every);
-    if (!card->is_shard && first->is_shard)
+    if (shard->count == 0 && first->shard.count > 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
             "rank %zu: its pool is not a shard, but rank 0's is: restore its shard, or "
             "make all shards again",
             rank);
-    if (!card->is_shard) return REEF_OK;
-    if (first->is_shard && memcmp(shard->pool, first->shard.pool, sizeof(shard->pool)) != 0)
+    if (shard->count == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool is whole, and ranks train one that is divided: reef "
+                         "shards POOL DIR --to %zu makes it so; or let each learn from sources of "
+                         "its own (--join-every)",
+                         rank, count);
+    if (memcmp(shard->pool, first->shard.pool, sizeof(shard->pool)) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its shard is of another pool than rank 0's", rank);
     if (shard->rank != rank)
@@ -70,13 +75,7 @@ static reef_status judge_shard(const reef_crew_card *card,
                          "rank %zu: its shard is one of %" PRIu32
                          ", and %zu ranks were started: start mpirun -n %" PRIu32,
                          rank, shard->count, count, shard->count);
-    if (shard->divided != first->shard.divided)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: its shard has %s, and rank 0's %s: make all shards with reef "
-                         "shards",
-                         rank, shard->divided ? "only the rows that it owns" : "all rows",
-                         shard->divided ? "has all rows" : "only those that it owns");
-    uint64_t epoch = first->is_shard ? first->shard.epoch : 0;
+    uint64_t epoch = first->shard.epoch;
     if (shard->epoch < epoch)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its shard is stale, of epoch %" PRIu64
@@ -90,49 +89,143 @@ static reef_status judge_shard(const reef_crew_card *card,
     return REEF_OK;
 }
 
+static reef_status judge_config(const reef_crew_card *card,
+                                const reef_crew_card *first,
+                                size_t rank,
+                                reef_error *err) {
+    if (card->config == first->config) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "rank %zu: its pool has another configuration than rank 0's", rank);
+}
+
 static reef_status judge_state(const reef_crew_card *card,
                                const reef_crew_card *first,
                                size_t rank,
                                reef_error *err) {
     char root[2 * REEF_HASH_BYTES + 1], of_first[2 * REEF_HASH_BYTES + 1];
-    if (card->new_shards != first->new_shards)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: it was started %s --new-shards, and rank 0 was not so", rank,
-                         card->new_shards ? "with" : "without");
-    if (card->config != first->config)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: its pool has another configuration than rank 0's", rank);
-    if (first->pieces > 0 && rank >= first->pieces)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu has no work: a step of this model has %" PRIu32
-                         " windows, which ranks share: start at most so many",
-                         rank, first->pieces);
-    if (card->stream_bytes != first->stream_bytes || card->step != first->step)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rank %zu: its pool is at step %" PRIu64 ", byte %" PRIu64
-                         " of the stream, rank 0's at step %" PRIu64 ", byte %" PRIu64,
-                         rank, card->step, card->stream_bytes, first->step, first->stream_bytes);
-    if (memcmp(card->root, first->root, sizeof(card->root)) == 0) return REEF_OK;
+    reef_status status = judge_config(card, first, rank, err);
+    if (status != REEF_OK || memcmp(card->root, first->root, sizeof(card->root)) == 0)
+        return status;
     reef_hash_format(card->root, root);
     reef_hash_format(first->root, of_first);
     return reef_fail(err, REEF_ERR_INVALID, "rank %zu: the root of its pool is %s, rank 0's is %s",
                      rank, root, of_first);
 }
 
-reef_status reef_crew_judge(const reef_crew_card *cards,
-                            size_t count,
-                            bool *back,
-                            reef_error *err) {
+// ---- of ranks that learn apart ------------------------------------------------------------------
+
+// Their pools differ once they have learned anything. So what is compared is the configuration, what
+// all began with, and how many joins each has done.
+
+static reef_status judge_base(const reef_crew_card *card,
+                              const reef_crew_card *first,
+                              size_t rank,
+                              reef_error *err) {
+    reef_status status = judge_config(card, first, rank, err);
+    if (status != REEF_OK) return status;
+    if (card->shard.count > 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool is a shard of one training: start it without "
+                         "--join-every, or let copies of a whole pool (reef shards DIR NEW --to 1) "
+                         "join",
+                         rank);
+    if (card->base_is_open)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: generation 0 of its pool is open, and what ranks exchange "
+                         "builds on a sealed one that all have: let one pool learn something, seal "
+                         "it (reef seal), and copy it to all ranks",
+                         rank);
+    if (memcmp(card->base_root, first->base_root, sizeof(card->base_root)) != 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: generation 0 of its pool is not that of rank 0's: all begin "
+                         "with copies of one pool",
+                         rank);
+    return REEF_OK;
+}
+
+static reef_status judge_join(
+    const reef_crew_card *cards, size_t rank, size_t count, uint64_t most, reef_error *err) {
+    const reef_crew_card *card = &cards[rank];
+    const reef_join *join = &card->join, *first = &cards[0].join;
+    if (!card->has_joined || !cards[0].has_joined)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool has not joined others, but that of rank %zu has: "
+                         "restore it, or let all start over from copies of one pool",
+                         card->has_joined ? 0 : rank, card->has_joined ? rank : 0);
+    if (memcmp(join->training, first->training, sizeof(join->training)) != 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool joins others than rank 0's does", rank);
+    if (join->rank != rank)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool is that of rank %" PRIu32
+                         ", which is then there twice, or in the wrong place",
+                         rank, join->rank);
+    if (join->count != count)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool is one of %" PRIu32
+                         ", and %zu ranks were started: start mpirun -n %" PRIu32
+                         ", or let all start over from copies of one pool",
+                         rank, join->count, count, join->count);
+    if (join->every != card->join_every)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "rank %zu: its pool joins others every %" PRIu64 " bytes, not %" PRIu64
+                         ": what is learned depends on it",
+                         rank, join->every, card->join_every);
+    // Nobody begins a join before all have done the one before it.
+    if (join->joins + 1 >= most) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "rank %zu: its pool has done %" PRIu64 " joins, and another one %" PRIu64
+                     ": it is an older copy",
+                     rank, join->joins, most);
+}
+
+static reef_status fail_unequal(const reef_crew_card *cards, size_t rank, reef_error *err) {
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "rank %zu: its pool is not equal to rank 0's: at step %" PRIu64
+                     ", byte %" PRIu64 " of the stream, and rank 0's at step %" PRIu64
+                     ", byte %" PRIu64 "; all begin with copies of one pool",
+                     rank, cards[rank].step, cards[rank].stream_bytes, cards[0].step,
+                     cards[0].stream_bytes);
+}
+
+// Pools that do not belong together begin anew where they are equal: copies of one. Nobody learns
+// before all have written that down; so a start that was cut off there finds them equal again.
+static reef_status judge_apart(const reef_crew_card *cards,
+                               size_t count,
+                               bool *anew,
+                               reef_error *err) {
     reef_status status = REEF_OK;
+    uint64_t most = 0;
+    size_t unequal = 0;
+    bool any_joined = false;
+    for (size_t r = count; r-- > 0;) {
+        if (cards[r].join.joins > most) most = cards[r].join.joins;
+        if (memcmp(cards[r].root, cards[0].root, sizeof(cards[r].root)) != 0) unequal = r;
+        any_joined = any_joined || cards[r].has_joined;
+    }
+    for (size_t r = 0; status == REEF_OK && r < count; r++)
+        status = judge_base(&cards[r], &cards[0], r, err);
+    if (status != REEF_OK) return status;
+    if (!any_joined && unequal > 0) return fail_unequal(cards, unequal, err);
+    for (size_t r = 0; any_joined && status == REEF_OK && r < count; r++)
+        status = judge_join(cards, r, count, most, err);
+    *anew = !any_joined || (status != REEF_OK && unequal == 0);
+    return *anew ? REEF_OK : status;
+}
+
+// ---- the judgement of both ----------------------------------------------------------------------
+
+reef_status reef_crew_judge(
+    const reef_crew_card *cards, size_t count, bool *back, bool *anew, reef_error *err) {
+    reef_status status = REEF_OK;
+    *anew = false;
     // Programs first: what one of another version says of its pool may mean something else.
     for (size_t r = 0; status == REEF_OK && r < count; r++)
         status = judge_program(&cards[r], &cards[0], r, err);
-    if (status == REEF_OK && cards[0].join_every > 0)
-        return reef_crew_judge_apart(cards, count, err);
+    if (status == REEF_OK && cards[0].join_every > 0) return judge_apart(cards, count, anew, err);
     for (size_t r = 0; status == REEF_OK && r < count; r++) {
         status = judge_shard(&cards[r], &cards[0], r, count, err);
-        uint64_t epoch = cards[0].is_shard ? cards[0].shard.epoch : 0;
-        back[r] = status == REEF_OK && cards[r].is_shard && cards[r].shard.epoch == epoch + 1;
+        back[r] = status == REEF_OK && cards[r].shard.epoch == cards[0].shard.epoch + 1;
         // A state that is given up needs not be that of rank 0.
         if (status == REEF_OK && !back[r]) status = judge_state(&cards[r], &cards[0], r, err);
     }
@@ -141,19 +234,10 @@ reef_status reef_crew_judge(const reef_crew_card *cards,
 
 // ---- cards --------------------------------------------------------------------------------------
 
-static reef_status read_pieces(reef_crew_card *card, reef_txn *txn, reef_error *err) {
-    reef_config config;
-    reef_status status = reef_config_read(txn, &config, err);
-    if (status != REEF_OK) return status;
-    if (config.model == REEF_MODEL_LM && config.net_share > 0.0f) card->pieces = config.batch;
-    return REEF_OK;
-}
-
 static reef_status read_join(reef_crew_card *card, reef_txn *txn, reef_error *err) {
     reef_generation_record base;
     reef_status status = reef_join_read(txn, &card->join, err);
-    card->has_joined = status == REEF_OK && !card->new_shards;
-    if (!card->has_joined) card->join = (reef_join){0};
+    card->has_joined = status == REEF_OK;
     if (status == REEF_OK || status == REEF_ERR_NOT_FOUND)
         status = reef_generation_read(txn, 0, &base, err);
     if (status != REEF_OK) return status;
@@ -172,21 +256,10 @@ static reef_status read_pool(reef_crew_card *card, reef_store *store, reef_error
     if (status == REEF_OK) status = reef_record_view(txn, &config_key, &config, err);
     if (status == REEF_OK) {
         card->config = XXH3_64bits(config.data, config.bytes);
-        status = read_pieces(card, txn, err);
-    }
-    if (status == REEF_OK) {
         card->step = commit.step;
         card->stream_bytes = commit.stream_bytes;
         memcpy(card->root, commit.root, sizeof(card->root));
         status = reef_shard_read(txn, &card->shard, err);
-        if (status == REEF_OK && card->shard.divided && card->new_shards)
-            status = reef_fail(err, REEF_ERR_INVALID,
-                               "its pool is one of %" PRIu32
-                               " shards whose rows are divided: another number of ranks needs "
-                               "shards that reef shards makes, not --new-shards",
-                               card->shard.count);
-        card->is_shard = status == REEF_OK && !card->new_shards;
-        if (!card->is_shard) card->shard = (reef_shard){0};
         if (status == REEF_ERR_NOT_FOUND) status = REEF_OK;
     }
     if (status == REEF_OK) status = read_join(card, txn, err);
@@ -200,9 +273,7 @@ static void fill_card(const reef_crew *crew,
                       reef_status status,
                       const reef_error *err) {
     reef_error found = {.status = REEF_OK};
-    *card = (reef_crew_card){.card_bytes = sizeof(*card),
-                             .new_shards = crew->new_shards,
-                             .join_every = crew->join_every};
+    *card = (reef_crew_card){.card_bytes = sizeof(*card), .join_every = crew->join_every};
     snprintf(card->version, sizeof(card->version), "%s", REEF_VERSION_TEXT);
     snprintf(card->kernels, sizeof(card->kernels), "%s %s", reef_kernels_name(), reef_gemm_name());
     if (status != REEF_OK)
@@ -261,57 +332,35 @@ reef_status reef_crew_agree(reef_crew *crew, reef_status status, reef_error *err
 }
 
 // A new training has a number that no other one has.
-static reef_status draw_number(reef_crew *crew, uint8_t *out, size_t bytes, reef_error *err) {
-    if (getrandom(out, bytes, 0) != (ssize_t)bytes)
-        return reef_fail(err, REEF_ERR_IO, "the system has no random numbers");
-    reef_ranks_tell(crew->ranks, out, bytes);
-    return REEF_OK;
-}
-
-// Pools that were shards of one training are nobody's part any more.
-static reef_status forget_shard(reef_store *store, reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_commit commit;
-    reef_shard shard;
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
-    if (status != REEF_OK) return status;
-    status = reef_shard_read(txn, &shard, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
-    if (status == REEF_OK) status = reef_shard_remove(txn, err);
-    if (status == REEF_OK) return reef_txn_commit(txn, &commit, err);
-    reef_txn_abort(txn);
-    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
-}
-
 static reef_status begin_apart(reef_crew *crew,
-                               reef_store *store,
                                const reef_crew_card *cards,
+                               bool anew,
                                reef_error *err) {
     size_t count = reef_ranks_count(crew->ranks), rank = reef_ranks_rank(crew->ranks);
+    crew->join_is_new = anew;
     crew->join = cards[rank].join;
-    for (size_t r = 0; r < count; r++) {
-        crew->join_is_new = crew->join_is_new || !cards[r].has_joined;
+    for (size_t r = 0; !anew && r < count; r++) {
         if (cards[r].join.joins > crew->joins_done) crew->joins_done = cards[r].join.joins;
         crew->joins_differ = crew->joins_differ || cards[r].join.joins != cards[0].join.joins;
     }
-    if (!crew->join_is_new) return REEF_OK;
+    if (!anew) return REEF_OK;
+    if (rank == 0 && cards[0].has_joined)
+        reef_report_warning(crew->report, "joins_anew",
+                            "all pools are copies of one that has joined others: they start over");
     crew->join =
         (reef_join){.rank = (uint32_t)rank, .count = (uint32_t)count, .every = crew->join_every};
-    reef_status status = draw_number(crew, crew->join.training, sizeof(crew->join.training), err);
-    return status == REEF_OK ? forget_shard(store, err) : status;
-}
-
-static reef_status begin_shards(reef_crew *crew, reef_shard *shard, reef_error *err) {
-    *shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(crew->ranks),
-                          .count = (uint32_t)reef_ranks_count(crew->ranks)};
-    return draw_number(crew, shard->pool, sizeof(shard->pool), err);
+    if (getrandom(crew->join.training, sizeof(crew->join.training), 0) !=
+        (ssize_t)sizeof(crew->join.training))
+        return reef_fail(err, REEF_ERR_IO, "the system has no random numbers");
+    reef_ranks_tell(crew->ranks, crew->join.training, sizeof(crew->join.training));
+    return REEF_OK;
 }
 
 reef_status reef_crew_meet(
     reef_crew *crew, reef_store **store, reef_status status, reef_shard *shard, reef_error *err) {
     size_t count = reef_ranks_count(crew->ranks), rank = reef_ranks_rank(crew->ranks);
     reef_crew_card *cards = calloc(count, sizeof(*cards));
-    bool *back = calloc(count, sizeof(*back)), stepped = true;
+    bool *back = calloc(count, sizeof(*back)), stepped = true, anew = false;
     static const reef_error no_memory = {REEF_ERR_NO_MEMORY, "no memory to meet the others"};
     if (cards == NULL || back == NULL) reef_crew_fail(crew, &no_memory);
     // A second time if somebody went back: then all have to be equal.
@@ -319,7 +368,7 @@ reef_status reef_crew_meet(
         fill_card(crew, &cards[rank], *store, status, err);
         exchange_cards(crew, cards);
         stepped = false;
-        status = reef_crew_judge(cards, count, back, err);
+        status = reef_crew_judge(cards, count, back, &anew, err);
         if (status != REEF_OK) break;
         for (size_t r = 0; r < count; r++) stepped = stepped || back[r];
         if (back[rank]) status = step_back(crew, store, err);
@@ -328,10 +377,7 @@ reef_status reef_crew_meet(
         status = reef_fail(err, REEF_ERR_INVALID,
                            "a shard is a commit ahead of rank 0's although it went back one");
     *shard = cards[rank].shard;
-    bool apart = crew->join_every > 0;
-    if (status == REEF_OK && apart) status = begin_apart(crew, *store, cards, err);
-    if (status == REEF_OK && !apart && !cards[rank].is_shard)
-        status = begin_shards(crew, shard, err);
+    if (status == REEF_OK && crew->join_every > 0) status = begin_apart(crew, cards, anew, err);
     crew->met = status == REEF_OK;
     free(cards);
     free(back);

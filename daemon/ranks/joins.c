@@ -69,7 +69,7 @@ static reef_status read_record(reef_joins *joins, reef_error *err) {
                      "its pool was at byte %" PRIu64
                      " of its sources when it last was one of those "
                      "that join, and is at %" PRIu64 ": it was trained or restored without them; "
-                     "start over from equal copies (--new-shards)",
+                     "let all start over from copies of one pool",
                      joins->record.accepted, accepted);
 }
 

@@ -353,7 +353,7 @@ reef_status reef_joins_pack_check(
     if (file == NULL)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "its file of join %" PRIu64 ", %.120s, is missing, and other ranks have "
-                         "not taken it in yet: start over from equal copies (--new-shards)",
+                         "not taken it in yet: let all start over from copies of one pool",
                          number, path);
     reef_status status = check_file(joins, number, from, file, out, err);
     fclose(file);

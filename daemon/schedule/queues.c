@@ -20,12 +20,10 @@ static reef_status put_in_queue(reef_queues *queues, size_t source, reef_error *
     const reef_input *input = &queues->inputs[source];
     bool live = input->kind->live;
     reef_queue *queue = NULL;
-    // All sources of a rank that end share one queue and are read one after another; each live
-    // source has its own.
+    // All sources that end share one queue and are read one after another; each live source has
+    // its own.
     for (size_t i = 0; !live && i < queues->count; i++)
-        if (!queues->queues[i].live &&
-            strcmp(queues->inputs[queues->queues[i].sources[0]].group, input->group) == 0)
-            queue = &queues->queues[i];
+        if (!queues->queues[i].live) queue = &queues->queues[i];
     if (queue == NULL) {
         queue = add_queue(queues, live);
         queue->sources = calloc(live ? 1 : queues->input_count, sizeof(*queue->sources));

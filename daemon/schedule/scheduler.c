@@ -8,15 +8,14 @@
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// Sources that end share one queue without a name, or with that of their rank: which of them is
-// current does not change its share.
+// Sources that end share one queue without a name: which of them is current does not change its
+// share.
 static void name_queue(reef_schedule *schedule) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         const reef_queue *queue = &schedule->queues.queues[i];
         const reef_input *input = &schedule->queues.inputs[queue->sources[0]];
-        schedule->stride_queues[i] =
-            (reef_stride_queue){.name = queue->live ? input->name : input->group,
-                                .weight = queue->live ? input->weight : 1};
+        schedule->stride_queues[i] = (reef_stride_queue){.name = queue->live ? input->name : "",
+                                                         .weight = queue->live ? input->weight : 1};
     }
 }
 

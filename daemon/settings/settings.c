@@ -10,6 +10,7 @@
 #include "reef_config_file.h"
 #include "reef_edit_distance.h"
 #include "reef_gone.h"
+#include "reef_source.h"
 #include "scrubber.h"
 
 #include <stdio.h>
@@ -115,7 +116,7 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
     if (options->http_token != NULL && options->http == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--http-token without --http: say where to listen; see reefd --help");
-    return REEF_OK;
+    return reef_input_check_distinct(options->sources, options->source_count, err);
 }
 
 // A mistake is reported in the requested format, whichever layer requests it; the file was read

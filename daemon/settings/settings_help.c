@@ -62,11 +62,9 @@ static const reef_option_text TEXTS[] = {
      "(default hourly=24,daily=30,weekly=52)"},
     {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)"},
     {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)"},
-    {"new-shards", NULL,
-     "under mpirun: the ranks have copies of one pool, and begin a new training of their own"},
     {"join-every", "SIZE",
      "under mpirun: each rank learns from sources of its own, and they exchange what they know "
-     "after so many bytes, such as 64M (default 0: they share one training)"},
+     "after so many bytes, such as 64M (default 0: they train one divided pool)"},
     {"journal", "SIZE",
      "what may wait in the pool for training, of each push:NAME; more is refused as busy (default "
      "256M)"},

@@ -23,7 +23,6 @@ const setting reef_settings[] = {
     {"keep", SETTING_KEEP, AT(keep), true, 0, 0},
     {"commit-steps", SETTING_COUNT, AT(commit_steps), true, 0, COMMIT_STEPS_MAX},
     {"commit-seconds", SETTING_SECONDS, AT(commit_seconds), true, 0, 0},
-    {"new-shards", SETTING_SWITCH, AT(new_shards), false, 0, 0},
     {"join-every", SETTING_RATE, AT(join_every), false, 0, 0},
     {"journal", SETTING_MEMORY, AT(journal_bytes), false, 0, 0},
     {"socket", SETTING_TEXT, AT(socket), false, 0, 0},

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // "tcp:host:1" has a scheme, "./odd:name" and "data/a:b" are paths.
 static size_t scheme_length(const char *spec) {
@@ -45,7 +46,7 @@ static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err
 static const reef_input_kind *const LIVE_KINDS[] = {&reef_follow_kind, &reef_dir_kind,
                                                     &reef_redis_kind, &reef_input_push, NULL};
 
-static reef_status check_rest(const reef_input *input, const char *rest, reef_error *err) {
+static reef_status check_rest(reef_input *input, const char *rest, reef_error *err) {
     return input->kind->check_spec != NULL ? input->kind->check_spec(input, rest, err) : REEF_OK;
 }
 
@@ -114,16 +115,54 @@ reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err
     return status == REEF_OK ? input->kind->open(input, rest, err) : status;
 }
 
-const char *reef_input_path(const reef_input *input) {
-    if (input->kind == &reef_input_file) return input->label;
-    return input->kind == &reef_follow_kind || input->kind == &reef_dir_kind ? input->rest : NULL;
-}
-
 reef_status reef_input_check_spec(const char *spec, reef_error *err) {
     reef_input input;
     const char *rest = NULL;
     reef_status status = read_spec(&input, spec, &rest, err);
     if (status == REEF_OK) status = check_rest(&input, rest, err);
     reef_input_close(&input);
+    return status;
+}
+
+static const char *path_of(const reef_input *input) {
+    if (input->kind == &reef_input_file) return input->label;
+    return input->kind == &reef_follow_kind || input->kind == &reef_dir_kind ? input->rest : NULL;
+}
+
+static bool are_one_file(const reef_input *one, const reef_input *other) {
+    struct stat first, second;
+    const char *path = path_of(one), *another = path_of(other);
+    return path != NULL && another != NULL && stat(path, &first) == 0 &&
+           stat(another, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+static reef_status compare(const reef_input *one, const reef_input *other, reef_error *err) {
+    if (strcmp(one->name, other->name) == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "the source '%s' is given twice; each is read once",
+                         other->name);
+    if (are_one_file(one, other))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the sources '%.100s' and '%.100s' are one file, which is read once",
+                         one->label, other->label);
+    return REEF_OK;
+}
+
+reef_status reef_input_check_distinct(const char *const *specs, size_t count, reef_error *err) {
+    reef_input *inputs = calloc(count + 1, sizeof(*inputs));
+    reef_status status = inputs != NULL
+                             ? REEF_OK
+                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to compare sources");
+    size_t read = 0;
+    while (status == REEF_OK && read < count) {
+        const char *rest = NULL;
+        reef_input *one = &inputs[read];
+        status = read_spec(one, specs[read++], &rest, err);
+        if (status == REEF_OK) status = check_rest(one, rest, err);
+        for (const reef_input *before = inputs; status == REEF_OK && before < one; before++)
+            status = compare(before, one, err);
+    }
+    for (size_t i = 0; i < read; i++) reef_input_close(&inputs[i]);
+    free(inputs);
     return status;
 }

@@ -2,8 +2,8 @@
 // commit that all of them make. And the way back of one epoch, for a rank that made a commit when
 // another did not.
 //
-// The rows of experts and the context memories may be divided: each shard then has the blocks of
-// them that its rank owns, and of the others their entries in `sums`. All else is in every shard.
+// The rows of experts and the context memories are divided: each shard has the blocks of them that
+// its rank owns, and of the others their entries in `sums`. All else is in every shard.
 // So roots, which are taken over `sums`, are those of a whole pool.
 #ifndef REEF_SHARD_H
 #define REEF_SHARD_H
@@ -19,7 +19,6 @@ typedef struct reef_shard {
     uint8_t pool[REEF_SHARD_POOL_BYTES]; // the same in all shards of one training, drawn at random
     uint32_t rank, count;                // this one, of how many
     uint64_t epoch;                      // commits of all ranks so far
-    bool divided;                        // it has the blocks that the rank owns; else all of them
 } reef_shard;
 
 /** Whose a block is where a pool is divided. The same in every generation, and in copies of it. */
@@ -48,9 +47,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_shard_put(reef_txn *txn,
 
 /** Does the record lie in another rank's shard? */
 REEF_API bool reef_shard_is_elsewhere(const reef_txn *txn, const reef_key *key);
-
-/** Make the pool an ordinary one again; absent is fine. */
-REEF_API REEF_MUST_CHECK reef_status reef_shard_remove(reef_txn *txn, reef_error *err);
 
 /**
  * INVALID if the pool has only the rows of one rank, with the command that makes a whole pool: for
@@ -103,8 +99,8 @@ typedef struct reef_shard_making {
 } reef_shard_making;
 
 /**
- * Are these pools, open for writing, one pool: a whole one alone, or all shards of one whose rows
- * are divided, in the order of their ranks?
+ * Are these pools, open for writing, one pool: a whole one alone, or all shards of one, in the
+ * order of their ranks?
  *
  * Errors: INVALID names the first that is of another pool, missing, stale, there twice, or has
  * another root; CORRUPT.

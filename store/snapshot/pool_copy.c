@@ -215,7 +215,7 @@ static reef_status refuse_shard(reef_store *store, reef_error *err) {
     if (status != REEF_OK) return status;
     status = reef_shard_read(txn, &shard, err);
     reef_txn_abort(txn);
-    if (status == REEF_ERR_NOT_FOUND || (status == REEF_OK && !shard.divided)) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     return status == REEF_OK ? reef_shard_refuse_change(store->path, shard.rank, shard.count, err)
                              : status;
 }

@@ -123,19 +123,6 @@ static void close_sources(sources *s) {
     free(s->stores);
 }
 
-// Where every shard has all rows, rank 0's is the pool: its commits are those that count.
-static reef_status choose_used(const sources *s, size_t *count, reef_error *err) {
-    const reef_shard *first = &s->all[0].shard;
-    bool copies = first->count > 0 && !first->divided;
-    *count = copies ? 1 : s->count;
-    if (!copies || first->rank == 0) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "%.120s is the shard of rank %" PRIu32
-                     ", and has all rows, as each of them; but only commits of rank 0 count: give "
-                     "that one's",
-                     reef_store_path(s->all[0].store), first->rank);
-}
-
 // ---- the report ---------------------------------------------------------------------------------
 
 typedef struct report {
@@ -217,17 +204,15 @@ static reef_status check_divides(reef_store *store, uint32_t count, reef_error *
 reef_status reef_cmd_shards(reef_cli_call *cli, reef_error *err) {
     sources s = {0};
     report r = {0};
-    size_t used = 0;
     double started = reef_seconds();
     reef_status status = parse_count(cli, &r.count, err);
     if (status != REEF_OK) return status;
     r.made = reef_cli_alloc(r.count, sizeof(*r.made));
     status = open_sources(&s, cli, err);
-    if (status == REEF_OK) status = choose_used(&s, &used, err);
     if (status == REEF_OK) status = read_commit(s.stores[0], &r.commit, err);
     if (status == REEF_OK) status = check_divides(s.stores[0], r.count, err);
     if (status == REEF_OK)
-        status = reef_shards_make(s.stores, used, r.count, cli->operands[cli->operand_count - 1],
+        status = reef_shards_make(s.stores, s.count, r.count, cli->operands[cli->operand_count - 1],
                                   cli->dry_run, r.made, err);
     r.seconds = reef_seconds() - started;
     if (status == REEF_OK && cli->json)

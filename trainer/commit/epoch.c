@@ -8,9 +8,8 @@
 
 enum { WHY_BYTES_MAX = 400, HEX_BYTES = 2 * REEF_HASH_BYTES + 1 };
 
-// Ranks that only share steps, without shards, commit each by itself.
 static bool is_shared(const reef_trainer *trainer) {
-    return trainer->options.ranks != NULL && trainer->options.shard.count > 0;
+    return trainer->options.shard.count > 0;
 }
 
 typedef struct epoch_claim {
@@ -77,8 +76,7 @@ static reef_status exchange_changes(void *context,
 }
 
 void reef_epoch_share(reef_trainer *trainer, reef_txn *txn) {
-    if (trainer->options.shard.divided)
-        reef_shard_share(txn, exchange_changes, trainer->options.ranks);
+    if (is_shared(trainer)) reef_shard_share(txn, exchange_changes, trainer->options.ranks);
 }
 
 reef_status reef_epoch_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {

@@ -40,7 +40,7 @@ reef_status reef_divided_meet(reef_trainer *trainer, reef_status status, reef_er
     uint8_t failed[REEF_RANKS_MAX] = {0};
     size_t count = reef_ranks_count(trainer->options.ranks);
     failed[reef_ranks_rank(trainer->options.ranks)] = status != REEF_OK;
-    if (!trainer->options.shard.divided || count == 1) return status;
+    if (trainer->options.shard.count == 0) return status;
     reef_divided_tell(trainer->options.ranks, failed, 1);
     for (size_t r = 0; status == REEF_OK && r < count; r++)
         if (failed[r])
@@ -49,14 +49,14 @@ reef_status reef_divided_meet(reef_trainer *trainer, reef_status status, reef_er
 }
 
 void reef_divided_gather(const reef_trainer *trainer, reef_txn *txn) {
-    if (trainer->options.shard.divided)
+    if (trainer->options.shard.count > 0)
         reef_shard_gather_by(txn, reef_divided_exchange, trainer->options.ranks);
 }
 
 void reef_divided_failed(const reef_trainer *trainer, const reef_error *err) {
     char why[WHY_BYTES_MAX];
     reef_ranks *ranks = trainer->options.ranks;
-    if (!trainer->options.shard.divided || reef_ranks_count(ranks) == 1) return;
+    if (trainer->options.shard.count == 0) return;
     snprintf(why, sizeof(why), "rank %zu: %.250s; nothing that was committed is lost",
              reef_ranks_rank(ranks), err->message);
     reef_ranks_end(ranks, why);

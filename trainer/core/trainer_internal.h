@@ -144,7 +144,7 @@ static inline bool reef_has_net(const reef_trainer *trainer) {
 /** Whose rows of experts this trainer has. */
 static inline reef_row_division reef_trainer_division(const reef_trainer *trainer) {
     const reef_shard *shard = &trainer->options.shard;
-    return shard->divided ? (reef_row_division){shard->rank, shard->count} : (reef_row_division){0};
+    return (reef_row_division){shard->rank, shard->count};
 }
 
 static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {

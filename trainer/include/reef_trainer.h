@@ -44,13 +44,11 @@ typedef struct reef_trainer_options {
     // Open it although kinds are damaged, for reef_trainer_kinds_recover alone.
     bool recovers_kinds;
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
-    // That share the net's steps, each with a trainer on a pool of its own; NULL: this process
+    // That share the net's steps, each with a trainer on its shard of one pool; NULL: this process
     // alone. All are given the same calls in the same order, and then hold the same bits as one
-    // alone.
-    reef_ranks *ranks; // outlives the trainer
-    // With ranks: the shard of the pool, as it was read; commits are then epochs, of all ranks
-    // together. Its count 0: each rank commits by itself.
-    reef_shard shard;
+    // alone; commits are epochs, of all ranks together.
+    reef_ranks *ranks;              // outlives the trainer
+    reef_shard shard;               // with ranks: as it was read
     reef_trainer_on_event on_event; // called on the trainer's thread; may be NULL
     void *context;
 } reef_trainer_options;
@@ -61,8 +59,7 @@ typedef struct reef_trainer_options {
  * again.
  *
  * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes,
- * or not one does; there are more ranks than windows in a batch; the pool is a shard, and no ranks
- * were given.
+ * or not one does; the pool is a shard, and no ranks were given.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,

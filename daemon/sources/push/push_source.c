@@ -26,7 +26,7 @@ static bool is_name(const char *name) {
     return name[0] && strspn(name, SIGNS) == strlen(name) && strlen(name) <= NAME_BYTES_MAX;
 }
 
-static reef_status push_check_spec(const reef_input *input, const char *rest, reef_error *err) {
+static reef_status push_check_spec(reef_input *input, const char *rest, reef_error *err) {
     if (is_name(rest)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' cannot be pushed into: "

@@ -19,12 +19,14 @@
 
 // ---- opening ------------------------------------------------------------------------------------
 
-static reef_status on_check_spec(const reef_input *input, const char *rest, reef_error *err) {
-    (void)input;
+static reef_status on_check_spec(reef_input *input, const char *rest, reef_error *err) {
     reef_redis_url url;
     reef_status status = reef_redis_url_parse(&url, rest, err);
-    if (status == REEF_OK) reef_redis_url_release(&url);
-    return status;
+    if (status != REEF_OK) return status;
+    // Neither the pool nor a message may hold the password.
+    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, url.clean, strlen(url.clean));
+    reef_redis_url_release(&url);
+    return REEF_OK;
 }
 
 static reef_status on_open(reef_input *input, const char *rest, reef_error *err) {
@@ -45,11 +47,8 @@ static reef_status on_open(reef_input *input, const char *rest, reef_error *err)
     strcpy(redis->settled, "0-0");
     strcpy(redis->group.upto, "0-0");
     input->state = redis;
-    // Neither the pool nor a message may hold the password.
-    // The label is printed, logged and stored; the password is not part of it.
+    // The label is printed and logged; the password is not part of it.
     input->label = redis->url.clean;
-    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, redis->url.clean,
-                     strlen(redis->url.clean));
     return REEF_OK;
 }
 

@@ -20,21 +20,23 @@ typedef struct ranks_run {
 static int start_ranks(void **state) {
     ranks_run *run = reef_cli_alloc(1, sizeof(*run));
     run->directory = test_directory_new();
-    run->pool = path_in(run->directory, "rank-0");
+    char *many = path_in(run->directory, "many");
+    run->pool = path_in(many, "rank-0");
     char *text = path_in(run->directory, "text"), words[4001];
     for (size_t i = 0; i < sizeof(words) - 1; i++)
         words[i] = (char)(i % 6 == 5 ? ' ' : 'a' + (i * i + i / 7) % 17);
     words[sizeof(words) - 1] = '\0';
     write_file(text, words);
     program p =
-        reef("init", run->pool, "--layers", "1", "--d-model", "16", "--context", "16", "--batch",
-             "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4",
-             "--attention-heads", "2", "--context-memory", "0", "--boundaries", "given", NULL);
+        reef("init", many, "--ranks", "2", "--layers", "1", "--d-model", "16", "--context", "16",
+             "--batch", "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4",
+             "--side-new", "4", "--attention-heads", "2", "--context-memory", "0", "--boundaries",
+             "given", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     char *command = formatted(
-        "cd %s && cp -a rank-0 rank-1 && exec " MPIRUN_PATH
+        "cd %s && exec " MPIRUN_PATH
         " --oversubscribe --allow-run-as-root --bind-to none -n %d " REEFD_BINARY
-        " --pool . --source text --threads 1 --quiet --stay --commit-steps 5 --http 0 2>log",
+        " --pool many --source text --threads 1 --quiet --stay --commit-steps 5 --http 0 2>log",
         run->directory, RANKS);
     run->pid = fork();
     if (run->pid == 0) {

@@ -582,6 +582,12 @@ static void stopped_ranks_go_on(void **state) {
 
 // ---- what does not fit together -----------------------------------------------------------------
 
+static void swap_pools(const sandbox *box) {
+    assert_int_equal(
+        shell_of("cd %s/many && mv rank-0 x && mv rank-1 rank-0 && mv x rank-1", box->directory),
+        0);
+}
+
 static void pools_that_do_not_fit_are_named(void **state) {
     sandbox *box = *state;
     char command[COMMAND_BYTES];
@@ -597,12 +603,13 @@ static void pools_that_do_not_fit_are_named(void **state) {
     const special alone = {.rank = 1, .more = "--join-every 0"};
     ends_with(box, run_special(box, 2, &alone),
               "rank 1: it was started with join-every 0, rank 0 with 16384");
-    // A copy of another rank's; a pool that has not joined; one that is older.
+    // In the wrong places; a pool that has not joined; one that is older.
+    swap_pools(box);
+    ends_with(box, run_ranks(box, 2), "rank 0: its pool is that of rank 1");
+    swap_pools(box);
     assert_int_equal(
-        shell_of("cd %s/many && mv rank-1 ../kept && cp -a rank-0 rank-1", box->directory), 0);
-    ends_with(box, run_ranks(box, 2), "rank 1: its pool is that of rank 0");
-    assert_int_equal(
-        shell_of("cd %s/many && rm -r rank-1 && cp -a %s rank-1", box->directory, box->pool), 0);
+        shell_of("cd %s/many && mv rank-1 ../kept && cp -a %s rank-1", box->directory, box->pool),
+        0);
     ends_with(box, run_ranks(box, 2), "rank 1: its pool has not joined others");
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a ../kept rank-1", box->directory),
                      0);
@@ -667,7 +674,7 @@ static void one_process_joins_nobody(void **state) {
     assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a rank-0 rank-1", box->directory),
                      0);
     char command[COMMAND_BYTES];
-    command_of(box, 2, "--join-every 16K --new-shards", NULL, command);
+    command_of(box, 2, "--join-every 16K", NULL, command);
     check_code(box, shell_of("%s", command));
     joined again = joined_of(box, 1);
     assert_int_equal(again.record.rank, 1);

@@ -424,6 +424,16 @@ static void a_check_ends_without_touching_the_pool(void **state) {
     assert_int_equal(reefd_run(&s->box, -1, check), 64);
     configure(s, "http = nowhere:1\n");
     assert_int_equal(reefd_run(&s->box, -1, check), 64);
+    configure(s, "source = push:web\nsource = push:web?weight=2\n");
+    assert_int_equal(reefd_run(&s->box, -1, check), 64);
+    assert_true(reefd_said(&s->box, "the source 'push:web' is given twice"));
+    char text[600];
+    write_text(s->box.text, 3000, 1);
+    snprintf(text, sizeof(text), "source = follow:%s\nsource = file:%s\n", s->box.text,
+             s->box.text);
+    configure(s, text);
+    assert_int_equal(reefd_run(&s->box, -1, check), 64);
+    assert_true(reefd_said(&s->box, "are one file, which is read once"));
 }
 
 // ---- files --------------------------------------------------------------------------------------

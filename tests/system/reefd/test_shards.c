@@ -2,6 +2,7 @@
 // one pool. The root is that of one process whatever the number of ranks, after any kill of a rank
 // or of reef shards; all shards are read as one pool; and shards that do not fit together end in
 // one message.
+#include "crew_internal.h"
 #include "ranks_run.h"
 #include "reef_trainer.h"
 
@@ -433,6 +434,12 @@ static void ranks_that_are_ahead_step_back(void **state) {
     refuses(box, code, "if it is one ahead, start all ranks once");
     code = shell_of("cd %s && %s eval many text 2>%s", box->directory, REEF_BINARY, box->messages);
     says(box, code, "rank-1 is of epoch");
+    // Rank 1 dies when it has gone back and not committed again: its shard is whole.
+    uint64_t counts = epoch_of(box, 0);
+    assert_int_not_equal(run_two(box, "", "-x REEF_FAIL_POINT=commit.before_sync:1"), 0);
+    sandbox second = shard_of(box, 1);
+    assert_int_equal(epoch_of(box, 1), counts);
+    pool_check(&second);
     learn_by_ranks(box, 2, "");
     assert_int_equal(epoch_of(box, 1), epoch_of(box, 0));
     same_roots(box, 2, &expected);
@@ -478,6 +485,44 @@ static void killed_reef_shards_begins_again(void **state) {
 
 #endif
 
+static void a_rank_that_hangs_is_named(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone_once(box);
+    make_shards(box, 2);
+    assert_int_equal(setenv("REEF_TEST_RANK_DEADLINE", "3", 1), 0);
+    pid_t run = start_ranks(box, 2, "--threads 2");
+    assert_int_equal(unsetenv("REEF_TEST_RANK_DEADLINE"), 0);
+    pid_t pid = await_rank(box, 1, run);
+    assert_true(pid > 0);
+    sleep_ms(700);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    int code = 0;
+    assert_int_equal(waitpid(run, &code, 0), run);
+    ends_with(box, code, "rank 1 has not answered for 3 seconds");
+    learn_by_ranks(box, 2, "");
+    same_roots(box, 2, &expected);
+}
+
+// All stand still for longer than the deadline, as on a machine that sleeps: nobody hangs.
+static void a_pause_of_all_ranks_is_not_silence(void **state) {
+    sandbox *box = *state;
+    reef_commit expected = alone_once(box);
+    make_shards(box, 2);
+    assert_int_equal(setenv("REEF_TEST_RANK_DEADLINE", "1", 1), 0);
+    pid_t run = start_ranks(box, 2, "--threads 2");
+    assert_int_equal(unsetenv("REEF_TEST_RANK_DEADLINE"), 0);
+    pid_t pids[] = {await_rank(box, 0, run), await_rank(box, 1, run)};
+    assert_true(pids[0] > 0 && pids[1] > 0);
+    sleep_ms(700);
+    for (int r = 0; r < 2; r++) assert_int_equal(kill(pids[r], SIGSTOP), 0);
+    sleep_ms(2500);
+    for (int r = 0; r < 2; r++) assert_int_equal(kill(pids[r], SIGCONT), 0);
+    int code = 0;
+    assert_int_equal(waitpid(run, &code, 0), run);
+    assert_int_equal(code, 0);
+    same_roots(box, 2, &expected);
+}
+
 // ---- what does not fit together -----------------------------------------------------------------
 
 static void shards_that_do_not_fit_are_named(void **state) {
@@ -511,23 +556,42 @@ static void shards_that_do_not_fit_are_named(void **state) {
         shell_of("test -e %s/no -o -e %s/no.unfinished", box->directory, box->directory), 0);
 }
 
-// Ranks that all have all rows cannot join one that has a part; and new ones need new shards.
-static void shards_of_both_kinds_are_named(void **state) {
+// Ranks train no pool that is whole: what divides it is said.
+static void a_whole_pool_is_not_trained_by_ranks(void **state) {
     sandbox *box = *state;
-    make_ranks(box, 2);
-    learn_by_ranks(box, 2, "");
-    sandbox first = shard_of(box, 0);
-    reef_commit expected = pool_commit(&first);
-    refuses(box, divide(box, "many/rank-1", "no", 2), "but only commits of rank 0 count");
-    // Shards that have all rows are as good as the pool of rank 0.
-    gathers_to(box, "many", &expected);
-    assert_int_equal(divide(box, "many", "two", 2), 0);
-    gathers_to(box, "two", &expected);
-    assert_int_equal(shell_of("cd %s && mv many old && mv two many", box->directory), 0);
-    int code = run_ranks(box, 2, "--new-shards");
-    ends_with(box, code, "rank 0: its pool is one of 2 shards whose rows are divided");
+    assert_int_equal(shell_of("mkdir %s/many && cp -a %s %s/many/rank-0 && cp -a %s %s/many/rank-1",
+                              box->directory, box->pool, box->directory, box->pool, box->directory),
+                     0);
+    int code = run_ranks(box, 2, "");
+    assert_int_equal(code, 64);
+    ends_with(box, code,
+              "rank 0: its pool is whole, and ranks train one that is divided: reef "
+              "shards POOL DIR --to 2 makes it so; or let each learn from sources of "
+              "its own (--join-every)");
+    says(box, divide(box, "many", "no", 1), "is not a shard with a part of the rows");
+    code = shell_of("cd %s && %s eval many text 2>%s", box->directory, REEF_BINARY, box->messages);
+    says(box, code, "many holds whole pools of several ranks: give one of them, many/rank-0");
+    // One among shards.
+    learn_in_two(box);
+    assert_int_equal(
+        shell_of("cd %s/many && rm -r rank-1 && cp -a %s rank-1", box->directory, box->pool), 0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its pool is not a shard, but rank 0's is");
     code = run_ranks(box, 1, "");
     ends_with(box, code, "rank 0: its shard is one of 2, and 1 ranks were started");
+    code = run_ranks(box, 3, "");
+    ends_with(box, code, "rank 2: there is no pool at");
+    assert_int_equal(shell_of("cd %s/many && rm -r rank-1 && cp -a rank-0 rank-1", box->directory),
+                     0);
+    code = run_ranks(box, 2, "");
+    ends_with(box, code, "rank 1: its pool is the shard of rank 0");
+}
+
+static void programs_that_differ_are_named(void **state) {
+    sandbox *box = *state;
+    make_shards(box, 2);
+    int code = run_two(box, "", "-x REEF_ISA=scalar");
+    ends_with(box, code, "rank 1: it computes with kernels scalar");
 }
 
 static void what_cannot_be_divided(void **state) {
@@ -607,6 +671,56 @@ static void a_full_disk_leaves_nothing(void **state) {
     pool_check(box);
 }
 
+// A disk that is full, on one rank: its files may not grow.
+static void a_full_disk_on_one_rank(void **state) {
+    sandbox *box = *state;
+    make_shards(box, 2);
+    int code = shell_of(MPIRUN " -n 1 %s --pool %s/many --source %s " QUICK
+                               " : -n 1 sh -c 'ulimit -f 1500; trap \"\" XFSZ; exec %s --pool "
+                               "%s/many --source %s " QUICK "' 2>%s",
+                        REEFD_PATH, box->directory, box->text, REEFD_PATH, box->directory,
+                        box->text, box->messages);
+    ends_with(box, code, "rank 1: its commit failed");
+    reef_commit expected = alone_once(box);
+    learn_by_ranks(box, 2, "");
+    same_roots(box, 2, &expected);
+}
+
+// ---- the judgement by itself: what two builds are needed for ------------------------------------
+
+static void versions_that_differ_are_named(void **state) {
+    (void)state;
+    reef_error err;
+    bool back[3], anew;
+    reef_crew_card cards[3] = {{.card_bytes = sizeof(reef_crew_card)}};
+    for (size_t r = 0; r < 3; r++) {
+        cards[r] = cards[0];
+        strcpy(cards[r].version, r == 2 ? "9.9.9" : "1.0.0");
+        cards[r].stream_bytes = r == 2 ? 5 : 0; // of a version that may mean something else
+    }
+    assert_int_equal(reef_crew_judge(cards, 3, back, &anew, &err), REEF_ERR_VERSION);
+    assert_non_null(strstr(err.message, "rank 2: it runs reefd 9.9.9, rank 0 runs 1.0.0"));
+    strcpy(cards[2].version, "1.0.0");
+    cards[2].stream_bytes = 0;
+    // Two commits ahead cannot be: rank 0's was put back from a backup.
+    for (size_t r = 0; r < 3; r++) {
+        cards[r].shard = (reef_shard){.rank = (uint32_t)r, .count = 3, .epoch = r == 1 ? 6 : 4};
+    }
+    assert_int_equal(reef_crew_judge(cards, 3, back, &anew, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "rank 1: its shard is of epoch 6, and rank 0's is stale"));
+    cards[1].shard.epoch = 5;
+    cards[1].root[0] = 1;
+    assert_int_equal(reef_crew_judge(cards, 3, back, &anew, &err), REEF_OK);
+    assert_false(back[0] || back[2]);
+    assert_true(back[1]);
+    cards[1].shard.epoch = 4;
+    assert_int_equal(reef_crew_judge(cards, 3, back, &anew, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "rank 1: the root of its pool is"));
+    cards[1].config = 1;
+    assert_int_equal(reef_crew_judge(cards, 3, back, &anew, &err), REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "rank 1: its pool has another configuration"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         SET_UP(the_root_is_that_of_one_process),
@@ -619,12 +733,17 @@ int main(void) {
         SET_UP(killed_ranks_go_on),
         SET_UP(ranks_that_are_ahead_step_back),
         SET_UP(killed_reef_shards_begins_again),
+        SET_UP(a_rank_that_hangs_is_named),
+        SET_UP(a_pause_of_all_ranks_is_not_silence),
         SET_UP(shards_that_do_not_fit_are_named),
-        SET_UP(shards_of_both_kinds_are_named),
+        SET_UP(a_whole_pool_is_not_trained_by_ranks),
+        SET_UP(programs_that_differ_are_named),
         SET_UP(what_cannot_be_divided),
         SET_UP(a_shard_is_not_used_alone),
         SET_UP(shards_together_are_not_changed),
         SET_UP(a_full_disk_leaves_nothing),
+        SET_UP(a_full_disk_on_one_rank),
+        cmocka_unit_test(versions_that_differ_are_named),
     };
     // MPI's own leaks, and the order of its locks, are none of ours.
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);

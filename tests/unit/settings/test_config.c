@@ -77,7 +77,6 @@ static void every_setting_can_stand_in_the_file(void **state) {
                     "http = 8080\n"
                     "http-token = t\n"
                     "stay = yes\n"
-                    "new-shards = yes\n"
                     "join-every = 64M\n"
                     "json-log = on\n"
                     "quiet = false\n"

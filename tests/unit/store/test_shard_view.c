@@ -338,7 +338,8 @@ static void pools_that_each_have_all_rows_are_not_read_so(void **state) {
     temp_dir_join(shard, path, "rank-0");
     assert_int_equal(symlink("../pool", shard), 0);
     snprintf(f->many, sizeof(f->many), "%s", path);
-    must_not_open(f, false, REEF_ERR_INVALID, "each with all rows: give one of them");
+    must_not_open(f, false, REEF_ERR_INVALID,
+                  "holds whole pools of several ranks: give one of them");
 }
 
 // ---- epochs -------------------------------------------------------------------------------------

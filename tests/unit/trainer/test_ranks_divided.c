@@ -2,6 +2,7 @@
 // memory and on the disk. Every rank runs this program (mpirun).
 #include "lifelong.h"
 #include "reef_mpi.h"
+#include "split.h"
 
 enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, DEADLINE_SECONDS = 120 };
 
@@ -26,8 +27,7 @@ static reef_trainer_options options_of(lifelong *f, bool divided, size_t threads
     options.ranks = ranks;
     options.open_max = REEF_OPEN_MIN; // memories are read as often as can be
     options.shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(ranks),
-                                 .count = (uint32_t)reef_ranks_count(ranks),
-                                 .divided = true};
+                                 .count = (uint32_t)reef_ranks_count(ranks)};
     return options;
 }
 
@@ -39,7 +39,6 @@ static void open_again(lifelong *f, bool divided, size_t threads) {
     if (divided) { // the epoch goes on
         ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
         ok(reef_shard_read(txn, &options.shard, &err), &err);
-        assert_true(options.shard.divided);
         reef_txn_abort(txn);
     }
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
@@ -146,6 +145,7 @@ static void only_of_three(void) {
 static void other_experts_and_weights(void **state) {
     (void)state;
     only_of_three();
+    same_root(SETTINGS("ffw", "mp"), three_kinds, 2);
     same_root(SETTINGS("ffw", "kp", "fire_max", "3", "average", "0.05"), three_kinds, 1);
 }
 
@@ -271,6 +271,21 @@ static void a_shard_alone(void **state) {
     lifelong_teardown((void **)&f);
 }
 
+// A rank that fails in its share of a step must not leave the others waiting for it.
+static void a_failure_of_one_rank_is_that_of_all(void **state) {
+    (void)state;
+    reef_error err = {.status = REEF_OK};
+    reef_status own = REEF_OK;
+    char named[32];
+    size_t last = reef_ranks_count(ranks) - 1, rank = reef_ranks_rank(ranks);
+    snprintf(named, sizeof(named), "rank %zu failed", last);
+    if (rank == last) own = reef_fail(&err, REEF_ERR_NO_MEMORY, "its own words");
+    assert_int_equal(reef_split_agree(ranks, own, &err), REEF_ERR_NO_MEMORY);
+    assert_int_equal(err.status, REEF_ERR_NO_MEMORY);
+    assert_non_null(strstr(err.message, rank == last ? "its own words" : named));
+    assert_int_equal(reef_split_agree(ranks, REEF_OK, &err), REEF_OK);
+}
+
 static void say(void *context, const char *why) {
     (void)context;
     print_error("%s\n", why);
@@ -286,6 +301,7 @@ int main(void) {
         cmocka_unit_test(rows_in_the_map),
         cmocka_unit_test(nets_that_follow_their_kinds),
         cmocka_unit_test(a_shard_alone),
+        cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
     };
     if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {
         print_error("%s\n", err.message);

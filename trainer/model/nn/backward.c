@@ -335,7 +335,7 @@ static void number_experts(const reef_backward *b,
 }
 
 // What the updates of the open generation's experts and of its router read of every window: each
-// rank makes them all, since each has all rows.
+// rank updates the rows that it owns, whichever window chose them.
 static void gather_experts(const reef_backward *b) {
     const reef_config *config = b->acts->config;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
