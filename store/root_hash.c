@@ -24,7 +24,6 @@
 
 #include <xxhash.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 // A half-open range of keys of one database, by their first bytes.
@@ -139,49 +138,4 @@ reef_status reef_generation_root(reef_txn *txn,
     }
     digest(&state, out);
     return REEF_OK;
-}
-
-// ---- the same root, of records that are in no pool ----------------------------------------------
-
-struct reef_generation_hash {
-    XXH3_state_t *state;
-};
-
-reef_status reef_generation_hash_new(reef_generation_hash **out, reef_error *err) {
-    *out = calloc(1, sizeof(**out));
-    if (*out != NULL) (*out)->state = XXH3_createState(); // which cares for its alignment
-    if (*out == NULL || (*out)->state == NULL) {
-        free(*out);
-        *out = NULL;
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory for the root of a generation");
-    }
-    XXH3_128bits_reset((*out)->state);
-    return REEF_OK;
-}
-
-void reef_generation_hash_free(reef_generation_hash *hash) {
-    if (hash != NULL) XXH3_freeState(hash->state);
-    free(hash);
-}
-
-reef_status reef_generation_hash_add(reef_generation_hash *hash,
-                                     const reef_key *key,
-                                     reef_dtype dtype,
-                                     const void *payload,
-                                     size_t bytes,
-                                     reef_error *err) {
-    reef_key_bytes encoded;
-    uint8_t content[REEF_HASH_BYTES];
-    const uint8_t db = (uint8_t)key->db;
-    reef_status status = reef_key_encode(key, &encoded, err);
-    if (status != REEF_OK) return status;
-    reef_record_content_hash(key->db, &encoded, dtype, payload, bytes, content);
-    XXH3_128bits_update(hash->state, &db, sizeof(db)); // together the key of `sums`
-    XXH3_128bits_update(hash->state, encoded.data, encoded.bytes);
-    XXH3_128bits_update(hash->state, content, sizeof(content));
-    return REEF_OK;
-}
-
-void reef_generation_hash_root(const reef_generation_hash *hash, uint8_t out[REEF_HASH_BYTES]) {
-    digest(hash->state, out);
 }

@@ -260,10 +260,5 @@ REEF_MUST_CHECK reef_status reef_root_hash(reef_txn *txn,
                                            uint64_t stream_bytes,
                                            uint8_t out[REEF_HASH_BYTES],
                                            reef_error *err);
-/** The root of one generation: its tensors, experts, flags and, unless a copy's, its memory. */
-REEF_MUST_CHECK reef_status reef_generation_root(reef_txn *txn,
-                                                 uint32_t generation,
-                                                 uint8_t out[REEF_HASH_BYTES],
-                                                 reef_error *err);
 
 #endif

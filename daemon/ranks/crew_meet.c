@@ -209,7 +209,7 @@ static reef_status judge_apart(const reef_crew_card *cards,
     if (!any_joined && unequal > 0) return fail_unequal(cards, unequal, err);
     for (size_t r = 0; any_joined && status == REEF_OK && r < count; r++)
         status = judge_join(cards, r, count, most, err);
-    *anew = !any_joined || (status != REEF_OK && unequal == 0);
+    *anew = !any_joined || (status != REEF_OK && unequal == 0 && count > 1);
     return *anew ? REEF_OK : status;
 }
 

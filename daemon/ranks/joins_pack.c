@@ -10,7 +10,8 @@
 //                                    76  4  (zero)
 //
 //   then the items, each after a head of 160 bytes:
-//   0   4   1: a generation, as reef_generation_export writes it; 2: text that a kind has learned
+//   0   4   1: the data file of a pool that has one generation (reef_generation_extract); 2: text
+//           that a kind has learned
 //   4   4   owner of the kind: a rank, or 2^32 - 1
 //   8   4   the kind's number there
 //   12  4   1: the level is known
@@ -33,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -98,6 +100,30 @@ static void read_head(item *out, const uint8_t head[HEAD_BYTES]) {
     memcpy(out->name, head + 64, NAME_BYTES - 1);
 }
 
+// ---- the pool of one generation -----------------------------------------------------------------
+
+// Where it lies while it is packed, or taken in.
+static void item_paths(const reef_joins *joins,
+                       char pool[PATH_BYTES_MAX],
+                       char data[PATH_BYTES_MAX]) {
+    snprintf(pool, PATH_BYTES_MAX, "%.4000s/" JOINS_FOLDER "/item", joins->crew->pool);
+    snprintf(data, PATH_BYTES_MAX, "%.4000s/" JOINS_FOLDER "/item/data.mdb", joins->crew->pool);
+}
+
+static void remove_item(const reef_joins *joins) {
+    static const char *const files[] = {"/data.mdb", "/lock.mdb", "/writer.lock",
+                                        "/unfinished/data.mdb", "/unfinished/lock.mdb"};
+    char pool[PATH_BYTES_MAX], path[PATH_BYTES_MAX + 32];
+    item_paths(joins, pool, path);
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+        snprintf(path, sizeof(path), "%s%s", pool, files[i]);
+        (void)unlink(path);
+    }
+    snprintf(path, sizeof(path), "%s/unfinished", pool);
+    (void)rmdir(path);
+    (void)rmdir(pool);
+}
+
 // ---- packing ------------------------------------------------------------------------------------
 
 typedef struct packing {
@@ -144,29 +170,32 @@ static reef_status append_file(packing *p, const char *path, reef_error *err) {
     return status;
 }
 
-static void item_path(const reef_joins *joins, char out[PATH_BYTES_MAX]) {
-    snprintf(out, PATH_BYTES_MAX, "%.4000s/" JOINS_FOLDER "/item.safetensors", joins->crew->pool);
-}
-
 static reef_status append_generation(packing *p, uint32_t generation, reef_error *err) {
-    // What the kind learned since is given as text, so that all copies of a kind are the same.
-    static const reef_export_options replace = {.force = true, .as_sealed = true};
-    char path[PATH_BYTES_MAX];
-    reef_generation_file file;
+    // As it was sealed: what the kind learned since is given as text, so that all copies of a kind
+    // are the same.
     item one = {.kind_of = ITEM_GENERATION,
                 .owner = (uint32_t)reef_joins_rank(p->joins),
                 .owner_kind = generation};
-    item_path(p->joins, path);
-    reef_status status =
-        reef_generation_export(p->joins->store, generation, path, &replace, &file, err);
+    char pool[PATH_BYTES_MAX], path[PATH_BYTES_MAX];
+    struct stat info;
+    reef_txn *txn = NULL;
+    reef_generation_record record;
+    item_paths(p->joins, pool, path);
+    remove_item(p->joins); // of a process that was killed
+    reef_status status = reef_txn_begin(&txn, p->joins->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_generation_read(txn, generation, &record, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK) status = reef_generation_extract(p->joins->store, generation, pool, err);
+    if (status == REEF_OK && stat(path, &info) != 0)
+        status = reef_joins_fail_file("read", path, err);
     if (status == REEF_OK) {
-        one.bytes = file.file_bytes;
-        memcpy(one.root, file.info.root, sizeof(one.root));
+        one.bytes = (uint64_t)info.st_size;
+        memcpy(one.root, record.root, sizeof(one.root));
         describe_kind(p->joins, generation, &one);
         status = append_head(p, &one, err);
     }
     if (status == REEF_OK) status = append_file(p, path, err);
-    (void)unlink(path);
+    remove_item(p->joins);
     return status;
 }
 
@@ -385,8 +414,12 @@ static reef_status skip_item(taking *t, const item *one, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status copy_item(taking *t, const item *one, const char *path, reef_error *err) {
+static reef_status copy_item(taking *t, const item *one, reef_error *err) {
     static uint8_t buffer[COPY_BYTES];
+    char pool[PATH_BYTES_MAX], path[PATH_BYTES_MAX];
+    item_paths(t->joins, pool, path);
+    remove_item(t->joins); // of a process that was killed
+    if (mkdir(pool, 0700) != 0) return reef_joins_fail_file("make", pool, err);
     FILE *into = fopen(path, "wb");
     reef_status status = REEF_OK;
     if (into == NULL) return reef_joins_fail_file("write", path, err);
@@ -430,10 +463,27 @@ static void name_here(const item *one, char out[REEF_NAME_BYTES_MAX + 1]) {
     if (reef_kind_name_check(out, NULL) != REEF_OK) out[0] = '\0';
 }
 
-static reef_status take_generation(taking *t, const item *one, const char *path, reef_error *err) {
+static reef_status import_item(taking *t, const item *one, reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1], pool[PATH_BYTES_MAX], path[PATH_BYTES_MAX];
+    reef_store *from = NULL;
+    item_paths(t->joins, pool, path);
+    name_here(one, name);
+    const reef_import_options options = {.name = name[0] != '\0' ? name : NULL,
+                                         .level = one->has_level ? &one->level : NULL,
+                                         .as_sealed = true,
+                                         .drop_branch = true};
+    reef_status status = copy_item(t, one, err);
+    if (status == REEF_OK) status = reef_store_open(&from, pool, NULL, err);
+    if (status == REEF_OK)
+        status = reef_trainer_import(t->joins->trainer, from, one->owner_kind, &options, NULL, err);
+    reef_store_close(from);
+    remove_item(t->joins);
+    return status;
+}
+
+static reef_status take_generation(taking *t, const item *one, reef_error *err) {
     reef_joins *joins = t->joins;
     reef_trainer_status now;
-    char name[REEF_NAME_BYTES_MAX + 1];
     uint32_t same = 0;
     bool found;
     reef_status status = find_same(joins, one, &same, &found, err);
@@ -448,15 +498,8 @@ static reef_status take_generation(taking *t, const item *one, const char *path,
         status = skip_item(t, one, err);
         return status == REEF_OK ? reef_trainer_commit(joins->trainer, NULL, err) : status;
     }
-    status = copy_item(t, one, path, err);
     joins->record.kinds++;
-    name_here(one, name);
-    const reef_import_options options = {.name = name[0] != '\0' ? name : NULL,
-                                         .level = one->has_level ? &one->level : NULL,
-                                         .drop_branch = true};
-    if (status == REEF_OK) status = reef_trainer_import(joins->trainer, path, &options, NULL, err);
-    (void)unlink(path);
-    return status;
+    return import_item(t, one, err);
 }
 
 static reef_status take_text(taking *t, const item *one, reef_error *err) {
@@ -483,7 +526,7 @@ static reef_status take_text(taking *t, const item *one, reef_error *err) {
     return status;
 }
 
-static reef_status take_item(taking *t, bool is_done, const char *path, reef_error *err) {
+static reef_status take_item(taking *t, bool is_done, reef_error *err) {
     uint8_t head[HEAD_BYTES];
     item one;
     reef_status status = read_part(t, head, sizeof(head), err);
@@ -491,7 +534,7 @@ static reef_status take_item(taking *t, bool is_done, const char *path, reef_err
     read_head(&one, head);
     if (is_done) return skip_item(t, &one, err);
     if (one.kind_of == ITEM_GENERATION && one.owner == t->from)
-        status = take_generation(t, &one, path, err);
+        status = take_generation(t, &one, err);
     else if (one.kind_of == ITEM_TEXT)
         status = take_text(t, &one, err);
     else
@@ -509,10 +552,9 @@ reef_status reef_joins_pack_take(reef_joins *joins,
                                  void (*advanced)(void *context),
                                  void *context,
                                  reef_error *err) {
-    char path[PATH_BYTES_MAX], item_at[PATH_BYTES_MAX];
+    char path[PATH_BYTES_MAX];
     reef_joins_pack pack;
     reef_joins_path(joins, number, from, path);
-    item_path(joins, item_at);
     reef_status status = reef_joins_pack_check(joins, number, from, &pack, err);
     taking t = {.joins = joins, .left = pack.bytes - HEADER_BYTES, .from = from};
     if (status != REEF_OK) return status;
@@ -521,7 +563,7 @@ reef_status reef_joins_pack_take(reef_joins *joins,
         status = reef_joins_fail_file("open", path, err);
     uint32_t done = joins->record.step;
     for (uint32_t i = 0; status == REEF_OK && i < pack.items; i++) {
-        status = take_item(&t, before + i < done, item_at, err);
+        status = take_item(&t, before + i < done, err);
         if (status == REEF_OK) advanced(context);
     }
     if (t.file != NULL) fclose(t.file);

@@ -445,23 +445,25 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_clear(reef_txn *txn,
                                                            reef_error *err);
 
 /**
- * The root that a generation has, from its records one by one, wherever they come from: first those
- * of TENSORS, then of EXPERTS, of FLAGS and of MEMORY, each in the order of their keys.
+ * The root of a generation as its records give it: of its tensors, experts, flags and, unless it is
+ * a copy's, its memory. CORRUPT.
  */
-typedef struct reef_generation_hash reef_generation_hash;
-REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_new(reef_generation_hash **out,
-                                                              reef_error *err);
-REEF_API void reef_generation_hash_free(reef_generation_hash *hash); // accepts NULL
-/** Add the next record. INVALID as by reef_record_put, for a key that is none. */
-REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_add(reef_generation_hash *hash,
-                                                              const reef_key *key,
-                                                              reef_dtype dtype,
-                                                              const void *payload,
-                                                              size_t bytes,
-                                                              reef_error *err);
-/** The root of what was added so far. */
-REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
-                                        uint8_t out[REEF_HASH_BYTES]);
+REEF_API REEF_MUST_CHECK reef_status reef_generation_root(reef_txn *txn,
+                                                          uint32_t generation,
+                                                          uint8_t out[REEF_HASH_BYTES],
+                                                          reef_error *err);
+
+/**
+ * Make a pool at `to` of one sealed generation as it was sealed, for reef_trainer_import: its
+ * records, the configuration, and what is said of it and of those before it. It is no pool to train
+ * or to read.
+ *
+ * Errors: NOT_FOUND; INVALID it is open, or `to` is there; CORRUPT; FULL; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_generation_extract(reef_store *store,
+                                                             uint32_t generation,
+                                                             const char *to,
+                                                             reef_error *err);
 
 /** The kind whose net it is: the generation that began it, most often itself. */
 static inline uint32_t reef_generation_kind(const reef_generation_record *generation) {

@@ -11,7 +11,7 @@
 // clang-format on
 //
 // Copies of sealed generations, which only a restore in place makes, have no moments and no
-// reservoir.
+// reservoir. One alone may also be copied into a pool of its own, for another one to take in.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -48,7 +48,8 @@ static reef_status lift(lifted *out, const reef_view *view, reef_error *err) {
 
 // Destination of a record: its key is changed in place.
 typedef struct destination {
-    void (*move)(struct destination *to, reef_key *key);
+    void (*move)(struct destination *to, reef_key *key); // NULL: it stays
+    reef_txn *txn;                                       // NULL: the one that is read
     uint32_t generation;
     char name[REEF_NAME_BYTES_MAX + 1]; // backs key->name
 } destination;
@@ -83,9 +84,10 @@ static reef_status copy_records(reef_txn *txn,
         if (!found || status != REEF_OK) break;
         status = reef_key_encode(&key, &from, err);
         from.data[from.bytes++] = 0; // the least key that is greater
-        to->move(to, &key);
+        if (to->move != NULL) to->move(to, &key);
         if (status == REEF_OK)
-            status = reef_record_store(txn, &key, view.dtype, payload.data, payload.bytes, err);
+            status = reef_record_store(to->txn != NULL ? to->txn : txn, &key, view.dtype,
+                                       payload.data, payload.bytes, err);
     }
     free(payload.data);
     return status;
@@ -202,4 +204,58 @@ reef_status reef_generation_copy_back(reef_txn *txn,
     // Recomputed over what now lies in the pool, not carried over from the copy.
     if (record.sealed) status = reef_generation_root(txn, generation, record.root, err);
     return status == REEF_OK ? reef_generation_store(txn, &record, err) : status;
+}
+
+// ---- into a pool of its own ---------------------------------------------------------------------
+
+typedef struct extraction {
+    reef_txn *from;
+    uint32_t generation;
+} extraction;
+
+static reef_status copy_config(reef_txn *from, reef_txn *into, reef_error *err) {
+    static const reef_key key = {.db = REEF_DB_META, .name = "config"};
+    reef_view view;
+    reef_status status = reef_record_view(from, &key, &view, err);
+    return status == REEF_OK ? reef_record_store(into, &key, view.dtype, view.data, view.bytes, err)
+                             : status;
+}
+
+// A reef_store_change.
+static reef_status extract_into(void *context, reef_store *store, reef_error *err) {
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
+                                    REEF_DB_MEMORY};
+    const extraction *e = context;
+    destination to = {0};
+    reef_commit commit;
+    reef_status status = reef_txn_begin(&to.txn, store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    status = reef_commit_read(e->from, &commit, err);
+    if (status == REEF_OK) status = copy_config(e->from, to.txn, err);
+    for (uint32_t g = 0; status == REEF_OK && g <= e->generation; g++) {
+        reef_generation_record record;
+        status = reef_generation_read(e->from, g, &record, err);
+        if (status == REEF_OK) status = reef_generation_store(to.txn, &record, err);
+    }
+    for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
+        status = copy_generation(e->from, parts[i], e->generation, &to, err);
+    if (status == REEF_OK) return reef_txn_commit(to.txn, &commit, err);
+    reef_txn_abort(to.txn);
+    return status;
+}
+
+reef_status reef_generation_extract(reef_store *store,
+                                    uint32_t generation,
+                                    const char *to,
+                                    reef_error *err) {
+    extraction e = {.generation = generation};
+    reef_generation_record record;
+    reef_status status = reef_txn_begin(&e.from, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_generation_read(e.from, generation, &record, err);
+    if (status == REEF_OK && !record.sealed)
+        status = reef_fail(err, REEF_ERR_INVALID, "generation %" PRIu32 " is open: seal it first",
+                           generation);
+    if (status == REEF_OK) status = reef_store_create(to, extract_into, &e, err);
+    reef_txn_abort(e.from);
+    return status;
 }

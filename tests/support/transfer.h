@@ -1,20 +1,19 @@
 // Two pools that were one until generation 0 was sealed, and a generation that leaves one of them
-// as a file.
+// in a pool of its own.
 #ifndef TRANSFER_H
 #define TRANSFER_H
 
 #include "lifelong.h"
 #include "test.h"
 #include "trainer_internal.h"
-#include "whole_file.h"
 
 #define TEXT_BYTES 6000 // that a generation learns from
 
 static const reef_import_options DRY = {.dry_run = true};
 
 typedef struct pair {
-    lifelong *a, *b;                                  // one until generation 0 was sealed
-    char file[TEMP_DIR_BYTES], other[TEMP_DIR_BYTES]; // two paths for files
+    lifelong *a, *b;                                 // one until generation 0 was sealed
+    char one[TEMP_DIR_BYTES], other[TEMP_DIR_BYTES]; // two paths for pools of one generation
 } pair;
 
 static inline int setup(void **state) {
@@ -25,8 +24,8 @@ static inline int setup(void **state) {
     p->a->config.side_new = 5;
     p->a->config.gate_decay = 0.9f;
     choose(&p->a->config, "boundaries", "given");
-    temp_dir_join(p->file, p->a->dir, "one.safetensors");
-    temp_dir_join(p->other, p->a->dir, "two.safetensors");
+    temp_dir_join(p->one, p->a->dir, "one");
+    temp_dir_join(p->other, p->a->dir, "other");
     *state = p;
     return 0;
 }
@@ -49,21 +48,43 @@ static inline void learn(lifelong *f, int kind) {
     seal(f);
 }
 
-static inline void export_one(lifelong *f, uint32_t generation, const char *path) {
+/** A generation as it was sealed, in a pool at `path`. */
+static inline void extract(lifelong *f, uint32_t generation, const char *path) {
     reef_error err;
-    ok(reef_generation_export(f->store, generation, path, NULL, NULL, &err), &err);
+    ok(reef_generation_extract(f->store, generation, path, &err), &err);
+}
+
+/** Take in the last generation of the pool at `path`, as it was sealed. */
+static inline reef_status import_of(lifelong *f,
+                                    const char *path,
+                                    const reef_import_options *options,
+                                    reef_import *import,
+                                    reef_error *err) {
+    reef_store *from = NULL;
+    reef_txn *txn = NULL;
+    uint32_t count = 0;
+    reef_import_options chosen = options != NULL ? *options : (reef_import_options){0};
+    chosen.as_sealed = true;
+    reef_status status = reef_store_open(&from, path, NULL, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, from, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK)
+        status = reef_trainer_import(f->trainer, from, count - 1, &chosen, import, err);
+    reef_store_close(from);
+    return status;
 }
 
 static inline reef_import import_one(lifelong *f, const char *path) {
     reef_error err;
     reef_import import;
-    ok(reef_trainer_import(f->trainer, path, NULL, &import, &err), &err);
+    ok(import_of(f, path, NULL, &import, &err), &err);
     return import;
 }
 
 /**
- * Both know kind 0; a has learned kind 1 since, as generation 1, which is in the file. Both are
- * open.
+ * Both know kind 0; a has learned kind 1 since, as generation 1, which is in the pool `one`. Both
+ * are open.
  */
 static inline void start(pair *p) {
     reef_error err;
@@ -71,7 +92,7 @@ static inline void start(pair *p) {
     learn(p->a, 0);
     ok(reef_store_copy(p->a->store, p->b->pool, NULL, &err), &err);
     learn(p->a, 1);
-    export_one(p->a, 1, p->file);
+    extract(p->a, 1, p->one);
     open_pool(p->b, 1);
 }
 
@@ -95,11 +116,48 @@ static inline bool same_logits(
     return same;
 }
 
-/** Of a file in the safetensors format. */
-static inline size_t header_bytes(const uint8_t *data) {
-    size_t bytes = 0;
-    for (size_t i = 8; i > 0; i--) bytes = bytes << 8 | data[i - 1];
-    return bytes;
+typedef struct record_list {
+    uint8_t *bytes;
+    size_t count;
+} record_list;
+
+static inline reef_status add_record(void *context,
+                                     const reef_key *key,
+                                     const reef_view *view,
+                                     reef_error *err) {
+    record_list *list = context;
+    (void)key;
+    (void)err;
+    list->bytes = realloc(list->bytes, list->count + view->bytes + 1);
+    assert_non_null(list->bytes);
+    memcpy(list->bytes + list->count, view->data, view->bytes);
+    list->count += view->bytes;
+    return REEF_OK;
+}
+
+static inline record_list records_of(reef_store *store, uint32_t generation) {
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
+                                    REEF_DB_MEMORY};
+    record_list list = {0};
+    reef_error err;
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
+    for (size_t i = 0; i < 4; i++)
+        ok(reef_record_scan(txn, parts[i], generation, add_record, &list, &err), &err);
+    reef_txn_abort(txn);
+    return list;
+}
+
+/** Are the records of two sealed generations the same, whatever their numbers? */
+static inline bool same_records(reef_store *one,
+                                uint32_t generation,
+                                reef_store *other,
+                                uint32_t of_other) {
+    record_list x = records_of(one, generation), y = records_of(other, of_other);
+    bool same = x.count > 0 && x.count == y.count && memcmp(x.bytes, y.bytes, x.count) == 0;
+    free(x.bytes);
+    free(y.bytes);
+    return same;
 }
 
 #endif

@@ -1,7 +1,6 @@
 // reef import: sealed generations of another pool join this one.
 //
 // It never goes through a daemon: the open generation, which a daemon trains, gets another number.
-// Each generation travels as between ranks, as a file that only this program reads.
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
@@ -11,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
     {"generations", "LIST", "which ones, such as 2 or 1-3,5; without it all that this pool lacks"},
@@ -42,7 +40,6 @@ typedef struct importing {
     reef_trainer *trainer;
     bool *chosen;   // (count) of the generations of FROM
     uint32_t count; // of them
-    char *folder, *file;
     reef_import_options options;
     reef_import *done; // (done_count)
     size_t done_count;
@@ -123,29 +120,17 @@ static reef_status open_pools(const reef_cli_call *cli, importing *i, reef_error
     return reef_trainer_open(&i->trainer, i->store, &options, err);
 }
 
-static reef_status make_folder(importing *i, reef_error *err) {
-    const char *temporary = getenv("TMPDIR");
-    i->folder = reef_cli_format("%s/reef-import-XXXXXX", temporary != NULL ? temporary : "/tmp");
-    if (mkdtemp(i->folder) == NULL)
-        return reef_fail(err, REEF_ERR_IO, "cannot make a directory %.200s", i->folder);
-    i->file = reef_cli_format("%s/generation", i->folder);
-    return REEF_OK;
-}
-
 static reef_status import_one(importing *i, uint32_t g, reef_error *err) {
-    const reef_export_options options = {.force = true, .stopped = reef_cli_is_stopped};
     reef_import *one = &i->done[i->done_count];
-    char *called = reef_cli_format("generation %" PRIu32 " of %s", g, reef_store_path(i->from));
-    i->options.called = called;
-    reef_status status = reef_generation_export(i->from, g, i->file, &options, NULL, err);
-    if (status == REEF_OK) status = reef_trainer_import(i->trainer, i->file, &i->options, one, err);
-    free(called);
+    if (reef_cli_is_stopped())
+        return reef_fail(err, REEF_ERR_BUSY, "stopped; what was imported before stays");
+    reef_status status = reef_trainer_import(i->trainer, i->from, g, &i->options, one, err);
     if (status != REEF_OK) return status;
     // In a dry run the earlier ones have not joined.
     for (size_t k = 0; i->options.dry_run && k < i->done_count; k++) {
         one->generation++;
         one->open++;
-        one->first_id += (uint64_t)i->done[k].file.info.side * i->done[k].file.info.side;
+        one->first_id += (uint64_t)i->done[k].info.side * i->done[k].info.side;
     }
     i->done_count++;
     return REEF_OK;
@@ -155,25 +140,26 @@ static reef_status import_one(importing *i, uint32_t g, reef_error *err) {
 
 static json_t *import_json(const reef_import *import) {
     char root[2 * REEF_HASH_BYTES + 1];
-    const reef_generation_file *file = &import->file;
-    reef_hash_format(file->info.root, root);
-    return json_pack(
-        "{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:o, s:o}", "from",
-        (json_int_t)file->info.generation, "side", (json_int_t)file->info.side, "experts",
-        (json_int_t)file->experts, "dtype", reef_rows_dtype_text(file->info.dtype), "trained_bytes",
-        (json_int_t)file->trained_bytes, "builds_on", (json_int_t)file->builds_on, "root", root,
-        "generation", (json_int_t)import->generation, "first_id", (json_int_t)import->first_id,
-        "leak", reef_cli_real(import->leak), "leak_now", reef_cli_real(import->leak_now));
+    reef_hash_format(import->info.root, root);
+    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:o, s:o}", "from",
+                     (json_int_t)import->info.generation, "side", (json_int_t)import->info.side,
+                     "experts", (json_int_t)import->experts, "dtype",
+                     reef_rows_dtype_text(import->info.dtype), "trained_bytes",
+                     (json_int_t)import->trained_bytes, "builds_on", (json_int_t)import->builds_on,
+                     "root", root, "generation", (json_int_t)import->generation, "first_id",
+                     (json_int_t)import->first_id, "leak", reef_cli_real(import->leak), "leak_now",
+                     reef_cli_real(import->leak_now));
 }
 
 static void print_import(const reef_import *import, bool dry_run) {
-    const reef_generation_record *info = &import->file.info;
+    const reef_generation_record *info = &import->info;
     // A side is that of one layer; ids are counted in each layer.
     uint64_t count = (uint64_t)info->side * info->side;
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
     // In bytes for models of ids too.
-    printf("trained on  %s bytes\n", CLI_COUNT(import->file.trained_bytes));
+    printf("trained on  %s bytes
+", CLI_COUNT(import->trained_bytes));
     // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
@@ -209,11 +195,8 @@ reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     reef_cli_catch_signals(true);
     if (status == REEF_OK) status = open_pools(cli, &i, err);
     if (status == REEF_OK) status = choose(cli, &i, err);
-    if (status == REEF_OK) status = make_folder(&i, err);
     for (uint32_t g = 0; status == REEF_OK && g < i.count; g++)
         if (i.chosen[g]) status = import_one(&i, g, err);
-    if (i.file != NULL) (void)unlink(i.file);
-    if (i.folder != NULL) (void)rmdir(i.folder);
     reef_trainer_close(i.trainer);
     reef_store_close(i.store);
     reef_store_close(i.from);
@@ -222,7 +205,5 @@ reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reply(cli, &i, err);
     free(i.chosen);
     free(i.done);
-    free(i.folder);
-    free(i.file);
     return status;
 }

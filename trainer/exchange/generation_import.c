@@ -8,16 +8,15 @@
 // history under another number; one that has not is simply made again. It is written like one that
 // was sealed here: in memory first, and by the commit that follows.
 //
-// Nothing in the file is believed before it was checked: that it is of this configuration and on
-// top of this backbone, that it has the tensors of such a generation and no others, and that its
-// data has the root that it had in its pool.
+// The other pool is read as any pool is, by the same checks; and it must be of this configuration,
+// on top of this backbone, and have the root that it was sealed with.
 #include "batch.h"
 #include "boundary.h"
 #include "checkpoint.h"
 #include "commit.h"
 #include "events.h"
 #include "gate_refit.h"
-#include "generation_file.h"
+#include "kind_heads.h"
 #include "kind_memories.h"
 #include "recognition.h"
 #include "reef_fail_point.h"
@@ -30,17 +29,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NAME_BYTES = 200 };
+
 typedef struct importing {
     reef_trainer *trainer;
     const reef_import_options *options;
     double leak, leak_now;
-    reef_safetensors file;
-    reef_generation_origin origin;
-    reef_generation_tensors parts;
-    reef_generation *generation;  // the imported one; owned until the model has it
-    reef_generation *next;        // the new open one; the same
-    float gate[REEF_GATE_VALUES]; // as stored, of any length
-    reef_memory_records memory;   // of `generation`, where it has one
+    reef_txn *from;              // a read of the other pool
+    reef_config config;          // of it
+    reef_generation_record info; // there
+    uint32_t base_count;    // generations 0 .. base_count - 1 are what it was trained on top of
+    char name[NAME_BYTES];  // what messages call it
+    uint64_t trained_bytes; // see reef_import
+    reef_generation *generation; // the imported one; owned until the model has it
+    reef_generation *next;       // the new open one; the same
 } importing;
 
 // ---- may it be here? ----------------------------------------------------------------------------
@@ -109,7 +111,7 @@ static reef_status differs(
 
 static reef_status check_config(const importing *i, reef_error *err) {
     json_t *ours = config_json(&i->trainer->network.config);
-    json_t *theirs = config_json(&i->origin.config);
+    json_t *theirs = config_json(&i->config);
     reef_status status = REEF_OK;
     if (ours == NULL || theirs == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to compare configurations");
@@ -118,7 +120,7 @@ static reef_status check_config(const importing *i, reef_error *err) {
     for (size_t k = 0; status == REEF_OK && k < sizeof(SAME) / sizeof(*SAME); k++) {
         const json_t *one = json_object_get(theirs, SAME[k]);
         const json_t *other = json_object_get(ours, SAME[k]);
-        if (!json_equal(one, other)) status = differs(i->file.path, SAME[k], one, other, err);
+        if (!json_equal(one, other)) status = differs(i->name, SAME[k], one, other, err);
     }
     json_decref(ours);
     json_decref(theirs);
@@ -129,63 +131,71 @@ static reef_status check_config(const importing *i, reef_error *err) {
 // without any would answer as if this one had learned nothing, and one without a net would not ask
 // it.
 static reef_status check_memory(const importing *i, reef_error *err) {
-    const reef_config *ours = &i->trainer->network.config, *theirs = &i->origin.config;
-    if (ours->context_memory == 0 && reef_memory_is_in_file(&i->file, REEF_MEMORY_PREFIX))
+    const reef_config *ours = &i->trainer->network.config, *theirs = &i->config;
+    if (ours->context_memory == 0 && theirs->context_memory > 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.100s has a context memory, and this pool was made with context_memory "
                          "0, to have none: they do not fit",
-                         i->file.path);
+                         i->name);
+    if (reef_config_has_gates(ours) != reef_config_has_gates(theirs))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.100s is of a pool whose generations %s gates, and those of this one "
+                         "%s: they do not fit",
+                         i->name, reef_config_has_gates(theirs) ? "have" : "have no",
+                         reef_config_has_gates(ours) ? "do" : "do not");
     if ((ours->net_share > 0.0f) == (theirs->net_share > 0.0f)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%.100s is of a pool with net_share %g, this one was made with %g: only one "
                      "of them has a net that learns and answers, so they do not fit",
-                     i->file.path, (double)theirs->net_share, (double)ours->net_share);
+                     i->name, (double)theirs->net_share, (double)ours->net_share);
 }
 
 // Generations 0 .. base_count - 1 must be those that it was trained on top of.
 static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err) {
-    const reef_generation_origin *origin = &i->origin;
     uint32_t number = reef_open_generation(i->trainer)->info.generation;
-    for (uint32_t g = 0; g < origin->base_count; g++) {
-        reef_generation_record ours = {0};
+    for (uint32_t g = 0; g < i->base_count; g++) {
+        reef_generation_record theirs, ours = {0};
+        reef_status status = reef_generation_read(i->from, g, &theirs, err);
         // Reading stops at the open generation: what comes after it does not exist here, and the
         // message below names the root that is missing.
-        reef_status status = g < number ? reef_generation_read(txn, g, &ours, err) : REEF_OK;
+        if (status == REEF_OK && g < number) status = reef_generation_read(txn, g, &ours, err);
         if (status != REEF_OK) return status;
         // Equal roots mean equal bits, so the import computes here what it computed there.
-        if (g < number && memcmp(ours.root, origin->base_roots[g], REEF_HASH_BYTES) == 0) continue;
+        if (g < number && memcmp(ours.root, theirs.root, REEF_HASH_BYTES) == 0) continue;
         char root[2 * REEF_HASH_BYTES + 1];
-        reef_hash_format(origin->base_roots[g], root);
+        reef_hash_format(theirs.root, root);
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.100s was trained on top of a generation %" PRIu32
                          " with root %.12s, which this pool does not have: only pools that were "
                          "one until then can exchange it",
-                         i->file.path, g, root);
+                         i->name, g, root);
     }
     // With several generations firing on a token, one in between would change its input.
-    if (origin->base_count > 1 && number != origin->info.generation)
+    if (i->base_count > 1 && number != i->info.generation)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.100s was trained directly on top of generation %" PRIu32
                          "; here it would be on top of generation %" PRIu32
                          ", and with this configuration that changes what it computes",
-                         i->file.path, origin->info.generation - 1, number - 1);
+                         i->name, i->info.generation - 1, number - 1);
     return REEF_OK;
 }
 
 static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err) {
-    const reef_generation_record *info = &i->origin.info;
     reef_generation_record ours;
-    if (info->generation >= reef_open_generation(i->trainer)->info.generation) return REEF_OK;
-    reef_status status = reef_generation_read(txn, info->generation, &ours, err);
-    if (status != REEF_OK || memcmp(ours.root, i->origin.sealed_root, REEF_HASH_BYTES) != 0)
-        return status;
+    if (i->info.generation >= reef_open_generation(i->trainer)->info.generation) return REEF_OK;
+    reef_status status = reef_generation_read(txn, i->info.generation, &ours, err);
+    if (status != REEF_OK || memcmp(ours.root, i->info.root, REEF_HASH_BYTES) != 0) return status;
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is generation %" PRIu32 " of this very pool",
-                     i->file.path, info->generation);
+                     i->name, i->info.generation);
+}
+
+static uint64_t experts_of(const importing *i) {
+    return reef_config_retrieving_layers(&i->config) * ((uint64_t)i->info.side * i->info.side);
 }
 
 static reef_status check_room(const importing *i, reef_error *err) {
     const reef_config *config = &i->trainer->network.config;
-    uint64_t more = reef_origin_experts(config, i->origin.info.side);
+    uint64_t more = experts_of(i);
     uint64_t now = reef_room_experts(i->trainer);
     if (config->kinds_max > 0 && reef_room_kinds(i->trainer) >= config->kinds_max)
         return reef_room_fail(i->trainer, err);
@@ -193,174 +203,130 @@ static reef_status check_room(const importing *i, reef_error *err) {
     return reef_fail(err, REEF_ERR_FULL,
                      "%.80s has %" PRIu64 " experts, the pool %" PRIu64
                      ", and it was made for experts_max %" PRIu64,
-                     i->file.path, more, now, config->experts_max);
+                     i->name, more, now, config->experts_max);
 }
 
 static reef_status check_origin(const importing *i, reef_error *err) {
-    const reef_config *config = &i->trainer->network.config;
-    uint32_t side = i->origin.info.side;
     reef_txn *txn = NULL;
     // Generation 0 is a whole model, not a correction.
-    if (i->origin.info.generation == 0)
+    if (i->info.generation == 0)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "%.120s is generation 0, the backbone of its pool: copy the whole pool "
-                         "instead",
-                         i->file.path);
+                         "%.120s is the backbone of its pool: copy the whole pool instead",
+                         i->name);
+    if (!i->info.sealed)
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s is open: seal it first", i->name);
+    if (i->info.continues > 0 && i->options->as_sealed)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.120s continues kind %" PRIu32
+                         " and was sealed without a context memory of its own",
+                         i->name, i->info.continues - 1);
     reef_status status = check_config(i, err);
     if (status == REEF_OK) status = check_memory(i, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, i->trainer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = check_new(i, txn, err);
     if (status == REEF_OK) status = check_base(i, txn, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) status = check_room(i, err);
-    if (status != REEF_OK) return status;
-    // Before memory is made for such a side: each expert has a flag in the file.
-    uint64_t experts = reef_origin_experts(config, side);
-    if (experts > 0 && (side < config->topk || experts > i->file.data_bytes))
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         "%.120s has no room for the %" PRIu64 " experts that it says it has",
-                         i->file.path, experts);
-    return REEF_OK;
+    return status == REEF_OK ? check_room(i, err) : status;
 }
 
 // ---- what is in it ------------------------------------------------------------------------------
 
-static bool same_shape(const reef_safetensor *one, const reef_safetensor *other) {
-    return one->dtype == other->dtype && one->rank == other->rank &&
-           memcmp(one->shape, other->shape, one->rank * sizeof(*one->shape)) == 0;
+static reef_status read_origin(importing *i,
+                               reef_store *from,
+                               uint32_t generation,
+                               reef_error *err) {
+    snprintf(i->name, sizeof(i->name), "generation %" PRIu32 " of %.160s", generation,
+             reef_store_path(from));
+    reef_status status = reef_txn_begin(&i->from, from, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(i->from, &i->config, err);
+    if (status == REEF_OK) status = reef_generation_read(i->from, generation, &i->info, err);
+    if (status != REEF_OK || generation == 0) return status;
+    i->base_count = reef_fire_max(&i->config) > 1 ? generation : 1;
+    return REEF_OK;
 }
 
-// Its tensors are those of the list, wherever they lie in the file: the list gets their offsets.
-static reef_status match_parts(importing *i, reef_error *err) {
-    // The list was made for a generation of this shape by this build. A file with more or fewer
-    // tensors was written for another architecture, even if every name is known.
-    for (size_t k = 0; k < i->parts.count; k++) {
-        reef_safetensor *wanted = &i->parts.parts[k].tensor;
-        const reef_safetensor *found = reef_safetensors_find(&i->file, wanted->name);
-        if (found == NULL)
-            return reef_fail(err, REEF_ERR_CORRUPT, "%.120s lacks the tensor %s", i->file.path,
-                             wanted->name);
-        if (!same_shape(found, wanted))
-            return reef_fail(err, REEF_ERR_CORRUPT,
-                             "%.100s: tensor %s has another type or shape than this "
-                             "configuration gives it",
-                             i->file.path, wanted->name);
-        *wanted = *found;
-    }
-    if (i->file.tensor_count == i->parts.count) return REEF_OK;
-    return reef_fail(err, REEF_ERR_CORRUPT, "%.120s has %zu tensors, such a generation has %zu",
-                     i->file.path, i->file.tensor_count, i->parts.count);
+// What it went on to learn is in the other kind, and its own memory ends.
+static reef_status fail_merged(const importing *i, uint32_t kind, reef_error *err) {
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "kind %" PRIu32 " of %.120s was merged into another one: take that one "
+                     "(reef kind list)",
+                     kind, i->name);
 }
 
-static reef_status make_generation(importing *i, reef_error *err) {
+// Of its kind as of the last commit there, with all that it learned when it came back.
+static reef_status read_kind(const importing *i, reef_generation_memory *out, reef_error *err) {
+    const uint32_t kind = reef_generation_kind(&i->info);
+    reef_as_of now;
+    reef_kind_heads heads = {0};
+    size_t unused;
+    reef_status status = reef_as_of_find(&now, i->from, NULL, err);
+    if (status == REEF_OK) status = reef_kind_heads_read(&heads, i->from, &now, err);
+    const reef_visit_entry *newest = status == REEF_OK ? reef_kind_heads_find(&heads, kind) : NULL;
+    if (newest != NULL && newest->merged)
+        status = fail_merged(i, kind, err);
+    else if (status == REEF_OK)
+        status = reef_kind_heads_load(&heads, i->from, kind, out, &unused, err);
+    reef_kind_heads_release(&heads);
+    return status == REEF_OK ? reef_generation_memory_catch_up(out, i->config.context_memory, err)
+                             : status;
+}
+
+static reef_status read_memory(importing *i, reef_generation_memory *out, reef_error *err) {
+    reef_status status = REEF_OK;
+    if (i->config.context_memory > 0)
+        status = i->options->as_sealed
+                     ? reef_checkpoint_read_memory(i->from, i->info.generation, out, err)
+                     : read_kind(i, out, err);
+    i->trained_bytes = out->memory != NULL ? reef_memory_learned_bytes(out->memory)
+                                           : i->info.sealed_at - i->info.opened_at;
+    return status;
+}
+
+// Its records are those that it was sealed with: each was compared with its sum as it was read, and
+// the sums have its root.
+static reef_status check_root(const importing *i, reef_error *err) {
+    uint8_t root[REEF_HASH_BYTES];
+    reef_status status = reef_generation_root(i->from, i->info.generation, root, err);
+    if (status != REEF_OK || memcmp(root, i->info.root, sizeof(root)) == 0) return status;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "%.120s is damaged: its records have another root than it was sealed with",
+                     i->name);
+}
+
+// Number, ids and stream positions are those of the pool that it joins: where it joined its stream.
+static void take_place(importing *i) {
     const reef_trainer *trainer = i->trainer;
     const reef_generation_record *open = &reef_open_generation(trainer)->info;
-    // The record belongs to this pool: number, ids and stream positions are those of the pool that
-    // it joins. The file's own record stays in `origin` for the report.
-    const reef_generation_record info = {
+    i->generation->info = (reef_generation_record){
         .generation = open->generation,
         .parent = open->parent,
-        .side = i->origin.info.side,
+        .side = i->info.side,
         .first_id = open->first_id,
-        .dtype = i->origin.info.dtype,
+        .dtype = i->info.dtype,
         .sealed = true,
-        // Where it joined this pool's stream; the file has where it was in its own.
         .opened_step = open->opened_step,
         .sealed_step = trainer->step,
         .opened_at = open->opened_at,
         .sealed_at = trainer->stream_bytes,
     };
-    const reef_safetensor *gate = reef_safetensors_find(&i->file, "gate");
-    // Clamped before it sizes an array; a longer tensor is refused by match_parts.
-    uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
-    if (gate_bytes > sizeof(i->gate)) gate_bytes = sizeof(i->gate);
-    bool has_gate = reef_config_has_gates(&trainer->network.config);
-    if (gate != NULL && !has_gate)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the generation has a gate, and those of this pool have none: with "
-                         "boundaries contexts and no net, memories alone say who answers");
-    if (gate == NULL && has_gate) gate_bytes = sizeof(float); // it lacks one, which is found below
-    reef_status status = reef_generation_new(&i->generation, &trainer->network.config, &info, err);
+}
+
+static reef_status read_generation(importing *i, reef_error *err) {
+    const reef_checkpoint_source source = {
+        .number = i->info.generation, .records = i->info.generation, .memory_later = true};
+    reef_generation_memory memory = {0};
+    reef_status status = read_memory(i, &memory, err);
     if (status == REEF_OK)
-        status = reef_memory_from_file(&i->generation->memory, &i->file, REEF_MEMORY_PREFIX, err);
-    if (status == REEF_OK && i->generation->memory.memory != NULL)
-        reef_generation_memory_list(&i->generation->memory, &i->memory);
-    if (status == REEF_OK)
-        status = reef_generation_tensors_init(&i->parts, &trainer->network.config, i->generation,
-                                              gate_bytes / sizeof(float), err);
-    return status == REEF_OK ? match_parts(i, err) : status;
-}
-
-// Where a part goes.
-static void *memory_of(importing *i, const reef_generation_tensor *part) {
-    const char *name = part->tensor.name;
-    // Only ever read: the memory was restored from it, and is what will be written.
-    if (part->db == REEF_DB_MEMORY)
-        return (void *)(uintptr_t)reef_memory_records_find(&i->memory,
-                                                           name + strlen(REEF_MEMORY_PREFIX))
-            ->data;
-    if (part->db == REEF_DB_EXPERTS) return i->generation->expert_tables[part->layer].memory;
-    if (part->db == REEF_DB_FLAGS) return i->generation->expert_tables[part->layer].flags;
-    if (strcmp(name, "gate") == 0) return i->gate;
-    if (strcmp(name, "gate_weights") == 0) return i->generation->gate.weights;
-    return reef_generation_find(i->generation, name)->data;
-}
-
-static reef_status read_part(importing *i,
-                             const reef_generation_tensor *part,
-                             reef_generation_hash *hash,
-                             reef_error *err) {
-    reef_tensor_record record;
-    char *memory = memory_of(i, part);
-    // A tensor is hashed in the same records in which the store will write it, so the root that
-    // comes out is the root that its pool had.
-    for (uint32_t b = 0; reef_tensor_record_at(part, i->origin.info.generation, b, &record); b++) {
-        reef_status status = REEF_OK;
-        // Read into place: no second copy of the data exists.
-        if (part->db != REEF_DB_MEMORY)
-            status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
-                                           memory + record.offset, record.bytes, err);
-        if (status == REEF_OK && part->db == REEF_DB_MEMORY)
-            status = reef_checkpoint_hash_packed(hash, &record.key, memory + record.offset,
-                                                 record.bytes, err);
-        else if (status == REEF_OK)
-            status = reef_generation_hash_add(hash, &record.key, part->tensor.dtype,
-                                              memory + record.offset, record.bytes, err);
-        if (status != REEF_OK) return status;
+        status = reef_checkpoint_load(&i->generation, i->from, &i->config, &source,
+                                      i->trainer->workers, err);
+    if (status == REEF_OK) status = reef_checkpoint_load_tables(i->generation, i->from, err);
+    if (status == REEF_OK) status = check_root(i, err);
+    if (status != REEF_OK) {
+        reef_generation_memory_release(&memory);
+        return status;
     }
-    return REEF_OK;
-}
-
-// All of its data, which must have the root that it had in its pool.
-static reef_status read_parts(importing *i, reef_error *err) {
-    uint8_t root[REEF_HASH_BYTES];
-    float values[REEF_GATE_VALUES];
-    reef_generation_hash *hash = NULL;
-    size_t gate_bytes = 0;
-    reef_status status = reef_generation_allocate_tables(i->generation, err);
-    if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
-    for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
-        const reef_generation_tensor *part = &i->parts.parts[k];
-        if (strcmp(part->tensor.name, "gate") == 0)
-            gate_bytes = part->tensor.end - part->tensor.begin;
-        status = read_part(i, part, hash, err);
-    }
-    if (status == REEF_OK) {
-        reef_generation_hash_root(hash, root);
-        // Compared before anything else is believed. A file that was cut, edited or damaged
-        // anywhere in its data ends here.
-        if (memcmp(root, i->origin.info.root, sizeof(root)) != 0)
-            status = reef_fail(err, REEF_ERR_CORRUPT,
-                               "%.120s is damaged: its data has another root than it says",
-                               i->file.path);
-    }
-    reef_generation_hash_free(hash);
-    if (status != REEF_OK || gate_bytes == 0) return status;
-    status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
-    if (status != REEF_OK) return status;
-    // The gate's values are checked as those of a checkpoint are: a threshold may be infinite,
-    // nothing may be NaN.
-    reef_checkpoint_set_gate(i->generation, values);
+    reef_generation_memory_move(&i->generation->memory, &memory);
+    take_place(i);
     return REEF_OK;
 }
 
@@ -450,7 +416,7 @@ static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
 }
 
 static reef_status add_event(const importing *i, reef_error *err) {
-    const reef_generation_record *info = &i->origin.info;
+    const reef_generation_record *info = &i->info;
     char root[2 * REEF_HASH_BYTES + 1], leaks[96] = "";
     reef_hash_format(info->root, root);
     // A leak is measured only where the reservoir has text of other generations.
@@ -462,8 +428,7 @@ static reef_status add_event(const importing *i, reef_error *err) {
                             ", \"first_id\": %" PRIu64 ", \"root\": \"%s\", \"trained_bytes\": "
                             "%" PRIu64 "%s",
                             i->generation->info.generation, info->generation, info->side,
-                            i->generation->info.first_id, root,
-                            reef_origin_trained_bytes(info, &i->generation->memory), leaks);
+                            i->generation->info.first_id, root, i->trained_bytes, leaks);
 }
 
 // What is known of its kind beside the generation: both are of the same commit.
@@ -552,13 +517,10 @@ static reef_status join_network(importing *i, reef_error *err) {
 
 static void describe_result(const importing *i, reef_import *out) {
     *out = (reef_import){
-        .file = {.info = i->origin.info,
-                 .trained_bytes =
-                     reef_origin_trained_bytes(&i->origin.info, &i->generation->memory),
-                 .builds_on = i->origin.base_count,
-                 .experts = reef_origin_experts(&i->origin.config, i->origin.info.side),
-                 .tensor_count = i->file.tensor_count,
-                 .file_bytes = i->file.data_at + i->file.data_bytes},
+        .info = i->info,
+        .trained_bytes = i->trained_bytes,
+        .builds_on = i->base_count,
+        .experts = experts_of(i),
         .generation = i->generation->info.generation,
         .first_id = i->generation->info.first_id,
         .open = i->generation->info.generation + 1,
@@ -567,38 +529,27 @@ static void describe_result(const importing *i, reef_import *out) {
     };
 }
 
-// What people know of a file that only carries a generation from pool to pool.
-static reef_status call_file(importing *i, const char *name, reef_error *err) {
-    char *own = strdup(name);
-    if (own == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %.100s", name);
-    free(i->file.path);
-    i->file.path = own;
-    return REEF_OK;
-}
-
 reef_status reef_trainer_import(reef_trainer *trainer,
-                                const char *path,
+                                reef_store *from,
+                                uint32_t generation,
                                 const reef_import_options *options,
                                 reef_import *out,
                                 reef_error *err) {
     const reef_import_options standard = {0};
     if (options == NULL) options = &standard;
-    // fd -1: reef_safetensors_close accepts it when opening failed.
-    importing i = {.trainer = trainer, .options = options, .file.fd = -1};
+    importing i = {.trainer = trainer, .options = options};
     reef_import unused;
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status == REEF_OK) status = check_trainer(trainer, options, err);
     // The network must match the pool before n + 1 is committed next to it.
     if (status == REEF_OK && !options->dry_run && reef_trainer_has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
-    if (status == REEF_OK) status = reef_safetensors_open(&i.file, path, err);
-    if (status == REEF_OK && options->called != NULL) status = call_file(&i, options->called, err);
-    if (status == REEF_OK) status = reef_origin_parse(&i.origin, &i.file, err);
+    if (status == REEF_OK) status = read_origin(&i, from, generation, err);
     if (status == REEF_OK) status = check_origin(&i, err);
-    if (status == REEF_OK) status = make_generation(&i, err);
-    if (status == REEF_OK) status = read_parts(&i, err);
+    if (status == REEF_OK) status = read_generation(&i, err);
+    reef_txn_abort(i.from);
     REEF_FAIL_POINT(IMPORT_READ);
-    // Leaking is measured on this pool's own text, which the file knows nothing of.
+    // Leaking is measured on this pool's own text, which the other one knows nothing of.
     if (status == REEF_OK)
         status = measure_gate(&trainer->reservoir, i.generation, options->leak_max, &i.leak,
                               &i.leak_now, err);
@@ -607,8 +558,5 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     // Whatever was handed over is NULL by now.
     reef_generation_free(i.generation);
     reef_generation_free(i.next);
-    reef_generation_tensors_release(&i.parts);
-    reef_origin_release(&i.origin);
-    reef_safetensors_close(&i.file);
     return status;
 }

@@ -4,7 +4,6 @@
 #include "checkpoint.h"
 #include "commit.h"
 #include "events.h"
-#include "generation_file.h"
 #include "kind_memories.h"
 #include "recognition.h"
 #include "trainer_internal.h"
@@ -18,7 +17,7 @@ reef_status reef_trainer_exchange_check(const reef_trainer *trainer, reef_error 
     const reef_config *config = &trainer->network.config;
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status != REEF_OK) return status;
-    if (reef_origin_needs_all(config))
+    if (reef_fire_max(config) > 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with fire_max above 1 or gates that read losses: its "
                          "generations build on all before them, and cannot be exchanged");

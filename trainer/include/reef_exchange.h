@@ -1,5 +1,5 @@
 // What trainings that learn apart give each other, beside sealed generations
-// (reef_generation_export, reef_trainer_import): the text that a kind learned when it came back.
+// (reef_generation_extract, reef_trainer_import): the text that a kind learned when it came back.
 //
 // A generation that was sealed never changes, so what its kind learns later is no part of its file.
 // It is a function of text, though: another pool whose copy of the kind learns the same text knows

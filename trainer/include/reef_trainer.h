@@ -324,8 +324,10 @@ typedef struct reef_kind_level {
 
 /** How to import. All-zero fields mean the default. */
 typedef struct reef_import_options {
-    bool dry_run;       // check everything, the data of the file included, and change nothing
-    const char *called; // in messages; NULL: the file's path
+    bool dry_run; // check everything, all of its records included, and change nothing
+    // Without what its kind learned when it came back; then one that continues a kind is refused,
+    // which has no memory of its own.
+    bool as_sealed;
     // What its kind is called from then on; NULL, or another kind has that name: nothing.
     const char *name;
     const reef_kind_level *level; // what its own pool knew of it; NULL: it is not known
@@ -340,7 +342,12 @@ typedef struct reef_import_options {
 
 /** What an import did, or would do. */
 typedef struct reef_import {
-    reef_generation_file file;
+    reef_generation_record info; // in the other pool
+    // What its kind has learned of the memory that came with it; without one, the length of its part
+    // of the stream.
+    uint64_t trained_bytes;
+    uint64_t experts;    // in all layers
+    uint32_t builds_on;  // generations 0 .. builds_on - 1 are the same in both pools
     uint32_t generation; // its number in this pool
     uint64_t first_id;   // pool-wide id of its first expert here
     uint32_t open;       // the generation that is open afterwards
@@ -349,20 +356,23 @@ typedef struct reef_import {
 } reef_import;
 
 /**
- * Take in a generation of another pool that has the same generation 0, and commit: one transaction.
- * It gets the number of the open generation, which must have trained nothing yet and is opened
- * again with the next number. On text where no other generation of this pool fires it computes what
- * it computed there, to the bit.
+ * Take in a sealed generation of another pool, which has the same generation 0, and commit: one
+ * transaction. It gets the number of the open generation, which must have trained nothing yet and
+ * is opened again with the next number. On text where no other generation of this pool fires it
+ * computes what it computed there, to the bit.
  *
- * options  NULL for the defaults
- * out      written; may be NULL
+ * from        the other pool, which may be trained meanwhile; or one of reef_generation_extract
+ * generation  its number there
+ * options     NULL for the defaults
+ * out         written; may be NULL
  *
- * Errors: INVALID another configuration or backbone, the open generation has trained, a layer
- * by itself; NOT_FOUND, CORRUPT, VERSION of the file; FULL
- * experts_max, the disk; IO; NO_MEMORY. After an error pool and trainer are as before.
+ * Errors: INVALID another configuration or backbone, the open generation has trained, it is open
+ * there or its kind was merged, a layer by itself; NOT_FOUND; CORRUPT; FULL experts_max, the disk;
+ * IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
-                                                         const char *path,
+                                                         reef_store *from,
+                                                         uint32_t generation,
                                                          const reef_import_options *options,
                                                          reef_import *out,
                                                          reef_error *err);

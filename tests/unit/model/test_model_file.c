@@ -3,10 +3,13 @@
 #include "draw.h"
 #include "lifelong.h"
 #include "model_file.h"
+#include "small_disk.h"
 #include "trainer_internal.h"
 #include "whole_file.h"
 
 #include <math.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEXT_BYTES 3000
@@ -194,11 +197,76 @@ static void a_stopped_export_leaves_nothing(void **state) {
     }
 }
 
+static void what_a_killed_export_left_is_written_over_and_nothing_else(void **state) {
+    two *t = *state;
+    reef_error err;
+    size_t bytes, again;
+    char part[TEMP_DIR_BYTES + 8];
+    borrow(t);
+    (void)unlink(t->other);
+    snprintf(part, sizeof(part), "%s.part", t->other);
+    const char *once = whole_file_read(t->file, &bytes);
+    char *whole = keep(malloc(2 * bytes)); // a longer one of another state
+    assert_non_null(whole);
+    memcpy(whole, once, bytes);
+    memcpy(whole + bytes, once, bytes);
+    const size_t lengths[] = {0, 8, 20, 2 * bytes};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        whole_file_write(part, whole, lengths[i]);
+        ok(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err), &err);
+        char *written = whole_file_read(t->other, &again);
+        assert_int_equal(again, bytes);
+        assert_memory_equal(written, whole, bytes);
+        assert_int_not_equal(access(part, F_OK), 0);
+        assert_int_equal(unlink(t->other), 0);
+    }
+    // Somebody else's file, and one that is being written.
+    whole_file_write(part, "a letter to somebody", 20);
+    assert_int_equal(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "was not left by an export"));
+    whole_file_write(part, whole, 100);
+    int fd = open(part, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    assert_int_equal(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "another export is writing"));
+    close(fd);
+    assert_int_equal(unlink(part), 0);
+    assert_int_equal(symlink(t->file, part), 0);
+    assert_true(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err) != REEF_OK);
+    (void)whole_file_read(t->file, &again);
+    assert_int_equal(again, bytes);
+    assert_int_equal(unlink(part), 0);
+}
+
+static void on_a_full_disk_no_file_is_left(void **state) {
+    two *t = *state;
+    reef_error err;
+    char small[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
+    borrow(t);
+    temp_dir_join(small, t->a->dir, "small");
+    temp_dir_join(path, small, "file");
+    assert_int_equal(mkdir(small, 0700), 0);
+    if (!small_disk_mount(small, "256k")) skip();
+    reef_status status = reef_model_export(t->a->store, NULL, path, NULL, NULL, &err);
+    bool empty = rmdir(small) != 0 && errno == EBUSY && access(path, F_OK) != 0;
+    strcat(path, ".part");
+    empty = empty && access(path, F_OK) != 0;
+    small_disk_unmount(small);
+    assert_int_equal(status, REEF_ERR_FULL);
+    assert_non_null(strstr(err.message, "No space left"));
+    assert_true(empty);
+}
+
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         SET_UP(tensors_have_names_and_shapes),
         SET_UP(what_cannot_be_written_is_named),
         SET_UP(a_stopped_export_leaves_nothing),
+        SET_UP(what_a_killed_export_left_is_written_over_and_nothing_else),
+        SET_UP(on_a_full_disk_no_file_is_left),
     };
     return cmocka_run_group_tests(tests, learn_once, forget);
 }

@@ -599,76 +599,6 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-// The same root, from the records alone.
-static void the_root_follows_from_the_records_alone(void **state) {
-    pool_fixture *f = *state;
-    uint8_t payload[BLOCK_BYTES], root[REEF_HASH_BYTES];
-    reef_generation_hash *hash = NULL;
-    reef_generation_record generation;
-    reef_error err;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    pool_open_generation(txn, 0);
-    put_content(txn, 0, 1);
-    must(reef_generation_seal(txn, 0, 5, 500, &err), &err);
-    must(reef_generation_read(txn, 0, &generation, &err), &err);
-    must(reef_generation_hash_new(&hash, &err), &err);
-    fill(payload, sizeof(payload), 1 + BLOCKS - 1);
-    const reef_key tensor = {.db = REEF_DB_TENSORS, .name = "w_q"};
-    must(reef_generation_hash_add(hash, &tensor, REEF_BYTES, payload, 77, &err), &err);
-    for (uint32_t part = 0; part < 2; part++) {
-        for (uint32_t block = 0; block < BLOCKS; block++) {
-            const reef_key key = {.db = part == 0 ? REEF_DB_EXPERTS : REEF_DB_FLAGS,
-                                  .block = block};
-            fill(payload, sizeof(payload), 1 + block);
-            reef_generation_hash_root(hash, root);
-            assert_memory_not_equal(root, generation.root, sizeof(root));
-            must(reef_generation_hash_add(hash, &key, REEF_BYTES, payload,
-                                          part == 0 ? sizeof(payload) : 3, &err),
-                 &err);
-        }
-    }
-    reef_generation_hash_root(hash, root);
-    assert_memory_not_equal(root, generation.root, sizeof(root));
-    const reef_key memory = {.db = REEF_DB_MEMORY, .name = "tables"};
-    fill(payload, sizeof(payload), 1 + BLOCKS - 1);
-    must(reef_generation_hash_add(hash, &memory, REEF_BYTES, payload, 2000, &err), &err);
-    reef_generation_hash_root(hash, root);
-    assert_memory_equal(root, generation.root, sizeof(root));
-    must_fail(reef_generation_hash_add(hash, &(reef_key){.db = REEF_DB_TENSORS}, REEF_BYTES,
-                                       payload, 1, &err),
-              REEF_ERR_INVALID, &err, "name");
-    reef_generation_hash_free(hash);
-    pool_commit(txn, 1);
-}
-
-// The root of before there was memory: that of the same records, and no other.
-static void without_memory_the_root_is_that_of_all_else(void **state) {
-    pool_fixture *f = *state;
-    uint8_t root[REEF_HASH_BYTES];
-    reef_generation_hash *hash = NULL;
-    reef_generation_record generation;
-    reef_error err;
-    const reef_key parts[] = {{.db = REEF_DB_TENSORS, .name = "w_q"},
-                              {.db = REEF_DB_EXPERTS, .block = 1},
-                              {.db = REEF_DB_FLAGS, .block = 1}};
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    pool_open_generation(txn, 0);
-    must(reef_generation_hash_new(&hash, &err), &err);
-    for (size_t i = 0; i < 3; i++) {
-        pool_put(txn, &parts[i], "part", 4);
-        must(reef_generation_hash_add(hash, &parts[i], REEF_BYTES, "part", 4, &err), &err);
-    }
-    pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, "m", 1);
-    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, &err), &err);
-    seal(txn, 0);
-    must(reef_generation_read(txn, 0, &generation, &err), &err);
-    reef_generation_hash_root(hash, root);
-    assert_memory_equal(root, generation.root, sizeof(root));
-    reef_generation_hash_free(hash);
-    pool_commit(txn, 1);
-    pool_check(f->store);
-}
-
 static void only_the_open_generation_can_be_cleared(void **state) {
     pool_fixture *f = *state;
     reef_error err;
@@ -709,8 +639,6 @@ int main(void) {
         cmocka_unit_test(equal_content_has_equal_roots_however_it_was_committed),
         POOL_TEST(every_hashed_record_and_the_step_change_the_root),
         POOL_TEST(memory_of_the_open_generation_is_in_no_root),
-        POOL_TEST(the_root_follows_from_the_records_alone),
-        POOL_TEST(without_memory_the_root_is_that_of_all_else),
         POOL_TEST(only_the_open_generation_can_be_cleared),
         POOL_TEST(removing_a_snapshot_changes_no_root),
         POOL_TEST(a_snapshot_keeps_the_open_generation_and_shares_the_sealed),

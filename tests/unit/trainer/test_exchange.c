@@ -10,7 +10,6 @@ enum { LONG = 16000, TABLES = 120000 };
 
 typedef struct pair {
     lifelong *a, *b; // one until generation 0 was sealed
-    char file[TEMP_DIR_BYTES];
 } pair;
 
 static void make_kinds(lifelong *f) {
@@ -30,7 +29,6 @@ static int setup(void **state) {
     assert_true(p->a != NULL && p->b != NULL);
     make_kinds(p->a);
     make_kinds(p->b);
-    temp_dir_join(p->file, p->a->dir, "one.safetensors");
     make_pool(p->a, 1);
     feed_kind(p->a, 0, LONG, 1);
     ok(reef_trainer_exchange_seal(p->a->trainer, &err), &err);
@@ -72,53 +70,43 @@ static void seal(lifelong *f) {
     ok(reef_trainer_exchange_seal(f->trainer, &err), &err);
 }
 
-static void import(lifelong *f, const char *path, const reef_import_options *options) {
+// Of pool a into pool b.
+static void import(pair *p, uint32_t generation, const reef_import_options *options) {
     reef_error err;
-    ok(reef_trainer_import(f->trainer, path, options, NULL, &err), &err);
+    ok(reef_trainer_import(p->b->trainer, p->a->store, generation, options, NULL, &err), &err);
 }
 
-// a learns kind 1, as generation 1, which is then in the file.
+// a learns kind 1, as generation 1.
 static void give_kind(pair *p) {
-    reef_error err;
     feed_kind(p->a, 1, LONG, 2);
     seal(p->a);
-    ok(reef_generation_export(p->a->store, 1, p->file, NULL, NULL, &err), &err);
 }
 
-// ---- a kind that came back, as a file -----------------------------------------------------------
+// ---- a kind that came back ----------------------------------------------------------------------
 
-static void a_file_has_all_that_its_kind_learned(void **state) {
-    static const reef_export_options again = {.force = true},
-                                     as_sealed = {.force = true, .as_sealed = true};
+static void a_kind_comes_with_all_that_it_learned(void **state) {
+    static const reef_import_options as_sealed = {.dry_run = true, .as_sealed = true},
+                                     plan = {.dry_run = true};
     pair *p = *state;
     reef_error err;
-    reef_generation_file first, whole, plan, sealed;
-    reef_import joined;
+    reef_import first, sealed, whole, joined;
     give_kind(p);
-    ok(reef_generation_export(p->a->store, 1, p->file, &again, &first, &err), &err);
+    ok(reef_trainer_import(p->b->trainer, p->a->store, 1, &plan, &first, &err), &err);
     feed_kind(p->a, 1, LONG, 3);
     commit(p->a);
     const uint64_t learned = learned_of(p->a, 1);
     assert_true(learned > first.trained_bytes + LONG / 2);
-    ok(reef_generation_export(p->a->store, 1, p->file, &as_sealed, &sealed, &err), &err);
+    ok(reef_trainer_import(p->b->trainer, p->a->store, 1, &as_sealed, &sealed, &err), &err);
     assert_int_equal(sealed.trained_bytes, first.trained_bytes);
-    assert_int_equal(sealed.left_out_bytes, learned - first.trained_bytes);
-    assert_memory_equal(sealed.info.root, first.info.root, REEF_HASH_BYTES);
-    ok(reef_generation_export(p->a->store, 1, p->file, &again, &whole, &err), &err);
+    ok(reef_trainer_import(p->b->trainer, p->a->store, 1, &plan, &whole, &err), &err);
     assert_int_equal(whole.trained_bytes, learned);
-    assert_int_equal(whole.left_out_bytes, 0);
-    assert_memory_not_equal(whole.info.root, first.info.root, REEF_HASH_BYTES);
-    ok(reef_generation_export(p->a->store, 1, p->file,
-                              &(reef_export_options){.force = true, .dry_run = true}, &plan, &err),
-       &err);
-    assert_memory_equal(plan.info.root, whole.info.root, REEF_HASH_BYTES);
-    // Its own pool knows it again, by what was sealed.
+    // Its own pool knows it again.
     seal(p->a);
-    assert_int_equal(reef_trainer_import(p->a->trainer, p->file, NULL, NULL, &err),
+    assert_int_equal(reef_trainer_import(p->a->trainer, p->a->store, 1, NULL, NULL, &err),
                      REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "of this very pool"));
-    ok(reef_trainer_import(p->b->trainer, p->file, NULL, &joined, &err), &err);
-    assert_int_equal(joined.file.trained_bytes, learned);
+    ok(reef_trainer_import(p->b->trainer, p->a->store, 1, NULL, &joined, &err), &err);
+    assert_int_equal(joined.trained_bytes, learned);
     assert_int_equal(learned_of(p->b, joined.generation), learned);
     assert_sound(p->b);
     assert_sound(p->a);
@@ -185,7 +173,7 @@ static void an_imported_kind_has_a_name_and_a_level(void **state) {
     give_kind(p);
     assert_true(reef_trainer_kind_level(p->a->trainer, 1, &level));
     const reef_import_options options = {.name = "rank-1.1", .level = &level};
-    import(p->b, p->file, &options);
+    import(p, 1, &options);
     for (int i = 0; i < 2; i++) {
         assert_string_equal(reef_trainer_kind_name_of(p->b->trainer, 1), "rank-1.1");
         assert_true(reef_trainer_kind_level(p->b->trainer, 1, &here));
@@ -204,9 +192,7 @@ static void an_imported_kind_has_a_name_and_a_level(void **state) {
     reef_trainer *b = p->b->trainer;
     feed_kind(p->a, 2, LONG, 4);
     seal(p->a);
-    const reef_export_options force = {.force = true};
-    ok(reef_generation_export(p->a->store, 2, p->file, &force, NULL, &err), &err);
-    import(p->b, p->file, &options);
+    import(p, 2, &options);
     assert_string_equal(reef_trainer_kind_name_of(b, 1), "rank-1.1");
     assert_string_equal(reef_trainer_kind_name_of(b, 2), "");
     assert_sound(p->b);
@@ -223,7 +209,7 @@ static void visits_go_with_the_open_generation(void **state) {
     assert_true(learned > TABLES);
     // With the memory at hand, and read for it.
     reopen(p->b);
-    import(p->b, p->file, NULL);
+    import(p, 1, NULL);
     reopen(p->b);
     assert_int_equal(learned_of(p->b, 0), learned);
     // The imported memory has a say as well, and a small one.
@@ -342,14 +328,10 @@ static void records_are_read_as_they_were_written(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        SET_UP(a_file_has_all_that_its_kind_learned),
-        SET_UP(the_stream_goes_on_in_its_kind),
-        SET_UP(some_pools_have_nothing_to_exchange),
-        SET_UP(an_imported_kind_has_a_name_and_a_level),
-        SET_UP(visits_go_with_the_open_generation),
-        SET_UP(another_pool_learns_the_text_of_a_kind),
-        SET_UP(a_merged_kind_goes_on_as_another),
-        SET_UP(records_are_read_as_they_were_written),
+        SET_UP(a_kind_comes_with_all_that_it_learned), SET_UP(the_stream_goes_on_in_its_kind),
+        SET_UP(some_pools_have_nothing_to_exchange),   SET_UP(an_imported_kind_has_a_name_and_a_level),
+        SET_UP(visits_go_with_the_open_generation),    SET_UP(another_pool_learns_the_text_of_a_kind),
+        SET_UP(a_merged_kind_goes_on_as_another),      SET_UP(records_are_read_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,23 +198,25 @@ static void prune_after_it(void **state) {
     assert_sound(f);
 }
 
-// What a merged kind knows is in the other one's file; its own generation is as it was sealed.
-static void a_merged_kind_is_exported_as_it_was_sealed_alone(void **state) {
-    lifelong *f = *state;
+// What a merged kind knows is given with the other one; its own generation as it was sealed.
+static void a_merged_kind_is_given_as_it_was_sealed_alone(void **state) {
+    lifelong *f = *state, other = *f;
     reef_error err;
-    char path[TEMP_DIR_BYTES];
     learn(f);
     merge(f, 1, 2, false);
-    temp_dir_join(path, f->dir, "file");
-    reef_export_options options = {.force = true};
-    assert_int_equal(reef_generation_export(f->store, 1, path, &options, NULL, &err),
+    temp_dir_join(other.pool, f->dir, "other");
+    make_pool(&other, 1);
+    feed_kind(&other, 0, LONG, 1);
+    feed_kind(&other, 1, LONG - 2048, 2); // another generation 1
+    ok(reef_trainer_seal(other.trainer, NULL, NULL, &err), &err);
+    reef_import_options options = {.dry_run = true};
+    assert_int_equal(reef_trainer_import(other.trainer, f->store, 1, &options, NULL, &err),
                      REEF_ERR_INVALID);
-    assert_string_equal(err.message,
-                        "kind 1 of generation 1 was merged into another one: export that one "
-                        "(reef kind list), or this one as it was sealed");
-    ok(reef_generation_export(f->store, 2, path, &options, NULL, &err), &err);
+    assert_non_null(strstr(err.message, "was merged into another one: take that one"));
+    ok(reef_trainer_import(other.trainer, f->store, 2, &options, NULL, &err), &err);
     options.as_sealed = true;
-    ok(reef_generation_export(f->store, 1, path, &options, NULL, &err), &err);
+    ok(reef_trainer_import(other.trainer, f->store, 1, &options, NULL, &err), &err);
+    close_pool(&other);
 }
 
 static void what_cannot_be_merged(void **state) {
@@ -301,7 +303,7 @@ int main(void) {
         MERGE_TEST(the_same_bits_whenever_it_was_committed),
         MERGE_TEST(a_dry_run_changes_nothing),
         MERGE_TEST(prune_after_it),
-        MERGE_TEST(a_merged_kind_is_exported_as_it_was_sealed_alone),
+        MERGE_TEST(a_merged_kind_is_given_as_it_was_sealed_alone),
         MERGE_TEST(what_cannot_be_merged),
         MERGE_TEST(those_with_words_in_common_are_near),
         MERGE_TEST(kinds_that_gates_tell_apart_are_not_merged),

@@ -199,10 +199,6 @@ static void they_are_no_kinds(void **state) {
         if (info.continues == 0) continue;
         assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &err),
                          REEF_ERR_NOT_FOUND);
-        const reef_export_options as_sealed = {.as_sealed = true};
-        assert_int_equal(reef_generation_export(f->store, g, f->dir, &as_sealed, NULL, &err),
-                         REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, "continues kind"));
     }
     reef_kind_list_release(&list);
 }
@@ -304,27 +300,25 @@ static void it_goes_on_after_a_kill(void **state) {
 }
 
 // Elsewhere it is a kind of its own, with its net and all that its kind has learned.
-static void its_own_file_has_the_memory_of_its_kind(void **state) {
+static void elsewhere_it_has_the_memory_of_its_kind(void **state) {
     lifelong *f = *state;
     reef_error err;
-    reef_generation_file file;
     reef_import joined;
-    char path[TEMP_DIR_BYTES];
     lifelong other = *f;
-    temp_dir_join(path, f->dir, "file");
     temp_dir_join(other.pool, f->dir, "other");
     make_two(f);
     ok(reef_store_copy(f->store, other.pool, NULL, &err), &err);
     feed_kind(f, 0, 2 * TURN, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     assert_int_equal(generation_of(f, 2).continues, 1);
-    ok(reef_generation_export(f->store, 2, path, NULL, &file, &err), &err);
-    assert_in_range(file.trained_bytes, FIRST + 2 * TURN - 4000, FIRST + 2 * TURN);
-    assert_int_equal(file.left_out_bytes, 0);
     open_pool(&other, 1);
     ok(reef_trainer_seal(other.trainer, NULL, NULL, &err), &err);
-    ok(reef_trainer_import(other.trainer, path, NULL, &joined, &err), &err);
-    assert_int_equal(joined.file.trained_bytes, file.trained_bytes);
+    const reef_import_options as_sealed = {.as_sealed = true};
+    assert_int_equal(reef_trainer_import(other.trainer, f->store, 2, &as_sealed, NULL, &err),
+                     REEF_ERR_INVALID);
+    assert_non_null(strstr(err.message, "continues kind"));
+    ok(reef_trainer_import(other.trainer, f->store, 2, NULL, &joined, &err), &err);
+    assert_in_range(joined.trained_bytes, FIRST + 2 * TURN - 4000, FIRST + 2 * TURN);
     assert_int_equal(generation_of(&other, joined.generation).continues, 0);
     assert_sound(&other);
     close_pool(&other);
@@ -386,7 +380,7 @@ int main(void) {
         TEST(while_one_is_open_its_kind_is_the_one_that_learns),
         TEST(a_snapshot_keeps_the_net_of_its_time),
         TEST(it_goes_on_after_a_kill),
-        TEST(its_own_file_has_the_memory_of_its_kind),
+        TEST(elsewhere_it_has_the_memory_of_its_kind),
         TEST(its_damage_is_named),
         TEST(where_there_is_no_room_none_follows),
         TEST(it_needs_a_net),

@@ -1,4 +1,4 @@
-// Generations that leave one pool as a file and join another: what they compute stays the same to
+// Generations that leave one pool and join another: what they compute stays the same to
 // the bit, and training continues from there as from any commit.
 #include "transfer.h"
 
@@ -28,11 +28,11 @@ static void assert_imports_to_the_bit(pair *p) {
     assert_false(open.sealed);
     assert_true(times_said(p->b, "\"event\": \"import\"") == 0);
 
-    reef_import import = import_one(p->b, p->file);
+    reef_import import = import_one(p->b, p->one);
     assert_int_equal(import.generation, 1);
     assert_int_equal(import.open, 2);
-    assert_int_equal(import.file.info.generation, 1);
-    assert_int_equal(import.file.builds_on, 1);
+    assert_int_equal(import.info.generation, 1);
+    assert_int_equal(import.builds_on, 1);
     assert_true(times_said(p->b, "\"event\": \"import\"") == 1);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
     assert_true(same_logits(p->a->store, "1", p->b->store, "1", 1));
@@ -69,7 +69,6 @@ static void and_with_every_kind_of_tensor(void **state) {
     choose(&p->a->config, "seal_dtype", "int8");
     choose(&p->a->config, "adapt_ffw", "true");
     assert_imports_to_the_bit(p);
-    export_one(p->a, 0, p->other); // whose tensors are those of the backbone
 }
 
 static void and_with_rows_of_int8(void **state) {
@@ -87,10 +86,10 @@ static void an_imported_generation_may_be_smaller_than_the_open_one(void **state
     open_pool(p->b, 1);
     reef_error err;
     ok(reef_trainer_grow(p->b->trainer, 70, &err), &err); // of several blocks
-    reef_import import = import_one(p->b, p->file);
-    assert_int_equal(import.file.info.side, 3);
+    reef_import import = import_one(p->b, p->one);
+    assert_int_equal(import.info.side, 3);
     assert_int_equal(generation_of(p->b, 2).side, 70);
-    assert_memory_equal(generation_of(p->b, 1).root, import.file.info.root, REEF_HASH_BYTES);
+    assert_memory_equal(generation_of(p->b, 1).root, import.info.root, REEF_HASH_BYTES);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
     assert_sound(p->b);
 }
@@ -100,21 +99,15 @@ static void under_another_number_it_is_the_same_generation(void **state) {
     pair *p = *state;
     start(p);
     learn(p->b, 2);
-    reef_import import = import_one(p->b, p->file);
+    reef_import import = import_one(p->b, p->one);
     assert_int_equal(import.generation, 2);
     assert_int_equal(import.open, 3);
     assert_true(fires(p->b, 2, 1) > 0.9);
-    export_one(p->b, 2, p->other);
-    size_t first, second;
-    uint8_t *one = whole_file_read(p->file, &first), *two = whole_file_read(p->other, &second);
-    size_t one_at = 8 + header_bytes(one), two_at = 8 + header_bytes(two);
-    assert_int_equal(first - one_at, second - two_at);
-    assert_memory_equal(one + one_at, two + two_at, first - one_at);
+    assert_true(same_records(p->a->store, 1, p->b->store, 2));
     assert_sound(p->b);
     // And so it comes home again: to the pool that it was made in, as another one.
     reef_error err;
-    assert_int_equal(reef_trainer_import(p->a->trainer, p->file, &DRY, &import, &err),
-                     REEF_ERR_INVALID);
+    assert_int_equal(import_of(p->a, p->one, &DRY, &import, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "of this very pool"));
 }
 
@@ -128,18 +121,18 @@ static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
     learn(p->b, 2);
     float *before = new_logits(), *after = new_logits();
     logits_of(p->b->store, NULL, 2, before);
-    ok(reef_trainer_import(p->b->trainer, p->file, &DRY, &import, &err), &err);
+    ok(import_of(p->b, p->one, &DRY, &import, &err), &err);
     assert_true(import.leak > 0.2);
     assert_true(import.leak_now == import.leak);
     const reef_import_options strict = {.leak_max = 0.01};
-    ok(reef_trainer_import(p->b->trainer, p->file, &strict, &import, &err), &err);
+    ok(import_of(p->b, p->one, &strict, &import, &err), &err);
     assert_true(import.leak > 0.2);
     assert_true(import.leak_now <= 0.01);
     assert_true(times_said(p->b, "\"leak_now\": 0.00") == 1);
     assert_true(fires(p->b, 2, 1) > 0.9);
     assert_true(fires(p->b, 2, 2) < 0.1);
     assert_true(fires(p->b, 2, 0) < 0.1);
-    assert_memory_not_equal(generation_of(p->b, 2).root, import.file.info.root, REEF_HASH_BYTES);
+    assert_memory_not_equal(generation_of(p->b, 2).root, import.info.root, REEF_HASH_BYTES);
     logits_of(p->b->store, "1", 2, after);
     assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*before));
     assert_sound(p->b);
@@ -154,7 +147,7 @@ static void it_may_stay_where_it_lies_in_the_map(void **state) {
     ok(reef_store_open(&p->b->store, p->b->pool, &(reef_store_options){.write = true}, &err), &err);
     const reef_trainer_options small = {.threads = 1, .memory_bytes = 1};
     ok(reef_trainer_open(&p->b->trainer, p->b->store, &small, &err), &err);
-    import_one(p->b, p->file);
+    import_one(p->b, p->one);
     feed_kind(p->b, 2, TEXT_BYTES, 1);
     reef_commit in_place = commit(p->b);
 
@@ -170,7 +163,7 @@ static void it_may_stay_where_it_lies_in_the_map(void **state) {
     p->a->said[0] = '\0';
     make_pool(p->a, 1);
     learn(p->a, 0);
-    import_one(p->a, p->file);
+    import_one(p->a, p->one);
     feed_kind(p->a, 2, TEXT_BYTES, 1);
     assert_memory_equal(commit(p->a).root, in_place.root, REEF_HASH_BYTES);
 }
@@ -183,12 +176,11 @@ static void where_several_fire_all_older_ones_must_be_there(void **state) {
     p->a->config.fire_max = 2;
     start(p);
     learn(p->a, 2);
-    export_one(p->a, 2, p->other);
-    assert_int_equal(reef_trainer_import(p->b->trainer, p->other, NULL, &import, &err),
-                     REEF_ERR_INVALID);
+    extract(p->a, 2, p->other);
+    assert_int_equal(import_of(p->b, p->other, NULL, &import, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "does not have"));
-    assert_int_equal(import_one(p->b, p->file).file.builds_on, 1);
-    assert_int_equal(import_one(p->b, p->other).file.builds_on, 2);
+    assert_int_equal(import_one(p->b, p->one).builds_on, 1);
+    assert_int_equal(import_one(p->b, p->other).builds_on, 2);
     for (int kind = 0; kind < 3; kind++)
         assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, kind));
     assert_sound(p->b);
@@ -201,11 +193,10 @@ static void one_in_between_is_refused_where_it_would_count(void **state) {
     p->a->config.fire_max = 2;
     start(p);
     learn(p->a, 2);
-    export_one(p->a, 2, p->other);
-    import_one(p->b, p->file);
+    extract(p->a, 2, p->other);
+    import_one(p->b, p->one);
     learn(p->b, 3);
-    assert_int_equal(reef_trainer_import(p->b->trainer, p->other, NULL, &import, &err),
-                     REEF_ERR_INVALID);
+    assert_int_equal(import_of(p->b, p->other, NULL, &import, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "directly on top of generation 1"));
 }
 
@@ -218,8 +209,8 @@ static void training_goes_on_as_from_any_commit(void **state) {
     ok(reef_store_copy(p->b->store, p->a->pool, NULL, &err), &err); // two that import
     p->a->said[0] = '\0';
     open_pool(p->a, 1);
-    import_one(p->a, p->file);
-    import_one(p->b, p->file);
+    import_one(p->a, p->one);
+    import_one(p->b, p->one);
     assert_memory_equal(last_commit(p->a).root, last_commit(p->b).root, REEF_HASH_BYTES);
     feed_kind(p->a, 2, TEXT_BYTES, 1);
     seal(p->a);
@@ -244,19 +235,14 @@ static void assert_memory_travels(pair *p, const char *share) {
     choose(&p->a->config, "net_share", share);
     start(p);
     double without = bits_as_of(p->b, NULL, 1);
-    import_one(p->b, p->file);
+    import_one(p->b, p->one);
     const reef_generation_record theirs = generation_of(p->a, 1), ours = generation_of(p->b, 1);
     assert_memory_equal(ours.root, theirs.root, REEF_HASH_BYTES);
     assert_true(bits_as_of(p->b, NULL, 1) < without);
     for (int kind = 0; kind < 2; kind++)
         assert_true(bits_as_of(p->b, NULL, kind) == bits_as_of(p->a, NULL, kind));
     assert_sound(p->b);
-    export_one(p->b, 1, p->other);
-    size_t first, second;
-    uint8_t *one = whole_file_read(p->file, &first), *two = whole_file_read(p->other, &second);
-    size_t at = 8 + header_bytes(one), again = 8 + header_bytes(two);
-    assert_int_equal(first - at, second - again);
-    assert_memory_equal(one + at, two + again, first - at);
+    assert_true(same_records(p->a->store, 1, p->b->store, 1));
     // What comes next has a memory of its own.
     learn(p->b, 2);
     assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
@@ -296,7 +282,7 @@ static void begin_with(lifelong *f, const char *base, const char *memory, const 
 }
 
 // Copies a pool with generation 0, which has no memory, to p->other; pool a is then one with
-// memories, which has learned kind 1 and written it to p->file.
+// memories, which has learned kind 1, as in p->one.
 static void begin_without(pair *p) {
     forget_memories(p->a);
     make_pool(p->a, 1);
@@ -304,7 +290,7 @@ static void begin_without(pair *p) {
     copy_pool(p->a->pool, p->other);
     begin_with(p->a, p->other, "4194304", "1");
     learn(p->a, 1);
-    export_one(p->a, 1, p->file);
+    extract(p->a, 1, p->one);
 }
 
 static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
@@ -320,12 +306,11 @@ static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
         reef_error err;
         reef_import import;
         begin_with(p->b, p->other, CASES[i].memory, CASES[i].share);
-        assert_int_equal(reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err),
-                         REEF_ERR_INVALID);
+        assert_int_equal(import_of(p->b, p->one, NULL, &import, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, CASES[i].words));
     }
     begin_with(p->b, p->other, "8388608", "0.5"); // another bound is accepted
-    import_one(p->b, p->file);
+    import_one(p->b, p->one);
     assert_true(bits_as_of(p->b, NULL, 1) == bits_as_of(p->a, NULL, 1));
 }
 
@@ -336,7 +321,7 @@ static void a_generation_without_a_memory_joins_a_pool_with_memories(void **stat
     start(p);
     copy_pool(p->b->pool, p->other);
     begin_with(p->b, p->other, "4194304", "1");
-    import_one(p->b, p->file);
+    import_one(p->b, p->one);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
     for (int kind = 0; kind < 2; kind++)
         assert_true(bits_as_of(p->b, NULL, kind) == bits_as_of(p->a, NULL, kind));

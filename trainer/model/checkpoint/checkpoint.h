@@ -56,6 +56,14 @@ REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
                                                  reef_error *err);
 
 /**
+ * Make a sealed generation that was loaded from another pool ready to be written to this one: with
+ * the flags of its experts, all of it new here.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_load_tables(reef_generation *generation,
+                                                        reef_txn *txn,
+                                                        reef_error *err);
+
+/**
  * Point the rows of a stored generation, which has none in memory, to where they lie in the map.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *generation,
@@ -79,12 +87,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_chain(reef_txn *txn,
 /** A block of a memory's tables, which is packed to `bytes` bytes (CORRUPT: to others). */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_packed(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
-/** Add such a block, as it will be stored, to the root of a generation. */
-REEF_MUST_CHECK reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
-                                                        const reef_key *key,
-                                                        const void *data,
-                                                        size_t bytes,
-                                                        reef_error *err);
 
 /**
  * Write the visits that the generation holds, and the list of them. Of one that is loaded the
@@ -101,14 +103,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_load_reservoir(reef_txn *txn,
                                                            reef_reservoir *reservoir,
                                                            reef_error *err);
 
-/** Floats of a gate as they are stored: see put_gate. */
-#define REEF_GATE_VALUES 7
-/** Read the floats of a stored gate. CORRUPT: another length. */
-REEF_MUST_CHECK reef_status reef_checkpoint_parse_gate(const void *stored,
-                                                       size_t bytes,
-                                                       float values[REEF_GATE_VALUES],
-                                                       reef_error *err);
-/** Give a generation's gate these values; its weights of n-grams are in `gate.weights`. */
-void reef_checkpoint_set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]);
+#define REEF_GATE_VALUES 7 // floats of a gate as they are stored: see reef_checkpoint_put_gate
 
 #endif

@@ -312,3 +312,23 @@ reef_status reef_flags_read(reef_txn *txn,
                             reef_error *err) {
     return read_table(txn, REEF_DB_FLAGS, generation, layer, expert_count, 1, flags, err);
 }
+
+reef_status reef_checkpoint_load_tables(reef_generation *generation,
+                                        reef_txn *txn,
+                                        reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_expert_table *table = &generation->expert_tables[l];
+        size_t count = table->expert_count;
+        if (count == 0) continue;
+        table->flags = malloc(count);
+        table->dirty = malloc(count);
+        table->usage = calloc(count, sizeof(*table->usage)); // none here so far
+        if (table->flags == NULL || table->dirty == NULL || table->usage == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts", count);
+        memset(table->dirty, 1, count);
+        status = reef_flags_read(txn, generation->info.generation, l, count, table->flags, err);
+    }
+    generation->stored = false;
+    return status;
+}

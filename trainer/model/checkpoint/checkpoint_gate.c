@@ -2,7 +2,6 @@
 #include "checkpoint_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 reef_status reef_checkpoint_put_gate(reef_txn *txn,
                                      const reef_generation *generation,
@@ -22,18 +21,7 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
                                       REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 
-reef_status reef_checkpoint_parse_gate(const void *stored,
-                                       size_t bytes,
-                                       float values[REEF_GATE_VALUES],
-                                       reef_error *err) {
-    if (bytes != REEF_GATE_VALUES * sizeof(*values))
-        return reef_fail(err, REEF_ERR_CORRUPT, "a gate has %zu bytes instead of %zu", bytes,
-                         REEF_GATE_VALUES * sizeof(*values));
-    memcpy(values, stored, bytes);
-    return REEF_OK;
-}
-
-void reef_checkpoint_set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]) {
+static void set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]) {
     generation->gate.bias = values[0];
     generation->gate.decay = values[1];
     generation->gate.start = values[2];
@@ -52,7 +40,7 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
     reef_status status =
         reef_checkpoint_read_tensor(txn, records, "gate", values, sizeof(values), err);
     if (status != REEF_OK) return status;
-    reef_checkpoint_set_gate(generation, values);
+    set_gate(generation, values);
     return reef_checkpoint_read_tensor(txn, records, "gate_weights", generation->gate.weights,
                                        REEF_GATE_WEIGHTS * sizeof(float), err);
 }

@@ -61,20 +61,6 @@ static reef_status new_packed(uint8_t **out, reef_error *err) {
                         : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of a memory");
 }
 
-reef_status reef_checkpoint_hash_packed(reef_generation_hash *hash,
-                                        const reef_key *key,
-                                        const void *data,
-                                        size_t bytes,
-                                        reef_error *err) {
-    uint8_t *packed = NULL;
-    reef_status status = new_packed(&packed, err);
-    if (status == REEF_OK)
-        status = reef_generation_hash_add(hash, key, REEF_BYTES, packed,
-                                          reef_zero_runs_pack(packed, data, bytes), err);
-    free(packed);
-    return status;
-}
-
 // The first block of a part; NULL where it is not stored.
 typedef struct block {
     uint8_t *data; // owned

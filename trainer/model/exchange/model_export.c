@@ -27,21 +27,6 @@ typedef struct exporting {
 
 // ---- what there is ------------------------------------------------------------------------------
 
-static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error *err) {
-    float values[REEF_GATE_VALUES];
-    reef_view view;
-    // `records` is where the state's copy lies, which differs from the number in a snapshot.
-    reef_key key = {.db = REEF_DB_TENSORS, .generation = of->records, .name = "gate"};
-    // Generation 0 has no gate.
-    bool has_gate = of->number > 0 && reef_config_has_gates(&e->origin.config);
-    if (!has_gate) return REEF_OK;
-    reef_status status = reef_record_view(e->txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
-    // How many values the gate was stored with, so that the file repeats that form.
-    of->gate_values = view.bytes / sizeof(*values);
-    return status;
-}
-
 static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_error *err) {
     reef_model_origin *origin = &e->origin;
     origin->generations = calloc((size_t)as_of->last + 1, sizeof(*origin->generations));
@@ -58,8 +43,6 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         one->has_root =
             one->info.sealed && one->records == g && reef_kind_heads_find(&e->heads, g) == NULL;
         one->info.generation = g; // also of a snapshot's copy
-        status = read_gate(e, one, err);
-        if (status != REEF_OK) return status;
         origin->count++;
     }
     return REEF_OK;
@@ -101,9 +84,9 @@ static reef_status list_parts(exporting *e, reef_error *err) {
         status = reef_generation_new(&generation, &origin->config, &one->info, err);
         if (status == REEF_OK) status = read_memory(e, one, &generation->memory, err);
         if (status == REEF_OK)
-            status = reef_tensor_groups_add(&e->parts, &origin->config, generation, g,
-                                            one->gate_values, err);
-        e->experts += reef_origin_experts(&origin->config, one->info.side);
+            status = reef_tensor_groups_add(&e->parts, &origin->config, generation, g, err);
+        e->experts += reef_config_retrieving_layers(&origin->config) *
+                      ((uint64_t)one->info.side * one->info.side);
         reef_generation_free(generation);
     }
     return status;
@@ -200,7 +183,7 @@ static reef_status write_column(exporting *e,
     for (uint32_t block = 0; left > 0; block++) {
         reef_view view;
         size_t rows = left < part->block_rows ? (size_t)left : part->block_rows;
-        // Asked between blocks, as in generation_export.c.
+        // Asked between blocks, so that a signal stops an export within milliseconds.
         if (e->options.stopped != NULL && e->options.stopped())
             return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
         reef_status status = view_block(e, part, records, block, &view, err);

@@ -3,6 +3,7 @@
 
 #include "reef_json_build.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,75 @@
 #include <string.h>
 
 #define NUMBER_BYTES 32
+
+// Shapes by name, after "blockN." if present; one letter per dimension, see size_of. lay_out of
+// generation_layout.c has the sizes, in the order of memory.
+static const struct {
+    const char *name, *shape;
+} SHAPES[] = {
+    {"embedding", "PVD"},    {"delta_embedding", "PVD"},
+    {"head", "DV"},          {"delta_head", "DV"},
+    {"position", "TD"},      {"delta_position", "TD"},
+    {"delta_older", "D"},    {"norm_scale", "D"},
+    {"norm_shift", "D"},     {"norm1_scale", "D"},
+    {"norm1_shift", "D"},    {"norm2_scale", "D"},
+    {"norm2_shift", "D"},    {"w_qkv", "D3"},
+    {"w_moe_router", "DE"},  {"w_moe_in", "EDF"},
+    {"w_moe_out", "EFD"},    {"moe_threshold", "E"},
+    {"w_out", "DD"},         {"w_ffw_in", "DF"},
+    {"w_ffw_out", "FD"},     {"qkv_down", "DR"},
+    {"qkv_up", "R3"},        {"out_down", "DR"},
+    {"out_up", "RD"},        {"ffw_in_down", "DR"},
+    {"ffw_in_up", "RF"},     {"ffw_out_down", "FR"},
+    {"ffw_out_up", "RD"},    {"delta_qkv", "D3"},
+    {"delta_out", "DD"},     {"delta_ffw_in", "DF"},
+    {"delta_ffw_out", "FD"}, {"w_query", "DQ"},
+    {"query_bias", "Q"},     {"sub_keys_a", "SK"},
+    {"sub_keys_b", "SK"},    {"bn_scale", "Q"},
+    {"bn_shift", "Q"},       {"bn_mean", "Q"},
+    {"bn_var", "Q"},
+};
+
+static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
+    switch (letter) {
+    case 'P':
+        return 1 + (uint64_t)config->previous_bytes;
+    case 'V':
+        return REEF_VOCAB;
+    case 'D':
+        return config->d_model;
+    case '3':
+        return 3 * (uint64_t)config->d_model;
+    case 'T':
+        return config->context;
+    case 'F':
+        return config->d_ffw;
+    case 'R':
+        return config->adapters;
+    case 'Q':
+        return (uint64_t)config->heads * config->d_key;
+    case 'E':
+        return config->moe_experts;
+    // A letter per dimension: the shapes of all tensors are strings in the table above.
+    case 'K': { // a row of a table, of all heads' where each has its own
+        reef_router_shape shape = reef_generation_shape(config, side);
+        return reef_router_key_row(&shape);
+    }
+    default:
+        assert(letter == 'S');
+        return side;
+    }
+}
+
+static void set_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side) {
+    const char *dot = strchr(tensor->name, '.');
+    const char *name = dot == NULL ? tensor->name : dot + 1;
+    size_t i = 0;
+    while (i < sizeof(SHAPES) / sizeof(*SHAPES) && strcmp(SHAPES[i].name, name) != 0) i++;
+    assert(i < sizeof(SHAPES) / sizeof(*SHAPES));
+    for (const char *letter = SHAPES[i].shape; *letter != '\0'; letter++)
+        tensor->shape[tensor->rank++] = size_of(*letter, config, side);
+}
 
 // ---- tensors ------------------------------------------------------------------------------------
 
@@ -58,17 +128,17 @@ static bool add_dense(reef_tensor_groups *parts,
     for (size_t i = 0; i < generation->tensor_count; i++) {
         reef_tensor_group *part = add_group(parts, number, generation->tensors[i].name);
         if (part == NULL) return false;
-        reef_tensor_shape(&part->tensor, config, generation->info.side);
+        set_shape(&part->tensor, config, generation->info.side);
         name_tensor(parts, part);
     }
     return true;
 }
 
-static bool add_gate(reef_tensor_groups *parts, uint32_t generation, size_t values) {
+static bool add_gate(reef_tensor_groups *parts, uint32_t generation) {
     reef_tensor_group *part = add_group(parts, generation, "gate");
     if (part == NULL) return false;
     part->tensor.rank = 1;
-    part->tensor.shape[0] = values;
+    part->tensor.shape[0] = REEF_GATE_VALUES;
     name_tensor(parts, part);
     part = add_group(parts, generation, "gate_weights");
     if (part == NULL) return false;
@@ -169,10 +239,9 @@ reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                    const reef_config *config,
                                    const reef_generation *generation,
                                    uint32_t number,
-                                   size_t gate_values,
                                    reef_error *err) {
     bool ok = add_dense(parts, config, generation, number);
-    if (ok && gate_values > 0) ok = add_gate(parts, number, gate_values);
+    if (ok && number > 0 && generation->gate.weights != NULL) ok = add_gate(parts, number);
     for (uint32_t l = 0; ok && l < config->layers; l++)
         if (generation->expert_tables[l].expert_count > 0)
             ok = add_layer(parts, config, generation, number, l);

@@ -14,8 +14,10 @@
 #ifndef REEF_MODEL_FILE_H
 #define REEF_MODEL_FILE_H
 
-#include "generation_file.h"
+#include "checkpoint.h"
+#include "safetensors.h"
 
+#define REEF_MEMORY_PREFIX "memory." // of its tensors, before the names of its records
 #define REEF_MODEL_FORMAT "reef.model"
 #define REEF_MODEL_FILE_VERSION 1u
 
@@ -44,7 +46,6 @@ REEF_MUST_CHECK reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                                    const reef_config *config,
                                                    const reef_generation *generation,
                                                    uint32_t number,
-                                                   size_t gate_values,
                                                    reef_error *err);
 void reef_tensor_groups_release(reef_tensor_groups *parts); // accepts the zeroed list
 
@@ -57,7 +58,6 @@ typedef struct reef_file_generation {
     uint32_t number;             // in the pool it comes from, which its root is of
     uint32_t records;            // export: where its records lie
     bool has_root;
-    size_t gate_values;
 } reef_file_generation;
 
 /** What the file is of. */

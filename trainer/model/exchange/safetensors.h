@@ -29,8 +29,6 @@ typedef struct reef_safetensor {
 /** Bytes of a tensor by its type and shape; UINT64_MAX when that is more than there can be. */
 uint64_t reef_safetensor_bytes(const reef_safetensor *tensor);
 
-// ---- writing ------------------------------------------------------------------------------------
-
 typedef struct reef_safetensors_writer reef_safetensors_writer;
 
 /**
@@ -64,32 +62,5 @@ REEF_MUST_CHECK reef_status reef_safetensors_finish(reef_safetensors_writer *wri
                                                     reef_error *err);
 /** Give up: nothing is left of the file. Accepts NULL. */
 void reef_safetensors_abandon(reef_safetensors_writer *writer);
-
-// ---- reading ------------------------------------------------------------------------------------
-
-typedef struct reef_safetensors {
-    char *path;
-    int fd;
-    json_t *metadata; // an object of texts
-    size_t tensor_count;
-    reef_safetensor *tensors; // in the order of the data
-    uint64_t data_at;         // where the data begins in the file
-    uint64_t data_bytes;
-} reef_safetensors;
-
-/**
- * Open a file and check its header: sizes, names, types, and that the tensors fill the data without
- * gap or overlap.
- *
- * Errors: NOT_FOUND; CORRUPT says what is wrong; IO; NO_MEMORY. `file` is then empty.
- */
-REEF_MUST_CHECK reef_status reef_safetensors_open(reef_safetensors *file,
-                                                  const char *path,
-                                                  reef_error *err);
-void reef_safetensors_close(reef_safetensors *file); // accepts the zeroed file, and one not opened
-const reef_safetensor *reef_safetensors_find(const reef_safetensors *file, const char *name);
-/** Bytes of the data, which lie within it. CORRUPT when the file has become shorter. */
-REEF_MUST_CHECK reef_status reef_safetensors_read(
-    const reef_safetensors *file, uint64_t offset, void *out, size_t bytes, reef_error *err);
 
 #endif

@@ -386,49 +386,12 @@ REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 /** The type of that name; false: there is none. */
 REEF_API bool reef_rows_dtype_parse(const char *text, reef_dtype *out);
 
-/** The header of a file of one sealed generation. */
-typedef struct reef_generation_file {
-    reef_generation_record info; // as in the pool it comes from; the root is that of the file
-    // What its kind has learned of the file's context memory; without one, the length of its part
-    // of the stream.
-    uint64_t trained_bytes;
-    uint64_t left_out_bytes; // that the kind learned later, and the file lacks; 0 of an import
-    uint32_t builds_on; // generations 0 .. builds_on - 1 must be the same in a pool that imports it
-    uint64_t experts;   // in all layers
-    size_t tensor_count;
-    uint64_t file_bytes;
-} reef_generation_file;
-
 /** How to export. All-zero fields mean the default. */
 typedef struct reef_export_options {
     bool force;            // replace a file of that name
     bool dry_run;          // write nothing; file_bytes is then 0
-    bool as_sealed;        // of a generation: without what its kind learned when it came back
     bool (*stopped)(void); // asked for between records: true ends it, and leaves nothing
 } reef_export_options;
-
-/**
- * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and
- * flags, and as metadata all that importing needs (docs/FORMAT.md). The context memory is that of
- * its kind as of the last commit, with all that the kind learned when it came back; with
- * `as_sealed` as it was sealed. A writer can commit meanwhile.
- * The file is written as PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it,
- * and what a killed process left is written over by the next.
- *
- * options  NULL: all-zero
- * out      written; may be NULL
- *
- * Errors: NOT_FOUND no such generation, or no such directory; INVALID it is
- * open, of a layer by itself, its kind was merged into another one, or the file exists; with
- * `as_sealed` also one that continues a kind, which has no memory of its own. BUSY it was stopped;
- * CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_generation_export(reef_store *store,
-                                                            uint32_t generation,
-                                                            const char *path,
-                                                            const reef_export_options *options,
-                                                            reef_generation_file *out,
-                                                            reef_error *err);
 
 /** What the file of a whole model has. */
 typedef struct reef_model_file {
@@ -444,8 +407,9 @@ typedef struct reef_model_file {
 /**
  * Write a state of a pool to a file in the safetensors format: all generations with their weights,
  * batch norm statistics, gates, experts, flags and usage, and as metadata the configuration
- * (docs/FORMAT.md). Of an open generation the weights are those that it is evaluated by. The file
- * is written as by reef_generation_export.
+ * (docs/FORMAT.md). Of an open generation the weights are those that it is evaluated by. A writer
+ * can commit meanwhile. The file is written as PATH.part, synced, and renamed; whatever goes wrong
+ * leaves nothing of it, and what a killed process left is written over by the next.
  *
  * as_of  as in reef_model_open
  * out    written; may be NULL
