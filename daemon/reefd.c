@@ -9,7 +9,7 @@
 #include "joins.h"
 #include "push.h"
 #include "query_thread.h"
-#include "reef_address.h"
+#include "reef_client.h"
 #include "reef_log.h"
 #include "reef_process.h"
 #include "reef_settings.h"
@@ -19,7 +19,7 @@
 #include "service.h"
 #include "source_reader.h"
 #include "status.h"
-#include "stride_checkpoint.h"
+#include "stride.h"
 #include "training_thread.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // reefd as a service; see service.h.
 #include "service.h"
 
-#include "reef_address.h"
+#include "reef_client.h"
 #include "reef_process.h"
 
 #include <signal.h>

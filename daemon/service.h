@@ -14,13 +14,95 @@
 #include "reef_settings.h"
 #include "scrubber.h"
 #include "status.h"
-#include "systemd.h"
 #include "training_thread.h"
-#include "verify_job.h"
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
+
+// ---- systemd.c ----------------------------------------------------------------------------------
+//
+// Messages to the service manager, by the protocol of sd_notify(3): ready, reloading, stopping,
+// status, and the watchdog. Without NOTIFY_SOCKET in the environment nothing is sent.
+//
+// sd_notify waits for a manager that does not read its socket, and the loop with it; training does
+// not.
+//
+// The watchdog is fed only when training has done something since the last time, or has nothing to
+// do: it waits for bytes, or is paused. A step or a seal that hangs, and a commit that fails again
+// and again, feed nothing.
+
+typedef struct reef_notify {
+    // set by the caller before reef_notify_start
+    uv_loop_t *loop;
+    reef_training *training;
+    reef_status_view *monitor;
+    // its own
+    uv_timer_t timer;
+    bool started, stopping;
+    bool watched;         // there is a watchdog
+    uint64_t fed;         // `advances` when it was fed last
+    char status[512];     // reported last
+    uint64_t reported_ns; // and when
+} reef_notify;
+
+/** The pool is open and training runs. The first food comes with it. */
+void reef_notify_start(reef_notify *notify);
+/** Around a reload. */
+void reef_notify_reloading(const reef_notify *notify);
+void reef_notify_reloaded(const reef_notify *notify);
+/** The end has begun; once. The watchdog continues. */
+void reef_notify_stopping(reef_notify *notify);
+/** Before the loop ends. */
+void reef_notify_close(reef_notify *notify);
+
+// ---- verify_job.c -------------------------------------------------------------------------------
+//
+// The check of a pool for a client of the daemon, in a process of its own: neither the loop nor
+// training waits for it, and a damaged page costs that process only.
+//
+//   loop                                   reefd in another life
+//     spawn /proc/self/exe  -------------> reef_store_verify_with, at a low priority
+//     reads, while all continues <-------- one JSON object
+//     on_done
+
+#define REEF_VERIFY_ARGUMENT "--verify-for-daemon" // argv[1] of that process; not for people
+
+typedef struct reef_verify_job {
+    // set by the caller before reef_verify_job_start
+    uv_loop_t *loop;
+    const char *pool;
+    /**
+     * `result` is NULL and `err` says why, or the caller's. Not called any more after
+     * reef_verify_job_close.
+     */
+    void (*on_done)(void *context, json_t *result, const reef_error *err);
+    void *context;
+    // its own
+    uv_process_t process;
+    uv_pipe_t pipe;
+    bool running;
+    bool untold;   // nobody is notified of the result
+    bool exited;   // the process has ended
+    bool ended;    // its reply has
+    unsigned open; // handles
+    char *text;    // the reply so far
+    size_t used, room;
+} reef_verify_job;
+
+/** BUSY while one is running. */
+REEF_MUST_CHECK reef_status reef_verify_job_start(reef_verify_job *job,
+                                                  const reef_verify_scope *scope,
+                                                  reef_error *err);
+/** Before the loop ends: a check that is running is ended. */
+void reef_verify_job_close(reef_verify_job *job);
+
+/** The other life: main's arguments, the exit code. */
+int reef_verify_job_main(int argc, char **argv);
+
+// ---- service.c ----------------------------------------------------------------------------------
 
 /** A reload that waits for a step boundary. */
 typedef struct reef_reload {

@@ -1,5 +1,5 @@
-// Telling the service manager; see systemd.h. libsystemd knows the protocol.
-#include "systemd.h"
+// Telling the service manager; see service.h. libsystemd knows the protocol.
+#include "service.h"
 
 #include <inttypes.h>
 #include <stdio.h>

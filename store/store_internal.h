@@ -254,6 +254,12 @@ REEF_MUST_CHECK reef_status reef_snapshots_finish(reef_txn *txn,
                                                   const reef_commit *commit,
                                                   reef_error *err);
 
+/** A sealed generation as it was sealed, and what is said of those before it, into another pool. */
+REEF_MUST_CHECK reef_status reef_generation_copy_into(reef_txn *from,
+                                                      uint32_t generation,
+                                                      reef_txn *into,
+                                                      reef_error *err);
+
 /** The root hash of the whole pool as the transaction sees it; uses step and stream_bytes. */
 REEF_MUST_CHECK reef_status reef_root_hash(reef_txn *txn,
                                            uint64_t step,

@@ -4,7 +4,6 @@
 #include "reef_log.h"
 #include "reef_pool_check.h"
 #include "reef_snapshot.h"
-#include "reply_json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -257,4 +256,23 @@ json_t *reef_check_json(json_t *pool,
 #undef SET_COUNT
     json_object_set_new(object, "longest_read_ms", reef_json_number(report->longest_read_ms));
     return object;
+}
+
+// ---- parts of replies ---------------------------------------------------------------------------
+
+json_t *reef_json_count(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+json_t *reef_reply_error(const reef_error *err) {
+    json_t *error = json_object();
+    json_object_set_new(error, "status", json_string(reef_status_text(err->status)));
+    json_object_set_new(error, "message", reef_json_text(err->message));
+    return json_pack("{s:o}", "error", error);
+}
+
+void reef_json_set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
+    char text[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(root, text);
+    json_object_set_new(object, "root", json_string(text));
 }

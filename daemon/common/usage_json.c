@@ -1,5 +1,5 @@
-// Usage of one layer; see reef_usage_json.h.
-#include "reef_usage_json.h"
+// Usage of one layer; see reef_pool_json.h.
+#include "reef_pool_json.h"
 
 #include "reef_log.h"
 #include "reef_usage.h"

@@ -2,7 +2,7 @@
 // http_server.h.
 #include "http_internal.h"
 
-#include "reef_address.h"
+#include "reef_client.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

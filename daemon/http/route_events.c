@@ -1,9 +1,9 @@
-// Events; see route_events.h. An event is the whole status, so a client that missed some has missed
+// Events; see routes.h. An event is the whole status, so a client that missed some has missed
 // nothing, and one that is too slow to take one is simply left out. They come once a second,
 // whether anything has changed or not: that shows a client that the daemon's loop runs.
-#include "route_events.h"
+#include "routes.h"
 
-#include "queries.h"
+#include "query_thread.h"
 #include "reef_system.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// See route_ingest.h.
-#include "route_ingest.h"
+// See routes.h.
+#include "routes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,13 +6,11 @@
 // page of another site must not reach the loopback address under a name of its own, so there the
 // Host is checked.
 #include "routes.h"
-#include "reply_json.h"
+#include "reef_pool_json.h"
 
-#include "command.h"
 #include "dashboard_files.h"
-#include "prometheus.h"
-#include "queries.h"
-#include "route_ingest.h"
+#include "query_thread.h"
+#include "status.h"
 
 #include <stdio.h>
 #include <stdlib.h>

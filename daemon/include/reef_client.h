@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define REEF_SOCKET_NAME "reefd.sock" // inside the pool's directory, unless --socket says otherwise
 #define REEF_REQUEST_BYTES_MAX (1u << 20) // largest body that either side accepts
@@ -45,5 +47,26 @@ REEF_API REEF_MUST_CHECK reef_status reef_daemon_push(const char *pool,
                                                       char **result,
                                                       unsigned *retry_ms,
                                                       reef_error *err);
+
+// ---- addresses ----------------------------------------------------------------------------------
+//
+// Where a pool's daemon listens: the control socket, on whose path both ends agree here, and HTTP.
+
+/**
+ * Fill `address` with `socket_path`, or with the socket inside `pool` when that is NULL; where
+ * `pool` holds those of several ranks, inside rank 0's. INVALID when the path does not fit, with
+ * its length.
+ */
+REEF_MUST_CHECK reef_status reef_address_init(struct sockaddr_un *address,
+                                              const char *pool,
+                                              const char *socket_path,
+                                              reef_error *err);
+/**
+ * From PORT, which is of 127.0.0.1, ADDRESS:PORT or [ADDRESS]:PORT; no name is looked up. INVALID
+ * what is none.
+ */
+REEF_MUST_CHECK reef_status reef_address_parse(struct sockaddr_storage *out,
+                                               const char *listen,
+                                               reef_error *err);
 
 #endif

@@ -32,4 +32,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_program_choose_kernels(reef_error *err
  */
 REEF_API void reef_program_guard(const char *program, const char *pool);
 
+// ---- niceness -----------------------------------------------------------------------------------
+//
+// Niceness of the threads of reefd. A client waits for its reply, so the loop and queries keep that
+// of the process. Training, and opening a newer state for queries, give way to them. Checks of what
+// is stored give way to all others.
+
+#define REEF_NICENESS_TRAINING 5
+#define REEF_NICENESS_CHECK 10
+
 #endif

@@ -166,9 +166,10 @@ void reef_input_close(reef_input *input);
 
 // The kinds there are.
 extern const reef_input_kind reef_input_file;   // file_source.c
-extern const reef_input_kind reef_input_stream; // stdin_source.c
+extern const reef_input_kind reef_input_stream; // file_source.c
 extern const reef_input_kind reef_follow_kind;  // tail_source.c
 extern const reef_input_kind reef_dir_kind;     // tail_source.c
+extern const reef_input_kind reef_redis_kind;   // redis_source.c
 
 /**
  * What a source goes by in the pool: its text as given, or where that is too long or no JSON text,

@@ -1,6 +1,6 @@
-// The matrix of forgetting; see queries.h. Scored in bits per byte, the windows of a
+// The matrix of forgetting; see query_thread.h. Scored in bits per byte, the windows of a
 // generation one after the other as one text, so that gates have some evidence to go by.
-#include "queries.h"
+#include "query_thread.h"
 
 #include "reef_log.h"
 #include "reef_states.h"

@@ -1,7 +1,6 @@
 // The inside of the query thread, shared by its files. Each calls those before it:
 //
-//   query_list.c    queries on their way
-//   query_state.c   which state is meant, and is a model of it
+//   query_list.c    queries on their way; which state is meant, and is a model of it
 //   query_twins.c   threads that score beside it
 //   query_models.c  the models that answer
 //   query_thread.c  the thread
@@ -80,8 +79,6 @@ reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin);
 
 /** At the end of a list; under its lock. */
 void reef_query_append(reef_query **list, reef_query *query);
-
-// query_state.c
 
 /** The last commit, and which state is meant: see reef_state_name. */
 REEF_MUST_CHECK reef_status reef_query_find_state(reef_query_thread *queries,

@@ -1,9 +1,9 @@
 // The models that queries are answered by: of now and of one earlier state, opened when they are
 // asked for.
 #include "query_internal.h"
-#include "reef_niceness.h"
-#include "reef_system.h"
+#include "reef_process.h"
 #include "reef_states.h"
+#include "reef_system.h"
 
 #include <stdio.h>
 #include <string.h>

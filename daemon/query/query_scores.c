@@ -1,6 +1,6 @@
-// Queries of the query thread; see queries.h. Each is a short read of the pool, or one pass of
+// Queries of the query thread; see query_thread.h. Each is a short read of the pool, or one pass of
 // the model over a text whose size the routes have bounded.
-#include "queries.h"
+#include "query_thread.h"
 
 #include "reef_log.h"
 #include "reef_pool_json.h"

@@ -1,9 +1,8 @@
-// Records of a pool in sums; see queries.h. Every query is one read transaction.
-#include "queries.h"
+// Records of a pool in sums; see query_thread.h. Every query is one read transaction.
+#include "query_thread.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
 #include "reef_usage.h"
-#include "reef_usage_json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,6 @@
 // that twins take. A query is bounded by the size that a request may have.
 #include "query_thread.h"
 
-#include "queries.h"
 #include "query_internal.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The inside of a reef_crew: crew.c, crew_figures.c and crew_meet.c.
+// The inside of a reef_crew: crew.c and crew_meet.c.
 #ifndef REEF_CREW_INTERNAL_H
 #define REEF_CREW_INTERNAL_H
 

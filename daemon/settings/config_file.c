@@ -1,5 +1,5 @@
-// Reading a configuration file; see reef_config_file.h.
-#include "reef_config_file.h"
+// Reading a configuration file; see reef_settings.h.
+#include "reef_settings.h"
 
 #include "reef_edit_distance.h"
 

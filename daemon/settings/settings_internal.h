@@ -4,8 +4,7 @@
 //   settings_table.c   the settings: their names, kinds and bounds, and what each of them is now
 //   settings_value.c   one value of a setting from its text
 //   settings_sources.c  the sources, and what a pattern stands for
-//   settings_flags.c   the command line
-//   settings_help.c   --help, and what the manual and a new configuration say
+//   settings_flags.c   the command line, and --help
 #ifndef REEF_SETTINGS_INTERNAL_H
 #define REEF_SETTINGS_INTERNAL_H
 

@@ -2,7 +2,7 @@
 #include "settings_internal.h"
 
 #include "kept_states.h"
-#include "reef_address.h"
+#include "reef_client.h"
 #include "reef_trainer.h"
 
 #include <errno.h>

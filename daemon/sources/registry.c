@@ -2,7 +2,6 @@
 #include "reef_source.h"
 
 #include "push.h"
-#include "redis_source.h"
 
 #include <ctype.h>
 #include <inttypes.h>

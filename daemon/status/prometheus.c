@@ -1,11 +1,11 @@
-// Metrics for Prometheus; see prometheus.h. Names end in their unit, base units only; nothing is
+// Metrics for Prometheus; see status.h. Names end in their unit, base units only; nothing is
 // labelled by expert, and no text of the stream is shown. Labels are few: sources, states of
 // experts, phases of a step, tables and inputs of a context memory.
 //
 // A counter begins at 0 with the process, or counts what is committed. One that fell back to the
 // last commit after a crash would look like a reset, and all that was ever trained would count
 // again.
-#include "prometheus.h"
+#include "status.h"
 
 #include "crew.h"
 #include "joins.h"

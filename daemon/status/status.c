@@ -3,7 +3,6 @@
 #include "status.h"
 #include "crew.h"
 #include "joins.h"
-#include "reply_json.h"
 
 #include "reef_kernels.h"
 #include "reef_pool_check.h"
@@ -293,4 +292,15 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     snprintf(out, room, "%s%s, generation %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,
              reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
              view.trainer.generation, share, speed, left, loss, view.trainer.step);
+}
+
+json_t *reef_commit_json(const reef_commit_view *view) {
+    json_t *object = json_object();
+    json_object_set_new(object, "number", reef_json_count(view->commit.number));
+    json_object_set_new(object, "step", reef_json_count(view->commit.step));
+    json_object_set_new(object, "stream_bytes", reef_json_count(view->commit.stream_bytes));
+    json_object_set_new(object, "unix_ms", reef_json_count(view->commit.unix_ms));
+    reef_json_set_root(object, view->commit.root);
+    json_object_set_new(object, "ms", reef_json_number(view->ms));
+    return object;
 }

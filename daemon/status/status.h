@@ -35,6 +35,8 @@ typedef struct reef_status_view {
 
 /** Take a sample for the rate; call at a steady pace. */
 void reef_status_view_sample(reef_status_view *monitor);
+/** A commit as it appears in answers. */
+json_t *reef_commit_json(const reef_commit_view *view);
 /** The result of `status`. */
 json_t *reef_status_view_status(reef_status_view *monitor);
 /** Of the pool's data file; NAN if it cannot be read. */
@@ -43,5 +45,20 @@ double reef_status_view_file_bytes(const reef_status_view *monitor);
 double reef_status_view_resident_bytes(void);
 /** One line for people. */
 void reef_status_view_line(reef_status_view *monitor, char *out, size_t room);
+
+// ---- prometheus.c -------------------------------------------------------------------------------
+//
+// Where training stands, in the text format of Prometheus (version 0.0.4). On the loop's thread.
+
+/**
+ * On the heap, the caller's; NULL without memory.
+ *
+ * replies  (6) HTTP replies by hundreds of their code
+ * stats    of reef_query_stats, or NULL before the first were read
+ */
+char *reef_prometheus_text(reef_status_view *monitor,
+                           size_t connections,
+                           const uint64_t replies[6],
+                           const json_t *stats);
 
 #endif

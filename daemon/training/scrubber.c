@@ -4,9 +4,9 @@
 // record is reported once, however often it is met again.
 #include "scrubber.h"
 
-#include "reef_system.h"
-#include "reef_niceness.h"
 #include "reef_pool_check.h"
+#include "reef_process.h"
+#include "reef_system.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include "crew.h"
 #include "joins.h"
-#include "reef_niceness.h"
+#include "reef_process.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -208,54 +208,20 @@ reef_status reef_generation_copy_back(reef_txn *txn,
 
 // ---- into a pool of its own ---------------------------------------------------------------------
 
-typedef struct extraction {
-    reef_txn *from;
-    uint32_t generation;
-} extraction;
-
-static reef_status copy_config(reef_txn *from, reef_txn *into, reef_error *err) {
-    static const reef_key key = {.db = REEF_DB_META, .name = "config"};
-    reef_view view;
-    reef_status status = reef_record_view(from, &key, &view, err);
-    return status == REEF_OK ? reef_record_store(into, &key, view.dtype, view.data, view.bytes, err)
-                             : status;
-}
-
-// A reef_store_change.
-static reef_status extract_into(void *context, reef_store *store, reef_error *err) {
+reef_status reef_generation_copy_into(reef_txn *from,
+                                      uint32_t generation,
+                                      reef_txn *into,
+                                      reef_error *err) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
                                     REEF_DB_MEMORY};
-    const extraction *e = context;
-    destination to = {0};
-    reef_commit commit;
-    reef_status status = reef_txn_begin(&to.txn, store, REEF_TXN_WRITE, err);
-    if (status != REEF_OK) return status;
-    status = reef_commit_read(e->from, &commit, err);
-    if (status == REEF_OK) status = copy_config(e->from, to.txn, err);
-    for (uint32_t g = 0; status == REEF_OK && g <= e->generation; g++) {
+    destination to = {.txn = into};
+    reef_status status = REEF_OK;
+    for (uint32_t g = 0; status == REEF_OK && g <= generation; g++) {
         reef_generation_record record;
-        status = reef_generation_read(e->from, g, &record, err);
-        if (status == REEF_OK) status = reef_generation_store(to.txn, &record, err);
+        status = reef_generation_read(from, g, &record, err);
+        if (status == REEF_OK) status = reef_generation_store(into, &record, err);
     }
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
-        status = copy_generation(e->from, parts[i], e->generation, &to, err);
-    if (status == REEF_OK) return reef_txn_commit(to.txn, &commit, err);
-    reef_txn_abort(to.txn);
-    return status;
-}
-
-reef_status reef_generation_extract(reef_store *store,
-                                    uint32_t generation,
-                                    const char *to,
-                                    reef_error *err) {
-    extraction e = {.generation = generation};
-    reef_generation_record record;
-    reef_status status = reef_txn_begin(&e.from, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_generation_read(e.from, generation, &record, err);
-    if (status == REEF_OK && !record.sealed)
-        status = reef_fail(err, REEF_ERR_INVALID, "generation %" PRIu32 " is open: seal it first",
-                           generation);
-    if (status == REEF_OK) status = reef_store_create(to, extract_into, &e, err);
-    reef_txn_abort(e.from);
+        status = copy_generation(from, parts[i], generation, &to, err);
     return status;
 }

@@ -247,3 +247,49 @@ reef_status reef_store_copy_changed(
     copying c = {.store = store, .to = to, .change = change, .context = context};
     return copy_to(&c, err);
 }
+
+// ---- one generation -----------------------------------------------------------------------------
+
+typedef struct extraction {
+    reef_txn *from;
+    uint32_t generation;
+} extraction;
+
+static reef_status copy_config(reef_txn *from, reef_txn *into, reef_error *err) {
+    static const reef_key key = {.db = REEF_DB_META, .name = "config"};
+    reef_view view;
+    reef_status status = reef_record_view(from, &key, &view, err);
+    return status == REEF_OK ? reef_record_store(into, &key, view.dtype, view.data, view.bytes, err)
+                             : status;
+}
+
+// A reef_store_change.
+static reef_status extract_into(void *context, reef_store *store, reef_error *err) {
+    const extraction *e = context;
+    reef_txn *into = NULL;
+    reef_commit commit;
+    reef_status status = reef_txn_begin(&into, store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    status = reef_commit_read(e->from, &commit, err);
+    if (status == REEF_OK) status = copy_config(e->from, into, err);
+    if (status == REEF_OK) status = reef_generation_copy_into(e->from, e->generation, into, err);
+    if (status == REEF_OK) return reef_txn_commit(into, &commit, err);
+    reef_txn_abort(into);
+    return status;
+}
+
+reef_status reef_generation_extract(reef_store *store,
+                                    uint32_t generation,
+                                    const char *to,
+                                    reef_error *err) {
+    extraction e = {.generation = generation};
+    reef_generation_record record;
+    reef_status status = reef_txn_begin(&e.from, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_generation_read(e.from, generation, &record, err);
+    if (status == REEF_OK && !record.sealed)
+        status = reef_fail(err, REEF_ERR_INVALID, "generation %" PRIu32 " is open: seal it first",
+                           generation);
+    if (status == REEF_OK) status = reef_store_create(to, extract_into, &e, err);
+    reef_txn_abort(e.from);
+    return status;
+}

@@ -4,7 +4,7 @@
 #define TAIL_WORLD_H
 
 #include "tail.h"
-#include "tail_file.h"
+#include "tail_internal.h"
 #include "temp_dir.h"
 
 #include <stdbool.h>

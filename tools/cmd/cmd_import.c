@@ -158,8 +158,7 @@ static void print_import(const reef_import *import, bool dry_run) {
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
     // In bytes for models of ids too.
-    printf("trained on  %s bytes
-", CLI_COUNT(import->trained_bytes));
+    printf("trained on  %s bytes\n", CLI_COUNT(import->trained_bytes));
     // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);

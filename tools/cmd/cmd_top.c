@@ -7,7 +7,6 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
-#include "reef_address.h"
 #include "reef_client.h"
 #include "reef_system.h"
 #include "top_view.h"

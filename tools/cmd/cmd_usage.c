@@ -3,8 +3,8 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 #include "reef_usage.h"
-#include "reef_usage_json.h"
 
 #include <inttypes.h>
 #include <math.h>

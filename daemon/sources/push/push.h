@@ -1,6 +1,6 @@
 // Sources that clients push into: "push:NAME".
 //
-//   client --- batch ---> submit --- libuv's thread: push_parse.h ---> waiting
+//   client --- batch ---> submit --- libuv's thread: push_source.c ---> waiting
 //                                                                     |  trainer's thread
 //   client <-- reply ---- loop <--- one transaction for all <---------'  (reef_trainer_journal)
 //
@@ -11,7 +11,6 @@
 #ifndef REEF_PUSH_H
 #define REEF_PUSH_H
 
-#include "push_parse.h"
 #include "reef_error.h"
 #include "reef_push_journal.h"
 #include "reef_source.h"
@@ -21,6 +20,34 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
+
+// ---- a batch from its bytes ---------------------------------------------------------------------
+//
+// From what a client pushed to bytes of the stream that training reads: pure functions, on any
+// thread.
+//
+// Lines of text, every one with its end. A batch is taken as a whole or refused as a whole.
+
+typedef enum reef_ingest_format {
+    REEF_INGEST_TEXT,  // any bytes; a record is a line
+    REEF_INGEST_JSONL, // a record is a line: {"text": "..."}
+} reef_ingest_format;
+
+typedef struct reef_ingested {
+    uint8_t *bytes; // on the heap, the caller's; at most REEF_JOURNAL_BATCH_BYTES_MAX
+    size_t count;
+    uint64_t records;
+} reef_ingested;
+
+/** Errors: INVALID names the line or record at fault, or the bound that was crossed; NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
+                                              reef_ingest_format format,
+                                              const uint8_t *body,
+                                              size_t bytes,
+                                              reef_error *err);
+void reef_ingested_release(reef_ingested *ingested); // accepts the zeroed one
+
+// ---- the source ---------------------------------------------------------------------------------
 
 // as they came in, of all batches on their way to the journal
 #define REEF_PUSH_WAITING_BYTES_MAX (4u << 20)

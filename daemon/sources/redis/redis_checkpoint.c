@@ -1,4 +1,4 @@
-// The read position of a Redis Stream; see redis_source.h for its checkpoints.
+// The read position of a Redis Stream; see redis_internal.h for its checkpoints.
 #include "redis_internal.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-// A connection to Redis; see redis_connection.h.
+// A connection to Redis; see redis_internal.h.
 //
 // hiredis has an adapter for libuv of its own, which drops what libuv says of a connection that was
 // refused: it would be waited for in vain. Hence the few lines here.
-#include "redis_connection.h"
+#include "redis_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,80 @@
 // The inside of a Redis source, shared by the files that make it up:
 //
-//   redis_source.c        the kind of source: reading on, giving, the connection
+//   redis_source.c      the kind of source: reading on, giving, the connection
 //   redis_checkpoint.c  the read position: ids, and the checkpoints that the pool keeps
-//   redis_entry.c  from an entry to bytes of the stream
-//   redis_lag.c   how far ahead the stream is, and what was lost of it
-//   redis_ack.c  telling a consumer group what is committed
+//   redis_ack.c         telling a consumer group what is committed; how far ahead the stream is
+//   redis_connection.c  the connection, which comes back by itself
+//
+// An entry's text and a newline are its bytes. Only the pool stores the read position, in
+// checkpoints:
+//
+//   {"after": "ID", "ordinal": N, "skip": N, "entries": [["ID", bytes], ...]}
+//
+// The byte that a checkpoint describes is byte `skip` of the first of `entries`, which come after
+// entry `after`. That one was entry number `ordinal` that was ever added to the stream, or -1 where
+// that is not known.
 #ifndef REEF_REDIS_INTERNAL_H
 #define REEF_REDIS_INTERNAL_H
 
-#include "redis_connection.h"
-#include "redis_source.h"
 #include "redis_url.h"
+#include "reef_source.h"
 
+#include <hiredis/async.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+// ---- redis_connection.c -------------------------------------------------------------------------
+//
+// A connection to a Redis server on the loop, which comes back by itself.
+//
+//   open --> look up the host --> connect --> AUTH, SELECT --> on_ready ... on_lost --> pause --.
+//                ^                                                                    (growing) |
+//                '------------------------------------------------------------------------------'
+//
+// One warning says that the server went, or why it refuses, and one that it is back.
+
+#define REEF_REDIS_PAUSE_MS_MIN 100
+#define REEF_REDIS_PAUSE_MS_MAX 10000
+#define REEF_REDIS_SILENCE_MS 15000 // a server that owes an answer for so long is away
+
+typedef struct reef_redis_link reef_redis_link;
+
+typedef struct reef_redis_link_options {
+    uv_loop_t *loop;
+    const reef_redis_url *url; // outlives the link
+    /** Commands may be sent. */
+    void (*on_ready)(void *context);
+    /** Answers that were awaited will not come. */
+    void (*on_lost)(void *context);
+    /** Once a second. */
+    void (*on_tick)(void *context);
+    void (*on_word)(void *context, const char *event, const char *text);
+    void *context;
+} reef_redis_link_options;
+
+/** A reply, or NULL of a command that got none. The reply is gone when this returns. */
+typedef void (*reef_redis_on_reply)(void *context, const redisReply *reply);
+
+/** NULL when memory runs out. */
+reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options);
+/** No callback comes any more; it frees itself on the loop. Accepts NULL. */
+void reef_redis_link_close(reef_redis_link *link);
+bool reef_redis_link_ready(const reef_redis_link *link);
+/** Send a command, when ready. `on_reply` is not called once the connection is lost. */
+void reef_redis_link_send(reef_redis_link *link,
+                          reef_redis_on_reply on_reply,
+                          int count,
+                          const char **words);
+/** The server answers, but not as it should: say why once, and try again after a pause. */
+void reef_redis_link_refuse(reef_redis_link *link, const char *why);
+/** The server answers as it should. */
+void reef_redis_link_works(reef_redis_link *link);
+
+// ---- redis_source.c -----------------------------------------------------------------------------
+
+// the rest of a longer entry is dropped, which is reported
+#define REEF_REDIS_ENTRY_BYTES_MAX ((size_t)16 << 20)
 #define REDIS_ID_BYTES 48 // two numbers of 20 digits
 // of one XREAD: small ones may be followed by large ones, and a reply is kept as a whole
 #define REDIS_ENTRIES_MAX 16
@@ -86,19 +149,6 @@ bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset 
  */
 char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count);
 
-// ---- redis_entry.c ------------------------------------------------------------------------------
-
-/** [id, [field, value, ...]] */
-bool reef_redis_entry_is(const redisReply *item);
-/** At most so many bytes come of it. */
-size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item);
-/** Write its bytes and return how many: 0 if it has none of the stream, which is reported once. */
-size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at);
-
-// ---- redis_lag.c --------------------------------------------------------------------------------
-
-void reef_redis_info_request(reef_redis *redis);
-
 // ---- redis_ack.c: each does nothing without a group --------------------------------------------
 
 /** The connection is new. */
@@ -109,5 +159,8 @@ void reef_redis_group_tick(reef_redis *redis);
 void reef_redis_group_claim(reef_redis *redis);
 /** A commit contains everything up to this position. */
 void reef_redis_group_settled(reef_redis *redis, const reef_redis_position *position);
+
+/** Ask how far ahead the stream is, with or without a group. */
+void reef_redis_info_request(reef_redis *redis);
 
 #endif

@@ -1,4 +1,4 @@
-// Redis Streams as a source; see redis_source.h.
+// Redis Streams as a source; see redis_internal.h.
 //
 //   read --> something left of the last reply? took
 //      '---> XREAD ... after the last id --> entries --> took
@@ -16,6 +16,66 @@
 
 #define REPLY_BYTES_WANTED ((size_t)256 << 10)
 #define BLOCK_MS "1000"
+
+// ---- an entry as bytes --------------------------------------------------------------------------
+//
+// A text and a newline. What they are depends on the entry and the URL alone, so they are the same
+// whenever they are read.
+
+static bool is_entry(const redisReply *item) {
+    return item->type == REDIS_REPLY_ARRAY && item->elements == 2 &&
+           item->element[0]->type == REDIS_REPLY_STRING &&
+           item->element[1]->type == REDIS_REPLY_ARRAY;
+}
+
+static const redisReply *field_of(const redisReply *item, const char *name) {
+    const redisReply *fields = item->element[1];
+    for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+        const redisReply *key = fields->element[i], *value = fields->element[i + 1];
+        if (key->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+            key->len == strlen(name) && memcmp(key->str, name, key->len) == 0)
+            return value;
+    }
+    return NULL;
+}
+
+static const char *field_name(const reef_redis *redis) {
+    return redis->url.field != NULL ? redis->url.field : "text";
+}
+
+// Its text as far as it is not too long, and a newline.
+static size_t text_room(const redisReply *text) {
+    return (text->len < REEF_REDIS_ENTRY_BYTES_MAX ? text->len : REEF_REDIS_ENTRY_BYTES_MAX) + 1;
+}
+
+static size_t entry_room(const reef_redis *redis, const redisReply *item) {
+    const redisReply *value = is_entry(item) ? field_of(item, field_name(redis)) : NULL;
+    return value != NULL ? text_room(value) : 0;
+}
+
+static size_t write_text(reef_redis *redis, const char *id, const redisReply *text, uint8_t *at) {
+    size_t bytes = text_room(text);
+    memcpy(at, text->str, bytes - 1);
+    at[bytes - 1] = '\n';
+    if (text->len > REEF_REDIS_ENTRY_BYTES_MAX)
+        reef_input_warn(redis->input, "source_loss",
+                        "entry %s of '%.150s' has %zu bytes: those after %zu are left out", id,
+                        redis->url.clean, (size_t)text->len, REEF_REDIS_ENTRY_BYTES_MAX);
+    return bytes;
+}
+
+static size_t write_entry(reef_redis *redis, const redisReply *item, uint8_t *at) {
+    const char *id = item->element[0]->str;
+    const redisReply *value = field_of(item, field_name(redis));
+    if (value != NULL) return write_text(redis, id, value, at);
+    // An entry that cannot be used is counted and reported, and reading continues: one bad producer
+    // must not stop the stream.
+    if (redis->unfit++ == 0)
+        reef_input_warn(redis->input, "source_unfit",
+                        "entry %s of '%.150s' is passed over, as all such: it has no field '%.60s'",
+                        id, redis->url.clean, field_name(redis));
+    return 0;
+}
 
 // ---- opening ------------------------------------------------------------------------------------
 
@@ -115,8 +175,8 @@ static void reply_bytes(reef_redis *redis) {
 
 static void add_entry(reef_redis *redis, const redisReply *item) {
     reef_redis_entry *entry = &redis->entries[redis->entry_count];
-    if (!reef_redis_entry_is(item) || !reef_redis_id_copy(entry->id, item->element[0]->str)) return;
-    entry->bytes = reef_redis_entry_write(redis, item, redis->bytes + redis->byte_count);
+    if (!is_entry(item) || !reef_redis_id_copy(entry->id, item->element[0]->str)) return;
+    entry->bytes = write_entry(redis, item, redis->bytes + redis->byte_count);
     redis->byte_count += entry->bytes;
     redis->entry_count++;
     strcpy(redis->last, entry->id);
@@ -127,7 +187,7 @@ static bool half_is_gone(reef_redis *redis, const redisReply *items) {
     if (!redis->half_bytes) return false;
     if (items == NULL || !items->elements) return false; // the server may get it yet
     const redisReply *first = items->element[0];
-    return !reef_redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
+    return !is_entry(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
 
 // It was removed.
@@ -158,7 +218,7 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
     size_t bytes = 0;
     // Room for all entries at once: the reply is freed when this callback returns.
     size_t count = items != NULL ? items->elements : 0;
-    for (size_t i = 0; i < count; i++) bytes += reef_redis_entry_room(redis, items->element[i]);
+    for (size_t i = 0; i < count; i++) bytes += entry_room(redis, items->element[i]);
     free(redis->bytes);
     redis->bytes = malloc(bytes + 1);
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;

@@ -1,5 +1,5 @@
-// A file that is followed; see tail_file.h.
-#include "tail_file.h"
+// A file that is followed; see tail_internal.h.
+#include "tail_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

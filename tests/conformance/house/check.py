@@ -159,8 +159,9 @@ def check_include_circles(included):
         failures.append(f"folders include each other in a circle: {', '.join(circle)}")
 
 
-def check_call_circles():
-    """No file calls, by name and through others, a file that calls it."""
+def check_call_circles(included):
+    """No file calls, by name and through others, a file of another folder that calls it."""
+    folders = {os.path.basename(path).removesuffix(".c"): os.path.dirname(path) for path in included if path.endswith(".c")}
     defined, wanted = {}, collections.defaultdict(set)
     for archive in ARCHIVES:
         listed = subprocess.run(["nm", "-A", archive], capture_output=True, text=True, check=True).stdout
@@ -177,7 +178,8 @@ def check_call_circles():
     if len(calls) < 100:
         failures.append(f"only {len(calls)} files were read from the archives")
     for circle in circles(calls):
-        failures.append(f"files call each other in a circle: {', '.join(circle)}")
+        if len({folders.get(name.removesuffix(".c"), name) for name in circle}) > 1:
+            failures.append(f"files call each other in a circle: {', '.join(circle)}")
 
 
 def main():
@@ -189,7 +191,7 @@ def main():
     check_public_folders(included)
     check_walls(included)
     check_include_circles(included)
-    check_call_circles()
+    check_call_circles(included)
     for failure in failures:
         print(f"FAILED: {failure}", file=sys.stderr)
     print(f"{len(included)} files of {len(ROOMS)} rooms: {len(failures)} broken walls")

@@ -4,7 +4,7 @@
 #include "http_server.h"
 #include "push.h"
 #include "query_thread.h"
-#include "reef_address.h"
+#include "reef_client.h"
 #include "routes.h"
 #include "status.h"
 #include "training_thread.h"

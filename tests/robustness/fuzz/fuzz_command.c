@@ -1,7 +1,7 @@
 // Commands: reef_command_parse, and the answers built from what it made.
-#include "command.h"
 #include "fuzz.h"
-#include "reply_json.h"
+#include "reef_pool_json.h"
+#include "routes.h"
 
 #include <assert.h>
 #include <stdlib.h>

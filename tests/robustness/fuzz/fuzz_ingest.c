@@ -1,6 +1,6 @@
 // What clients push: text or JSON Lines. Input: the format, a byte; then the batch.
 #include "fuzz.h"
-#include "push_parse.h"
+#include "push.h"
 #include "reef_push_journal.h"
 #include "reef_store.h"
 

@@ -161,9 +161,9 @@ static void mistakes_are_named(void **state) {
     static const char *const NONE[] = {"", "x", "1-", "2-1", "1,", "1;2"};
     for (size_t i = 0; i < sizeof(NONE) / sizeof(*NONE); i++)
         says(64, "no list of numbers", "import", c->copy, c->pool, "--generations", NONE[i], NULL);
-    says(64, "generation 2 is open", "import", c->copy, c->pool, "--generations", "2", NULL);
+    says(64, "is open: seal it first", "import", c->copy, c->pool, "--generations", "2", NULL);
     says(66, "no generation 9", "import", c->copy, c->pool, "--generations", "1,9", NULL);
-    says(64, "pool is generation 0, the backbone of its pool", "import", c->copy, c->pool,
+    says(64, "is the backbone of its pool: copy the whole pool instead", "import", c->copy, c->pool,
          "--generations", "0", NULL);
     says(64, "leak-max", "import", c->copy, c->pool, "--leak-max", "0", NULL);
     says(66, "no pool", "import", c->copy, missing, NULL);

@@ -27,11 +27,10 @@ static int start_ranks(void **state) {
         words[i] = (char)(i % 6 == 5 ? ' ' : 'a' + (i * i + i / 7) % 17);
     words[sizeof(words) - 1] = '\0';
     write_file(text, words);
-    program p =
-        reef("init", many, "--ranks", "2", "--layers", "1", "--d-model", "16", "--context", "16",
-             "--batch", "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4",
-             "--side-new", "4", "--attention-heads", "2", "--context-memory", "0", "--boundaries",
-             "given", NULL);
+    program p = reef("init", many, "--ranks", "2", "--layers", "1", "--d-model", "16", "--context",
+                     "16", "--batch", "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side",
+                     "4", "--side-new", "4", "--attention-heads", "2", "--context-memory", "0",
+                     "--boundaries", "given", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     char *command = formatted(
         "cd %s && exec " MPIRUN_PATH

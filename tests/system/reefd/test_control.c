@@ -5,7 +5,7 @@
 #include "reef_client.h"
 #include "reef_trainer.h"
 #include "test.h"
-#include "verify_job.h"
+#include "service.h"
 
 #include <errno.h>
 #include <fcntl.h>

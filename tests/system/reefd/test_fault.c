@@ -1,7 +1,7 @@
 // reefd when the world does not cooperate: a disk that is full, and a sender faster than training.
 #include "reefd_run.h"
 
-#include "queues.h"
+#include "scheduler.h"
 
 #include <errno.h>
 #include <fcntl.h>

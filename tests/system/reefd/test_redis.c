@@ -14,7 +14,7 @@
 
 #include "draw.h"
 #include "live_run.h"
-#include "stride_checkpoint.h"
+#include "stride.h"
 #include "test.h"
 
 #define ENTRIES 2500

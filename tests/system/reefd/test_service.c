@@ -4,7 +4,6 @@
 #include "http_client.h"
 #include "reefd_run.h"
 
-#include "reef_address.h"
 #include "reef_client.h"
 #include "test.h"
 

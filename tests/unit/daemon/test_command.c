@@ -1,6 +1,6 @@
 // Commands: strict parsing, and answers that say what happened.
-#include "command.h"
-#include "reply_json.h"
+#include "routes.h"
+#include "reef_pool_json.h"
 #include "test.h"
 
 static reef_status parse(reef_command *command, const char *line, reef_error *err) {

@@ -1,6 +1,5 @@
 // The query thread: between queries it releases reads of states that nobody asks for; it reports
 // forgetting where one generation learns all tasks, and the readers.
-#include "queries.h"
 #include "query_thread.h"
 
 #include "lifelong.h"

@@ -1,5 +1,5 @@
 // The bounded queue of bytes, against a plain counter: what comes out is what went in.
-#include "byte_ring.h"
+#include "scheduler.h"
 #include "test.h"
 
 #define HIGH (1u << 20)

@@ -259,7 +259,6 @@ static void on_a_full_disk_no_file_is_left(void **state) {
     assert_true(empty);
 }
 
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         SET_UP(tensors_have_names_and_shapes),

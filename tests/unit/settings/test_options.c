@@ -126,11 +126,13 @@ static void too_many_sources_are_refused(void **state) {
     int count = 0;
     reef_options options;
     reef_error err;
-    static char words[][16] = {"reefd", "--pool", "p", "--source", "a"};
+    static char words[][16] = {"reefd", "--pool", "p", "--source"};
+    static char names[REEF_INPUT_COUNT_MAX + 1][16];
     for (int i = 0; i < 3; i++) arguments[count++] = words[i];
     for (int i = 0; i < REEF_INPUT_COUNT_MAX + 1; i++) {
+        snprintf(names[i], sizeof(names[i]), "none-%d", i);
         arguments[count++] = words[3];
-        arguments[count++] = words[4];
+        arguments[count++] = names[i];
     }
     assert_int_equal(reef_options_parse(&options, count - 2, arguments, &err), REEF_OK);
     assert_int_equal(options.source_count, REEF_INPUT_COUNT_MAX);
@@ -205,7 +207,7 @@ static void settings_are_shown_without_passwords(void **state) {
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source",
                            "redis://reef:secr:et@of@host:1/events?group=a:b@c", "--source",
-                           "redis://:secret@host/events", "--source", "redis://reef@host/events",
+                           "redis://:secret@host/events", "--source", "redis://reef@host/others",
                            "--source", "redis:///run/redis:1@2/events", "--source",
                            "redis://host/a:b@c", "--source", "file:a:b@c", "--source",
                            "redis://reef:secret@host/events?db=2&weight=3"),
@@ -217,7 +219,7 @@ static void settings_are_shown_without_passwords(void **state) {
         json_object_get(one, "value");
     const char *const expected[] = {"redis://reef:***@host:1/events?group=a:b@c",
                                     "redis://:***@host/events",
-                                    "redis://reef@host/events",
+                                    "redis://reef@host/others",
                                     "redis:///run/redis:1@2/events",
                                     "redis://host/a:b@c",
                                     "file:a:b@c",

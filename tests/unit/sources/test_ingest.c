@@ -1,7 +1,7 @@
 // What clients push becomes bytes of the stream: every format against bytes written by hand, and
 // what is wrong with a batch in words that name the line. A batch is taken as a whole or not at
 // all.
-#include "push_parse.h"
+#include "push.h"
 #include "reef_push_journal.h"
 #include "reef_store.h"
 #include "test.h"

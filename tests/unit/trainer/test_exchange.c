@@ -328,10 +328,14 @@ static void records_are_read_as_they_were_written(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        SET_UP(a_kind_comes_with_all_that_it_learned), SET_UP(the_stream_goes_on_in_its_kind),
-        SET_UP(some_pools_have_nothing_to_exchange),   SET_UP(an_imported_kind_has_a_name_and_a_level),
-        SET_UP(visits_go_with_the_open_generation),    SET_UP(another_pool_learns_the_text_of_a_kind),
-        SET_UP(a_merged_kind_goes_on_as_another),      SET_UP(records_are_read_as_they_were_written),
+        SET_UP(a_kind_comes_with_all_that_it_learned),
+        SET_UP(the_stream_goes_on_in_its_kind),
+        SET_UP(some_pools_have_nothing_to_exchange),
+        SET_UP(an_imported_kind_has_a_name_and_a_level),
+        SET_UP(visits_go_with_the_open_generation),
+        SET_UP(another_pool_learns_the_text_of_a_kind),
+        SET_UP(a_merged_kind_goes_on_as_another),
+        SET_UP(records_are_read_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
-// A check for a client; see verify_job.h.
-#include "verify_job.h"
-#include "reply_json.h"
+// A check for a client; see service.h.
+#include "service.h"
 
 #include "reef_log.h"
-#include "reef_niceness.h"
+#include "reef_process.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
 #include "reef_system.h"

@@ -1,8 +1,8 @@
-// Commands and their answers; see command.h. Parsing is strict: a misspelt argument that was
+// Commands and their answers; see routes.h. Parsing is strict: a misspelt argument that was
 // silently ignored could freeze the wrong experts for good.
-#include "command.h"
+#include "routes.h"
 #include "reef_pool_json.h"
-#include "reply_json.h"
+#include "status.h"
 
 #include <inttypes.h>
 #include <stdio.h>
