@@ -60,7 +60,6 @@ static reef_status report_dry_run(reef_cli_call *cli, const char *command, reef_
     reef_status status = reef_cli_daemon_status(cli, &running, err);
     if (status != REEF_OK) return status;
     json_int_t pid = json_integer_value(json_object_get(running, "pid"));
-    // Kept across the release of the document that holds it.
     json_t *state = json_incref(json_object_get(running, "state"));
     json_decref(running);
     if (cli->json)
@@ -84,7 +83,6 @@ static reef_status request_daemon(reef_cli_call *cli,
     if (cli->dry_run) return report_dry_run(cli, command, err);
     reef_status status = reef_cli_daemon_request(cli, command, &result, err);
     if (status != REEF_OK) return status;
-    // The daemon's reply is the document as it is.
     if (cli->json) return reef_cli_reply(cli, result, err);
     // Step and commit are what a script waits for or compares.
     printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,

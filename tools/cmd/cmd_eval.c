@@ -163,8 +163,7 @@ static void print_scores(const reef_cli_file *files,
         reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
         print_shares(table, &scores[i], reef_model_generation_count(model));
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static reef_kinds_text kinds_of(const reef_cli_file *file, const file_score *score) {
@@ -199,7 +198,6 @@ static json_t *score_json(const reef_cli_file *file,
                           const file_score *score,
                           uint32_t generations) {
     json_t *shares = json_array();
-    // One share per generation, in their order.
     for (uint32_t g = 0; g < generations; g++)
         json_array_append_new(shares, reef_cli_real(score->fire_share[g]));
     json_t *object =
@@ -211,7 +209,6 @@ static json_t *score_json(const reef_cli_file *file,
         const reef_kinds_text text = kinds_of(file, score);
         json_object_set_new(object, "kinds", kinds_json(&text));
     }
-    // Only where a context memory answered.
     if (score->recalled)
         json_object_set_new(object, "inputs", reef_memory_inputs_json(score->shares, score->hits));
     return object;
@@ -230,8 +227,7 @@ static void print_inputs(const reef_cli_file *file, const file_score *score) {
         reef_cli_table_cell(table, "%.1f", 100 * score->hits[order[i]]);
     }
     printf("\n%s:\n", file->path);
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static void draw_kinds(const reef_cli_call *cli,
@@ -284,7 +280,6 @@ static reef_status score_files(const reef_cli_call *cli,
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
         file_score *score = &scores[i];
         score->fire_share = reef_cli_alloc(reef_model_generation_count(model), sizeof(double));
-        // The score writes its shares here.
         score->score.fire_share = score->fire_share;
         if (list != NULL) {
             score->kinds = list;
@@ -313,7 +308,6 @@ static reef_status eval_once(reef_cli_call *cli,
                              reef_cli_pool *pool,
                              const reef_cli_file *files,
                              reef_error *err) {
-    // It belongs to the matrix of states.
     if (reef_cli_text(cli, "learned") != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--learned is about forgetting: it needs --matrix");
     char as_of[REEF_NAME_BYTES_MAX + 1];
@@ -349,7 +343,6 @@ static reef_status read_learned(
     const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
     const char *text = reef_cli_text(cli, "learned");
     size_t count = 0;
-    // With as many files as generations, file j was learned by generation j.
     for (size_t j = 0; j < files; j++)
         learned[j] = text == NULL && generations == files ? j : MATRIX_UNKNOWN;
     for (const char *at = text; at != NULL; count++) {

@@ -202,7 +202,7 @@ static reef_status read_list(reef_cli_pool *pool,
             reef_txn *txn = NULL;
             if ((asked->generation != UINT64_MAX && g != asked->generation) ||
                 (asked->layer != UINT64_MAX && layer != asked->layer) ||
-                !reef_cli_layer_is_peer(&pool->config, layer))
+                !reef_layer_retrieves(&pool->config, layer))
                 continue;
             status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
             if (status == REEF_OK) status = read_layer(txn, asked, g, layer, out, err);
@@ -244,8 +244,7 @@ static void print_list(const list *found) {
         reef_cli_table_real(table, 3, one->stats.down, "");
         reef_cli_table_real(table, 3, one->stats.up, "");
     }
-    if (found->count > 0) reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    if (found->count > 0) reef_cli_table_show(table);
     printf("%s of %s experts\n", CLI_COUNT(found->count), CLI_COUNT(found->total));
 }
 
@@ -272,7 +271,6 @@ reef_status reef_cmd_experts(reef_cli_call *cli, reef_error *err) {
     request asked;
     list found = {0};
     reef_status status = parse_request(cli, &asked, err);
-    // Read-only: the daemon can train meanwhile.
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_has_net(&pool, err);
     if (status == REEF_OK) status = read_list(&pool, &asked, &found, err);

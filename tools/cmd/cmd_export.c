@@ -101,13 +101,11 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
     // A reader's transaction: the daemon commits on while the copy is written.
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    // Of the data file alone; the lock file is not copied.
     report->bytes_before = data_bytes(cli->pool);
     // The plan runs all checks of the copy (is the target new, is there room) and writes nothing.
     status = cli->dry_run ? plan_copy(store, to, &report->commit, err)
                           : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
-    // No copy exists to verify or to measure.
     if (cli->dry_run) return status;
     // Verifying reads the copy once more, from the disk that will hold it.
     if (status == REEF_OK && reef_cli_text(cli, "no-verify") == NULL)
@@ -150,7 +148,6 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
     json_t *records =
         report.verified ? json_integer((json_int_t)report.check.records) : json_null();
     json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
-    // One document for plan and copy; members that a plan cannot know are null.
     return reef_cli_reply(cli,
                           json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
                                     !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
@@ -208,7 +205,6 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
         return reef_cli_reply(cli, document, err);
     }
-    // The same lines in both cases, so that plan and result can be compared.
     if (cli->dry_run) printf("would write the model to %s:\n", path);
     print_file(&file, path);
     return REEF_OK;

@@ -63,12 +63,10 @@ static reef_status read_prompt(const reef_cli_call *cli, request *r, reef_error 
     } else {
         // A model needs one byte to predict from: a newline is the most neutral.
         if (text == NULL) text = "\n";
-        // A copy, so that both cases are released in the same way.
         r->prompt = (reef_cli_file){.path = "--prompt", .count = strlen(text)};
         r->prompt.bytes = reef_cli_alloc(r->prompt.count, 1);
         memcpy(r->prompt.bytes, text, r->prompt.count);
     }
-    // An empty file or `--prompt ''`.
     if (r->prompt.count == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s is empty: the model needs a byte to start from", r->prompt.path);
@@ -130,7 +128,6 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) goto cleanup;
 
     out = reef_cli_alloc((size_t)r.bytes, 1);
-    // With the seed in the request, the same call gives the same bytes.
     reef_sampling sampling = {
         .seed = r.seed, .temperature = (float)r.temperature, .top_p = (float)r.top_p};
     status = reef_model_generate(model, r.prompt.bytes, r.prompt.count, (size_t)r.bytes, &sampling,

@@ -141,7 +141,6 @@ static reef_status collect_generations(reef_cli_pool *pool,
                                        reef_cli_table *table,
                                        json_t *array,
                                        reef_error *err) {
-    // One reading transaction for all, so the rows belong to one commit.
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         reef_usage_summary usage;
         reef_status status = reef_cli_usage_summary(pool, &pool->generations[g], &usage, err);
@@ -162,7 +161,6 @@ reef_status reef_generations_list(reef_cli_pool *pool,
                                   json_t **array,
                                   reef_error *err) {
     const char *unit = reef_cli_stream_unit(&pool->config);
-    // The unit stands in the heading and not in each cell.
     char *opened = reef_cli_format("opened at %s", unit),
          *sealed = reef_cli_format("sealed at %s", unit);
     const char *const alone[] = {"generation", "state",  opened,     sealed,
@@ -175,7 +173,6 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     else
         *table = reef_cli_table_new(
             pool->config.context_memory == 0 ? ">>><<>>>>" : ">>><<>>>>>>><", heading);
-    // The table has copied its heading.
     free(opened);
     free(sealed);
     *array = json_array();
@@ -205,7 +202,6 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
         status = reef_cli_reply(cli, json_pack("{s:O}", "generations", array), err);
     else if (status == REEF_OK)
         reef_cli_table_print(table, stdout);
-    // Both released also after a failure: NULL is fine.
     json_decref(array);
     reef_cli_table_free(table);
     reef_cli_pool_close(&pool);
@@ -257,7 +253,6 @@ static reef_status seal_json(reef_cli_call *cli,
     // A dry run opens nothing, so it has no next generation to show.
     json_t *opened =
         cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
-    // How much text was used to compare the two precisions.
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
     // Losses before and after show what the smaller type costs.
     return reef_cli_reply(
@@ -286,7 +281,6 @@ static void print_sealing(const reef_cli_call *cli,
                           const json_t *result) {
     const reef_generation_record *old = &pool->generations[sealed];
     const reef_config *config = &pool->config;
-    // One word decides between plan and result in both lines.
     const char *would = cli->dry_run ? "would seal" : "sealed";
     // The next side is the trainer's decision, in the reply of the check.
     uint32_t side = cli->dry_run ? (uint32_t)reef_cli_count_of(result, "side")
@@ -296,7 +290,6 @@ static void print_sealing(const reef_cli_call *cli,
            reef_cli_stream_unit(config), old->opened_at, dtype);
     // Without text in the reservoir no loss can be compared.
     if (!cli->dry_run) print_loss(result);
-    // The side of a language model is that of one layer.
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side);
 }
@@ -311,23 +304,22 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     uint32_t sealed = pool.generation_count - 1;
     // Setting it checks the word, so that a dry run refuses what the real one would.
     if (dtype != NULL) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
-    json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
-    if (dtype == NULL)
-        // What is shown when the option is missing: the setting of the pool.
-        dtype = reef_config_word(&pool.config, "seal_dtype");
-    if (status == REEF_OK && cli->dry_run) {
-        status = reef_cli_check(cli, request, check_seal, &result, err);
-    } else if (status == REEF_OK) {
-        status = reef_cli_change(cli, json_incref(request), seal, &result, err);
+    if (status == REEF_OK) {
+        json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
+        status = cli->dry_run ? reef_cli_check(cli, request, check_seal, &result, err)
+                              : reef_cli_change(cli, request, seal, &result, err);
+    }
+    // Of the pool where the option is missing.
+    dtype = reef_config_word(&pool.config, "seal_dtype");
+    if (status == REEF_OK && !cli->dry_run) {
         // The daemon may have opened generations of its own since the pool was read.
         sealed = (uint32_t)reef_cli_count_of(result, "sealed");
-        if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
+        status = reef_cli_pool_refresh(&pool, err);
     }
     if (status == REEF_OK && cli->json)
         status = seal_json(cli, &pool, sealed, dtype, result, err);
     else if (status == REEF_OK)
         print_sealing(cli, &pool, sealed, dtype, result);
-    json_decref(request);
     json_decref(result);
     reef_cli_pool_close(&pool);
     return status;

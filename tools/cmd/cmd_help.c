@@ -23,7 +23,6 @@ reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
     // `reef help kind` lists the group; `reef help kind name` is one command of it.
     if (cli->operand_count == 1 && reef_cli_group_has(cli->operands[0]))
         return reef_cli_help_list(cli, cli->operands[0], err);
-    // Groups have commands of two words.
     char *name = cli->operand_count == 1
                      ? reef_cli_format("%s", cli->operands[0])
                      : reef_cli_format("%s %s", cli->operands[0], cli->operands[1]);
@@ -31,7 +30,6 @@ reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
     reef_status status =
         command != NULL
             ? reef_cli_help(cli, command, err)
-            // Suggests the nearest name, as a mistyped command does.
             : reef_cli_command_unknown(cli->operands[0],
                                        cli->operand_count > 1 ? cli->operands[1] : NULL, err);
     free(name);
@@ -106,7 +104,6 @@ reef_status reef_cmd_config_check(reef_cli_call *cli, reef_error *err) {
     // The path is cut in messages, so its length here is bounded by the same limit.
     mistakes found = {.list = json_array(), .path_bytes = strnlen(path, 120)};
     size_t settings = 0;
-    // The callback collects all mistakes: one run of the check shows all of them.
     reef_status status = reef_options_check_file(path, on_mistake, &found, &settings, err);
     size_t count = json_array_size(found.list);
     if (status == REEF_OK && cli->json)

@@ -95,7 +95,6 @@ static reef_status skip_bytes(feed *f, reef_error *err) {
     // A file is skipped by seeking; the size is checked, because lseek() goes past the end.
     if (left > 0 && f->size > 0 && left <= f->size && lseek(f->fd, (off_t)left, SEEK_CUR) >= 0)
         return REEF_OK;
-    // A pipe can only be read.
     while (left > 0) {
         size_t want = left < f->bytes_max ? (size_t)left : f->bytes_max;
         ssize_t got = read(f->fd, f->buffer, want);
@@ -187,7 +186,6 @@ static void move_on(feed *f) {
 // The next whole lines; of the last one the end may be missing. Where lines come slowly a batch is
 // smaller, unless it is to be steady.
 static reef_status feed_next(feed *f, reef_error *err) {
-    // The bytes of the last batch are dropped, and the rest moved to the front.
     move_on(f);
     // Reads until a batch is full, the input ends, or a pipe is quiet for a while.
     while (!count_lines(f) && !f->eof && !is_quiet(f)) {
@@ -231,7 +229,6 @@ static reef_status check_lines(const ingestion *in, reef_error *err) {
     size_t left = in->feed.bytes;
     for (uint64_t line = in->feed.line; in->jsonl && left > 0; line++) {
         const uint8_t *end = memchr(at, '\n', left);
-        // The last line of a file may lack its newline.
         size_t bytes = end != NULL ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
         json_error_t why;
         // Blank lines are common at the end of exports and hold no record.
@@ -316,7 +313,6 @@ static reef_status send_batch(ingestion *in, reef_error *err) {
     for (;;) {
         char *reply = NULL;
         unsigned ms = 0;
-        // The reply of a full queue suggests how long to wait.
         reef_status status = reef_daemon_push(in->cli->pool, reef_cli_text(in->cli, "socket"),
                                               &batch, &reply, &ms, err);
         if (status == REEF_OK) {
@@ -349,11 +345,9 @@ static reef_status send_all(ingestion *in, reef_error *err) {
     // Reason is kept apart: `cut_off` puts it into a longer message.
     reef_error reason;
     for (;;) {
-        // A batch is at most so many lines and so many bytes, whichever comes first.
         reef_status status = feed_next(&in->feed, &reason);
         if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
         if (status == REEF_OK) status = check_lines(in, &reason);
-        // A dry run reads and checks every line, and sends none.
         if (status == REEF_OK && in->cli->dry_run)
             count_batch(in);
         else if (status == REEF_OK)
@@ -436,15 +430,12 @@ reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     uint64_t lines = LINES_DEFAULT;
     ingestion in = {.cli = cli,
                     .source = reef_cli_text(cli, "source"),
-                    // "-" reads standard input, as for other Unix programs.
                     .feed = {.fd = -1, .path = cli->operand_count ? cli->operands[0] : "-"}};
     reef_status status = reef_cli_integer(cli, "batch", 1, LINES_MAX, &lines, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "skip", 0, INT64_MAX, &in.feed.skip, err);
-    // The prefix is chosen before the format, because it needs no file.
     if (status == REEF_OK) status = choose_prefix(&in, err);
     if (status == REEF_OK) status = choose_format(&in, err);
     in.feed.lines_max = (size_t)lines;
-    // A dry run checks that a daemon is there, though it sends nothing.
     if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
     if (status == REEF_OK) status = feed_open(&in.feed, err);
     reef_cli_progress_start(&in.progress, "ingest", in.feed.size, "B");

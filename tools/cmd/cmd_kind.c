@@ -95,8 +95,7 @@ static void print_table(const reef_kind_list *list) {
         reef_cli_table_real(table, 3, kind->last_loss, "-");
         state_cell(table, kind);
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 // ---- which kind learned what --------------------------------------------------------------------

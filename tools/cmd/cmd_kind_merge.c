@@ -79,8 +79,7 @@ static void print_merging(const reef_cli_call *cli, const json_t *merging) {
     reef_cli_table *table = reef_cli_table_new("<>>>>>", HEADING);
     add_row(table, merging, "from");
     add_row(table, merging, "into");
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
     printf("\nkind %" PRIu64 " %s %s of the text of kind %" PRIu64 ", which %s\n",
            reef_cli_count_of(merging, "into"), cli->dry_run ? "would learn" : "has learned",
            CLI_BYTES(reef_cli_count_of(merging, "text_bytes")), reef_cli_count_of(merging, "from"),
@@ -183,8 +182,7 @@ static void print_pairs(const reef_kind_list *list, const json_t *pairs) {
             reef_cli_real_of(pair, "into_together") - reef_cli_real_of(pair, "into_apart"),
             reef_cli_real_of(pair, "more"));
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static reef_status list_near(reef_cli_call *cli, reef_error *err) {
@@ -196,7 +194,6 @@ static reef_status list_near(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) {
         json_t *request = json_pack("{s:I}", "limit", (json_int_t)limit);
         status = reef_cli_check(cli, request, find_near, &result, err);
-        json_decref(request);
     }
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, json_incref(result), err);
@@ -225,12 +222,8 @@ reef_status reef_cmd_kind_merge(reef_cli_call *cli, reef_error *err) {
     json_t *request =
         json_pack("{s:s, s:I, s:I, s:b}", "command", "kind_merge", "from", (json_int_t)kinds[0],
                   "into", (json_int_t)kinds[1], "dry_run", cli->dry_run);
-    if (cli->dry_run) {
-        status = reef_cli_check(cli, request, merge, &result, err);
-        json_decref(request);
-    } else {
-        status = reef_cli_change(cli, request, merge, &result, err);
-    }
+    status = cli->dry_run ? reef_cli_check(cli, request, merge, &result, err)
+                          : reef_cli_change(cli, request, merge, &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, done_json(cli, result), err);
     print_merging(cli, result);

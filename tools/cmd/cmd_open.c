@@ -2,6 +2,7 @@
 // has.
 #include "cli_transport.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -47,7 +48,6 @@ static reef_status freeze(reef_trainer *trainer,
         .dry_run = json_is_true(json_object_get(arguments, "dry_run")),
     };
     uint64_t changed = 0;
-    // A dry run counts what would change and commits nothing.
     reef_status status = reef_trainer_freeze(trainer, &request, &changed, err);
     if (status == REEF_OK) *result = json_pack("{s:I}", "changed", (json_int_t)changed);
     return status;
@@ -91,7 +91,6 @@ static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error
     reef_status status = build_request(cli, command, &request, err);
     if (status == REEF_OK && command[0] == 'f' && !cli->dry_run && is_all(cli))
         status = reef_cli_confirm(cli, "All experts of the open generation stop learning", err);
-    // Through the daemon where one runs, else in this process.
     if (status == REEF_OK) status = reef_cli_change(cli, request, freeze, &result, err);
     if (status != REEF_OK) return status;
     json_int_t changed = json_integer_value(json_object_get(result, "changed"));
@@ -99,7 +98,6 @@ static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error
     if (cli->json)
         return reef_cli_reply(
             cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed), err);
-    // freeze and thaw differ in their first letter.
     printf("%s %s expert%s\n",
            cli->dry_run ? (command[0] == 'f' ? "would freeze" : "would thaw")
                         : (command[0] == 'f' ? "froze" : "thawed"),
@@ -156,11 +154,10 @@ static reef_status reply_grow(reef_cli_call *cli,
                               reef_error *err) {
     // Only the open generation can grow: sealed ones never change by a bit.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
-    uint64_t layers = reef_cli_peer_layers(&pool->config);
+    uint64_t layers = reef_config_peer_layers(&pool->config);
     // Growing a grid from b to s adds s*s - b*b experts in each layer with experts.
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)
-        // `side` is that after growing, also in a dry run.
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
                                         "generation", (json_int_t)open->generation, "side_before",
@@ -199,18 +196,14 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;
     if (status == REEF_OK) status = check_side(before, side, err);
-    json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
-    if (status == REEF_OK && cli->dry_run) {
-        // The check runs in this process, with the rules of the trainer.
-        status = reef_cli_check(cli, request, check_grow, &result, err);
-    } else if (status == REEF_OK) {
+    if (status == REEF_OK) {
+        json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
         // Through the daemon if one runs, so that it continues to train with the new size.
-        status = reef_cli_change(cli, json_incref(request), grow_locally, &result, err);
-        // Reads the commit that the change made.
-        if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
+        status = cli->dry_run ? reef_cli_check(cli, request, check_grow, &result, err)
+                              : reef_cli_change(cli, request, grow_locally, &result, err);
     }
+    if (status == REEF_OK && !cli->dry_run) status = reef_cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = reply_grow(cli, &pool, before, (uint32_t)side, err);
-    json_decref(request);
     json_decref(result);
     reef_cli_pool_close(&pool);
     return status;

@@ -28,7 +28,6 @@ static json_t *chart_json(const reef_loss_chart *chart) {
     json_t *points = json_array(), *found = json_array();
     for (size_t i = 0; i < chart->count; i++) {
         const reef_point *point = &chart->points[i];
-        // One object for each point: programs read names and not columns.
         // The member's name carries the unit, so that no reader mistakes one for another.
         // Points are means: "batches" says of how many.
         json_array_append_new(
@@ -38,7 +37,6 @@ static json_t *chart_json(const reef_loss_chart *chart) {
                               (json_int_t)point->generation, "batches",
                               (json_int_t)reef_cli_point_batches(point)));
     }
-    // Boundaries as positions of the stream, for a second layer of a plot.
     for (size_t i = 0; i < chart->found_count; i++)
         json_array_append_new(found, json_integer((json_int_t)chart->found[i]));
     return json_pack("{s:o, s:o}", "points", points, "boundaries_found", found);
@@ -55,7 +53,6 @@ static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, 
         reef_status status = reef_svg_write(path, 1000, 420, draw_plot, chart, err);
         if (status != REEF_OK) return status;
     }
-    // With both options the document goes to standard output, and the drawing to its file.
     if (cli->json) return reef_cli_reply(cli, chart_json(chart), err);
     if (path != NULL)
         printf("wrote %s\n", path);

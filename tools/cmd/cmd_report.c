@@ -97,9 +97,7 @@ static domain *find_domain(const report *r, const char *name) {
 }
 
 static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error *err) {
-    // At most one domain for each option given.
     r->domains = reef_cli_alloc(cli->given_count, sizeof(*r->domains));
-    // Options keep their order: the stream had the domains in this order.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "domain", &cursor))) {
@@ -127,7 +125,6 @@ static reef_status read_truth(report *r,
                               const reef_cli_pool *pool,
                               reef_error *err) {
     r->truth = reef_cli_alloc(cli->given_count, sizeof(*r->truth));
-    // The true boundaries are where the writer of the stream changed domains.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "truth", &cursor))) {
@@ -155,7 +152,6 @@ static reef_status read_truth(report *r,
         return reef_fail(err, REEF_ERR_INVALID,
                          "%zu domains need %zu --truth positions, but %zu are given", r->count,
                          r->count - 1, r->truth_count);
-    // Where each domain begins is all that the later steps use.
     for (size_t j = 1; j < r->count; j++) r->domains[j].start = r->truth[j - 1];
     return REEF_OK;
 }
@@ -180,7 +176,6 @@ static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *e
         reef_status status = split("fresh", text, &name, &value, err);
         if (status != REEF_OK) return status;
         domain *d = find_domain(r, name);
-        // The name was only needed to find the domain.
         free(name);
         if (d == NULL)
             return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
@@ -203,7 +198,6 @@ static reef_status read_sealed_name(
         d = find_domain(r, name);
         sealed->generation = strtoul(at + 1, NULL, 10);
     }
-    // The message repeats what was typed.
     if (d == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--sealed-bits %.64s names no --domain", text);
     sealed->domain = (size_t)(d - r->domains);
@@ -218,7 +212,6 @@ static reef_status read_sealed(report *r, const reef_cli_call *cli, reef_error *
     while ((text = reef_cli_next(cli, "sealed-bits", &cursor))) {
         char *name;
         const char *value;
-        // Counted first, so that a failure leaves nothing unreleased.
         sealed_bits *sealed = &r->sealed[r->sealed_count++];
         reef_status status = split("sealed-bits", text, &name, &value, err);
         if (status != REEF_OK) return status;
@@ -246,7 +239,6 @@ static reef_status read_request(report *r,
 }
 
 static void release_report(report *r) {
-    // Also called after a failure in the middle; counts say what there is.
     for (size_t j = 0; j < r->count; j++) {
         free(r->domains[j].name);
         reef_cli_file_release(&r->domains[j].file);
@@ -284,11 +276,9 @@ static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef
         // Boundary k opened generation k + 1.
         r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
     }
-    // Now that domains have generations, "its own" can be replaced by a number.
     for (size_t i = 0; i < r->sealed_count; i++) {
         sealed_bits *sealed = &r->sealed[i];
         if (sealed->own) sealed->generation = r->domains[sealed->domain].generation;
-        // A number from the command line may be anything.
         if (sealed->generation >= pool->generation_count)
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
@@ -346,9 +336,7 @@ static reef_status measure_domains(report *r,
     reef_status status = reef_matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);
     if (status != REEF_OK) return status;
-    // Forgetting is measured from the row where a domain was learned.
     for (size_t j = 0; j < r->count; j++) r->matrix.learned[j] = r->domains[j].generation;
-    // The figures are computed once, for the table, the document and the picture.
     compute_report(r);
     return status;
 }
@@ -400,7 +388,6 @@ static json_t *report_json(const report *r,
                            const reef_cli_call *cli,
                            const reef_cli_pool *pool,
                            json_t *generations) {
-    // Arrays first: jansson takes them over in one call below.
     json_t *names = json_array(), *shares = json_array();
     for (size_t j = 0; j < r->count; j++)
         json_array_append_new(names, json_string(r->domains[j].name));
@@ -413,7 +400,6 @@ static json_t *report_json(const report *r,
                                  "matrix", reef_matrix_json(&r->matrix), "asof_forgetting_bits",
                                  reef_cli_real(r->asof_forgetting), "task_free_forgetting_bits",
                                  reef_cli_real(r->task_free_forgetting));
-    // True and found boundaries beside each other, with the distance in bytes.
     json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));
     json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
     json_object_set_new(document, "boundary_error_bytes", errors_json(r));
@@ -421,7 +407,6 @@ static json_t *report_json(const report *r,
     json_object_set_new(document, "stream_bytes",
                         json_integer((json_int_t)pool->commit.stream_bytes));
     json_object_set_new(document, "domains", domains_json(r));
-    // Shared with the caller, which prints the same list.
     json_object_set(document, "generations", generations);
     json_object_set_new(document, "sealed_bits", sealed_json(r));
     return document;
@@ -474,7 +459,6 @@ static void draw_report(FILE *out, const void *context) {
     const double width = PAGE_WIDTH - 20;
     // The charts take plain arrays, so that they know nothing of reports.
     const char **names = domain_names(r);
-    // One sentence states the result in words above the pictures.
     char *line = sentence(r);
     reef_svg_sentence(out, 74, 36, line);
     // A pool made by `reef init` alone has no loss to draw.
@@ -509,7 +493,6 @@ static reef_status write_svg(const report *r,
 }
 
 static void print_domains(const report *r) {
-    // In the order of the stream.
     static const char *const HEADING[] = {"domain",   "began at byte", "found at byte",
                                           "off by",   "generation",    "own bits",
                                           "bits now", "learned %"};
@@ -536,8 +519,7 @@ static void print_domains(const report *r) {
         else
             reef_cli_table_cell(table, "%.1f", 100 * r->learned_share[j]);
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static void print_report(const report *r,
@@ -548,18 +530,15 @@ static void print_report(const report *r,
     reef_matrix_print(&r->matrix, names);
     free(names);
     char *line = sentence(r);
-    // The same sentence as in the picture.
     printf("\n%s\n\n", line);
     free(line);
     print_domains(r);
     printf("\n");
-    // The same list as `reef generations`.
     reef_cli_table_print(generations, stdout);
     if (kinds->has_memories) {
         printf("\n");
         reef_kinds_print(kinds);
     }
-    // Both names end the output, where a user looks for them.
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
 }
 
@@ -585,7 +564,6 @@ static reef_status write_report(report *r,
     }
     if (status == REEF_OK) status = write_svg(r, &points, directory, err);
     if (status == REEF_OK && cli->json)
-        // The reply takes one reference; the other is released below.
         status = reef_cli_reply(cli, json_incref(document), err);
     else if (status == REEF_OK)
         print_report(r, table, &kinds, directory);

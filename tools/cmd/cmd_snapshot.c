@@ -106,7 +106,6 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     json_decref(result);
     reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
-    // A dry run has no snapshot to show.
     if (cli->json)
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
@@ -115,7 +114,6 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     if (cli->dry_run)
         printf("would make snapshot %s\n", name);
     else
-        // The step tells which state it is.
         printf("made snapshot %s of step %" PRIu64 "\n", name, snapshot.step);
     return REEF_OK;
 }
@@ -123,7 +121,6 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
 // ---- list ---------------------------------------------------------------------------------------
 
 typedef struct listing {
-    const reef_config *config;
     reef_cli_table *table;
     json_t *array, *damaged; // objects; names
     size_t count;
@@ -144,7 +141,6 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     listing *list = context;
     char root[2 * REEF_HASH_BYTES + 1];
     list->count++;
-    // Nothing of it can be shown but its name.
     if (snapshot->damaged) {
         list_damaged(list, snapshot->name);
         return REEF_OK;
@@ -167,24 +163,20 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
-    // The unit stands in the heading and not in each cell.
     char *stream = reef_cli_format("stream %ss", reef_cli_stream_unit(&pool.config));
     const char *const heading[] = {"snapshot", "step", stream, "open generation", "made", "root"};
-    listing list = {.config = &pool.config,
-                    .table = reef_cli_table_new("<>>><<", heading),
+    listing list = {.table = reef_cli_table_new("<>>><<", heading),
                     .array = json_array(),
                     .damaged = json_array()};
     // One transaction, so that the list is of one commit.
     status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &list, err);
     reef_txn_abort(txn);
-    // Names and table are copies, so the pool can be closed before printing.
     reef_cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(
             cli, json_pack("{s:O, s:O}", "snapshots", list.array, "damaged", list.damaged), err);
     else if (status == REEF_OK && list.count == 0)
-        // An empty list shows the next command.
         printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
     else if (status == REEF_OK)
         reef_cli_table_print(list.table, stdout);
@@ -269,7 +261,6 @@ static void print_restoration(const reef_cli_call *cli,
                               bool in_place) {
     const reef_restore_plan *plan = &done->plan;
     const reef_snapshot *snapshot = &plan->snapshot;
-    // One label column for all lines, wide enough for the longest.
     printf("%-25s%s\n", cli->dry_run ? "would restore" : "restored", snapshot->name);
     printf("%-25s%s\n", "pool", in_place ? cli->pool : cli->operands[1]);
     printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
@@ -311,7 +302,6 @@ reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
         in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, restoration_json(cli, &done, in_place), err);
-    // The configuration gives the unit of the stream.
     reef_config config;
     // Read after the change, from the pool that was changed or read.
     status = read_config(cli, &config, err);

@@ -142,18 +142,15 @@ static bool mark_name(choices *list, const char *name) {
 static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, reef_error *err) {
     reef_snapshot found;
     const reef_error why = *err;
-    // Read by its exact name.
     reef_status status = reef_snapshot_read(txn, name, &found, err);
     if (status != REEF_ERR_CORRUPT)
         // The earlier message says what is damaged.
         return reef_fail(err, REEF_ERR_CORRUPT, "%.180s; its whole name is needed to remove it",
                          why.message);
-    // The scan has found it.
     if (mark_name(list, name)) return REEF_OK;
     found = (reef_snapshot){.damaged = true};
     snprintf(found.name, sizeof(found.name), "%s", name);
     add_choice(list, &found);
-    // Its slot was just added, so this succeeds.
     (void)mark_name(list, name);
     return REEF_OK;
 }
@@ -200,11 +197,9 @@ static reef_status remove_names(reef_trainer *trainer,
     size_t i;
     json_array_foreach(names, i, item)
         snprintf(copies[i], sizeof(*copies), "%s", json_string_value(item));
-    // All of them in one commit.
     reef_status status =
         reef_trainer_snapshots_remove(trainer, copies, json_array_size(names), err);
     free(copies);
-    // The same member as the daemon's reply.
     if (status == REEF_OK) *result = json_pack("{s:O}", "removed", names);
     return status;
 }
@@ -234,7 +229,6 @@ static reef_status reply_choices(reef_cli_call *cli, const choices *list, reef_e
         else
             json_array_append_new(one->goes ? removed : kept, reef_snapshot_json(&one->snapshot));
     }
-    // A dry run has the same lists, of what would go.
     return reef_cli_reply(cli,
                           json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
                                     removed, "kept", kept, "damaged_removed", damaged_removed,
@@ -245,7 +239,6 @@ static reef_status reply_choices(reef_cli_call *cli, const choices *list, reef_e
 static void print_choices(const reef_cli_call *cli, const choices *list) {
     static const char *const HEADING[] = {"snapshot", "step", "made", ""};
     reef_cli_table *table = reef_cli_table_new("<><<", HEADING);
-    // Counted from the list, as for the last line.
     size_t count = going(list);
     for (size_t i = 0; i < list->count; i++) {
         const choice *one = &list->all[i];
@@ -260,9 +253,7 @@ static void print_choices(const reef_cli_call *cli, const choices *list) {
         // The last column says what happens; the table is in the order of names.
         reef_cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
     }
-    if (list->count > 0) reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
-    // The totals are repeated, because a long table hides them.
+    if (list->count > 0) reef_cli_table_show(table);
     printf("%s %zu snapshot%s, %zu %s left\n", cli->dry_run ? "would remove" : "removed", count,
            count == 1 ? "" : "s", list->count - count,
            cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
@@ -317,9 +308,7 @@ reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = list_all(&pool, &list, err);
-    // A snapshot stays if one of the rules keeps it.
     if (status == REEF_OK && list.count > 0) choose_by_age(&list, keep_last, keep_daily);
-    // Shows the list first where it asks; through the daemon where one runs.
     if (status == REEF_OK) status = carry_out(cli, &list, err);
     reef_cli_pool_close(&pool);
     free(list.all);

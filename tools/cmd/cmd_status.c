@@ -105,7 +105,6 @@ static json_t *pool_json(const reef_cli_call *cli,
         // Only open experts still learn.
         if (!pool->generations[g].sealed) experts_open += count;
     }
-    // The newest is the open one: there is always exactly one.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     // "idle": this is the document of a pool without a daemon.
     // The name of the last loss carries the unit, so that no reader mistakes one for another.
@@ -312,7 +311,6 @@ static void print_daemon(const json_t *status) {
         // Names come from the configuration and may hold anything: made printable.
         const char *name = reef_cli_text_of(source, "name");
         char *shown = reef_cli_printable((const uint8_t *)name, strlen(name), false);
-        // One line per source, with the label on the first.
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
                CLI_BYTES(reef_cli_count_of(source, "cursor")));
         free(shown);
@@ -414,7 +412,6 @@ static void print_readers(const json_t *readers) {
 }
 
 static void print_status(const json_t *status, bool daemon) {
-    // Where the figures come from stands first.
     if (daemon)
         print_daemon(status);
     else
@@ -434,7 +431,6 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_memory(status);
-    // The daemon does not always report the size.
     if (json_is_integer(json_object_get(status, "file_bytes")))
         printf("  %-14s%s\n", "on disk", CLI_BYTES(reef_cli_count_of(status, "file_bytes")));
     // The age of the last commit is what would be lost by a crash.

@@ -45,10 +45,8 @@ static char *details_text(const json_t *event) {
     json_t *value;
     // Every event kind has its own members; what has no column is listed by name.
     json_object_foreach((json_t *)event, name, value) {
-        // These are columns of the table already.
         if (has_column(name)) continue;
         char *shown = value_text(value);
-        // Rebuilt for each member: there are a handful.
         char *more = reef_cli_format("%s%s%s=%s", text, text[0] ? " " : "", name, shown);
         free(shown);
         free(text);
@@ -68,13 +66,11 @@ static char *column_text(const json_t *event, const char *name) {
 }
 
 static void print_events(const json_t *events, const reef_config *config) {
-    // The unit stands in the heading and not in each cell.
     char *stream = reef_cli_format("stream %s", reef_cli_stream_unit(config));
     const char *const heading[] = {"when", "event", "generation", "step", stream, "details"};
     reef_cli_table *table = reef_cli_table_new("<<>>><", heading);
     size_t index;
     const json_t *event;
-    // In the order of the log, which is the order in which things happened.
     json_array_foreach(events, index, event) {
         // An event without such a member leaves the cell empty.
         for (size_t c = 0; c < COLUMN_COUNT; c++) {
@@ -82,13 +78,11 @@ static void print_events(const json_t *events, const reef_config *config) {
             reef_cli_table_cell(table, "%s", text);
             free(text);
         }
-        // The last column is not aligned, so it may be of any length.
         char *details = details_text(event);
         reef_cli_table_cell(table, "%s", details);
         free(details);
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
     free(stream);
 }
 
@@ -102,7 +96,6 @@ reef_status reef_cmd_timeline(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
     if (status == REEF_OK && cli->json)
-        // The document is the log as it is stored.
         status = reef_cli_reply(cli, json_pack("{s:O}", "events", events), err);
     // A new pool has an empty log, not an error.
     else if (status == REEF_OK && json_array_size(events) == 0)

@@ -142,7 +142,6 @@ static bool link_read(daemon_link *link, json_t **status) {
     *status = NULL;
     if (link->fd < 0) return false;
     make_room(link);
-    // Never blocks: the view must react to keys.
     ssize_t count = recv(link->fd, link->line + link->used, READ_BYTES, 0);
     // Nothing there yet is not a lost connection.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
@@ -205,7 +204,6 @@ static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
         free(usage);
         return status;
     }
-    // Only now is the old data replaced.
     release_pool(data);
     data->config = pool->config;
     data->generations = pool->generations;
@@ -494,7 +492,6 @@ static size_t columns_wanted(void) {
 
 static json_t *usage_json(const reef_top_data *data) {
     json_t *list = json_array();
-    // The document of --once has the list that the live view shows.
     for (uint32_t g = 0; g < data->generation_count; g++)
         json_array_append_new(list,
                               json_pack("{s:I, s:b, s:I, s:I, s:o, s:o, s:I}", "generation",
@@ -512,12 +509,10 @@ static reef_status show_once(top *t, reef_error *err) {
     reef_status status = reef_status_read(t->cli, &data->status, &data->daemon, err);
     if (status == REEF_OK) status = read_pool(t, err);
     if (status != REEF_OK) return status;
-    // Both parts, so that one call is enough for a script.
     if (t->cli->json)
         return reef_cli_reply(
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
-    // The view shows it, as it would live.
     if (!data->daemon) data->trouble = "no daemon runs";
     // No limit of rows: plain output is piped.
     reef_top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
@@ -547,7 +542,6 @@ reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         // The socket's name is checked even if no daemon runs.
         status = link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
-    // JSON is printed once: it has no live view.
     if (status == REEF_OK)
         status =
             cli->json || reef_cli_text(cli, "once") != NULL ? show_once(t, err) : show_live(t, err);

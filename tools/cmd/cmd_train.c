@@ -81,7 +81,6 @@ static reef_status open_one(stream *s, const char *spec, reef_error *err) {
         if (strcmp(file->name, s->files[i].name) == 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "the file '%.160s' is given twice; each is read once", spec);
-    // Where the next file begins.
     s->starts[s->count] = s->starts[s->count - 1] + file->bytes;
     return REEF_OK;
 }
@@ -107,7 +106,6 @@ static reef_status check_order(const stream *s, const reef_trainer *trainer, ree
     const char *before = NULL; // the last file so far that was read
     for (size_t i = 0; i < s->count; i++) {
         const char *name = s->files[i].name;
-        // Not read yet, so its position is free.
         if (reef_trainer_cursor(trainer, name) == 0) continue;
         if (before != NULL &&
             reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
@@ -165,7 +163,6 @@ static reef_status stream_read(
     stream *s, const char **name, const uint8_t **bytes, size_t *count, reef_error *err) {
     size_t i = next_file(s);
     reef_input *file = &s->files[i];
-    // Never across a file.
     uint64_t end = s->starts[i + 1], offset = s->at - s->starts[i];
     size_t want = end - s->at < READ_BYTES ? (size_t)(end - s->at) : READ_BYTES;
     reef_status status = file->kind->read_now(file, offset, s->buffer, want, count, err);
@@ -291,7 +288,6 @@ static reef_status run_train(train *t, reef_error *err) {
     reef_status status = REEF_OK;
     t->committed = began;
     reef_cli_progress_start(&t->progress, "training", all, "B");
-    // An interrupt ends between batches.
     while (status == REEF_OK && t->stream.at < all && !reef_cli_is_stopped()) {
         const char *name;
         const uint8_t *bytes;

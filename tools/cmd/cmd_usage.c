@@ -70,7 +70,6 @@ static void print_histogram(const reef_usage_layer *layer) {
         // Empty buckets in between stay: the shape matters.
         if (b > 0 && b < first) continue;
         char name[BUCKET_NAME_BYTES], bar[BAR_COLUMNS + 1];
-        // Relative to the largest bucket.
         double share = (double)layer->buckets[b] / (double)most;
         // Rounded up: a bucket that has experts has a mark.
         size_t length = (size_t)ceil(share * BAR_COLUMNS);
@@ -80,8 +79,7 @@ static void print_histogram(const reef_usage_layer *layer) {
         reef_cli_table_cell(table, "%s", name);
         reef_cli_table_cells(table, "%s\t%s", CLI_COUNT(layer->buckets[b]), bar);
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static void print_span(const reef_usage_layer *layer) {
@@ -121,14 +119,11 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
            ": %.1f %% of %s experts used, %s dead, unevenness %.3f, %s selections\n",
            index, s->used_percent, CLI_COUNT(s->expert_count),
            CLI_COUNT(s->expert_count - s->used_count), s->unevenness, CLI_COUNT(s->selections));
-    // The most used ones, with their share of all selections.
     if (layer->top_count > 0) printf("  most used:");
     for (size_t i = 0; i < layer->top_count; i++)
         printf("%s %" PRIu32 " (%.2f %%)", i ? "," : "", layer->top[i], 100 * layer->top_share[i]);
     if (layer->top_count > 0) printf("\n");
-    // Which ones are dead, as far as a line holds.
     print_dead(layer);
-    // Only where a range was asked for.
     if (ranged) print_span(layer);
     print_histogram(layer);
 }
@@ -137,11 +132,9 @@ static reef_status choose_generation(const reef_cli_call *cli,
                                      const reef_cli_pool *pool,
                                      const reef_generation_record **out,
                                      reef_error *err) {
-    // The open generation is what most people look at.
     uint64_t generation = pool->generation_count - 1;
     reef_status status = reef_cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
     if (status != REEF_OK) return status;
-    // The range is part of the message.
     if (generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu64 ": the pool has 0 to %" PRIu32,
@@ -209,7 +202,7 @@ static reef_status print_usage(reef_cli_call *cli,
     // Each layer is printed as soon as it is read: a large pool takes seconds.
     for (uint32_t l = asked->first; l < asked->end && status == REEF_OK; l++) {
         reef_usage_layer layer;
-        if (!reef_cli_layer_is_peer(&pool->config, l)) continue;
+        if (!reef_layer_retrieves(&pool->config, l)) continue;
         status = read_layer(pool, asked, l, &layer, err);
         // Layers before the failure were printed; the document is not.
         if (status != REEF_OK) break;

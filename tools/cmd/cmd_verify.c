@@ -57,23 +57,19 @@ static reef_status read_options(const reef_cli_call *cli,
                                 reef_check_options *options,
                                 double *percent,
                                 reef_error *err) {
-    // Everything, if no sample is asked for.
     *percent = 100;
     options->quick = reef_cli_text(cli, "quick") != NULL;
     // Another sample on each run, and a number short enough to be typed again.
     options->seed = (reef_unix_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
-    // A quick check hashes no sealed record at all.
     if (options->quick && reef_cli_text(cli, "sample") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--quick hashes nothing that is sealed and "
                          "--sample a part of it: give one of them");
-    // A seed without a sample would have no effect.
     if (reef_cli_text(cli, "seed") != NULL && reef_cli_text(cli, "sample") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--seed draws a sample: give --sample as well");
     reef_status status = reef_cli_number(cli, "sample", 0.001, 100, percent, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "seed", 0, INT64_MAX, &options->seed, err);
-    // The store takes a fraction.
     options->sample = *percent / 100;
     return status;
 }
@@ -94,7 +90,6 @@ static void print_hashed(const reef_cli_call *cli,
                CLI_BYTES(report->hashed_bytes));
     else
         printf(", and all %s sealed records, %s\n", all, CLI_BYTES(report->sealed_bytes));
-    // Nothing more to say: all or nothing was sampled.
     if (options->quick || options->sample >= 1) return;
     // The seed makes a finding repeatable.
     printf("             again with --sample %s --seed %" PRIu64 "\n", reef_cli_text(cli, "sample"),
@@ -142,7 +137,6 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
-    // What was read first, the judgement last.
     char root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s, %s\n", CLI_COUNT(report->records), CLI_BYTES(report->bytes));
     print_hashed(cli, options, report);
@@ -163,7 +157,6 @@ static void print_report(const reef_cli_call *cli,
     printf("checked in   %s, %s read%s, the longest kept pages from reuse for %s\n",
            CLI_DURATION(seconds), CLI_COUNT(report->reads), report->reads == 1 ? "" : "s",
            CLI_DURATION(report->longest_read_ms / 1e3));
-    // Every damage has had its own line; the error message follows.
     if (report->damaged > 0) {
         char *remedy = remedy_text(cli->pool, report);
         printf("remedy       %s\n", remedy);
@@ -182,7 +175,6 @@ static json_t *report_json(const reef_cli_call *cli,
                            const findings *found,
                            double percent,
                            double seconds) {
-    // The reply takes one reference to the lines.
     json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
                                      json_incref(found->lines), percent, seconds);
     char *remedy = remedy_text(cli->pool, report);

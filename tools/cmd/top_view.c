@@ -3,6 +3,7 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 #include "reef_system.h"
 
 #include <inttypes.h>
@@ -185,7 +186,6 @@ static void put_speed(view *v) {
 static void put_stream(view *v) {
     const reef_top_data *d = v->data;
     const char *unit = reef_cli_stream_unit(&d->config);
-    // The size has its unit already.
     bool bytes = strcmp(unit, "byte") == 0;
     // Recognised text is counted in the stream, but not trained; it is where all is learned.
     bool all = json_object_get(d->status, "not_learned_bytes") == NULL;
@@ -272,7 +272,6 @@ static void put_source(view *v, const json_t *source) {
     else
         snprintf(lag, sizeof(lag), "?");
     reef_cli_bytes((uint64_t)reef_cli_real_of(source, "bytes_per_s"), rate);
-    // The policy of a source that waits is shown, as it explains the lag.
     put_line(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
              json_is_true(json_object_get(source, "ended"))      ? "ended"
              : json_is_true(json_object_get(source, "sits_out")) ? "is idle"
@@ -304,7 +303,7 @@ static void put_generation(view *v, uint32_t g) {
     const reef_top_data *d = v->data;
     const reef_generation_record *one = &d->generations[g];
     char *usage = usage_words(v, g);
-    uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
+    uint64_t count = (uint64_t)one->side * one->side * reef_config_peer_layers(&d->config);
     put_line(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
              one->sealed ? "sealed" : "open", CLI_COUNT(count),
              stream_words(d, one->opened_at, CLI_WORDS), usage);

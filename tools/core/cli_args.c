@@ -83,7 +83,6 @@ static reef_status parse_options(reef_cli_call *cli,
     char *letters = reef_cli_alloc(2 * list->count + 2, 1), *end = letters;
     // The colon makes a missing value distinguishable.
     *end++ = ':';
-    // The table of getopt_long() is made from the options of the command.
     for (size_t i = 0; i < list->count; i++) {
         bool valued = list->options[i].value != NULL;
         char letter = reef_cli_letter(list->options[i].name);

@@ -143,7 +143,6 @@ static size_t options_count(const reef_cli_option *options) {
 static void list_add_config(reef_cli_options *list) {
     size_t field_count, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&field_count);
-    // Names are copied once, into one block.
     for (size_t i = 0; i < field_count; i++) bytes += strlen(fields[i].name) + 1;
     list->names = reef_cli_alloc(bytes, 1);
     char *name = list->names;
@@ -169,7 +168,6 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
                   options_count(DAEMON_OPTIONS) + options_count(CONFIRM_OPTIONS) +
                   options_count(CONFIG_OPTIONS) + options_count(COMMON_OPTIONS);
     *list = (reef_cli_options){.options = reef_cli_alloc(most, sizeof(*list->options))};
-    // The command's own options first: they are what a reader looks for.
     list_add(list, command->manual->options);
     if (command->traits & CLI_CONFIG) list_add_config(list);
     if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
@@ -179,7 +177,6 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     if (command->traits & CLI_CONFIRMS) list_add(list, CONFIRM_OPTIONS);
     if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
     if (command->traits & CLI_CONFIG) list_add(list, CONFIG_OPTIONS);
-    // Common options last, on every command.
     list_add(list, COMMON_OPTIONS);
 }
 

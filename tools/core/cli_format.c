@@ -329,3 +329,8 @@ void reef_cli_table_print(const reef_cli_table *table, FILE *out) {
     }
     free(widths);
 }
+
+void reef_cli_table_show(reef_cli_table *table) {
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
+}

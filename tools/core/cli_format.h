@@ -69,6 +69,8 @@ void reef_cli_table_cells(reef_cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** A number, or `otherwise` for NaN. */
 void reef_cli_table_real(reef_cli_table *table, int decimals, double value, const char *otherwise);
+/** Print to standard output, and free it. */
+void reef_cli_table_show(reef_cli_table *table);
 void reef_cli_table_print(const reef_cli_table *table, FILE *out);
 
 #endif

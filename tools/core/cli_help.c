@@ -70,7 +70,6 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
         print_option(&option);
         free(help);
     }
-    // Only where brackets appear.
     if (command->traits & CLI_CONFIG) printf("\nDefaults stand in brackets.\n");
 }
 
@@ -138,7 +137,6 @@ static char *second_words(const char *first) {
     char *words = reef_cli_format("%s", "");
     for (size_t i = 0; i < count; i++) {
         const char *name = commands[i].name;
-        // The same first word, and another one behind it.
         if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
         char *more = reef_cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
         free(words);

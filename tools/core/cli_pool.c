@@ -136,28 +136,20 @@ reef_status reef_cli_layer_check(const reef_config *config, uint64_t layer, reef
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
                          config->layers - 1);
-    if (reef_cli_layer_is_peer(config, (uint32_t)layer)) return REEF_OK;
+    if (reef_layer_retrieves(config, (uint32_t)layer)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved", layer,
                      reef_ffw_text(reef_layer_ffw(config, (uint32_t)layer)));
 }
 
-bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer) {
-    return reef_layer_retrieves(config, layer);
-}
-
-uint32_t reef_cli_peer_layers(const reef_config *config) {
-    return reef_config_peer_layers(config);
-}
-
 uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation) {
-    return reef_generation_experts(generation, reef_cli_peer_layers(&pool->config));
+    return reef_generation_experts(generation, reef_config_peer_layers(&pool->config));
 }
 
 json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation) {
-    return reef_generation_json(generation, reef_cli_peer_layers(&pool->config));
+    return reef_generation_json(generation, reef_config_peer_layers(&pool->config));
 }
 
 reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_error *err) {
@@ -301,7 +293,6 @@ static reef_status read_usage(reef_cli_pool *pool,
                               uint32_t layer,
                               reef_usage **usage,
                               reef_error *err) {
-    // Usage is stored by expert, so the array has the side squared.
     size_t expert_count = (size_t)generation->side * generation->side;
     *usage = reef_cli_alloc(expert_count, sizeof(**usage));
     reef_txn *txn = NULL;
@@ -320,11 +311,11 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                    const reef_generation_record *generation,
                                    reef_usage_summary *out,
                                    reef_error *err) {
-    uint32_t layers = reef_cli_peer_layers(&pool->config);
+    uint32_t layers = reef_config_peer_layers(&pool->config);
     size_t expert_count = (size_t)generation->side * generation->side;
     *out = (reef_usage_summary){0};
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
-        if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
+        if (!reef_layer_retrieves(&pool->config, layer)) continue;
         reef_usage *usage = NULL;
         reef_status status = read_usage(pool, generation, layer, &usage, err);
         if (status != REEF_OK) return status;

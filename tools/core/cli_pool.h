@@ -55,10 +55,6 @@ REEF_MUST_CHECK reef_status reef_cli_layer_check(const reef_config *config,
 REEF_MUST_CHECK reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err);
 /** What a stream is counted in: "byte", or "row" of a layer by itself. */
 const char *reef_cli_stream_unit(const reef_config *config);
-/** Whether the feed-forward network of a block retrieves experts: kinds p and k. */
-bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer);
-/** Number of such layers of a configuration. */
-uint32_t reef_cli_peer_layers(const reef_config *config);
 /** Experts of one generation in all layers together. */
 uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation);
@@ -119,10 +115,6 @@ REEF_MUST_CHECK reef_status reef_cli_write_failed(const char *path, int code, re
 REEF_MUST_CHECK reef_status reef_cli_output_directory(const char *path,
                                                       const char *file,
                                                       reef_error *err);
-
-/** Of a pool of a layer, in messages. */
-#define CLI_IS_LAYER                                                                               \
-    "holds a layer by itself; what it is for is up to the program that uses it through libreef"
 
 /** The loss curve of a pool. */
 typedef struct reef_cli_points {

@@ -48,7 +48,6 @@ reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, re
 }
 
 void reef_cli_route_log(const reef_cli_call *cli) {
-    // `reef run` becomes the daemon and needs none.
     if (!cli->verbose) return;
     json_t *running = NULL;
     // Commands that never ask a daemon report that.
@@ -65,27 +64,22 @@ void reef_cli_route_log(const reef_cli_call *cli) {
     free(pool);
 }
 
-static reef_status change_pool(
-    const reef_cli_call *cli,
-    json_t *arguments,
-    reef_status (*local)(reef_trainer *, json_t *, json_t **, reef_error *),
-    json_t **result,
-    reef_error *err) {
-    // The writer's lock is taken here: a second process gets BUSY.
+// The same function as in the daemon's command, so results agree. For writing the writer's lock is
+// taken: a second process gets BUSY. A check must not stop a daemon.
+static reef_status call_trainer(const reef_cli_call *cli,
+                                bool write,
+                                json_t *arguments,
+                                reef_cli_local local,
+                                json_t **result,
+                                reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
-    reef_store_options options = {.write = true};
-    reef_trainer_options trainer_options = {.threads = cli->threads,
-                                            .memory_bytes = cli->memory_bytes};
-
+    const reef_store_options options = {.write = write};
+    const reef_trainer_options trainer_options = {.threads = cli->threads,
+                                                  .memory_bytes = cli->memory_bytes};
     reef_status status = reef_store_open(&store, cli->pool, &options, err);
-    if (status != REEF_OK) goto cleanup;
-    status = reef_trainer_open(&trainer, store, &trainer_options, err);
-    if (status != REEF_OK) goto cleanup;
-    // The same function as in the daemon's command, so results agree.
-    status = local(trainer, arguments, result, err);
-
-cleanup:
+    if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &trainer_options, err);
+    if (status == REEF_OK) status = local(trainer, arguments, result, err);
     reef_trainer_close(trainer);
     if (store != NULL) reef_store_close(store);
     return status;
@@ -93,10 +87,7 @@ cleanup:
 
 reef_status reef_cli_change(const reef_cli_call *cli,
                             json_t *request,
-                            reef_status (*local)(reef_trainer *trainer,
-                                                 json_t *arguments,
-                                                 json_t **result,
-                                                 reef_error *err),
+                            reef_cli_local local,
                             json_t **result,
                             reef_error *err) {
     *result = NULL;
@@ -106,29 +97,19 @@ reef_status reef_cli_change(const reef_cli_call *cli,
     reef_status status = reef_cli_daemon_status(cli, &running, NULL);
     json_decref(running);
     // A daemon that does not reply has the lock, so trying the pool would fail anyway.
-    bool daemon = status != REEF_ERR_NOT_FOUND;
-    status = daemon ? call_daemon(cli, request, result, err)
-                    : change_pool(cli, request, local, result, err);
+    status = status != REEF_ERR_NOT_FOUND ? call_daemon(cli, request, result, err)
+                                          : call_trainer(cli, true, request, local, result, err);
     json_decref(request);
     return status;
 }
 
 reef_status reef_cli_check(const reef_cli_call *cli,
                            json_t *request,
-                           reef_status (*check)(reef_trainer *trainer,
-                                                json_t *arguments,
-                                                json_t **result,
-                                                reef_error *err),
+                           reef_cli_local check,
                            json_t **result,
                            reef_error *err) {
-    reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
-    // Opened for reading: a check must not stop a daemon.
-    reef_trainer_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
-    reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
-    if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);
-    if (status == REEF_OK) status = check(trainer, request, result, err);
-    reef_trainer_close(trainer);
-    reef_store_close(store);
+    *result = NULL;
+    reef_status status = call_trainer(cli, false, request, check, result, err);
+    json_decref(request);
     return status;
 }

@@ -8,6 +8,12 @@
 
 #include <jansson.h>
 
+/** What a command does with a trainer of its own; *result is the caller's (decref). */
+typedef reef_status (*reef_cli_local)(reef_trainer *trainer,
+                                      json_t *arguments,
+                                      json_t **result,
+                                      reef_error *err);
+
 /**
  * Carry out a change: ask the daemon when one runs on the pool, otherwise open the pool for writing
  * and call `local`. Both leave the same object in *result (the caller's, decref).
@@ -16,22 +22,16 @@
  */
 REEF_MUST_CHECK reef_status reef_cli_change(const reef_cli_call *cli,
                                             json_t *request,
-                                            reef_status (*local)(reef_trainer *trainer,
-                                                                 json_t *arguments,
-                                                                 json_t **result,
-                                                                 reef_error *err),
+                                            reef_cli_local local,
                                             json_t **result,
                                             reef_error *err);
 /**
- * What a dry run asks: may `request` be done to the pool as its last commit left it? Opens it for
- * reading only. What `check` leaves in *result is the caller's (decref).
+ * What a dry run asks: may `request` (taken over) be done to the pool as its last commit left it?
+ * Opens it for reading only. What `check` leaves in *result is the caller's (decref).
  */
 REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
                                            json_t *request,
-                                           reef_status (*check)(reef_trainer *trainer,
-                                                                json_t *arguments,
-                                                                json_t **result,
-                                                                reef_error *err),
+                                           reef_cli_local check,
                                            json_t **result,
                                            reef_error *err);
 /**
@@ -39,7 +39,7 @@ REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
  * itself.
  */
 void reef_cli_route_log(const reef_cli_call *cli);
-/** The daemon's reply to {"command": "status"}; NOT_FOUND when none runs on the pool. */
+/** The daemon's reply to {"command": ...}, or to that of status; NOT_FOUND when none runs. */
 REEF_MUST_CHECK reef_status reef_cli_daemon_request(const reef_cli_call *cli,
                                                     const char *command,
                                                     json_t **result,

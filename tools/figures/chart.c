@@ -74,7 +74,6 @@ static void draw_curve(uint8_t cells[ROWS][COLUMNS],
                        double y_max) {
     int before = -1;
     for (int x = 0, i = 0; x < DOTS_X; x++) {
-        // A column covers many batches; their mean is drawn.
         double sum = 0;
         int count = 0;
         while ((size_t)i < chart->count &&
@@ -93,7 +92,6 @@ static void draw_curve(uint8_t cells[ROWS][COLUMNS],
         int from = before < 0 ? y : before;
         for (int step = from; step != y; step += step < y ? 1 : -1) set_dot(cells, x, step);
         set_dot(cells, x, y);
-        // Remembered for the next column with a value.
         before = y;
     }
 }

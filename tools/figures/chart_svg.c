@@ -212,7 +212,6 @@ static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
              title);
     free(title);
     put_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
-    // Nothing was cut off: no note is needed.
     if (a->peak <= a->y_max) return;
     char note[512];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);
@@ -277,7 +276,6 @@ static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *cha
 
 static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) {
     const struct {
-        // A legend only for what is drawn: the boundaries may be unknown or none.
         const char *colour, *dashes, *text;
         double width;
         bool shown;
@@ -356,7 +354,6 @@ void reef_chart_matrix_svg(FILE *out,
     put_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
              "outlined: the generation in which the domain was learned; "
              "below it, anything above its number is forgotten");
-    // The cells fill what the names of the rows and columns leave.
     double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
     double width =
         (box.width - LEFT_MARGIN - ROW_NAME_WIDTH - RIGHT_MARGIN) / (double)matrix->columns;

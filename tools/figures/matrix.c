@@ -187,7 +187,6 @@ void reef_matrix_print(const reef_matrix *matrix, const char *const *names) {
     const char **headings = reef_cli_alloc(matrix->columns + 1, sizeof(*headings));
     headings[0] = "bits per byte";
     alignment[0] = '<';
-    // Numbers are right-aligned.
     for (size_t j = 0; j < matrix->columns; j++) {
         headings[j + 1] = names[j];
         alignment[j + 1] = '>';
@@ -201,8 +200,7 @@ void reef_matrix_print(const reef_matrix *matrix, const char *const *names) {
     // Figures stand below the states they are computed from.
     add_figure(table, "forgotten since best", matrix, reef_matrix_forgetting_max);
     add_figure(table, "forgotten since learned", matrix, reef_matrix_forgetting_learned);
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
     free(headings);
     free(alignment);
 }

@@ -140,7 +140,6 @@ static choice choose_sessions(const answer *a) {
         chosen.indices[chosen.count++] = i;
     }
     if (a->top > 0) return chosen;
-    // In the order of their first lines.
     ranked *order = reef_cli_alloc(chosen.count + 1, sizeof(*order));
     for (size_t i = 0; i < chosen.count; i++)
         order[i] = (ranked){-(double)found->sessions[chosen.indices[i]].first, chosen.indices[i]};
@@ -254,8 +253,7 @@ static void print_lines(const answer *a, const choice *lines) {
                              l->bits, reef_scored_line_rate(l), l->surplus, l->score);
         put_text_cell(table, a->lines.text + l->offset, l->bytes);
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static void print_sessions(const answer *a, const choice *sessions) {
@@ -270,8 +268,7 @@ static void print_sessions(const answer *a, const choice *sessions) {
                              a->lines.lines[s->first].number, s->score, worst->number);
         put_text_cell(table, a->lines.text + worst->offset, worst->bytes);
     }
-    reef_cli_table_print(table, stdout);
-    reef_cli_table_free(table);
+    reef_cli_table_show(table);
 }
 
 static const char *plural(size_t count) {
@@ -299,7 +296,6 @@ static void print_summary(const answer *a, size_t shown) {
                plural(a->alarm.learned));
         all = alarms;
     }
-    // Printed only if some were left out.
     if (shown < all) printf("the %zu most surprising %ss:\n", shown, what);
 }
 

@@ -87,7 +87,6 @@ reef_status reef_line_reader_open(reef_line_reader *reader,
     if (reader->fd < 0) return fail_read(reader, "open", err);
     reader->bytes = reef_cli_alloc(LINE_BYTES_MAX, 1);
     reef_status status = begin_file(reader, reader->fd, err);
-    // Everything from the beginning needs no search.
     if (status == REEF_OK && reader->regular && *lines < SIZE_MAX)
         status = seek_lines(reader, lines, err);
     else
@@ -125,7 +124,6 @@ static bool take_lines(reef_line_reader *reader, bool last, const uint8_t **line
 }
 
 static reef_status fill_buffer(reef_line_reader *reader, size_t *count, reef_error *err) {
-    // The rest of the last line moves to the front.
     memmove(reader->bytes, reader->bytes + reader->taken, reader->used - reader->taken);
     reader->used -= reader->taken;
     reader->taken = 0;
@@ -204,7 +202,6 @@ reef_status reef_line_reader_next(reef_line_reader *reader,
     if (reader->ended && take_lines(reader, true, lines, bytes)) return REEF_OK;
     *state = LINES_NONE_NOW;
     if (!reader->ended) return REEF_OK;
-    // The new file under the old name.
     if (reader->regular) return open_next(reader, state, err);
     *state = LINES_END;
     return REEF_OK;

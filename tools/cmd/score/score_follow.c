@@ -60,7 +60,6 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
     bool all = last != NULL && strcmp(last, "all") == 0;
     reef_status status =
         all ? REEF_OK : reef_cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
-    // No bound: reading begins at the top.
     if (all) out->last = UINT64_MAX;
     // A window too small has no meaningful spread.
     if (status == REEF_OK)
@@ -160,7 +159,6 @@ static reef_status score_text(stream_scorer *scorer, size_t before, reef_error *
     if (status != REEF_ERR_BUSY) return status;
     reef_model_close(scorer->model);
     scorer->model = NULL;
-    // As of the same state, if one was given.
     status = open_model(scorer, err);
     if (status == REEF_OK) status = read_again(scorer, err);
     return status != REEF_OK ? status
@@ -214,7 +212,6 @@ static reef_status scorer_renew(stream_scorer *scorer, reef_error *err) {
         return status;
     reef_model_close(scorer->model);
     scorer->model = NULL;
-    // Counted for the summary.
     scorer->renewed++;
     status = open_model(scorer, err);
     return status == REEF_OK ? read_again(scorer, err) : status;
@@ -349,7 +346,6 @@ static reef_status flush(reef_error *err) {
 
 static reef_status summary(watch *w, reef_error *err) {
     double mean = w->bytes ? w->bits / (double)w->bytes : NAN;
-    // The summary ends the stream of objects.
     if (w->cli->json) {
         json_t *object =
             json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "summary", "lines",
@@ -365,7 +361,6 @@ static reef_status summary(watch *w, reef_error *err) {
     // On standard error: standard output holds lines only.
     fprintf(stderr, "%s line%s", CLI_COUNT(w->lines), w->lines == 1 ? "" : "s");
     if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
-    // The threshold explains the number.
     fprintf(stderr, "; %s outlier%s, ", CLI_COUNT(w->outliers), w->outliers == 1 ? "" : "s");
     if (w->by_alarm)
         fprintf(stderr, "above the score %.2f, which at most %g %% of %zu learned lines exceed\n",
@@ -382,7 +377,6 @@ static reef_status put_scored_line(watch *w, const scored_line *l, reef_error *e
     w->bytes += l->bytes;
     w->bits += l->bits;
     w->outliers += l->outlier;
-    // Counted all the same: the summary is over all lines.
     if (w->outliers_only && !l->outlier) return REEF_OK;
     if (!w->cli->json)
         put_line(w, l);
@@ -442,7 +436,6 @@ static reef_status follow_lines(watch *w, reef_error *err) {
         status = reef_line_reader_next(&w->input, &state, &lines, &bytes, err);
         if (status != REEF_OK) return status;
         if (state == LINES_READ) status = on_lines(w, lines, bytes, err);
-        // Rotation and cuts are reported on standard error.
         report_state(w, state);
         if (state != LINES_NONE_NOW) continue;
         // What was there at the beginning has been read.
@@ -489,7 +482,6 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = read_learned(&w, pool.store, err);
     if (status == REEF_OK) {
         reef_usual_init(&w.usual, (size_t)given.window, given.threshold);
-        // What the reader hands out at once is never more.
         w.surprise = reef_cli_alloc(LINE_BYTES_MAX, sizeof(*w.surprise));
         // From here on an interrupt ends with the summary.
         reef_cli_catch_signals(false);
