@@ -80,11 +80,9 @@ typedef struct report {
 static reef_status split(
     const char *option, const char *text, char **name, const char **value, reef_error *err) {
     const char *equals = strchr(text, '=');
-    if (equals == NULL || equals == text || equals[1] == '\0') {
-        reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
-                  strcmp(option, "domain") == 0 ? "FILE" : "BITS");
-        return REEF_ERR_INVALID;
-    }
+    if (equals == NULL || equals == text || equals[1] == '\0')
+        return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=%s", option,
+                         text, strcmp(option, "domain") == 0 ? "FILE" : "BITS");
     *name = reef_cli_printable((const uint8_t *)text, (size_t)(equals - text), false);
     *value = equals + 1;
     return REEF_OK;

@@ -4,7 +4,6 @@
 #include "reef_shard.h"
 #include "reef_system.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -172,18 +171,13 @@ static json_t *report_json(const reef_cli_call *cli, const report *r) {
 // ---- the command --------------------------------------------------------------------------------
 
 static reef_status parse_count(const reef_cli_call *cli, uint32_t *out, reef_error *err) {
-    const char *text = reef_cli_text(cli, "to");
-    if (text == NULL)
+    uint64_t ranks = 0;
+    if (reef_cli_text(cli, "to") == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "say over how many ranks: reef shards FROM... NEW --to RANKS");
-    errno = 0;
-    unsigned long value = strtoul(text, NULL, 10);
-    bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
-    if (!number || value == 0 || value > REEF_RANKS_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "--to %.32s: ranks are a number from 1 to %d", text,
-                         REEF_RANKS_MAX);
-    *out = (uint32_t)value;
-    return REEF_OK;
+    reef_status status = reef_cli_integer(cli, "to", 1, REEF_RANKS_MAX, &ranks, err);
+    *out = (uint32_t)ranks;
+    return status;
 }
 
 // What cannot be trained so is said before anything is made.

@@ -303,46 +303,25 @@ static void listen_to(top *t) {
 
 // ---- the terminal -------------------------------------------------------------------------------
 
-static atomic_int ended, resized, suspended, continued; // a signal may reach any thread
+static atomic_int ended, suspended, continued; // a signal may reach any thread
 
-static void on_end(int number) {
-    (void)number;
-    ended = 1;
+static void on_signal(int number) {
+    if (number == SIGTSTP)
+        suspended = 1;
+    else if (number == SIGCONT)
+        continued = 1;
+    else if (number != SIGWINCH)
+        ended = 1;
 }
 
-static void on_resize(int number) {
-    (void)number;
-    resized = 1;
-}
-
-static void on_suspend(int number) {
-    (void)number;
-    suspended = 1;
-}
-
-static void on_continue(int number) {
-    (void)number;
-    continued = 1;
-}
-
+// All of them end a wait: so that a new size is drawn at once. A screen that a slow terminal has
+// not taken yet is written on after those that end nothing.
 static void listen_to_signals(void) {
-    // A screen that a slow terminal has not taken yet is written on after those that end nothing.
-    // poll() is interrupted by all of them.
-    static const struct {
-        int number;
-        void (*handler)(int);
-        int flags;
-    } SIGNALS[] = {{SIGINT, on_end, 0},
-                   {SIGTERM, on_end, 0},
-                   {SIGHUP, on_end, 0},
-                   {SIGWINCH, on_resize, SA_RESTART},
-                   {SIGTSTP, on_suspend, SA_RESTART},
-                   {SIGCONT, on_continue, SA_RESTART}};
+    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP, SIGCONT};
     for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(SIGNALS[0]); i++)
-        sigaction(
-            SIGNALS[i].number,
-            &(struct sigaction){.sa_handler = SIGNALS[i].handler, .sa_flags = SIGNALS[i].flags},
-            NULL);
+        sigaction(SIGNALS[i],
+                  &(struct sigaction){.sa_handler = on_signal, .sa_flags = i < 3 ? 0 : SA_RESTART},
+                  NULL);
 }
 
 static struct termios terminal_before; // as it is left
@@ -358,11 +337,6 @@ static void terminal_take(void) {
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     terminal_set(&raw);
     fputs("\033[?1049h\033[?25l", stdout); // a screen of its own, without a cursor
-}
-
-static void terminal_begin(void) {
-    tcgetattr(STDIN_FILENO, &terminal_before); // show_live has seen that it is one
-    terminal_take();
 }
 
 static void terminal_end(void) {
@@ -447,7 +421,8 @@ static void come_back(top *t) {
 static void run_top(top *t) {
     double next = reef_seconds();
     listen_to_signals();
-    terminal_begin();
+    tcgetattr(STDIN_FILENO, &terminal_before); // show_live has seen that it is one
+    terminal_take();
     while (!ended) {
         // After a stop by Ctrl-Z the screen must be set up again.
         if (suspended || continued) come_back(t);
@@ -459,8 +434,6 @@ static void run_top(top *t) {
             next = now + t->interval;
         }
         draw_top(t);
-        // Drawn at the new size; a signal during the drawing sets it again.
-        resized = 0;
         double wait = fmax(0, next - reef_seconds());
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = t->link.fd, .events = POLLIN}};

@@ -74,40 +74,24 @@ char *reef_cli_command_guess(const char *name) {
 
 // ---- options ------------------------------------------------------------------------------------
 
-static const reef_cli_option POOL_OPTIONS[] = {
-    {"pool", "POOL", "directory of the pool; also the first argument, or REEF_POOL"},
-    {"verbose", NULL, "first print whether the daemon's socket is used or the pool itself"},
-    {0},
+// In the order of help; `trait` 0: every command has it.
+static const struct {
+    unsigned trait;
+    reef_cli_option option;
+} COMMON[] = {
+    {CLI_POOL, {"pool", "POOL", "directory of the pool; also the first argument, or REEF_POOL"}},
+    {CLI_POOL,
+     {"verbose", NULL, "first print whether the daemon's socket is used or the pool itself"}},
+    {CLI_THREADS, {"threads", "N", "threads to compute with (default: one per core)"}},
+    {CLI_MEMORY, {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"}},
+    {CLI_CHANGES, {"dry-run", NULL, "print what would happen and change nothing"}},
+    {CLI_CONFIRMS, {"yes", NULL, "continue without asking"}},
+    {CLI_DAEMON, {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"}},
+    {CLI_CONFIG, {"help-all", NULL, "print help with every option"}},
+    {0, {"json", NULL, "answer with one JSON document"}},
+    {0, {"help", NULL, "print this help"}},
 };
-static const reef_cli_option THREAD_OPTIONS[] = {
-    {"threads", "N", "threads to compute with (default: one per core)"},
-    {0},
-};
-static const reef_cli_option MEMORY_OPTIONS[] = {
-    {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"},
-    {0},
-};
-static const reef_cli_option CHANGE_OPTIONS[] = {
-    {"dry-run", NULL, "print what would happen and change nothing"},
-    {0},
-};
-static const reef_cli_option DAEMON_OPTIONS[] = {
-    {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"},
-    {0},
-};
-static const reef_cli_option CONFIRM_OPTIONS[] = {
-    {"yes", NULL, "continue without asking"},
-    {0},
-};
-static const reef_cli_option CONFIG_OPTIONS[] = {
-    {"help-all", NULL, "print help with every option"},
-    {0},
-};
-static const reef_cli_option COMMON_OPTIONS[] = {
-    {"json", NULL, "answer with one JSON document"},
-    {"help", NULL, "print this help"},
-    {0},
-};
+#define COMMON_COUNT (sizeof(COMMON) / sizeof(COMMON[0]))
 
 // One table for all commands, so that a letter means the same everywhere.
 static const struct {
@@ -128,15 +112,8 @@ static bool list_has(const reef_cli_options *list, const char *name) {
 }
 
 // What a command explains itself comes before, and stays.
-static void list_add(reef_cli_options *list, const reef_cli_option *options) {
-    for (; options != NULL && options->name != NULL; options++)
-        if (!list_has(list, options->name)) list->options[list->count++] = *options;
-}
-
-static size_t options_count(const reef_cli_option *options) {
-    size_t count = 0;
-    while (options != NULL && options[count].name != NULL) count++;
-    return count;
+static void list_add(reef_cli_options *list, const reef_cli_option *option) {
+    if (!list_has(list, option->name)) list->options[list->count++] = *option;
 }
 
 // Fields of the configuration as options: d_model is --d-model.
@@ -159,25 +136,18 @@ static void list_add_config(reef_cli_options *list) {
 }
 
 void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *command) {
-    size_t field_count;
+    const reef_cli_option *own = command->manual->options;
+    size_t own_count = 0, field_count;
     reef_config_fields(&field_count);
+    while (own != NULL && own[own_count].name != NULL) own_count++;
     // An upper bound, so that adding needs no checks.
-    size_t most = options_count(command->manual->options) + field_count +
-                  options_count(POOL_OPTIONS) + options_count(THREAD_OPTIONS) +
-                  options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
-                  options_count(DAEMON_OPTIONS) + options_count(CONFIRM_OPTIONS) +
-                  options_count(CONFIG_OPTIONS) + options_count(COMMON_OPTIONS);
-    *list = (reef_cli_options){.options = reef_cli_alloc(most, sizeof(*list->options))};
-    list_add(list, command->manual->options);
+    *list = (reef_cli_options){
+        .options = reef_cli_alloc(own_count + field_count + COMMON_COUNT, sizeof(*list->options))};
+    for (size_t i = 0; i < own_count; i++) list_add(list, &own[i]);
     if (command->traits & CLI_CONFIG) list_add_config(list);
-    if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
-    if (command->traits & CLI_THREADS) list_add(list, THREAD_OPTIONS);
-    if (command->traits & CLI_MEMORY) list_add(list, MEMORY_OPTIONS);
-    if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
-    if (command->traits & CLI_CONFIRMS) list_add(list, CONFIRM_OPTIONS);
-    if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
-    if (command->traits & CLI_CONFIG) list_add(list, CONFIG_OPTIONS);
-    list_add(list, COMMON_OPTIONS);
+    for (size_t i = 0; i < COMMON_COUNT; i++)
+        if (COMMON[i].trait == 0 || (command->traits & COMMON[i].trait) != 0)
+            list_add(list, &COMMON[i].option);
 }
 
 void reef_cli_options_release(reef_cli_options *list) {

@@ -130,15 +130,15 @@ bool reef_cli_group_has(const char *first) {
     return false;
 }
 
-// Returns the second words of a group of commands, such as "create, list, show".
+// The second words of a group of commands, such as "create, list, show".
 static char *second_words(const char *first) {
-    size_t count, length = strlen(first);
+    size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
     char *words = reef_cli_format("%s", "");
     for (size_t i = 0; i < count; i++) {
-        const char *name = commands[i].name;
-        if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
-        char *more = reef_cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
+        if (!is_group(&commands[i], first)) continue;
+        char *more = reef_cli_format("%s%s%s", words, words[0] ? ", " : "",
+                                     commands[i].name + strlen(first) + 1);
         free(words);
         words = more;
     }

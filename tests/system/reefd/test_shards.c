@@ -597,7 +597,7 @@ static void programs_that_differ_are_named(void **state) {
 static void what_cannot_be_divided(void **state) {
     sandbox *box = *state;
     refuses(box, divide(box, "pool", "no", 5), "5 ranks are more than the 4 windows of a step");
-    refuses(box, divide(box, "pool", "no", 0), "ranks are a number from 1 to");
+    refuses(box, divide(box, "pool", "no", 0), "must be an integer, 1 to");
     refuses(box, divide(box, "nothing", "no", 2), "there is no pool at nothing, and no rank-0");
     refuses(box, divide(box, "pool", "pool/in", 2), "");
     assert_int_equal(
