@@ -1,8 +1,8 @@
 // Messages of reefd; see reef_log.h. A line is put together in memory and written at once, so that
 // lines of two processes on one terminal do not mix. That standard error is closed or full is
 // nobody's concern here: training matters more than talking about it.
-#include "reef_system.h"
 #include "reef_log.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -206,20 +206,17 @@ static size_t format_field(char *out, size_t room, const char *key, const json_t
     return (size_t)bytes < room ? (size_t)bytes : room - 1;
 }
 
-static void format_event(char *out, size_t room, const json_t *event) {
-    // The timeline's JSON in one line for people: the event, its message, then its other members.
-    const char *name = json_string_value(json_object_get(event, "event"));
-    const char *message = json_string_value(json_object_get(event, "message"));
-    int begun = snprintf(out, room, "%s%s%s", name != NULL ? name : "event",
-                         message != NULL ? ": " : "", message != NULL ? message : "");
-    size_t used = begun < 0 ? 0 : (size_t)begun;
+// The members of an object in a row, "number 5, step 9", behind what `out` has. Of an event without
+// those that are shown already, or mean nothing to people.
+static void append_members(
+    char *out, size_t room, const char *separator, const json_t *object, bool is_event) {
+    size_t used = strlen(out);
     const char *key = NULL;
     json_t *value = NULL;
-    const char *separator = message != NULL ? "; " : ": ";
-    // Members that are shown already, or mean nothing to people.
     // jansson's foreach walks by iterator without changing the object, but wants it without const.
-    json_object_foreach((json_t *)(uintptr_t)event, key, value) {
-        if (strcmp(key, "event") == 0 || strcmp(key, "message") == 0 || strcmp(key, "unix_ms") == 0)
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (is_event && (strcmp(key, "event") == 0 || strcmp(key, "message") == 0 ||
+                         strcmp(key, "unix_ms") == 0))
             continue;
         // No room for another member and its separator.
         if (used + 4 >= room) break;
@@ -227,6 +224,15 @@ static void format_event(char *out, size_t room, const json_t *event) {
         used += format_field(out + used, room - used, key, value);
         separator = ", ";
     }
+}
+
+// The timeline's JSON in one line for people: the event, its message, then its other members.
+static void format_event(char *out, size_t room, const json_t *event) {
+    const char *name = json_string_value(json_object_get(event, "event"));
+    const char *message = json_string_value(json_object_get(event, "message"));
+    snprintf(out, room, "%s%s%s", name != NULL ? name : "event", message != NULL ? ": " : "",
+             message != NULL ? message : "");
+    append_members(out, room, message != NULL ? "; " : ": ", event, true);
 }
 
 // Damage is not only worth telling.
@@ -260,23 +266,10 @@ void reef_report_event_text(reef_report *report, const char *json) {
     reef_report_event(report, event);
 }
 
-// The members of an object in a row, "number 5, step 9".
-static void format_members(char *out, size_t room, const json_t *object) {
-    size_t used = 0;
-    const char *key = NULL;
-    json_t *value = NULL;
-    out[0] = '\0';
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (used + 4 >= room) break;
-        if (used > 0) used += (size_t)snprintf(out + used, room - used, ", ");
-        used += format_field(out + used, room - used, key, value);
-    }
-}
-
 static void write_member(reef_report *report, const char *key, const json_t *value) {
-    char text[LINE_BYTES_MAX - 64], line[LINE_BYTES_MAX];
+    char text[LINE_BYTES_MAX - 64] = "", line[LINE_BYTES_MAX];
     if (json_is_object(value))
-        format_members(text, sizeof(text), value);
+        append_members(text, sizeof(text), "", value, false);
     else
         (void)format_field(text, sizeof(text), "", value);
     snprintf(line, sizeof(line), "%-18s%s%s", key, json_is_object(value) ? " " : "", text);

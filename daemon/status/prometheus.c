@@ -59,6 +59,22 @@ static void labelled(FILE *out, const char *name, const char *label, const char 
     fputs("\"} ", out);
 }
 
+// One family, with a sample for each value of its label.
+static void family(FILE *out,
+                   const char *name,
+                   const char *kind,
+                   const char *help,
+                   const char *label,
+                   size_t count,
+                   const char *const *labels,
+                   const double *values) {
+    prometheus_head(out, name, kind, help);
+    for (size_t i = 0; i < count; i++) {
+        labelled(out, name, label, labels[i]);
+        number(out, values[i]);
+    }
+}
+
 // What is known of one source; NAN: nothing, and no sample of it.
 typedef struct source_figures {
     double read, lag, loss, scored, loss_sum;
@@ -137,31 +153,22 @@ static void write_sources(FILE *out, const reef_status_view *monitor) {
     }
 }
 
+// From these a rate shows what training spends its time on.
 static void write_phases(FILE *out, const reef_trainer_status *status) {
-    static const char *const NAME = "reef_phase_seconds_total";
-    // Seconds by phase, from which a rate shows what training spends its time on.
-    const struct {
-        const char *phase;
-        double seconds;
-    } phases[] = {{"forward", status->seconds_forward},
-                  {"backward", status->seconds_backward},
-                  {"update", status->seconds_update},
-                  {"commit", status->seconds_commit}};
-    prometheus_head(out, NAME, "counter",
-                    "Time spent in the phases of training, since the process started.");
-    for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
-        labelled(out, NAME, "phase", phases[i].phase);
-        number(out, phases[i].seconds);
-    }
+    static const char *const PHASES[] = {"forward", "backward", "update", "commit"};
+    const double seconds[] = {status->seconds_forward, status->seconds_backward,
+                              status->seconds_update, status->seconds_commit};
+    family(out, "reef_phase_seconds_total", "counter",
+           "Time spent in the phases of training, since the process started.", "phase", 4, PHASES,
+           seconds);
 }
 
 static void write_experts(FILE *out, const reef_trainer_status *status) {
-    static const char *const NAME = "reef_experts";
-    prometheus_head(out, NAME, "gauge", "Experts in all layers, by the state of their generation.");
-    labelled(out, NAME, "state", "open");
-    fprintf(out, "%" PRIu64 "\n", status->experts_open);
-    labelled(out, NAME, "state", "sealed");
-    fprintf(out, "%" PRIu64 "\n", status->experts - status->experts_open);
+    static const char *const STATES[] = {"open", "sealed"};
+    const double counts[] = {(double)status->experts_open,
+                             (double)(status->experts - status->experts_open)};
+    family(out, "reef_experts", "gauge", "Experts in all layers, by the state of their generation.",
+           "state", 2, STATES, counts);
 }
 
 static void write_commits(FILE *out, const reef_training_view *view) {
@@ -185,36 +192,34 @@ static void write_commits(FILE *out, const reef_training_view *view) {
           view->failing[0] != 0);
 }
 
-// Shares of the inputs of a mixer, one sample each.
-static void write_inputs(FILE *out, const char *name, const char *help, const double *values) {
-    prometheus_head(out, name, "gauge", help);
-    for (size_t i = 0; i < reef_memory_input_count(); i++) {
-        labelled(out, name, "input", reef_memory_input_name(i));
-        number(out, values[i]);
-    }
+static double share_of(uint64_t used, uint64_t all) {
+    return all > 0 ? (double)used / (double)all : 0.0;
 }
 
 // The context memory of the open generation; a pool without context memories has no such families.
 static void write_memory(FILE *out, const reef_memory_status *memory) {
-    static const char *const USED = "reef_context_memory_used_ratio";
+    static const char *const TABLES[] = {"cells", "trees"};
     const reef_memory_stats *stats = &memory->stats;
+    const double used[] = {share_of(stats->cells_used, stats->cells),
+                           share_of(stats->trees_used, stats->trees)};
+    const char *inputs[REEF_MEMORY_INPUTS_MAX];
+    size_t count = reef_memory_input_count();
     if (stats->bytes_max == 0) return;
+    for (size_t i = 0; i < count; i++) inputs[i] = reef_memory_input_name(i);
     gauge(out, "reef_context_memory_bytes", "Bytes of the open generation's context memory.",
           (double)stats->bytes);
     gauge(out, "reef_context_memory_limit_bytes", "Bytes that it may take, context_memory.",
           (double)stats->bytes_max);
     gauge(out, "reef_context_memory_learned_bytes", "Bytes of the stream that it has learned.",
           (double)stats->learned_bytes);
-    prometheus_head(out, USED, "gauge", "Share of the slots of its tables that are in use.");
-    labelled(out, USED, "table", "cells");
-    number(out, stats->cells > 0 ? (double)stats->cells_used / (double)stats->cells : 0.0);
-    labelled(out, USED, "table", "trees");
-    number(out, stats->trees > 0 ? (double)stats->trees_used / (double)stats->trees : 0.0);
-    write_inputs(out, "reef_context_memory_input_share_ratio",
-                 "Part that an input of its mixer has in the log odds, since the process started.",
-                 memory->shares);
-    write_inputs(out, "reef_context_memory_input_hit_ratio",
-                 "Share of bytes in which the input had something to say, likewise.", memory->hits);
+    family(out, "reef_context_memory_used_ratio", "gauge",
+           "Share of the slots of its tables that are in use.", "table", 2, TABLES, used);
+    family(out, "reef_context_memory_input_share_ratio", "gauge",
+           "Part that an input of its mixer has in the log odds, since the process started.",
+           "input", count, inputs, memory->shares);
+    family(out, "reef_context_memory_input_hit_ratio", "gauge",
+           "Share of bytes in which the input had something to say, likewise.", "input", count,
+           inputs, memory->hits);
 }
 
 // What ranks exchange and wait for, as of the last commit; a process alone has no such families.
@@ -294,93 +299,82 @@ static void write_joins(FILE *out, const reef_status_view *monitor) {
     json_decref(joins);
 }
 
-// A gauge for everything in a list that has a number; `label` writes whose it is.
-static void write_each(FILE *out,
-                       const char *name,
-                       const char *help,
-                       const json_t *list,
-                       const char *field,
-                       void (*label)(FILE *out, const json_t *one)) {
-    size_t i;
-    json_t *one;
-    prometheus_head(out, name, "gauge", help);
-    json_array_foreach(list, i, one) {
-        const json_t *value = json_object_get(one, field);
-        // What has no value, such as a generation without a gate, has no sample.
-        if (!json_is_number(value)) continue;
-        fputs(name, out);
-        label(out, one);
-        number(out, json_number_value(value));
-    }
-}
-
-static void label_generation(FILE *out, const json_t *one) {
-    fprintf(out, "{generation=\"%" JSON_INTEGER_FORMAT "\"} ",
-            json_integer_value(json_object_get(one, "generation")));
-}
-
-// Names have no character that a label would escape.
-static void label_kind(FILE *out, const json_t *one) {
+// Names of kinds have no character that a label would escape.
+static void label_one(FILE *out, const char *family_name, const char *what, const json_t *one) {
     const char *name = json_string_value(json_object_get(one, "name"));
-    fprintf(out, "{kind=\"%" JSON_INTEGER_FORMAT "\",name=\"%s\"} ",
-            json_integer_value(json_object_get(one, "kind")), name != NULL ? name : "");
+    fprintf(out, "%s{%s=\"%" JSON_INTEGER_FORMAT "\"", family_name, what,
+            json_integer_value(json_object_get(one, what)));
+    if (strcmp(what, "kind") == 0) fprintf(out, ",name=\"%s\"", name != NULL ? name : "");
+    fputs("} ", out);
 }
 
+// Of each generation, each kind, or the pool, as reef_query_stats has them.
 static void write_stats(FILE *out, const json_t *stats) {
-    // Statistics are collected beside training; before the first time they are missing.
-    if (stats == NULL) return;
-    const json_t *list = json_object_get(stats, "generations");
-    write_each(out, "reef_expert_usage_ratio",
-               "Share of a generation's experts that were ever chosen, all layers.", list,
-               "used_share", label_generation);
-    write_each(out, "reef_expert_unevenness",
-               "Distance from uniform use of a generation's experts, nats, mean of layers.", list,
-               "unevenness", label_generation);
-    write_each(out, "reef_gate_leakage_ratio",
-               "Share of older inputs on which a generation's gate fires, as last fitted.", list,
-               "leak", label_generation);
-    write_each(out, "reef_generation_memory_learned_bytes",
-               "Bytes that a generation's context memory has learned, as committed.", list,
-               "memory_learned_bytes", label_generation);
-    write_each(out, "reef_generation_memory_bytes",
-               "Bytes of a generation's context memory when it was stored last.", list,
-               "memory_bytes", label_generation);
-    write_each(out, "reef_generation_memory_used_ratio",
-               "Share of its slots that were in use then, estimated.", list, "memory_used_share",
-               label_generation);
-    list = json_object_get(stats, "kinds");
-    write_each(out, "reef_kind_learned_bytes",
-               "Bytes that a kind's memory has learned, as committed; of those that learned last.",
-               list, "learned_bytes", label_kind);
-    write_each(out, "reef_kind_visits", "Visits of a kind, likewise.", list, "visits", label_kind);
-    write_each(out, "reef_kind_loss",
-               "Bits per byte of a kind's last visit, before they were learned.", list,
-               "last_bits_per_byte", label_kind);
-    const struct {
-        const char *name, *help, *field;
-    } gauges[] = {
-        {"reef_pool_free_bytes", "Bytes of the pool's file that can be used again.", "free_bytes"},
-        {"reef_readers", "Read transactions that are open on the pool.", "readers"},
-        {"reef_reader_age_commits", "Commits since the oldest open read transaction began.",
-         "reader_lag"},
-        {"reef_longest_read_seconds", "The longest read transaction of this process so far.",
-         "longest_read_s"},
+    static const struct {
+        const char *name, *help, *list, *what, *field;
+    } GAUGES[] = {
+#define GENERATION "generations", "generation"
+#define KIND "kinds", "kind"
+        {"reef_expert_usage_ratio",
+         "Share of a generation's experts that were ever chosen, all layers.", GENERATION,
+         "used_share"},
+        {"reef_expert_unevenness",
+         "Distance from uniform use of a generation's experts, nats, mean of layers.", GENERATION,
+         "unevenness"},
+        {"reef_gate_leakage_ratio",
+         "Share of older inputs on which a generation's gate fires, as last fitted.", GENERATION,
+         "leak"},
+        {"reef_generation_memory_learned_bytes",
+         "Bytes that a generation's context memory has learned, as committed.", GENERATION,
+         "memory_learned_bytes"},
+        {"reef_generation_memory_bytes",
+         "Bytes of a generation's context memory when it was stored last.", GENERATION,
+         "memory_bytes"},
+        {"reef_generation_memory_used_ratio",
+         "Share of its slots that were in use then, estimated.", GENERATION, "memory_used_share"},
+        {"reef_kind_learned_bytes",
+         "Bytes that a kind's memory has learned, as committed; of those that learned last.", KIND,
+         "learned_bytes"},
+        {"reef_kind_visits", "Visits of a kind, likewise.", KIND, "visits"},
+        {"reef_kind_loss", "Bits per byte of a kind's last visit, before they were learned.", KIND,
+         "last_bits_per_byte"},
+#undef GENERATION
+#undef KIND
+        {"reef_pool_free_bytes", "Bytes of the pool's file that can be used again.", NULL, NULL,
+         "free_bytes"},
+        {"reef_readers", "Read transactions that are open on the pool.", NULL, NULL, "readers"},
+        {"reef_reader_age_commits", "Commits since the oldest open read transaction began.", NULL,
+         NULL, "reader_lag"},
+        {"reef_longest_read_seconds", "The longest read transaction of this process so far.", NULL,
+         NULL, "longest_read_s"},
     };
-    for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++)
-        gauge(out, gauges[i].name, gauges[i].help,
-              json_number_value(json_object_get(stats, gauges[i].field)));
+    // They are collected beside training; before the first time they are missing.
+    for (size_t g = 0; stats != NULL && g < sizeof(GAUGES) / sizeof(*GAUGES); g++) {
+        size_t i;
+        json_t *one;
+        if (GAUGES[g].list == NULL) {
+            gauge(out, GAUGES[g].name, GAUGES[g].help,
+                  json_number_value(json_object_get(stats, GAUGES[g].field)));
+            continue;
+        }
+        prometheus_head(out, GAUGES[g].name, "gauge", GAUGES[g].help);
+        json_array_foreach(json_object_get(stats, GAUGES[g].list), i, one) {
+            const json_t *value = json_object_get(one, GAUGES[g].field);
+            // What has no value, such as a generation without a gate, has no sample.
+            if (!json_is_number(value)) continue;
+            label_one(out, GAUGES[g].name, GAUGES[g].what, one);
+            number(out, json_number_value(value));
+        }
+    }
 }
 
 static void write_http(FILE *out, size_t connections, const uint64_t replies[6]) {
-    static const char *const NAME = "reef_http_answers_total";
     static const char *const CODES[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
-    prometheus_head(
-        out, NAME, "counter",
-        "HTTP answers by the first digit of their code; malformed requests are not counted.");
-    for (size_t i = 0; i < 6; i++) {
-        labelled(out, NAME, "code", CODES[i]);
-        fprintf(out, "%" PRIu64 "\n", replies[i]);
-    }
+    double counts[6];
+    for (size_t i = 0; i < 6; i++) counts[i] = (double)replies[i];
+    family(out, "reef_http_answers_total", "counter",
+           "HTTP answers by the first digit of their code; malformed requests are not counted.",
+           "code", 6, CODES, counts);
     gauge(out, "reef_http_connections", "HTTP connections that are open.", (double)connections);
 }
 

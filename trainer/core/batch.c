@@ -113,7 +113,3 @@ void reef_step_decide(reef_trainer *trainer, const uint8_t *bytes, reef_gating *
     reef_gating_decide(gating, &trainer->network, &batch, reef_batch_tokens(config), trainer->fire,
                        trainer->margins, reef_batch_stride(trainer));
 }
-
-bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
-    return trainer->fire[g * reef_batch_stride(trainer) + t] != 0;
-}

@@ -10,9 +10,6 @@ void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes)
 /** The most windows that a training batch can have. */
 size_t reef_step_windows(const reef_config *config);
 
-/** Whether generation g >= 1 takes part in token t of the batch that was decided about last. */
-bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
-
 /**
  * Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `gating`
  * moves on.

@@ -65,16 +65,6 @@ void reef_kind_names_shift(reef_kind_names *names, uint32_t kind, int by) {
         if (names->all[i].kind >= kind) names->all[i].kind += (uint32_t)by;
 }
 
-void reef_kind_names_merge(reef_kind_names *names, uint32_t first, uint32_t last) {
-    size_t newest = SIZE_MAX;
-    for (size_t i = 0; i < names->count; i++)
-        if (names->all[i].kind >= first && names->all[i].kind <= last) newest = i;
-    if (newest == SIZE_MAX) return;
-    names->all[newest].kind = last;
-    for (size_t i = newest; i-- > 0;)
-        if (names->all[i].kind >= first) remove_at(names, i);
-}
-
 // ---- the state ----------------------------------------------------------------------------------
 
 void reef_kind_names_set_state(const reef_kind_names *names, json_t **state) {

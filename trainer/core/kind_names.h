@@ -35,12 +35,6 @@ REEF_MUST_CHECK reef_status reef_kind_names_set(reef_kind_names *names,
 /** What is called so from `kind` on has another number: `by` more. */
 void reef_kind_names_shift(reef_kind_names *names, uint32_t kind, int by);
 
-/**
- * Kinds first .. last have become one, `last`: it keeps its name, or takes the one of the newest of
- * them that has one.
- */
-void reef_kind_names_merge(reef_kind_names *names, uint32_t first, uint32_t last);
-
 /** The member "kind_names" of the trainer's state; left out where there are none. */
 void reef_kind_names_set_state(const reef_kind_names *names, json_t **state);
 /** Errors: CORRUPT, NO_MEMORY; then there is nothing to release. */

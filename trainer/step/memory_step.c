@@ -2,26 +2,6 @@
 #include "memory_step.h"
 #include "kind_memories.h"
 
-static double mean_bits(const reef_trainer *trainer) {
-    size_t count = reef_batch_tokens(&trainer->network.config);
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += (double)trainer->memory_bits[i];
-    return sum / (double)count;
-}
-
-reef_status reef_memory_step_learn(const reef_trainer *trainer,
-                                   const uint8_t *bytes,
-                                   uint64_t begin,
-                                   bool net,
-                                   double *bits,
-                                   reef_error *err) {
-    reef_status status = reef_memory_learn_batch(
-        &trainer->network.config, &reef_open_generation(trainer)->memory, bytes, begin,
-        net ? trainer->acts.predictions : NULL, trainer->memory_bits, err);
-    if (status == REEF_OK) *bits = mean_bits(trainer);
-    return status;
-}
-
 void reef_memory_step_refresh_stats(reef_trainer *trainer) {
     const reef_memory *memory = reef_open_kind_memory(trainer);
     if (memory != NULL)

@@ -5,22 +5,6 @@
 #include "trainer_internal.h"
 
 /**
- * The open generation's memory learns the batch at `bytes` (one more than a batch), which stands at
- * `begin` in the stream. The first of them it learns only where it has not yet.
- *
- * net   the forward pass of the batch has just been run, and nothing trained on it yet
- * bits  written; the mean surprise
- *
- * Errors: NO_MEMORY.
- */
-REEF_MUST_CHECK reef_status reef_memory_step_learn(const reef_trainer *trainer,
-                                                   const uint8_t *bytes,
-                                                   uint64_t begin,
-                                                   bool net,
-                                                   double *bits,
-                                                   reef_error *err);
-
-/**
  * Count again how full the open generation's memory is, for status, if it has learned enough since
  * the last count. Changes nothing that is learned.
  */

@@ -57,15 +57,6 @@ const char *reef_rows_dtype_text(reef_dtype dtype) {
     return dtype == REEF_I8 ? "int8" : "f32";
 }
 
-bool reef_rows_dtype_parse(const char *text, reef_dtype *out) {
-    static const reef_dtype DTYPES[] = {REEF_F32, REEF_I8};
-    for (size_t i = 0; i < sizeof(DTYPES) / sizeof(*DTYPES); i++) {
-        *out = DTYPES[i];
-        if (strcmp(text, reef_rows_dtype_text(*out)) == 0) return true;
-    }
-    return false;
-}
-
 // A whole matrix where it has no more values than the two of rank `adapters` that would correct it.
 static reef_adapter_shape adapter_shape(const reef_config *config, size_t in, size_t out) {
     size_t rank = config->adapters;

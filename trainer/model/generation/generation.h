@@ -167,9 +167,6 @@ void reef_generation_exchange(reef_generation *generation, const reef_config *co
 void reef_generation_average_reset(reef_generation *generation);
 /** The gate of `to`, an open generation, becomes a copy of that of `from`. */
 void reef_generation_gate_copy(reef_generation *to, const reef_generation *from);
-/** The averages of an open generation become its weights, from which training continues. Folds. */
-void reef_generation_average_adopt(reef_generation *generation, const reef_config *config);
-
 /**
  * Refresh `folded` of an open generation from its running statistics; its corrections are merged
  * again.

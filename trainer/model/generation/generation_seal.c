@@ -117,15 +117,6 @@ void reef_generation_exchange(reef_generation *generation, const reef_config *co
     reef_generation_fold(generation, config);
 }
 
-void reef_generation_average_adopt(reef_generation *generation, const reef_config *config) {
-    reef_generation_exchange(generation, config);
-    reef_generation_average_reset(generation);
-    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        if (generation->expert_tables[l].moments.average != NULL)
-            memset(generation->expert_tables[l].dirty, 1,
-                   generation->expert_tables[l].expert_count);
-}
-
 void reef_generation_fold(reef_generation *generation, const reef_config *config) {
     generation->merged.fresh = false;
     reef_router_shape shape = reef_generation_shape(config, generation->info.side);

@@ -383,9 +383,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_check_sizes(reef_txn *txn,
 /** Name of a type of rows, "f32" or "int8", as in `seal_dtype`. */
 REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 
-/** The type of that name; false: there is none. */
-REEF_API bool reef_rows_dtype_parse(const char *text, reef_dtype *out);
-
 /** How to export. All-zero fields mean the default. */
 typedef struct reef_export_options {
     bool force;            // replace a file of that name

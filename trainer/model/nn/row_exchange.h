@@ -23,19 +23,4 @@ void reef_rows_fetch(reef_activations *acts,
                      size_t first,
                      size_t end);
 
-/** A row and where it is to be copied to; both tables are divided alike. */
-typedef struct reef_row_copy {
-    const reef_expert_table *from;
-    size_t from_expert;
-    reef_expert_table *to; // of floats
-    size_t to_expert;
-} reef_row_copy;
-
-/**
- * Copy values `at` .. `at` + `count` - 1 of each row, in this order, between ranks where its owners
- * differ. Every rank calls it with the same list. `ranks` may be NULL where rows are not divided.
- */
-void reef_rows_copy(
-    reef_ranks *ranks, size_t copies, const reef_row_copy *copy, size_t at, size_t count);
-
 #endif
