@@ -212,16 +212,11 @@ static reef_gate_calibration try_decay(reef_gate *gate,
     return calibration;
 }
 
-reef_gate_calibration reef_gate_try(reef_gate *gate,
-                                    const reef_gate_views *views,
-                                    float decay,
-                                    float leak_max) {
-    const float *decays = decay > 0.0f ? &decay : DECAYS;
-    size_t count = decay > 0.0f ? 1 : DECAY_COUNT;
-    reef_gate_calibration best = {.decay = decay > 0.0f ? decay : DECAY_DEFAULT};
+reef_gate_calibration reef_gate_try(reef_gate *gate, const reef_gate_views *views, float leak_max) {
+    reef_gate_calibration best = {.decay = DECAY_DEFAULT};
     // Ascending, so the first that separates is the shortest memory.
-    for (size_t i = 0; i < count && !best.separates; i++) {
-        reef_gate_calibration calibration = try_decay(gate, views, decays[i], leak_max);
+    for (size_t i = 0; i < DECAY_COUNT && !best.separates; i++) {
+        reef_gate_calibration calibration = try_decay(gate, views, DECAYS[i], leak_max);
         if (calibration.share > 0) best = calibration; // the longest, when none of them will do
     }
     gate->decay = best.decay;

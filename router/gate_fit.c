@@ -16,8 +16,6 @@
 #define RATE 0.5f
 
 #define GRADIENT_MIN 1e-9f // of a token's logit; its square is still a normal float
-#define HARD_SHARE 16      // one of so many old windows is a hard negative
-#define HARD_DECAY 0.98f   // of the mean that finds them: a passage of some 50 bytes is enough
 
 static size_t windows_tokens(const reef_gate_windows *windows) {
     size_t tokens = 0;
@@ -164,58 +162,37 @@ static bool halves_init(window_list half[2], const reef_gate_windows *windows) {
 
 typedef struct training {
     reef_gate *gate;
-    const reef_gate_windows *old_calibrate, *new_windows;
+    const reef_gate_windows *old_fit, *old_calibrate, *new_windows;
     fitted *weights;
-    window_list old;     // to fit: all of them, then the hard ones again
     window_list half[2]; // of the new windows
     float *logits[4];    // old apart, old chained, new apart, new chained
     float *means;
-    float *closest; // (old.view.count) the highest mean of each window
 } training;
 
 static void training_release(training *t) {
     free(t->weights);
-    list_release(&t->old);
     list_release(&t->half[0]);
     list_release(&t->half[1]);
     for (size_t i = 0; i < 4; i++) free(t->logits[i]);
     free(t->means);
-    free(t->closest);
 }
 
-static size_t hard_count(const reef_gate_windows *old) {
-    return (old->count + HARD_SHARE - 1) / HARD_SHARE;
-}
-
-static reef_status training_init(training *t,
-                                 const reef_gate_windows *old_fit,
-                                 uint32_t negatives,
-                                 reef_error *err) {
-    size_t longest = 0; // of the windows to fit
+static reef_status training_init(training *t, reef_error *err) {
     size_t old_tokens = windows_tokens(t->old_calibrate),
            new_tokens = windows_tokens(t->new_windows);
-    // The scratch serves windows one by one and whole readings, so the longest of all decides.
-    for (size_t i = 0; i < old_fit->count; i++)
-        if (old_fit->sizes[i] > longest) longest = old_fit->sizes[i];
-    if (old_tokens > longest) longest = old_tokens;
-    if (new_tokens > longest) longest = new_tokens;
+    size_t longest = old_tokens > new_tokens ? old_tokens : new_tokens;
     t->weights = calloc(REEF_GATE_WEIGHTS, sizeof(*t->weights));
-    t->logits[0] = calloc(longest, sizeof(float)); // mining reads a window to fit into it
+    t->logits[0] = calloc(old_tokens, sizeof(float));
     t->logits[1] = calloc(old_tokens, sizeof(float));
     t->logits[2] = calloc(new_tokens, sizeof(float));
     t->logits[3] = calloc(new_tokens, sizeof(float));
     t->means = calloc(longest, sizeof(float));
-    t->closest = calloc(2 * old_fit->count, sizeof(float));
-    // Room for the hard negatives too, so that listing them later cannot fail.
-    bool listed = list_init(&t->old, old_fit->count + negatives * hard_count(old_fit)) &&
-                  halves_init(t->half, t->new_windows);
+    bool listed = halves_init(t->half, t->new_windows);
     bool held = t->logits[0] != NULL && t->logits[1] != NULL && t->logits[2] != NULL &&
                 t->logits[3] != NULL;
-    if (t->weights == NULL || t->means == NULL || t->closest == NULL || !held || !listed)
+    if (t->weights == NULL || t->means == NULL || !held || !listed)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to fit a gate on %zu tokens",
-                         windows_tokens(old_fit) + old_tokens + new_tokens);
-    for (size_t i = 0; i < old_fit->count; i++)
-        list_add(&t->old, old_fit->bytes[i], old_fit->sizes[i]);
+                         windows_tokens(t->old_fit) + old_tokens + new_tokens);
     return REEF_OK;
 }
 
@@ -225,40 +202,6 @@ static void set_start(training *t) {
     double sum = 0;
     for (size_t i = 0; i < old.count; i++) sum += (double)old.logits[i];
     t->gate->start = (float)(sum / (double)old.count);
-}
-
-// The highest mean on the way through one window, read from its start.
-static float highest_mean(training *t, const reef_gate *gate, size_t window) {
-    const reef_gate_windows one = {1, t->old.bytes + window, t->old.sizes + window};
-    reef_gate_reading reading = reef_gate_read(gate, &one, false, t->logits[0]);
-    float highest = -INFINITY;
-    reef_gate_means(gate, &reading, t->means);
-    for (size_t i = 0; i < reading.count; i++)
-        if (t->means[i] > highest) highest = t->means[i];
-    return highest;
-}
-
-// List the old windows on which the gate comes closest to firing again, `times` times.
-//
-// Worth it for a very close pair: JSON after Python leaks 0.101 % without, 0.042, 0.021 and 0.000 %
-// with 2, 4 and 8. Over five chains of domains (23 gates) it does not help. The sum of the chains'
-// mean leaks is 0.024 % without the list and 0.030, 0.035 and 0.032 % with it; the sum of misses
-// rises from 0.45 to 0.54, 0.67 and 0.62. Listed n-grams are learned by heart, and the memory
-// chosen for them is shorter.
-static void add_hard_negatives(training *t, uint32_t times) {
-    size_t count = t->old.view.count, hard = hard_count(&t->old.view), added = 0;
-    float *sorted = t->closest + count;
-    reef_gate quick = *t->gate; // borrows the weights
-    quick.decay = HARD_DECAY;
-    for (size_t i = 0; i < count; i++) t->closest[i] = highest_mean(t, &quick, i);
-    memcpy(sorted, t->closest, count * sizeof(float));
-    // On a copy: the quantile reorders its values, and closest[i] belongs to window i.
-    float limit = reef_upper_quantile(count, sorted, (double)hard / (double)count);
-    for (size_t i = 0; i < count && added < hard; i++) {
-        if (!(t->closest[i] > limit)) continue;
-        for (uint32_t n = 0; n < times; n++) list_add(&t->old, t->old.bytes[i], t->old.sizes[i]);
-        added++;
-    }
 }
 
 static reef_gate_views views_of(training *t,
@@ -277,20 +220,15 @@ static reef_gate_views views_of(training *t,
     return views;
 }
 
-// One pass over the first half of the new data: for finding what is hard, and for judging on the
-// second half how well such a gate does on data that it was not fitted to.
+// One pass over the first half of the new data, for judging on the second half how well such a gate
+// does on data that it was not fitted to.
 static reef_gate_calibration fit_on_half(training *t, reef_gate_fit *fit) {
     const reef_gate_windows *half = &t->half[0].view;
     if (windows_tokens(half) == 0) half = t->new_windows; // a single token; nothing stays unseen
-    fit_weights(t->gate, t->weights, &t->old.view, half, 1);
+    fit_weights(t->gate, t->weights, t->old_fit, half, 1);
     set_start(t);
-    if (fit->negatives > 0) {
-        add_hard_negatives(t, fit->negatives);
-        fit_weights(t->gate, t->weights, &t->old.view, half, 1);
-        set_start(t);
-    }
     reef_gate_views views = views_of(t, half, half == t->new_windows ? NULL : &t->half[1].view);
-    reef_gate_calibration calibration = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
+    reef_gate_calibration calibration = reef_gate_try(t->gate, &views, fit->leak_max);
     fit->separates = calibration.separates;
     return calibration;
 }
@@ -313,16 +251,9 @@ static reef_status train_check(const reef_gate_windows *old_fit,
                              sets[i].name);
     }
     // Negated, so that NaN is refused as well.
-    if (!(fit->decay >= 0.0f && fit->decay < 1.0f))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the decay of a gate is %g, but must be 0 to below 1", (double)fit->decay);
     if (!(fit->leak_max >= 0.0f && fit->leak_max <= 1.0f))
         return reef_fail(err, REEF_ERR_INVALID, "the leak_max of a gate is %g, but must be 0 to 1",
                          (double)fit->leak_max);
-    if (fit->negatives > REEF_GATE_NEGATIVES_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the negatives of a gate are %u, but must be 0 to %u", fit->negatives,
-                         REEF_GATE_NEGATIVES_MAX);
     return REEF_OK;
 }
 
@@ -332,19 +263,21 @@ reef_status reef_gate_train(reef_gate *gate,
                             const reef_gate_windows *new_windows,
                             reef_gate_fit *fit,
                             reef_error *err) {
-    training t = {.gate = gate, .old_calibrate = old_calibrate, .new_windows = new_windows};
+    training t = {.gate = gate,
+                  .old_fit = old_fit,
+                  .old_calibrate = old_calibrate,
+                  .new_windows = new_windows};
     assert(gate->weights != NULL);
 
     reef_status status = train_check(old_fit, old_calibrate, new_windows, fit, err);
-    if (status == REEF_OK) status = training_init(&t, old_fit, fit->negatives, err);
+    if (status == REEF_OK) status = training_init(&t, err);
     if (status != REEF_OK) goto cleanup;
     // A gate that is fitted again starts from the same values as a new one.
     gate->prior = REEF_GATE_PRIOR;
     reef_gate_calibration calibration = fit_on_half(&t, fit);
     // The half has chosen decay and share. The weights that stay are fitted to all new windows:
     // every n-gram of them is evidence.
-    fit_weights(gate, t.weights, &t.old.view, new_windows,
-                fit->epochs ? fit->epochs : EPOCHS_DEFAULT);
+    fit_weights(gate, t.weights, old_fit, new_windows, fit->epochs ? fit->epochs : EPOCHS_DEFAULT);
     set_start(&t);
     reef_gate_views views = views_of(&t, new_windows, NULL);
     fit->leak = (float)reef_gate_calibrate(gate, &views, calibration.share, fit->leak_max);

@@ -116,13 +116,10 @@ typedef struct reef_gate_calibration {
 } reef_gate_calibration;
 
 /**
- * Find the decay of a gate that was fitted to a part of the new data: `decay` if that is above 0,
- * else the shortest memory that separates old data from unseen new data. gate->decay is written.
+ * Find the decay of a gate that was fitted to a part of the new data: the shortest memory that
+ * separates old data from unseen new data. gate->decay is written.
  */
-reef_gate_calibration reef_gate_try(reef_gate *gate,
-                                    const reef_gate_views *views,
-                                    float decay,
-                                    float leak_max);
+reef_gate_calibration reef_gate_try(reef_gate *gate, const reef_gate_views *views, float leak_max);
 
 /**
  * Set the threshold of a gate that was fitted to all of the new data (views->seen) for its decay;

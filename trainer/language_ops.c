@@ -16,8 +16,7 @@
 
 static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    // One batch is the largest pass: the stream's windows, rehearsal, and one of the retain
-    // term.
+    // One batch is the largest pass: the stream's windows, and one of the retain term.
     size_t windows = reef_step_windows(config), rows = windows * config->context;
     trainer->tokens = calloc(rows, 1);
     trainer->targets = calloc(rows, 1);

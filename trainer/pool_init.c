@@ -72,7 +72,7 @@ static reef_status init(const char *path,
     // Settings that have no effect are set to their defaults, so that equal models give equal
     // configuration records.
     reef_config_reduce(&own);
-    reef_status status = reef_config_check_new(&own, err);
+    reef_status status = reef_config_check(&own, err);
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof(*trainer));
     if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");

@@ -4,6 +4,7 @@
 #include "damaged_kinds.h"
 #include "divided.h"
 #include "kind_heads.h"
+#include "net_return.h"
 #include "reef_kernels.h"
 #include "reef_system.h"
 #include "trainer_internal.h"
@@ -21,6 +22,7 @@ static const reef_trainer_ops *const KINDS[] = {
 reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     trainer->ops = KINDS[trainer->network.config.model];
     trainer->last_bits = (double)NAN;
+    trainer->return_bytes = REEF_RETURN_BYTES;
     return trainer->ops->allocate(trainer, err);
 }
 

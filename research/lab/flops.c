@@ -33,7 +33,8 @@ uint64_t reef_flops_attended(size_t T) {
 
 uint64_t reef_flops_embedded(const reef_config *config) {
     uint64_t T = config->context, rows = 0;
-    for (uint64_t back = 0; back <= config->previous_bytes && back < T; back++) rows += T - back;
+    for (uint64_t back = 0; back < reef_embedding_tables(config) && back < T; back++)
+        rows += T - back;
     return rows;
 }
 
@@ -108,8 +109,7 @@ static double layer_parameters_active(const reef_config *config, uint32_t layer,
 // ---- parts --------------------------------------------------------------------------------------
 
 static void embedding(reef_flops *out, const reef_config *config) {
-    uint64_t D = config->d_model, T = config->context,
-             tables = 1 + (uint64_t)config->previous_bytes;
+    uint64_t D = config->d_model, T = config->context, tables = reef_embedding_tables(config);
     uint64_t sums = 2 * D * reef_flops_embedded(config);
     add_part(out, REEF_FLOPS_EMBEDDING, sums,
              sums + 2 * T * D); // backwards the positions' rows as well
@@ -204,7 +204,6 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
         out->backward_window += out->backward[part];
     }
     out->token = (double)(out->forward_window + out->backward_window) / config->context;
-    // A step also rehearses; the retain window is rare and not counted.
-    out->step = (double)(out->forward_window + out->backward_window) *
-                ((double)config->batch + reef_config_rehearsed(config));
+    // The retain window is rare and not counted.
+    out->step = (double)(out->forward_window + out->backward_window) * (double)config->batch;
 }

@@ -34,7 +34,7 @@ typedef struct reef_flops {
     uint64_t forward_window, backward_window; // their sums
     uint32_t window_tokens;                   // T, which they are divided by for
     double token;                             // FLOPs of training per token
-    double step;                              // and per step: all windows, rehearsed ones too
+    double step;                              // and per step: all windows
     uint64_t parameters;                      // that training moves
     uint64_t parameters_active; // and of those the ones that a token meets; of moe on average
 } reef_flops;

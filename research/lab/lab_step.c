@@ -6,8 +6,8 @@
 #include "cli_format.h"
 #include "cli_progress.h"
 #include "lab.h"
-#include "reef_system.h"
 #include "reef_model.h"
+#include "reef_system.h"
 #include "reef_trainer.h"
 #include "scratch_pool.h"
 
@@ -171,19 +171,12 @@ static void measure_rival(step *s) {
     const struct {
         const char *name;
         uint64_t value;
-    } numbers[] = {{"--layers", c->layers},
-                   {"--d-model", c->d_model},
-                   {"--context", c->context},
-                   {"--batch", c->batch},
-                   {"--d-ffw", c->d_ffw},
-                   {"--attention-heads", c->attention_heads},
-                   {"--side", c->side},
-                   {"--heads", c->heads},
-                   {"--topk", c->topk},
-                   {"--d-key", c->d_key},
-                   {"--previous-bytes", c->previous_bytes},
-                   {"--threads", s->threads},
-                   {"--steps", s->steps}};
+    } numbers[] = {{"--layers", c->layers},   {"--d-model", c->d_model},
+                   {"--context", c->context}, {"--batch", c->batch},
+                   {"--d-ffw", c->d_ffw},     {"--attention-heads", c->attention_heads},
+                   {"--side", c->side},       {"--heads", c->heads},
+                   {"--topk", c->topk},       {"--d-key", c->d_key},
+                   {"--threads", s->threads}, {"--steps", s->steps}};
     enum { NUMBER_COUNT = sizeof(numbers) / sizeof(numbers[0]) };
     char values[NUMBER_COUNT][24], *text;
     const char *arguments[3 + 2 * NUMBER_COUNT + 1] = {s->script, "--ffw", c->ffw};

@@ -19,6 +19,8 @@ VOCAB = 256
 EPSILON = 1e-5  # of layer norm and batch norm
 KEPT = ("bn_mean", "bn_var", "moe_threshold")  # measured, not trained
 ROWS = ("w_down", "w_up", "w_gate")  # of experts: an optimiser of their own
+PREVIOUS_BYTES, WARMUP, DECAY = 3, 80, 400  # constants of Reef: tokens embedded beside a token's own; steps
+MOMENTUM, AVERAGE = 0.05, 0.01  # of what is measured; rate of the weights' average
 TYPES = {"F32": "<f4", "U8": "u1", "I64": "<i8"}
 
 
@@ -91,7 +93,7 @@ class Model:
         """The byte's own vector, those of the bytes before it in its window, and its position's."""
         tables = self.weights["embedding"]
         x = tables[0][tokens]
-        for back in range(1, self.config["previous_bytes"] + 1):
+        for back in range(1, PREVIOUS_BYTES + 1):
             x = x + F.pad(tables[back][tokens[:, :-back]], (0, 0, back, 0))
         return x + self.weights["position"][:tokens.shape[1]]
 
@@ -112,12 +114,12 @@ class Model:
         c, T = self.config, self.config["context"]
         scores = (x @ self.weights[block + "w_moe_router"]).softmax(-1)  # (B, T, E)
         if self.training:
-            count = min(max(math.ceil(c["moe_capacity"] * T / c["moe_experts"]), 1), T)
+            count = min(max(math.ceil(T / c["moe_experts"]), 1), T)
             values, indices = self.best(scores.detach(), count, 1)
             taken = torch.zeros_like(scores).scatter(1, indices, 1.0)
             lowest = values[:, -1].mean(0)
             threshold = self.kept[block + "moe_threshold"]
-            threshold += c["bn_momentum"] * (lowest - threshold)
+            threshold += MOMENTUM * (lowest - threshold)
         else:
             taken = (scores >= self.kept[block + "moe_threshold"]).to(scores.dtype)
         y = 0
@@ -135,7 +137,7 @@ class Model:
             if self.training:
                 of_batch = q.mean(0), q.var(0, unbiased=False)
                 for kept, new in zip((mean, var), of_batch):
-                    kept += c["bn_momentum"] * (new.detach() - kept)
+                    kept += MOMENTUM * (new.detach() - kept)
                 mean, var = of_batch
             q = (q - mean) / torch.sqrt(var + EPSILON) * self.weights[block + "bn_scale"]
             q = q + self.weights[block + "bn_shift"]
@@ -194,9 +196,9 @@ class Trainer:
 
     def rate(self):
         age, c = self.steps + 1, self.c
-        if age < c["warmup"]:
-            return c["learning_rate"] * age / c["warmup"]
-        return c["learning_rate"] / math.sqrt(1 + (age - c["warmup"]) / c["decay"])
+        if age < WARMUP:
+            return c["learning_rate"] * age / WARMUP
+        return c["learning_rate"] / math.sqrt(1 + (age - WARMUP) / DECAY)
 
     def adam(self, name, gradient, count, rate, rows=slice(None)):
         """`count` is a number, or one for each of `rows`."""
@@ -208,7 +210,7 @@ class Trainer:
             weight[rows] -= rate * mean / (root + c["epsilon"])
             # The running average that a model is evaluated by; a young one forgets its first values sooner.
             count = torch.as_tensor(count, dtype=torch.float64)
-            share = torch.where(count == 1, 1.0, torch.clamp(1 / (1 + 0.1 * count), min=c["average"]))
+            share = torch.where(count == 1, 1.0, torch.clamp(1 / (1 + 0.1 * count), min=AVERAGE))
             self.averages[name][rows] += share * (weight[rows] - self.averages[name][rows])
 
     def finish(self):

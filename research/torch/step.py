@@ -20,12 +20,13 @@ import time
 
 WARMUP_STEPS = 3
 VOCAB = 256
+PREVIOUS_BYTES = 3  # that a byte embeds beside its own
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("layers", "d-model", "context", "batch", "d-ffw", "attention-heads", "side",
-                 "heads", "topk", "d-key", "previous-bytes", "threads", "steps"):
+                 "heads", "topk", "d-key", "threads", "steps"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--ffw", required=True, help="d or p, one for all blocks or one per block")
     return parser.parse_args()
@@ -128,7 +129,7 @@ class Transformer(nn.Module):
     def __init__(self, args):
         super().__init__()
         letters = args.ffw * args.layers if len(args.ffw) == 1 else args.ffw
-        self.embedding = normal(1 + args.previous_bytes, VOCAB, args.d_model, deviation=0.1)
+        self.embedding = normal(1 + PREVIOUS_BYTES, VOCAB, args.d_model, deviation=0.1)
         self.position = normal(args.context, args.d_model, deviation=0.02)
         self.blocks = nn.Sequential(*(Block(letter, args) for letter in letters))
         self.norm = nn.LayerNorm(args.d_model)

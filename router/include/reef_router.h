@@ -269,13 +269,9 @@ typedef struct reef_gate_windows {
     const size_t *sizes;         // (count) in tokens
 } reef_gate_windows;
 
-#define REEF_GATE_NEGATIVES_MAX 64u
-
 typedef struct reef_gate_fit {
-    float leak_max;     // bound on the share of old tokens that fire
-    uint32_t epochs;    // passes over the windows; 0 means 3
-    float decay;        // 0: the shortest of a few memories that separates old data from new
-    uint32_t negatives; // how often more than others old windows are read on which it nearly fires
+    float leak_max;  // bound on the share of old tokens that fire
+    uint32_t epochs; // passes over the windows; 0 means 3
     // written:
     bool separates; // n-grams tell old data from new data that was not fitted
     float leak;     // measured on old_calibrate

@@ -24,8 +24,8 @@ BLOCK_BYTES = LINE_BYTES * BLOCK_LINES
 CHUNK_BLOCKS_MAX = 512
 MEMORY_MAX = 64 << 20
 SWIFT = (
-    "--layers 1 --d-model 8 --attention-heads 1 --context 32 --batch 64 --rehearse 0 --previous-bytes 0 --ffw d "
-    "--d-ffw 8 --reservoir-bytes 4096 --reservoir-window 64 --context-memory 0"
+    "--layers 1 --d-model 8 --attention-heads 1 --context 32 --batch 64 --ffw d "
+    "--d-ffw 8 --context-memory 0"
 ).split()
 
 

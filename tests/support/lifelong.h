@@ -18,7 +18,8 @@ typedef struct lifelong {
     reef_config config;
     reef_store *store;
     reef_trainer *trainer;
-    char said[LIFELONG_SAID_BYTES]; // events of the trainer, a line each
+    void (*on_open)(reef_trainer *trainer); // NULL, or what a test changes of every trainer
+    char said[LIFELONG_SAID_BYTES];         // events of the trainer, a line each
 } lifelong;
 
 /**
@@ -32,7 +33,6 @@ static inline reef_config lifelong_config(void) {
     config.d_model = 16;
     config.attention_heads = 2;
     config.context = 16;
-    config.previous_bytes = 1;
     config.heads = 2;
     config.topk = 2;
     config.d_key = 8;
@@ -40,9 +40,6 @@ static inline reef_config lifelong_config(void) {
     config.adapters = 2;
     config.side_new = 4;
     config.learning_rate = 5e-3f;
-    config.reservoir_bytes = 16384;
-    config.reservoir_window = 64;
-    config.leak_max = 0.01f;
     config.context_memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }
@@ -79,19 +76,6 @@ static inline int lifelong_setup(void **state) {
     temp_dir_new(f->dir);
     temp_dir_join(f->pool, f->dir, "pool");
     *state = f;
-    return 0;
-}
-
-/** lifelong_config, with gates whose means follow the stream within a few batches. */
-static inline reef_config lifelong_quick_gates(void) {
-    reef_config config = lifelong_config();
-    config.gate_decay = 0.9f;
-    return config;
-}
-
-static inline int lifelong_setup_quick_gates(void **state) {
-    lifelong_setup(state);
-    ((lifelong *)*state)->config = lifelong_quick_gates();
     return 0;
 }
 
@@ -159,6 +143,7 @@ static inline void open_pool(lifelong *f, size_t threads) {
         .threads = threads, .on_event = lifelong_on_event, .context = f};
     ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    if (f->on_open != NULL) f->on_open(f->trainer);
 }
 
 static inline void make_pool(lifelong *f, size_t threads) {

@@ -63,15 +63,12 @@ reef_config tiny_config(void) {
     config.d_model = 16;
     config.attention_heads = 2;
     config.context = 16;
-    config.previous_bytes = 1;
     config.batch = 2;
     config.heads = 2;
     config.topk = 2;
     config.d_key = 8;
     config.side = 4;
     config.side_new = 4;
-    config.reservoir_bytes = 4096;
-    config.reservoir_window = 64;
     config.context_memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }

@@ -39,7 +39,6 @@ static inline reef_config small_config(void) {
     config.side = 5;
     config.adapters = 3;
     config.side_new = 4;
-    config.retain_weight = 0.0f; // its denominator counts as a constant: no finite difference of it
     return config;
 }
 

@@ -128,7 +128,7 @@ static reef_status configure(const reef_cli_call *cli,
     reef_config_fit(config);
     status = take_given(cli, config, err);
     // Before what would do nothing is left out: what was given must not be lost in silence.
-    if (status == REEF_OK) status = reef_config_check_new(config, err);
+    if (status == REEF_OK) status = reef_config_check(config, err);
     if (status == REEF_OK) reef_config_reduce(config);
     return status;
 }

@@ -116,7 +116,7 @@ static void list_add(reef_cli_options *list, const reef_cli_option *option) {
     if (!list_has(list, option->name)) list->options[list->count++] = *option;
 }
 
-// Fields of the configuration as options: d_model is --d-model.
+// Fields of the configuration as options: d_model is --d-model. Those of layers are libreef's.
 static void list_add_config(reef_cli_options *list) {
     size_t field_count, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&field_count);
@@ -128,7 +128,7 @@ static void list_add_config(reef_cli_options *list) {
         for (char *c = name; *c; c++)
             if (*c == '_') *c = '-';
         // The command explains it itself.
-        if (list_has(list, name)) continue;
+        if (list_has(list, name) || fields[i].of_layers) continue;
         list->options[list->count++] =
             (reef_cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
         name += strlen(name) + 1;

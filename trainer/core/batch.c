@@ -1,5 +1,5 @@
-// A training batch: windows of the stream, of the open generation's own past and of old data, and
-// which generations fire for each of their tokens.
+// A training batch: windows of the stream and of old data, and which generations fire for each of
+// their tokens.
 #include "batch.h"
 #include "trainer_internal.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 size_t reef_step_windows(const reef_config *config) {
-    return (size_t)config->batch + config->rehearse + REEF_RETAIN_WINDOWS;
+    return (size_t)config->batch + REEF_RETAIN_WINDOWS;
 }
 
 reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_error *err) {
@@ -108,8 +108,8 @@ void reef_step_decide(reef_trainer *trainer, const uint8_t *bytes, reef_gating *
     size_t size = config->context;
     for (size_t w = 0; w < config->batch; w++) reef_step_place(trainer, w, bytes + w * size);
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
-    // Only the batch's own windows move the gates; rehearsal and retain windows come later and are
-    // decided elsewhere.
+    // Only the batch's own windows move the gates; a retain window comes later and is decided
+    // elsewhere.
     reef_gating_decide(gating, &trainer->network, &batch, reef_batch_tokens(config), trainer->fire,
                        trainer->margins, reef_batch_stride(trainer));
 }

@@ -6,6 +6,10 @@
 #include <math.h>
 #include <string.h>
 
+// Steps of each generation over which the rate rises, and over which it falls: longer warm-ups lose
+// what a short kind has, shorter ones gain nothing (research/NOTEBOOK.md).
+#define WARMUP 80
+#define DECAY 400
 #define CHUNK 8192 // floats of a tensor that one piece updates: they stay in cache
 
 typedef struct dense_update {
@@ -18,9 +22,9 @@ typedef struct dense_update {
 // After warm-up the rate falls with the square root of the generation's age: a stream has no end
 // that a cosine could aim at.
 float reef_learning_rate(const reef_config *config, uint64_t step) {
-    double age = (double)step + 1.0, warmup = (double)config->warmup;
-    if (age < warmup) return config->learning_rate * (float)(age / warmup);
-    return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
+    double age = (double)step + 1.0;
+    if (age < WARMUP) return config->learning_rate * (float)(age / WARMUP);
+    return config->learning_rate / (float)sqrt(1.0 + (age - WARMUP) / DECAY);
 }
 
 static size_t chunk_floats(const reef_tensor *tensor, size_t at) {
@@ -80,7 +84,7 @@ void reef_step_update_dense(reef_trainer *trainer,
         // Gradients are clipped by their common norm (Pascanu et al. 2013): all tensors shrink by
         // one factor, and the direction stays.
         .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
-        .average_rate = config->average,
+        .average_rate = REEF_AVERAGE_RATE,
         // Adam's bias correction counts from 1.
         .count = trainer->generation_step + 1,
     };

@@ -4,6 +4,11 @@
 
 #include "trainer_internal.h"
 
+#define REEF_BN_MOMENTUM                                                                           \
+    0.05f // share of a batch in what it moves: statistics of queries, thresholds
+// Of the weights' running average, which is the model: the mean of about the last hundred updates.
+#define REEF_AVERAGE_RATE 0.01f
+
 /** Norm of the gradient of the open generation's dense tensors, all together. */
 double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *generation);
 

@@ -25,8 +25,8 @@
 #include "trainer_ops.h"
 #include "visit_log.h"
 
-// A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's
-// own past, then up to one of old data where its gate leaks.
+// A training batch: `batch` windows of the stream, then up to one of old data where the open
+// generation's gate leaks.
 #define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
 #define REEF_RETAIN_CANDIDATES 32 // reservoir windows tested per step to find one that leaks
 
@@ -88,6 +88,7 @@ struct reef_trainer {
     size_t kind_head_count;
     uint64_t kind_head_uses; // how often one was used: orders them by their last use
     uint64_t visited_bytes;  // learned by kinds that came back
+    uint64_t return_bytes;   // REEF_RETURN_BYTES; fewer in tests, which have little text
     reef_kind_names kind_names;
     struct reef_memory_lane *lane;  // owned; learns beside the net. NULL: there are no memories
     reef_memory_stats memory_stats; // of the open generation's, as of the last refresh
@@ -103,11 +104,11 @@ struct reef_trainer {
     uint8_t *tokens, *targets; // (windows * T)
     uint8_t *fire;             // (generations, windows * T)
     float *weight, *margins;
-    uint8_t *reading;     // of a text read aside: tokens, targets, fire (generations, windows * T)
-    size_t fire_capacity; // generations that fire, margins and reading have room for
-    size_t rehearse_windows, retain_windows; // of the batch that was assembled last
-    double last_bits;                        // NaN: none so far
-    double last_helped;                      // the same with a memory's help
+    uint8_t *reading;      // of a text read aside: tokens, targets, fire (generations, windows * T)
+    size_t fire_capacity;  // generations that fire, margins and reading have room for
+    size_t retain_windows; // of the batch that was assembled last
+    double last_bits;      // NaN: none so far
+    double last_helped;    // the same with a memory's help
     // (batch * context) of the batch that a context memory learned last: what each byte surprised
     float *memory_bits;
     double *memory_losses;

@@ -51,9 +51,6 @@ static reef_status check_trainer(const reef_trainer *trainer,
                                  const reef_import_options *options,
                                  reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
-    if (options->leak_max > 0.0 && trainer->network.config.gate == REEF_GATE_OFF)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool was made with gate off: there is no threshold to raise");
     // An import becomes the generation after generation 0 at the earliest: its deltas correct a
     // backbone that must exist and be sealed.
     if (open->info.generation == 0)
@@ -78,11 +75,10 @@ static reef_status check_trainer(const reef_trainer *trainer,
 
 // What decides the shapes of a generation, and what its numbers compute.
 static const char *const SAME[] = {
-    "model",          "layers",    "d_model",        "attention_heads", "context",
-    "previous_bytes", "ffw",       "d_ffw",          "heads",           "topk",
-    "d_key",          "adapters",  "score",          "subkeys",         "moe_experts",
-    "moe_capacity",   "adapt_ffw", "adapt_position", "adapt_whole",     "weigh_older",
-    "expert",         "fire_max",  "gate",
+    "model",   "layers",      "d_model",   "attention_heads", "context",     "ffw",
+    "d_ffw",   "heads",       "topk",      "d_key",           "adapters",    "score",
+    "subkeys", "moe_experts", "adapt_ffw", "adapt_position",  "adapt_whole", "weigh_older",
+    "expert",  "fire_max",
 };
 
 static json_t *config_json(const reef_config *config) {

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WINDOWS_MIN 4     // of each kind, or there is nothing to fit a gate on
+#define LEAK_MAX 0.005f   // share of old bytes on which a new gate may fire: one in 200
 #define GATE_FIRST_FIT 32 // steps of a generation before its gate is fitted from its own sample
 
 bool reef_growth_gate_due(const reef_trainer *trainer) {
@@ -21,23 +23,7 @@ bool reef_growth_gate_due(const reef_trainer *trainer) {
     return due == trainer->generation_step;
 }
 
-static bool is_off(const reef_config *config) {
-    return config->gate == REEF_GATE_OFF;
-}
-
-// A generation without a gate: what it stores is a gate that fires on every byte, so nothing that
-// reads gates needs to know of it.
-static void open_for_good(reef_generation *generation) {
-    reef_gate *gate = &generation->gate;
-    memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof(*gate->weights));
-    gate->bias = 0.0f;
-    gate->start = 0.0f;
-    gate->threshold = -INFINITY;
-    generation->gate_leak = 1.0f;
-    generation->gate_detect = 1.0f;
-}
-
-// As the configuration says; with too few windows the gate stays as it is.
+// With too few windows the gate stays as it is.
 static reef_status fit_gate(reef_generation *generation,
                             const reef_config *config,
                             const reef_gate_windows *old_fit,
@@ -45,17 +31,9 @@ static reef_status fit_gate(reef_generation *generation,
                             const reef_gate_windows *young,
                             reef_error *err) {
     if (!reef_config_has_gates(config)) return REEF_OK;
-    // gate off: the generation takes part everywhere, from its first byte.
-    if (is_off(config)) {
-        open_for_good(generation);
-        return REEF_OK;
-    }
     // Too little data to tell the domains apart: the gate stays as it is (at first: never fires).
-    if (young->count < REEF_GATE_WINDOWS_MIN || old_calibrate->count < REEF_GATE_WINDOWS_MIN)
-        return REEF_OK;
-    reef_gate_fit fit = {.leak_max = config->leak_max,
-                         .decay = config->gate_decay,
-                         .negatives = config->gate_negatives};
+    if (young->count < WINDOWS_MIN || old_calibrate->count < WINDOWS_MIN) return REEF_OK;
+    reef_gate_fit fit = {.leak_max = LEAK_MAX};
     reef_status status =
         reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
     if (status != REEF_OK) return status;

@@ -24,9 +24,8 @@ static uint32_t net_of_kind(const reef_trainer *trainer, uint32_t kind) {
 }
 
 bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind) {
-    const reef_config *config = &trainer->network.config;
     uint64_t behind = reef_kind_bytes_without_net(trainer, kind);
-    if (config->return_bytes == 0 || !reef_has_net(trainer) || behind < config->return_bytes ||
+    if (!reef_has_net(trainer) || behind < trainer->return_bytes ||
         behind < reef_kind_bytes_learned(trainer, kind) / BEHIND_SHARE)
         return false;
     uint64_t side = trainer->network.generations[net_of_kind(trainer, kind)]->info.side;

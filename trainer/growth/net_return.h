@@ -1,8 +1,8 @@
 // A kind comes back, and its net goes on learning.
 //
 // The memory of a kind that comes back learns at once (kinds/kind_memories.h); its net is sealed
-// with its generation. Once the kind has learned `return_bytes` since, and a third of all that
-// it has learned, the open generation is sealed and the next one *continues* the kind:
+// with its generation. Once the kind has learned REEF_RETURN_BYTES since, and a third of all that it
+// has learned, the open generation is sealed and the next one *continues* the kind:
 //
 //   generation 0   memory and net of English                                            sealed
 //   generation 1   memory and net of German; visits of English                          sealed
@@ -17,6 +17,9 @@
 #define REEF_NET_RETURN_H
 
 #include "trainer_internal.h"
+
+// A generation costs as much for fewer bytes, and learns less of them (research/NOTEBOOK.md).
+#define REEF_RETURN_BYTES (128 << 10)
 
 /** Has a kind that is not the open generation's learned so much that its net should follow? */
 bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind);

@@ -36,12 +36,9 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
         const reef_visit *visit = &head->visit;
         char chain[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(visit->chain, chain);
-        json_t *item = json_pack("[I, I, I, s]", (json_int_t)visit->kind,
-                                 (json_int_t)visit->learned, (json_int_t)visit->next, chain);
-        // Only where a net may follow: other states stay as they were.
-        if (trainer->network.config.return_bytes > 0)
-            reef_json_append(&item, json_integer((json_int_t)head->without_net));
-        reef_json_append(&list, item);
+        reef_json_append(&list, json_pack("[I, I, I, s, I]", (json_int_t)visit->kind,
+                                          (json_int_t)visit->learned, (json_int_t)visit->next,
+                                          chain, (json_int_t)head->without_net));
     }
     if (json_array_size(list) == 0) {
         json_decref(list);

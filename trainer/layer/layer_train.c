@@ -99,8 +99,7 @@ static void update_statistics(reef_trainer *trainer, reef_generation *generation
     for (size_t i = 0; i < c->batches; i++) {
         float *statistics = c->statistics + 2 * width * i;
         const reef_router_tape tape = {.batch_mean = statistics, .batch_var = statistics + width};
-        reef_router_update_stats(&router, &generation->weights.routers[0], &tape,
-                                 config->bn_momentum);
+        reef_router_update_stats(&router, &generation->weights.routers[0], &tape, REEF_BN_MOMENTUM);
     }
 }
 

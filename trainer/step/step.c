@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 }; // of random numbers
+enum { STREAM_RETAIN = 201 }; // of random numbers
 
 // Let the gates of the first `generation_count` generations decide about the T-window from token
 // `at` of a longer stretch, read from its start, which is window `slot` of the batch.
@@ -81,7 +81,7 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     trainer->retain_windows = 0;
     // Generation 0 has nothing older to retain.
-    if (generation == 0 || config->retain_weight <= 0.0f) return REEF_OK;
+    if (generation == 0) return REEF_OK;
     for (uint64_t i = 0; i < REEF_RETAIN_CANDIDATES; i++) {
         // A fixed number of draws per step, numbered by the step: a restart repeats them.
         uint64_t counter = trainer->step * REEF_RETAIN_CANDIDATES + i;
@@ -101,45 +101,6 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
         if (!taken) continue;
         trainer->retain_windows = 1;
         return REEF_OK;
-    }
-    return REEF_OK;
-}
-
-// The slots that rehearsal draws from: the open generation's own. Returns how many.
-static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
-    const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t slots = reservoir->slots - reservoir->old_slots;
-    size_t count = reservoir->young_seen < slots ? (size_t)reservoir->young_seen : slots;
-    *first = reservoir->old_slots;
-    // A snapshot that is not exact has no windows, or fewer than were seen.
-    for (size_t slot = *first; slot < *first + count; slot++)
-        if (reservoir->sizes[slot] == 0) return 0;
-    return count;
-}
-
-// Windows of the open generation's own past, with its gate forced open like that of the new ones:
-// the stream passes only once, and neighbouring windows alone make a one-sided batch.
-static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context, first;
-    size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
-    trainer->rehearse_windows = 0;
-    if (young == 0 || rehearsed == 0) return REEF_OK;
-    // One token more than a window is needed at the offset, for the last target.
-    size_t starts = reservoir->window_bytes - T;
-    for (size_t count = 0; count < rehearsed; count++) {
-        // Two random numbers per window: slot and offset.
-        uint64_t counter = 2 * (trainer->step * config->rehearse + count);
-        size_t slot =
-            first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
-        size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
-        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        reef_step_place(trainer, config->batch + count, bytes + at);
-        reef_status status = fire_in_window(trainer, trainer->network.generation_count - 1,
-                                            config->batch + count, bytes, at, err);
-        if (status != REEF_OK) return status;
-        trainer->rehearse_windows = count + 1;
     }
     return REEF_OK;
 }
@@ -167,14 +128,13 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
 }
 
 // The open generation trains with its gate forced open, and counts as one of those that fire.
-static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
+static void force_open(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    size_t T = config->context, open = trainer->network.generation_count - 1;
-    size_t stride = reef_step_windows(config) * T;
+    size_t count = reef_batch_tokens(config), open = trainer->network.generation_count - 1;
+    size_t stride = reef_batch_stride(trainer);
     if (open == 0) return;
-    memset(trainer->fire + open * stride + first * T, 1, windows * T);
-    reef_gating_limit(open + 1, windows * T, trainer->fire + first * T, stride,
-                      reef_fire_max(config));
+    memset(trainer->fire + open * stride, 1, count);
+    reef_gating_limit(open + 1, count, trainer->fire, stride, reef_fire_max(config));
 }
 
 // Weights beyond what a float holds show in the router's queries, and without a router in the loss.
@@ -202,16 +162,12 @@ reef_status reef_step_forward(reef_trainer *trainer,
     double start = reef_seconds();
     reef_error found;
     reef_step_decide(trainer, bytes, gating);
-    force_open(trainer, 0, config->batch);
-    reef_status status = add_rehearsal(trainer, err);
-    if (status != REEF_OK) return status;
-    force_open(trainer, config->batch, trainer->rehearse_windows);
-    size_t windows = config->batch + trainer->rehearse_windows;
+    force_open(trainer);
     // Last, behind all windows that are trained: the retain window has no loss, only a penalty.
-    status = add_retain_window(trainer, windows, err);
+    reef_status status = add_retain_window(trainer, config->batch, err);
     if (status != REEF_OK) return status;
-    weigh_windows(trainer, windows, trainer->retain_windows);
-    reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, true);
+    weigh_windows(trainer, config->batch, trainer->retain_windows);
+    reef_batch batch = reef_batch_make(trainer, config->batch, trainer->retain_windows, true);
     // Of all passes only those of a step are shared: others run on every rank, which decide alike.
     trainer->acts.ranks = sharing_ranks(trainer);
     status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
@@ -245,10 +201,10 @@ static void update_statistics(reef_trainer *trainer, reef_generation *generation
             reef_router_update_stats(
                 &shape, &generation->weights.routers[l],
                 &acts->expert_tables[trainer->network.generation_count - 1][l].tape,
-                config->bn_momentum);
+                REEF_BN_MOMENTUM);
         if (plan->ffw == REEF_FFW_MOE && generation->info.generation == 0)
             reef_moe_update_thresholds(&plan->moe, &generation->weights.blocks[l].moe,
-                                       &acts->layers[l].moe, config->bn_momentum);
+                                       &acts->layers[l].moe, REEF_BN_MOMENTUM);
     }
 }
 
@@ -258,12 +214,11 @@ void reef_step_backward(reef_trainer *trainer) {
     double start = reef_seconds();
     // A new generation warms up again.
     trainer->learning_rate = reef_learning_rate(config, trainer->generation_step);
-    reef_batch batch = reef_batch_make(trainer, config->batch + trainer->rehearse_windows,
-                                       trainer->retain_windows, true);
+    reef_batch batch = reef_batch_make(trainer, config->batch, trainer->retain_windows, true);
     reef_network_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
-        .average_rate = config->average,
+        .average_rate = REEF_AVERAGE_RATE,
         .clip = config->clip,
     };
     update_statistics(trainer, generation);

@@ -16,9 +16,9 @@ const { REEF, REEFD, CHROMIUM, MPIRUN } = process.env;
 const TOKEN = '0123456789abcdef0123456789abcdef', WAIT = { timeout: 120000 };
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
-const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16', '--previous-bytes', '1',
-    '--batch', '4', '--rehearse', '2', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
-    '--adapters', '2', '--reservoir-bytes', '16384', '--reservoir-window', '64', '--boundaries', 'given', '--context-memory', '0'];
+const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16',
+    '--batch', '4', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
+    '--adapters', '2', '--boundaries', 'given', '--context-memory', '0'];
 
 const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));
 const defaultPool = join(directory, 'pool'), pool = defaultPool, faults = [], asked = [];

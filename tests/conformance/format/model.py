@@ -4,6 +4,8 @@ import math
 
 from pool import check, local_id
 
+PREVIOUS_BYTES = 3  # that a token embeds beside its own
+
 
 class Tensors:
     """The tensors and rows of one generation, which lie under `number`."""
@@ -107,7 +109,7 @@ class Model:
     def _firing(self, text):
         """For each token the generations that take part, in ascending order."""
         gates = {g: Gate(self.generations[g]) for g in range(1, len(self.generations))}
-        most = len(gates) if self.c["gate"] == "off" else self.c["fire_max"]
+        most = self.c["fire_max"]
         firing = []
         for token in text:
             fires = [g for g, gate in gates.items() if gate.read(token)]
@@ -119,7 +121,7 @@ class Model:
         rows = []
         for t in range(len(window)):
             x = list(first.get("position")[t * D :][:D])
-            for b in range(min(self.c["previous_bytes"], t) + 1):
+            for b in range(min(PREVIOUS_BYTES, t) + 1):
                 at = (b * V + window[t - b]) * D
                 add(x, first.get("embedding")[at : at + D])
                 for g in firing[t][1:]:

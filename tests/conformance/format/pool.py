@@ -311,7 +311,7 @@ class Pool:
                     continue
                 rows = self._block(side[key["generation"]], key["layer"], key["block"])
                 values = self.row_values(key["layer"])
-                arrays = 3 if c.get("average", 0) > 0 else 2
+                arrays = 3 if c["model"] == "lm" else 2
                 wanted = {
                     "experts": rows * (4 + values if record.dtype == "int8" else 4 * values),
                     "flags": rows,

@@ -105,25 +105,6 @@ static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) {
-    world *w = *state;
-    json_t *document = reef_json("init", w->missing, "--context", "1024", "--dry-run", NULL);
-    assert_int_equal(integer(json_object_get(document, "config"), "reservoir_window"), 2048);
-    static const char *const REFUSED[][3] = {
-        {"--batch", "1", "raise reservoir_window above context, and batch to 2 or more"},
-        {"--reservoir-window", "128", "windows of 128 bytes"},
-        {"--reservoir-bytes", "8191", "raise it to 8192"}};
-    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); i++) {
-        program p;
-        // Windows matter where the net rehearses.
-        p = reef("init", w->missing, "--rehearse", "4", REFUSED[i][0], REFUSED[i][1], "--dry-run",
-                 NULL);
-        assert_int_equal(p.code, 64);
-        if (strstr(p.err, REFUSED[i][2]) == NULL) fail_msg("'%s' in %s", REFUSED[i][2], p.err);
-    }
-    assert_int_not_equal(access(w->missing, F_OK), 0);
-}
-
 static void what_is_given_beside_a_size_wins_over_it(void **state) {
     world *w = *state;
     json_t *document =
@@ -143,7 +124,6 @@ int main(void) {
         cmocka_unit_test(a_layer_is_reported_as_it_is_made),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
         cmocka_unit_test(a_size_chooses_no_more_experts_than_a_given_side_has),
-        cmocka_unit_test(a_longer_context_has_a_longer_window_of_the_reservoir),
         cmocka_unit_test(what_is_given_beside_a_size_wins_over_it),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

@@ -10,7 +10,7 @@
 
 #include "damaged_record.h"
 
-#define MEMORY "--net-share", "1", "--rehearse", "0", "--boundaries", "given"
+#define MEMORY "--net-share", "1", "--boundaries", "given"
 
 static void expect_refused(const world *w, const char *words, ...) {
     const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, "init", NULL};
@@ -48,11 +48,9 @@ static void sizes_count_it_and_units_are_read(void **state) {
     char *pool = path_in(w->directory, "sized");
     json_t *less =
         reef_json("init", pool, "--size", "small", "--dry-run", "--context-memory", "4M", NULL);
-    json_t *more =
-        reef_json("init", pool, "--size", "small", "--dry-run", "--reservoir-bytes", "2M", NULL);
+    json_t *more = reef_json("init", pool, "--size", "small", "--dry-run", NULL);
     const json_t *config = json_object_get(more, "config");
     assert_int_equal(integer(config, "context_memory"), 64 << 20);
-    assert_int_equal(integer(config, "reservoir_bytes"), 2 << 20);
     const json_t *was = json_object_get(less, "size"), *is = json_object_get(more, "size");
     assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 60 << 20);
     assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 60 << 20);

@@ -90,7 +90,6 @@ static void learn_base(const sandbox *box, const char *net_share, bool sealed) {
     config.batch = 4;
     config.context_memory = MEMORY_BYTES;
     set(&config, "boundaries", "contexts");
-    set(&config, "rehearse", "0");
     set(&config, "net_share", net_share);
     sandbox_make_pool_of(box, &config);
     snprintf(path, sizeof(path), "%s/base", box->directory);

@@ -17,23 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const SMALL[] = {"layers=1",
-                                    "d_model=16",
-                                    "attention_heads=2",
-                                    "context=16",
-                                    "batch=2",
-                                    "rehearse=0",
-                                    "heads=2",
-                                    "topk=2",
-                                    "d_key=8",
-                                    "side=4",
-                                    "side_new=4",
-                                    "adapters=2",
-                                    "boundaries=given",
-                                    "reservoir_bytes=4096",
-                                    "reservoir_window=64",
-                                    "context_memory=0",
-                                    NULL};
+static const char *const SMALL[] = {
+    "layers=1",   "d_model=16",       "attention_heads=2", "context=16", "batch=2",
+    "heads=2",    "topk=2",           "d_key=8",           "side=4",     "side_new=4",
+    "adapters=2", "boundaries=given", "context_memory=0",  NULL};
 
 enum { TEXT_BYTES = 3001 };
 
@@ -109,10 +96,9 @@ static void assert_losses(reef_pool *pool, double median, double last) {
 // A text may be foretold without a doubt.
 static void a_loss_of_zero_is_a_loss(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
-    const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 3] = {"learning_rate=10", "warmup=0",
-                                                                "clip=0"};
+    const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 2] = {"learning_rate=10", "clip=0"};
     reef_error err;
-    memcpy(settings + 3, SMALL, sizeof(SMALL));
+    memcpy(settings + 2, SMALL, sizeof(SMALL));
     temp_dir_join(path, *state, "pool");
     make_text(text, "a");
     must(reef_pool_create_model(path, settings, &err), &err);

@@ -19,7 +19,6 @@ enum { TURN = 160 * LIFELONG_BATCH, PIECE = REEF_ARCHIVE_PIECE_BYTES_MIN, TEXT =
 static void learn_all(lifelong *f) {
     reef_error err;
     reef_snapshot snapshot;
-    choose(&f->config, "rehearse", "0");
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
@@ -392,7 +391,6 @@ static void without_a_state_the_newest_that_is_kept_is_meant(void **state) {
     static const char *const EXPECTED[] = {"0", "early", "1", "late"};
     lifelong_setup((void **)&f);
     choose(&f->config, "boundaries", "given");
-    choose(&f->config, "rehearse", "0");
     make_pool(f, 1);
     assert_not_written(f->store, NULL, REEF_ERR_INVALID, "reef snapshot create");
     for (int i = 0; i < 4; i++) {
@@ -469,7 +467,6 @@ static void another_pool_is_told_apart(void **state) {
     coded archive = write_as(f->store, "0", text, TEXT, 1, PIECE);
     lifelong_setup((void **)&other);
     choose(&other->config, "boundaries", "given");
-    choose(&other->config, "rehearse", "0");
     make_pool(other, 1);
     feed_kind(other, 0, TURN, 100);
     commit(other);

@@ -45,7 +45,6 @@ static void the_default_is_complete_and_passes_its_check(void **state) {
     assert_true(config.batch_norm);
     assert_string_equal(reef_config_word(&config, "boundaries"), "contexts");
     assert_true(config.learning_rate == 4e-3f && config.epsilon == 1e-8f);
-    assert_int_equal(config.reservoir_bytes, 1 << 20);
 }
 
 static void the_table_covers_every_byte_of_the_configuration_once(void **state) {
@@ -91,8 +90,8 @@ static void fields_are_set_by_name_with_either_dash(void **state) {
     assert_int_equal(config.d_model, 256);
     assert_set(&config, "d_model", "64");
     assert_int_equal(config.d_model, 64);
-    assert_set(&config, "bn-momentum", "0.25");
-    assert_true(config.bn_momentum == 0.25f);
+    assert_set(&config, "net-share", "0.25");
+    assert_true(config.net_share == 0.25f);
     assert_set(&config, "boundaries", "given");
     assert_string_equal(reef_config_word(&config, "boundaries"), "given");
     assert_set(&config, "batch-norm", "off");
@@ -149,7 +148,6 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("ffw", "", "letters p (PEER), k (product-key memory)");
     assert_set_fails("subkeys", "own", "must be shared or head");
     assert_set_fails("moe_experts", "0", "1 to 1024");
-    assert_set_fails("moe_capacity", "0", "0.001 to 1024");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
     assert_set_fails("model", "image", "must be lm or layer");
     assert_set_fails("expert", "swiglu_of_many_letters", "must be gelu, relu or glu");
@@ -175,8 +173,6 @@ static void amounts_of_bytes_may_have_a_unit(void **state) {
     assert_int_equal(config.context_memory, 8388608);
     assert_set(&config, "context_memory", "0");
     assert_int_equal(config.context_memory, 0);
-    assert_set(&config, "reservoir_bytes", "1G");
-    assert_int_equal(config.reservoir_bytes, 1 << 30);
     assert_set_fails("context_memory", "64MB", "with a unit, such as 64M");
     assert_set_fails("context_memory", "M", "with a unit, such as 64M");
     assert_set_fails("context_memory", "1.5M", "with a unit, such as 64M");
@@ -190,7 +186,7 @@ static void an_unknown_name_suggests_the_closest_one(void **state) {
     assert_set_fails("d-modle", "1", "did you mean d_model?");
     assert_set_fails("learning-rat", "1", "did you mean learning_rate?");
     assert_set_fails("headss", "1", "did you mean heads?");
-    assert_set_fails("reservoir_byte", "1", "did you mean reservoir_bytes?");
+    assert_set_fails("context_memor", "1", "did you mean context_memory?");
     assert_set_fails("zzzzzzzzzzzzzz", "1", "no setting is called 'zzzzzzzzzzzzzz'");
     assert_set_fails("", "1", "no setting is called ''");
     reef_error err;
@@ -218,7 +214,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"d_model", "131"}}, "d_model 131 is not a multiple of attention_heads 2"},
         {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 1 layers"},
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 1 layers"},
-        {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
         {{{"experts_max", "4095"}}, "experts_max 4095 is less than the 4096 experts"},
         {{{"layers", "4"}, {"ffw", "pdpd"}, {"experts_max", "8191"}},
          "than the 8192 experts of the first"},
@@ -243,57 +238,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
     }
 }
 
-// The default has batches of 512 bytes, and no window of its reservoir is longer.
-static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
-    (void)state;
-    static const misfit CASES[] = {
-        {{{"reservoir_bytes", "8191"}}, "8191 holds 15 windows of 512 bytes"},
-        {{{"reservoir_bytes", "8191"}}, "fitted on 16 or more; raise it to 8192"},
-        {{{"reservoir_bytes", "8192"}}, NULL},
-        {{{"reservoir_bytes", "8192"}, {"reservoir_window", "100000"}}, NULL},
-        {{{"reservoir_bytes", "1024"}, {"gate", "off"}}, NULL},
-        {{{"batch", "1"}, {"rehearse", "4"}}, "rehearse 4 reads 128 tokens and the next one"},
-        {{{"batch", "1"}, {"rehearse", "4"}},
-         "raise reservoir_window above context, and batch to 2 or more, or set "
-         "rehearse 0"},
-        {{{"batch", "1"}, {"rehearse", "0"}}, NULL},
-        {{{"reservoir_window", "128"}, {"rehearse", "4"}}, "windows of 128 bytes"},
-        {{{"reservoir_window", "129"}}, NULL},
-        {{{"model", "layer"}, {"batch", "1"}, {"reservoir_bytes", "1024"}}, NULL},
-    };
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
-        reef_config config;
-        reef_error err = {0};
-        reef_config_default(&config);
-        for (size_t s = 0; s < 4 && CASES[i].settings[s][0] != NULL; s++)
-            assert_set(&config, CASES[i].settings[s][0], CASES[i].settings[s][1]);
-        reef_config_reduce(&config);
-        // A pool that is there already opens.
-        assert_int_equal(reef_config_check(&config, &err), REEF_OK);
-        reef_status status = reef_config_check_new(&config, &err);
-        if (status != (CASES[i].words != NULL ? REEF_ERR_INVALID : REEF_OK))
-            fail_msg("case %zu: %s", i, err.message);
-        if (CASES[i].words != NULL) assert_message(&err, CASES[i].words);
-    }
-}
-
-static void windows_are_longer_than_the_context_by_default(void **state) {
-    (void)state;
-    static const struct {
-        uint32_t context, window;
-    } CASES[] = {{128, 1024}, {1023, 1024}, {1024, 2048}, {4096, 8192}};
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
-        reef_config config;
-        reef_error err = {0};
-        reef_config_default(&config);
-        config.context = CASES[i].context;
-        reef_config_fit(&config);
-        assert_int_equal(config.reservoir_window, CASES[i].window);
-        assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
-        assert_int_equal(reef_config_rehearsed(&config), config.rehearse);
-    }
-}
-
 // As libreef and `reef init` choose: given values before and after the fit.
 static void make(reef_config *config, const char *name, const char *value) {
     reef_config_default(config);
@@ -310,7 +254,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     make(&config, NULL, NULL);
     assert_int_equal(config.context_memory, 64 << 20);
     assert_true(config.net_share == 0.5f);
-    assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
+    assert_int_equal(reef_config_check(&config, &err), REEF_OK);
     // A pool is made with what every field says.
     reef_config_default(&standard);
     assert_memory_equal(&config, &standard, sizeof(config));
@@ -336,14 +280,14 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
         reef_config config;
         make(&config, CASES[i].name, CASES[i].value);
         assert_int_equal(config.topk, CASES[i].topk);
-        assert_int_equal(reef_config_check_new(&config, NULL), REEF_OK);
+        assert_int_equal(reef_config_check(&config, NULL), REEF_OK);
     }
     // A topk that was given is refused, not lowered.
     reef_config config;
     reef_error err;
     make(&config, "topk", "65");
     assert_int_equal(config.topk, 65);
-    assert_int_equal(reef_config_check_new(&config, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "topk 65 is more than the 64 sub-keys of side");
 }
 
@@ -428,7 +372,7 @@ static void text_gives_back_the_same_bits(void **state) {
         config.learning_rate = value = nextafterf(value, 1);
         config.expert_rate = nextafterf(16777216.0f / (float)(i + 17000), 0);
         config.epsilon = nextafterf(1e-8f / (float)(i + 1), 1);
-        config.gate_decay = 1.0f - 1.0f / (float)(i + 200);
+        config.net_share = 1.0f - 1.0f / (float)(i + 200);
         assert_text_gives_back_the_same_bits(&config);
     }
 }
@@ -573,8 +517,6 @@ int main(void) {
         cmocka_unit_test(amounts_of_bytes_may_have_a_unit),
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
-        cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
-        cmocka_unit_test(windows_are_longer_than_the_context_by_default),
         cmocka_unit_test(a_pool_of_bytes_is_made_with_a_context_memory),
         cmocka_unit_test(topk_is_at_most_the_smaller_side_unless_it_was_given),
         cmocka_unit_test(other_pools_are_made_without_one),

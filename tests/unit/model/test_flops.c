@@ -27,11 +27,9 @@ static void set(reef_config *config, const char *field, const char *value) {
 // `settings` are pairs of field and value, up to a NULL.
 static void build(world *w, const char *const *settings) {
     static const char *const SIZES[] = {
-        "layers",   "3",       "d_model",     "12",    "attention_heads",
-        "3",        "context", "70",          "d_ffw", "10",
-        "heads",    "2",       "topk",        "3",     "d_key",
-        "6",        "side",    "5",           "batch", "3",
-        "rehearse", "0",       "moe_experts", "4",     NULL};
+        "layers",      "3", "d_model", "12", "attention_heads", "3", "context", "70", "d_ffw", "10",
+        "heads",       "2", "topk",    "3",  "d_key",           "6", "side",    "5",  "batch", "3",
+        "moe_experts", "4", NULL};
     reef_error err;
     *w = (world){0};
     reef_config_default(&w->config);
@@ -135,8 +133,8 @@ static void kernels_are_asked_for_what_the_formulas_say(void **state) {
     compare((const char *const[]){"ffw", "dkp", "subkeys", "head", NULL});
     compare((const char *const[]){"ffw", "k", "expert", "glu", NULL});
     compare((const char *const[]){"ffw", "dmd", NULL});
-    compare((const char *const[]){"ffw", "mpk", "moe_experts", "5", "moe_capacity", "1.7", NULL});
-    compare((const char *const[]){"ffw", "p", "previous_bytes", "0", "score", "relu", NULL});
+    compare((const char *const[]){"ffw", "mpk", "moe_experts", "5", NULL});
+    compare((const char *const[]){"ffw", "p", "score", "relu", NULL});
 }
 
 static void products_are_matrix_products(void **state) {
@@ -165,14 +163,13 @@ static void a_dense_model_by_hand(void **state) {
     (void)state;
     reef_config config;
     reef_config_default(&config);
-    static const char *const SETTINGS[] = {"layers",  "1", "d_model", "2", "attention_heads", "1",
-                                           "context", "2", "d_ffw",   "3", "previous_bytes",  "1",
-                                           "ffw",     "d", "batch",   "5", "rehearse",        "2",
-                                           NULL};
+    static const char *const SETTINGS[] = {
+        "layers", "1", "d_model", "2", "attention_heads", "1", "context", "2",
+        "d_ffw",  "3", "ffw",     "d", "batch",           "5", NULL};
     for (size_t i = 0; SETTINGS[i] != NULL; i += 2) set(&config, SETTINGS[i], SETTINGS[i + 1]);
     reef_flops flops;
     reef_flops_count(&config, &flops);
-    // The first token has one row, the second two; 2 adds of a value count 2 FLOPs each.
+    // Of four tables the first token has one row, the second two; 2 adds of a value count 2 FLOPs each.
     assert_int_equal(flops.forward[REEF_FLOPS_EMBEDDING], 3 * 2 * 2);
     assert_int_equal(flops.backward[REEF_FLOPS_EMBEDDING], 3 * 2 * 2 + 2 * 2 * 2);
     // (2 x 2)(2 x 6), (2 x 2)(2 x 2); all four pairs of the one block, for scores and for values.
@@ -183,28 +180,9 @@ static void a_dense_model_by_hand(void **state) {
     assert_int_equal(flops.forward_window, 12 + 96 + 48 + 2048);
     assert_int_equal(flops.backward_window, 20 + 192 + 96 + 4096);
     assert_true(flops.token == (2204 + 4404) / 2.0);
-    assert_true(flops.step == (2204 + 4404) * 7.0);
-    assert_int_equal(flops.parameters, 2 * 256 * 2 + 2 * 2 + 4 * 4 + 8 + 12 + 512 + 4);
+    assert_true(flops.step == (2204 + 4404) * 5.0);
+    assert_int_equal(flops.parameters, 4 * 256 * 2 + 2 * 2 + 4 * 4 + 8 + 12 + 512 + 4);
     assert_int_equal(flops.parameters_active, 2 * 2 + 2 + 4 * 4 + 8 + 12 + 512 + 4);
-}
-
-// As many windows as the reservoir's are too short for are not there.
-static void a_step_counts_the_windows_that_it_has(void **state) {
-    (void)state;
-    reef_config config;
-    reef_flops flops;
-    reef_config_default(&config);
-    set(&config, "rehearse", "3");
-    reef_flops_count(&config, &flops);
-    double window = (double)(flops.forward_window + flops.backward_window);
-    assert_true(flops.step == window * 7);
-    set(&config, "reservoir_window", "128");
-    reef_flops_count(&config, &flops);
-    assert_true(flops.step == window * 4);
-    set(&config, "reservoir_window", "1024");
-    set(&config, "batch", "1");
-    reef_flops_count(&config, &flops);
-    assert_true(flops.step == window);
 }
 
 static void a_token_meets_its_experts_only(void **state) {
@@ -236,14 +214,14 @@ static void a_token_meets_a_share_of_a_mixture(void **state) {
     reef_config_default(&config);
     set(&config, "layers", "1");
     set(&config, "ffw", "m");
-    config.moe_capacity = 2.01f; // 33 tokens of a window of 128 are taken by each of 8
     reef_flops_count(&config, &mixture);
     set(&config, "ffw", "d");
     reef_flops_count(&config, &dense);
     uint64_t D = config.d_model, network = 2 * D * config.d_ffw;
     assert_int_equal(mixture.parameters - dense.parameters, 8 * D + 7 * network);
+    // 16 tokens of a window of 128 are taken by each of 8.
     assert_int_equal(mixture.parameters_active + network - dense.parameters_active,
-                     8 * D + 33 * 8 * network / 128);
+                     8 * D + network);
 }
 
 int main(void) {
@@ -251,7 +229,6 @@ int main(void) {
         cmocka_unit_test(kernels_are_asked_for_what_the_formulas_say),
         cmocka_unit_test(products_are_matrix_products),
         cmocka_unit_test(a_dense_model_by_hand),
-        cmocka_unit_test(a_step_counts_the_windows_that_it_has),
         cmocka_unit_test(a_token_meets_its_experts_only),
         cmocka_unit_test(a_token_meets_a_share_of_a_mixture),
     };

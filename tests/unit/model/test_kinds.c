@@ -11,7 +11,7 @@
 // tokens a window and three experts that take four each: odd, unequal sizes.
 static const char *const NETS[][SETTINGS_MAX] = {
     {"layers", "2", "ffw", "k", "heads", "3", "topk", "2", "batch_norm", "false"},
-    {"layers", "2", "ffw", "m", "moe_experts", "3", "moe_capacity", "1.5"},
+    {"layers", "2", "ffw", "m", "moe_experts", "3"},
     {"layers", "4", "ffw", "pkdm", "moe_experts", "3", "subkeys", "head", "expert", "glu"},
 };
 enum { NET_COUNT = sizeof(NETS) / sizeof(*NETS) };
@@ -224,16 +224,12 @@ static void an_expert_of_a_mixture_takes_a_share_of_the_tokens(void **state) {
     (void)state;
     reef_config config;
     reef_config_default(&config); // 8 experts, windows of 128
-    config.moe_capacity = 2.01f;
-    assert_int_equal(reef_moe_capacity(&config), 33);
-    config.context = 100;
-    config.moe_experts = 10;
-    config.moe_capacity = 1.1f;
-    assert_int_equal(reef_moe_capacity(&config), 11);
-    config.context = 128;
-    config.moe_capacity = 1000;
-    assert_int_equal(reef_moe_capacity(&config), 128);
-    config.moe_capacity = 0.001f;
+    assert_int_equal(reef_moe_capacity(&config), 16);
+    config.context = 100; // 12.5
+    assert_int_equal(reef_moe_capacity(&config), 13);
+    config.moe_experts = 1;
+    assert_int_equal(reef_moe_capacity(&config), 100);
+    config.moe_experts = 1024;
     assert_int_equal(reef_moe_capacity(&config), 1);
 }
 

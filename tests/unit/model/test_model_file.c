@@ -27,7 +27,6 @@ static int setup(void **state) {
     lifelong_setup((void **)&t->a);
     lifelong_setup((void **)&t->b);
     t->a->config.side_new = 5;
-    t->a->config.gate_decay = 0.9f;
     choose(&t->a->config, "boundaries", "given");
     temp_dir_join(t->file, t->a->dir, "model.safetensors");
     temp_dir_join(t->other, t->a->dir, "other.safetensors");
@@ -112,7 +111,7 @@ static void tensors_have_names_and_shapes(void **state) {
     size_t at, bytes;
     borrow(t);
     json_t *header = header_of(t->file, &at);
-    assert_tensor(header, "embedding", "F32", "[2,256,16]");
+    assert_tensor(header, "embedding", "F32", "[4,256,16]");
     assert_tensor(header, "head", "F32", "[16,256]");
     assert_tensor(header, "block0.w_qkv", "F32", "[16,48]");
     assert_tensor(header, "block1.w_down", "F32", "[36,16]");

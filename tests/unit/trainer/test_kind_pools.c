@@ -24,7 +24,6 @@ static void set_net(lifelong *f, size_t network) {
     choose(&f->config, "boundaries", "given");
     f->config.moe_experts = 3;
     f->config.d_ffw = 24;
-    f->config.gate_decay = 0.9f;
 }
 
 // Another pool of the same test.

@@ -329,13 +329,12 @@ static void root_of_run(const reef_config *config,
                         bool reopen,
                         uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
-    lifelong_setup_quick_gates(&state);
+    lifelong_setup(&state);
     lifelong *f = state;
     f->config = *config;
     enum { PART = 14000, TOTAL = 3 * PART };
     uint8_t *stream = malloc(TOTAL);
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
-    f->config.gate_decay = 0.995f; // longer than the start of a stream weighs
     make_pool(f, threads);
     reef_commit last;
     size_t cuts = 0, commits = 0;
@@ -374,13 +373,13 @@ static void assert_the_stream_decides(const reef_config *config) {
 
 static void the_stream_alone_decides_the_bits(void **state) {
     (void)state;
-    reef_config config = lifelong_quick_gates();
+    reef_config config = lifelong_config();
     assert_the_stream_decides(&config);
 }
 
 static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
     (void)state;
-    reef_config config = lifelong_quick_gates();
+    reef_config config = lifelong_config();
     choose(&config, "expert", "glu");
     choose(&config, "score", "sigmoid");
     choose(&config, "seal_dtype", "int8");
@@ -459,8 +458,7 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     reef_model_close(model);
 }
 
-#define TEST(name)                                                                                 \
-    cmocka_unit_test_setup_teardown(name, lifelong_setup_quick_gates, lifelong_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
 
 int main(int argc, char **argv) {
     int result;

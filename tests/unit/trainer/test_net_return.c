@@ -15,11 +15,16 @@
 // The first text of a kind, long enough to be known by, and what it learns before its net follows.
 enum { FIRST = 14000, TURN = 8000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TURN };
 
+// Texts are short here.
+static void follow_soon(reef_trainer *trainer) {
+    trainer->return_bytes = 6000;
+}
+
 static int setup(void **state) {
     lifelong_setup_kinds(state);
     lifelong *f = *state;
     choose(&f->config, "net_share", "0.5");
-    choose(&f->config, "return_bytes", "6000");
+    f->on_open = follow_soon;
     return 0;
 }
 
@@ -129,12 +134,12 @@ static void a_net_follows_its_kind(void **state) {
 
 // In the pool that it made, a net that follows predicts its kind better than one that does not.
 static void it_learns_what_it_would_have_missed(void **state) {
-    static const char *const RETURNS[] = {"0", "6000"};
+    static const char *const NAMES[] = {"later", "soon"};
     lifelong *f = *state;
     double nats[2] = {0.0, 0.0};
     for (size_t i = 0; i < 2; i++) {
-        choose(&f->config, "return_bytes", RETURNS[i]);
-        temp_dir_join(f->pool, f->dir, RETURNS[i]);
+        f->on_open = i == 0 ? NULL : follow_soon;
+        temp_dir_join(f->pool, f->dir, NAMES[i]);
         make_pool(f, 1);
         feed_kind(f, 0, FIRST, 1);
         feed_kind(f, 1, FIRST, 2);
@@ -153,7 +158,7 @@ static void it_learns_what_it_would_have_missed(void **state) {
         close_pool(f);
     }
     print_message("%.1f nats as sealed, %.1f where it follows\n", nats[0], nats[1]);
-    assert_true(nats[1] < 0.9 * nats[0]);
+    assert_true(nats[1] < 0.95 * nats[0]);
 }
 
 static void threads_commits_and_restarts_leave_no_trace(void **state) {

@@ -3,6 +3,7 @@
 #include "lifelong.h"
 #include "reef_mpi.h"
 #include "split.h"
+#include "trainer_internal.h"
 
 enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, DEADLINE_SECONDS = 120 };
 
@@ -13,7 +14,7 @@ static reef_ranks *ranks;
 // memories where the settings give none.
 static void begin(lifelong **f, const char *const *settings) {
     lifelong_setup((void **)f);
-    (*f)->config = lifelong_quick_gates();
+    (*f)->config = lifelong_config();
     forget_memories(*f);
     choose(&(*f)->config, "side", "36");
     choose(&(*f)->config, "side_new", "34");
@@ -42,6 +43,7 @@ static void open_again(lifelong *f, bool divided, size_t threads) {
         reef_txn_abort(txn);
     }
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    f->trainer->return_bytes = 4000;
 }
 
 // A new pool; of ranks each makes the whole one, and of that its shard.
@@ -146,7 +148,7 @@ static void other_experts_and_weights(void **state) {
     (void)state;
     only_of_three();
     same_root(SETTINGS("ffw", "mp"), three_kinds, 2);
-    same_root(SETTINGS("ffw", "kp", "fire_max", "3", "average", "0.05"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "kp", "fire_max", "3"), three_kinds, 1);
 }
 
 // By command: the grid grows, rows are frozen, a state gets a name, one is given up; and all ranks
@@ -179,10 +181,7 @@ static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
 
 static void commands_and_another_start(void **state) {
     (void)state;
-    if (reef_ranks_count(ranks) == 2)
-        same_root(SETTINGS("ffw", "pp", "average", "0.05"), by_command, 1);
-    else
-        same_root(SETTINGS("ffw", "pp"), by_command, 1);
+    same_root(SETTINGS("ffw", "pp"), by_command, 1);
 }
 
 // Sealed rows that do not fit in memory stay in the map.
@@ -230,8 +229,7 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
 static void nets_that_follow_their_kinds(void **state) {
     (void)state;
     only_of_three();
-    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5",
-                       "return_bytes", "4000"),
+    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
               kinds_that_return, 1);
 }
 

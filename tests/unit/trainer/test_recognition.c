@@ -10,7 +10,6 @@ static int setup(void **state) {
     choose(&f->config, "context_memory", "4M");
     choose(&f->config, "net_share", "0");
     choose(&f->config, "boundaries", "contexts");
-    choose(&f->config, "rehearse", "0");
     return 0;
 }
 

@@ -7,13 +7,6 @@
 
 enum { LONG = 14000, SHORT = 12000 }; // each long enough to be known by
 
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    f->config.gate_decay = 0.9f;
-    return 0;
-}
-
 // How far a kind had come in a state; 0: it never came back.
 static uint64_t learned_as_of(const lifelong *f, const char *as_of, uint32_t kind) {
     reef_error err;
@@ -417,7 +410,7 @@ static void contexts_need_memories(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
     const struct CMUnitTest tests[] = {
         TEST(states_stay_what_they_were),
         TEST(a_long_visit_is_stored_as_tables),

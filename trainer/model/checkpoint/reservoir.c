@@ -10,14 +10,27 @@
 
 enum { STREAM_OLD = 101, STREAM_YOUNG = 102 };
 
+// What gates are fitted on: enough to tell kinds apart, and nothing beside a context memory. Windows
+// are of a few hundred bytes, so that many places of the stream are in it; see window_bytes.
+#define RESERVOIR_BYTES (1 << 20)
+#define WINDOW_BYTES 1024
+#define OLD_TO_YOUNG 4 // old slots to one young slot
+
+// Longer than the context, so that a whole window of tokens has its targets, and at most a batch,
+// which is what a pass reads.
+static size_t window_bytes(const reef_config *config) {
+    size_t context = config->context, batch_bytes = config->batch * context;
+    size_t window = WINDOW_BYTES > context ? WINDOW_BYTES : 2 * context;
+    return window < batch_bytes ? window : batch_bytes;
+}
+
 reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                 const reef_config *config,
                                 reef_error *err) {
-    size_t window = reef_reservoir_window_bytes(config);
-    size_t old_slots = config->reservoir_bytes / window;
+    size_t window = window_bytes(config), old_slots = RESERVOIR_BYTES / window;
     // One slot in five is the young sample's: enough to fit a gate on, while the old sample keeps
     // its length.
-    size_t quotient = old_slots / REEF_OLD_TO_YOUNG, young_slots = quotient > 0 ? quotient : 1;
+    size_t young_slots = old_slots / OLD_TO_YOUNG;
     *reservoir = (reef_reservoir){
         .seed = config->seed,
         .window_bytes = window,

@@ -4,7 +4,6 @@
 #include "reef_model.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side) {
     return (reef_router_shape){
@@ -134,10 +133,8 @@ bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
 }
 
 size_t reef_moe_capacity(const reef_config *config) {
-    // In floats, so that 1.1 of 100 tokens for each of 10 experts are 11.
-    float context = (float)config->context;
-    float share = config->moe_capacity * context / (float)config->moe_experts;
-    return (size_t)fminf(fmaxf(ceilf(share), 1.0f), context);
+    // A token is taken by one expert on average.
+    return ((size_t)config->context + config->moe_experts - 1) / config->moe_experts;
 }
 
 reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) {
@@ -155,15 +152,4 @@ reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) 
         .ffw_in = reef_adapter_shape_ffw_in(config),
         .ffw_out = reef_adapter_shape_ffw_out(config),
     };
-}
-
-size_t reef_reservoir_window_bytes(const reef_config *config) {
-    size_t batch_bytes = (size_t)config->batch * config->context;
-    return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
-}
-
-// A window is read with the token after it.
-uint32_t reef_config_rehearsed(const reef_config *config) {
-    size_t tokens = reef_reservoir_window_bytes(config);
-    return tokens > config->context ? config->rehearse : 0;
 }

@@ -51,8 +51,16 @@ static inline reef_router_shape reef_plan_router(const reef_layer_plan *plan, ui
 
 // ---- what else follows from the configuration ---------------------------------------------------
 
-#define REEF_GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
-#define REEF_OLD_TO_YOUNG 4     // old slots to one young slot
+// Bytes before its own that a token embeds: with three the net has four letters at its input, which
+// cost next to nothing (research/NOTEBOOK.md).
+#define REEF_PREVIOUS_BYTES 3
+
+/** Tables of embeddings, of which a token is the sum: of its own byte, and of those before it. */
+static inline uint32_t reef_embedding_tables(const reef_config *config) {
+    // Where memories alone learn nobody reads them.
+    return config->net_share > 0.0f ? 1 + REEF_PREVIOUS_BYTES : 1;
+}
+
 /** What rows of experts become when a generation is sealed. */
 reef_dtype reef_generation_seal_dtype(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
@@ -61,11 +69,5 @@ reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
 /** The largest rank of the four, which sizes scratch memory; 0 without adapters. */
 size_t reef_adapter_rank_max(const reef_config *config);
-// With so many old slots a gate can be fitted: the young ones are the fewest, since half of the old
-// ones calibrate.
-#define REEF_RESERVOIR_WINDOWS_MIN (REEF_OLD_TO_YOUNG * REEF_GATE_WINDOWS_MIN)
-
-/** Bytes of a window: reservoir_window, or a batch's where that has fewer. */
-size_t reef_reservoir_window_bytes(const reef_config *config);
 
 #endif

@@ -30,7 +30,6 @@ static void leave_out_net(reef_config *config) {
     config->layers = 1;
     config->d_model = 2;
     config->attention_heads = 1;
-    config->previous_bytes = 0;
     strcpy(config->ffw, "d");
     config->d_ffw = 1;
     config->adapters = 0;
@@ -51,8 +50,6 @@ static void fit_layer(reef_config *config) {
 
 void reef_config_fit(reef_config *config) {
     if (reef_config_is_layer(config)) fit_layer(config);
-    size_t window = config->context;
-    if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
     if (!takes_memory(config)) config->context_memory = 0;
     if (config->context_memory == 0) {
         config->net_share = 1.0f;

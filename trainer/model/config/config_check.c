@@ -33,8 +33,7 @@ static reef_status model_check(const reef_config *c, reef_error *err) {
                          "ffw '%s' has %zu letters for %" PRIu32
                          " layers; give one letter for all or one per layer",
                          c->ffw, letters, c->layers);
-    // One record of the store holds the moments of a tensor, and with `average` what training
-    // moves.
+    // One record of the store holds the moments of a tensor, and what training moves.
     double bytes = 3.0 * sizeof(float) * c->moe_experts * c->d_model * c->d_ffw;
     if (strchr(c->ffw, 'm') != NULL && bytes > (double)RECORD_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -95,16 +94,6 @@ static reef_status first_generation_check(const reef_config *c, uint32_t layers,
                      c->experts_max, first);
 }
 
-static reef_status policy_check(const reef_config *c, reef_error *err) {
-    size_t window = reef_reservoir_window_bytes(c);
-    if (c->reservoir_bytes / window < 2)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "reservoir_bytes %" PRIu32 " holds fewer than two windows of %zu bytes: "
-                         "one fits gates, one calibrates them",
-                         c->reservoir_bytes, window);
-    return first_generation_check(c, reef_config_retrieving_layers(c), err);
-}
-
 // The fields that reef_config_reduce sets may be anything.
 static reef_status layer_check(const reef_config *c, reef_error *err) {
     reef_status status = peer_check(c, err);
@@ -134,35 +123,6 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
                      "at 0");
 }
 
-// ---- new pools ----------------------------------------------------------------------------------
-
-static reef_status reservoir_check(const reef_config *c, reef_error *err) {
-    size_t window = reef_reservoir_window_bytes(c);
-    // Gates need a minimum of old and young windows, or they would never open.
-    if (c->gate != REEF_GATE_OFF && c->reservoir_bytes / window < REEF_RESERVOIR_WINDOWS_MIN)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "reservoir_bytes %" PRIu32 " holds %zu windows of %zu bytes, and gates of "
-                         "later generations are fitted on %d or more; raise it to %zu, or lower "
-                         "reservoir_window",
-                         c->reservoir_bytes, c->reservoir_bytes / window, window,
-                         REEF_RESERVOIR_WINDOWS_MIN, REEF_RESERVOIR_WINDOWS_MIN * window);
-    // Rehearsal that the reservoir cannot serve would silently train smaller batches.
-    if (reef_config_rehearsed(c) < c->rehearse)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "rehearse %" PRIu32 " reads %" PRIu32
-                         " tokens and the next one out of the reservoir's windows of %zu bytes; "
-                         "raise reservoir_window above context, and batch to 2 or more, or set "
-                         "rehearse 0",
-                         c->rehearse, c->context, window);
-    return REEF_OK;
-}
-
-reef_status reef_config_check_new(const reef_config *config, reef_error *err) {
-    reef_status status = reef_config_check(config, err);
-    if (status != REEF_OK || reef_config_is_layer(config)) return status;
-    return reservoir_check(config, err);
-}
-
 void reef_config_reduce(reef_config *config) {
     if (config->model == REEF_MODEL_LM) return;
     config->context_memory = 0;
@@ -173,7 +133,6 @@ void reef_config_reduce(reef_config *config) {
     config->ffw[0] = 'p';
     config->ffw[1] = '\0';
     config->adapters = 0;
-    config->average = 0.0f;
 }
 
 reef_status reef_config_check(const reef_config *config, reef_error *err) {
@@ -183,6 +142,7 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);
     if (status == REEF_OK) status = model_check(config, err);
     if (status == REEF_OK) status = peer_check(config, err);
-    if (status == REEF_OK) status = policy_check(config, err);
-    return status;
+    return status == REEF_OK
+               ? first_generation_check(config, reef_config_retrieving_layers(config), err)
+               : status;
 }

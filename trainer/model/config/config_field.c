@@ -92,7 +92,6 @@ static const struct choice {
     {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu"},
     {"subkeys", {"shared", "head"}, "must be shared or head"},
     {"boundaries", {"contexts", "given"}, "must be contexts or given"},
-    {"gate", {"ngram", "off"}, "must be ngram or off"},
     {"seal_dtype", {"f32", "int8"}, "must be f32 or int8"},
 };
 
@@ -184,12 +183,9 @@ static reef_status boolean_read(reef_config *config,
                      value);
 }
 
-// Amounts of bytes, which may be written with a unit.
+// An amount of bytes, which may be written with a unit.
 static bool counts_bytes(const reef_config_field *field) {
-    static const char *const NAMES[] = {"boundary_bytes", "context_memory", "reservoir_bytes"};
-    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
-        if (strcmp(field->name, NAMES[i]) == 0) return true;
-    return false;
+    return strcmp(field->name, "context_memory") == 0;
 }
 
 static reef_status integer_read(reef_config *config,

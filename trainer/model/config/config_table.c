@@ -5,7 +5,8 @@
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
 // field, kind, default, lowest, highest, help. The order is the order of the JSON text and
-// of help; a new field goes to the end of its group. Defaults are what a model of bytes is made with:
+// of help; a new field goes to the end of its group. What nobody turns is a constant beside the code
+// that reads it, and no field. Defaults are what a model of bytes is made with:
 // a context memory, and beside it a small net, since one that learns much of the stream once is worth
 // more than a large one that learns little of it (docs/LEARNING.md).
 #define CONFIG_TABLE(X)                                                                            \
@@ -17,9 +18,7 @@
     X(d_model, INTEGER, "64", 2, 4096, "width of a token")                                         \
     X(attention_heads, INTEGER, "2", 1, 256, "heads of each block's attention")                    \
     X(context, INTEGER, "128", 2, 4096, "tokens in a window")                                      \
-    X(previous_bytes, INTEGER, "3", 0, 16, "tokens before it that a token embeds beside its own")  \
     X(batch, INTEGER, "4", 1, 1024, "windows of the stream in a training step")                    \
-    X(rehearse, INTEGER, "0", 0, 1024, "windows beside them, of the open generation's own past")   \
     X(ffw, TEXT, "p", 0, 0,                                                                        \
       "feed-forward of each block: p (PEER), k (product-key memory), m (mixture of experts), "     \
       "d (dense); one letter for all")                                                             \
@@ -49,20 +48,8 @@
     X(subkeys, CHOICE, "shared", 0, 0,                                                             \
       "tables of sub-keys: shared by all heads, or head (tables for each)")                        \
     X(moe_experts, INTEGER, "8", 1, 1024, "experts of a mixture of experts")                       \
-    X(moe_capacity, NUMBER, "1", 0.001, 1024,                                                      \
-      "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
     X(learning_rate, NUMBER, "0.004", 0, REEF_LEARNING_RATE_MAX,                                   \
       "Adam's rate for dense parameters after warm-up")                                            \
-    X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
-    X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \
-    X(decay, INTEGER, "400", 1, 1e9, "steps; rate = learning_rate / sqrt(1 + steps / decay)")      \
-    X(beta1, NUMBER, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")                      \
-    X(beta2, NUMBER, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")                  \
-    X(epsilon, NUMBER, "1e-08", 1e-16, 1, "Adam: added to the root of the squared gradient")       \
-    X(clip, NUMBER, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")            \
-    X(bn_momentum, NUMBER, "0.05", 0, 1, "share of a batch in the running query statistics")       \
-    X(average, NUMBER, "0.01", 0, 1,                                                               \
-      "rate of the weights' running average, which is what is stored; 0: none")                    \
     X(boundaries, CHOICE, "contexts", 0, 0,                                                        \
       "where a kind of text begins: contexts (its memories say so), or given (marker lines, and "  \
       "by command)")                                                                               \
@@ -72,22 +59,8 @@
       "bound on experts in all generations and layers together; 0 for none")                       \
     X(kinds_max, INTEGER, "0", 0, 65536,                                                           \
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
-    X(return_bytes, INTEGER, "131072", 0, INTEGER_MAX,                                             \
-      "bytes that a kind learns when it comes back before its net goes on as well; 0: never")      \
-    X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \
     X(fire_max, INTEGER, "1", 1, 65536,                                                            \
       "generations after the first that may fire on one byte, the newest first")                   \
-    X(gate, CHOICE, "ngram", 0, 0,                                                                 \
-      "what later generations fire on: ngram (bytes like their own) or off (all)")                 \
-    X(gate_decay, NUMBER, "0", 0, 0.99999,                                                         \
-      "memory of a gate's mean over the stream; 0: as short as the data allows")                   \
-    X(gate_negatives, INTEGER, "0", 0, 64,                                                         \
-      "times more that a gate is fitted on old windows like its own data")                         \
-    X(reservoir_bytes, INTEGER, "1048576", 32, 4294967295.0,                                       \
-      "sample of the past that gates are fitted on")                                               \
-    X(reservoir_window, INTEGER, "1024", 16, 1048576,                                              \
-      "bytes in one sampled window; twice the context where that has as many")                     \
-    X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none") \
     X(context_memory, INTEGER, "64M", 0, 536870912,                                                \
       "bytes that a generation's context memory may take, such as 64M, from 4M on; 0: it has "     \
       "none")                                                                                      \
@@ -96,8 +69,16 @@
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
       "rows of experts once sealed: f32, or int8 at a quarter of the bytes")
 
+// Numbers of Adam that a layer by itself may be made with; every model learns with these.
+#define LAYER_TABLE(X)                                                                             \
+    X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
+    X(beta1, NUMBER, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")                      \
+    X(beta2, NUMBER, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")                  \
+    X(epsilon, NUMBER, "1e-08", 1e-16, 1, "Adam: added to the root of the squared gradient")       \
+    X(clip, NUMBER, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")
+
 static const reef_config_field FIELDS[] = {
-#define CONFIG_FIELD(field, kind, standard, low, high, help)                                       \
+#define ANY_FIELD(field, kind, standard, low, high, help, of_layers)                               \
     {#field,                                                                                       \
      REEF_FIELD_##kind,                                                                            \
      help,                                                                                         \
@@ -106,9 +87,14 @@ static const reef_config_field FIELDS[] = {
      high,                                                                                         \
      offsetof(reef_config, field),                                                                 \
      sizeof(((reef_config *)NULL)->field),                                                         \
-     REEF_FIELD_IS_CHOICE_##kind},
-    CONFIG_TABLE(CONFIG_FIELD)
+     REEF_FIELD_IS_CHOICE_##kind,                                                                  \
+     of_layers},
+#define CONFIG_FIELD(...) ANY_FIELD(__VA_ARGS__, false)
+#define LAYER_FIELD(...) ANY_FIELD(__VA_ARGS__, true)
+    CONFIG_TABLE(CONFIG_FIELD) LAYER_TABLE(LAYER_FIELD)
+#undef LAYER_FIELD
 #undef CONFIG_FIELD
+#undef ANY_FIELD
 };
 
 #define FIELD_COUNT (sizeof(FIELDS) / sizeof(FIELDS[0]))

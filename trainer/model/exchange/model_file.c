@@ -43,7 +43,7 @@ static const struct {
 static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
     switch (letter) {
     case 'P':
-        return 1 + (uint64_t)config->previous_bytes;
+        return reef_embedding_tables(config);
     case 'V':
         return REEF_VOCAB;
     case 'D':

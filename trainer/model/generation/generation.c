@@ -161,7 +161,7 @@ reef_status reef_generation_new_divided(reef_generation **out,
     reef_generation_count_tensors(generation, config);
     generation->tensors = calloc(generation->tensor_count, sizeof(*generation->tensors));
     generation->values = calloc(generation->value_count, sizeof(*generation->values));
-    bool averages = config->average > 0.0f;
+    bool averages = !reef_config_is_layer(config);
     if (generation->open)
         // Gradient and both moments of every dense value, and its average where one is kept.
         generation->training =

@@ -9,8 +9,8 @@
 
 #include "adapter_merge.h"
 #include "architecture.h"
-#include "reef_system.h"
 #include "reef_model.h"
+#include "reef_system.h"
 #include "visit.h"
 
 /** One named dense parameter; all of a generation's lie in one block of memory. */
@@ -37,7 +37,7 @@ typedef struct reef_block {
 
 /** Views of a generation's tensors; a second one of the same layout views their gradients. */
 typedef struct reef_weights {
-    float *embedding; // (1 + previous_bytes, V, D) generation 0; its delta in later ones
+    float *embedding; // (reef_embedding_tables, V, D) generation 0; its delta in later ones
     float *head;      // (D, V) to logits; generation 0; its delta in later ones
     reef_adapter adapters_qkv[REEF_LAYER_COUNT_MAX];     // of w_qkv; later generations only
     reef_adapter adapters_out[REEF_LAYER_COUNT_MAX];     // of w_out

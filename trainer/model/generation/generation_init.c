@@ -109,7 +109,7 @@ static void initialise_backbone(reef_generation *generation,
     float residual = 1.0f / sqrtf(2.0f * (float)L);
     uint64_t stream = (uint64_t)REEF_LAYER_COUNT_MAX * STREAMS;
     reef_weights *weights = &generation->weights;
-    reef_random_normal((1 + (size_t)config->previous_bytes) * REEF_VOCAB * D, weights->embedding,
+    reef_random_normal((size_t)reef_embedding_tables(config) * REEF_VOCAB * D, weights->embedding,
                        0.1f, seed, stream++);
     reef_random_normal((size_t)config->context * D, weights->position, 0.02f, seed, stream++);
     reef_random_normal(D * REEF_VOCAB, weights->head, 0.5f * by_width, seed, stream++);

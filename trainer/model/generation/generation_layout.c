@@ -126,7 +126,7 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
         lay_out_router(out, config, 0, info->side, !info->sealed);
         return;
     }
-    size_t tables = 1 + (size_t)config->previous_bytes;
+    size_t tables = reef_embedding_tables(config);
     add_tensor_view(out, offsetof(reef_weights, embedding), tables * V * D, true,
                     first ? "embedding" : "delta_embedding");
     add_tensor_view(out, offsetof(reef_weights, head), D * V, true, first ? "head" : "delta_head");
@@ -157,6 +157,6 @@ void reef_generation_count_tensors(reef_generation *generation, const reef_confi
 }
 
 void reef_generation_lay_out(reef_generation *generation, const reef_config *config) {
-    lay_out(&(layout){.generation = generation, .averages = config->average > 0.0f}, config,
+    lay_out(&(layout){.generation = generation, .averages = !reef_config_is_layer(config)}, config,
             &generation->info);
 }

@@ -48,12 +48,6 @@ typedef enum reef_boundaries {
     REEF_BOUNDARIES_GIVEN,
 } reef_boundaries;
 
-/** What later generations fire on: n-grams, or everything. */
-typedef enum reef_gate_kind {
-    REEF_GATE_NGRAM,
-    REEF_GATE_OFF,
-} reef_gate_kind;
-
 /** Rows of experts once sealed. */
 typedef enum reef_seal_dtype {
     REEF_SEAL_F32,
@@ -72,7 +66,7 @@ typedef enum reef_expert_kind {
 
 /**
  * Everything that decides the function and its training. Written once by reef_pool_init to the
- * pool's meta record as JSON. One X-macro table in config.c names every field, its default, its
+ * pool's meta record as JSON. One table in config_table.c names every field, its default, its
  * bounds and its help; the CLI's options and the JSON keys come from it (d_model is --d-model and
  * "d_model").
  */
@@ -81,9 +75,7 @@ typedef struct reef_config {
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
-    uint32_t previous_bytes;                            // tokens embedded beside a token's own
-    uint32_t batch;    // windows of T tokens of the stream per step
-    uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
+    uint32_t batch; // windows of T tokens of the stream per step
     // One letter per block: 'p' peer, 'k' product-key memory, 'm' mixture of experts, 'd' dense;
     // "p" = all
     char ffw[REEF_LAYER_COUNT_MAX + 1];
@@ -98,30 +90,17 @@ typedef struct reef_config {
     reef_router_score score; // "softmax", "sigmoid" or "relu"
     reef_subkeys subkeys; // tables of sub-keys: "shared" by all heads, or "head": tables for each
     uint32_t moe_experts; // E of a mixture of experts
-    float moe_capacity;   // each takes ceil(moe_capacity * T / E) tokens of a window of T
     // optimiser
     float learning_rate; // dense parameters, at the end of warm-up
     float expert_rate;   // factor for expert rows
-    uint32_t warmup;     // steps, per generation
-    uint32_t decay;      // steps: rate = learning_rate / sqrt(1 + steps / decay) after warm-up
     float beta1, beta2, epsilon;
     float clip; // global norm of dense gradients; 0 for none
-    float bn_momentum;
-    float average; // rate of the weights' running average, which is the model; 0: none
     // lifelong policy
     reef_boundaries boundaries; // where a kind begins: "contexts" or "given"
-    char boundary_mark[64]; // a line of the stream that is exactly this is a boundary; "" for none
-    uint64_t experts_max;   // of all generations and layers together; 0 for no bound
-    uint64_t return_bytes; // that a kind learns when it comes back before its net follows; 0: never
-    uint32_t kinds_max;    // generations with content, each of which begins a kind; 0: no bound
-    float leak_max;        // share of old tokens on which a new gate may fire
-    uint32_t fire_max;     // generations beyond the first that may fire per token
-    // "ngram", "loss" as well, or "off": every generation takes part everywhere
-    reef_gate_kind gate;
-    float gate_decay;        // of the mean; 0: the shortest memory that separates old data from new
-    uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
-    uint32_t reservoir_bytes, reservoir_window;
-    float retain_weight;
+    char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
+    uint64_t experts_max;    // of all generations and layers together; 0 for no bound
+    uint32_t kinds_max;      // generations with content, each of which begins a kind; 0: no bound
+    uint32_t fire_max;       // generations beyond the first that may fire per token
     uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "int8"
@@ -147,11 +126,6 @@ REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "p
 REEF_API bool reef_layer_retrieves(const reef_config *config, uint32_t layer);
 /** How many layers have one. Without any, generations after the first learn corrections alone. */
 REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);
-/**
- * Windows that a step rehearses: `rehearse`, or 0 where no window of the reservoir is longer than
- * the context.
- */
-REEF_API uint32_t reef_config_rehearsed(const reef_config *config);
 
 /** One configurable field, for help, parsing and documents. */
 typedef struct reef_config_field {
@@ -162,7 +136,8 @@ typedef struct reef_config_field {
     double low, high;     // inclusive bounds of a number
     size_t offset;        // in reef_config
     size_t bytes;
-    bool choice; // a text that is one of a few words, and an enum in reef_config
+    bool choice;    // a text that is one of a few words, and an enum in reef_config
+    bool of_layers; // that libreef makes by themselves: no option of reef init
 } reef_config_field;
 
 /**
@@ -182,20 +157,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
  */
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /**
- * What a new pool chooses by its other settings, before given values are set again: a
- * reservoir_window longer than the context, no context memory where none can be, where there is none
- * given boundaries and a net that learns everything, the least net where memories alone learn, and no
- * more experts a head than there are sub-keys on the smallest side.
+ * What a new pool chooses by its other settings, before given values are set again: no context
+ * memory where none can be, where there is none given boundaries and a net that learns everything, the
+ * least net where memories alone learn, and no more experts a head than there are sub-keys on the
+ * smallest side.
  */
 REEF_API void reef_config_fit(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
-/**
- * The same for a new pool, and INVALID are settings that would do nothing. An existing pool may
- * have them: it opens, and they still do nothing.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_config_check_new(const reef_config *config,
-                                                           reef_error *err);
 /**
  * What a layer by itself has none of, such as attention or a memory, is set to nothing; other kinds
  * stay as they are.

@@ -579,7 +579,7 @@ static void embedding_backward(reef_backward *b) {
     gather_rows(b, b->acts->d_x, config->d_model);
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
-    reef_thread_pool_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);
+    reef_thread_pool_run(b->workers, reef_embedding_tables(config), embed_table, b);
     embed_positions(b);
 }
 

@@ -41,8 +41,8 @@
 // steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
-    size_t D = config->d_model, V = REEF_VOCAB;
-    for (size_t distance = 0; distance <= config->previous_bytes && distance <= t; distance++)
+    size_t D = config->d_model, V = REEF_VOCAB, most = reef_embedding_tables(config);
+    for (size_t distance = 0; distance < most && distance <= t; distance++)
         reef_axpy(D, x + t * D, 1.0f, tables + (distance * V + tokens[t - distance]) * D);
 }
 
@@ -320,12 +320,11 @@ float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire
     for (size_t t = 0; t < config->context; t++) fired += fire[t];
     // The penalty is a mean over the layers, the embedding and the head; 2 is the derivative of its
     // square.
-    return 2.0f * config->retain_weight /
-           ((float)(config->layers + 2) * (float)(fired ? fired : 1));
+    return 2.0f / ((float)(config->layers + 2) * (float)(fired ? fired : 1));
 }
 
 // Gradient of the retain term of one layer, into retain_d_y. The term is a penalty on output change
-// on old data, so on windows of old data alone. It is retain_weight * |y_g|^2 / |y_old|^2, averaged
+// on old data, so on windows of old data alone. It is |y_g|^2 / |y_old|^2, averaged
 // over the fired tokens and divided by the layers + 2; y_old counts as a constant. `before` is x
 // without y_g. See reef_retain_gradient_weight.
 static void retain_gradient_window(const reef_forward *f, size_t w, const float *before) {

@@ -39,9 +39,9 @@ void reef_gating_decide(reef_gating *gating,
                         float *margins,
                         size_t stride);
 
-/** How many generations beyond the first may fire on one token: without gates, all of them. */
+/** How many generations beyond the first may fire on one token. */
 static inline size_t reef_fire_max(const reef_config *config) {
-    return config->gate == REEF_GATE_OFF ? SIZE_MAX : config->fire_max;
+    return config->fire_max;
 }
 /** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
 void reef_gating_limit(
