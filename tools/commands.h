@@ -7,6 +7,10 @@
 
 #define CLI_ANY (-1) // number of arguments
 
+// What changes a pool, through its daemon where one runs; and computes with its model for that.
+#define CLI_ASKS (CLI_POOL | CLI_CHANGES | CLI_DAEMON)
+#define CLI_TRAINS (CLI_ASKS | CLI_COMPUTES)
+
 // name, function, arguments, how many of them, what else it takes, one line of help
 
 #define CLI_EVERY_DAY(X)                                                                           \
@@ -17,8 +21,7 @@
       "what a pool holds and what its daemon is doing")                                            \
     X("top", top, "", 0, 0, CLI_POOL | CLI_DAEMON,                                                 \
       "a live view of a daemon and its pool in the terminal")                                      \
-    X("ingest", ingest, "[FILE]", 0, 1, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                       \
-      "push lines to the daemon, each taken once")                                                 \
+    X("ingest", ingest, "[FILE]", 0, 1, CLI_ASKS, "push lines to the daemon, each taken once")     \
     X("eval", eval, "FILE...", 1, CLI_ANY, CLI_POOL | CLI_COMPUTES,                                \
       "loss on files, now or as of a state that was kept")                                         \
     X("score", score, "FILE", 1, 1, CLI_POOL | CLI_COMPUTES,                                       \
@@ -29,18 +32,13 @@
     X("plot loss", plot_loss, "", 0, 0, CLI_POOL,                                                  \
       "loss over the stream, in the terminal or as SVG")                                           \
     X("timeline", timeline, "", 0, 0, CLI_POOL, "what happened, and where in the stream")          \
-    X("commit", commit, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                             \
-      "commit what a daemon has trained")                                                          \
-    X("pause", pause, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                               \
-      "pause training after a commit")                                                             \
-    X("resume", resume, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                             \
-      "resume training after a pause")                                                             \
-    X("drain", drain, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                               \
+    X("commit", commit, "", 0, 0, CLI_ASKS, "commit what a daemon has trained")                    \
+    X("pause", pause, "", 0, 0, CLI_ASKS, "pause training after a commit")                         \
+    X("resume", resume, "", 0, 0, CLI_ASKS, "resume training after a pause")                       \
+    X("drain", drain, "", 0, 0, CLI_ASKS,                                                          \
       "wait until a daemon has trained and committed what it has read")                            \
-    X("reload", reload, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                             \
-      "reload the configuration of a daemon")                                                      \
-    X("stop", stop, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON,                                 \
-      "end a daemon after a last commit")                                                          \
+    X("reload", reload, "", 0, 0, CLI_ASKS, "reload the configuration of a daemon")                \
+    X("stop", stop, "", 0, 0, CLI_ASKS, "end a daemon after a last commit")                        \
     X("config check", config_check, "FILE", 1, 1, 0,                                               \
       "what is wrong in a configuration file of reefd, line by line")                              \
     X("verify", verify, "", 0, 0, CLI_POOL, "check every byte of a pool")                          \
@@ -48,29 +46,25 @@
     X("help", help, "[COMMAND]", 0, 2, 0, "explain a command, or list all of them")
 
 #define CLI_STATES(X)                                                                              \
-    X("seal", seal, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,                  \
-      "seal the open generation for good and open the next")                                       \
+    X("seal", seal, "", 0, 0, CLI_TRAINS, "seal the open generation for good and open the next")   \
     X("generations", generations, "", 0, 0, CLI_POOL, "the generations of a pool")                 \
-    X("prune", prune, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS, \
+    X("prune", prune, "", 0, 0, CLI_TRAINS | CLI_CONFIRMS,                                         \
       "give up the states as of older generations")                                                \
-    X("snapshot create", snapshot_create, "NAME", 1, 1,                                            \
-      CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES, "keep the present state under a name")   \
+    X("snapshot create", snapshot_create, "NAME", 1, 1, CLI_TRAINS,                                \
+      "keep the present state under a name")                                                       \
     X("snapshot list", snapshot_list, "", 0, 0, CLI_POOL, "the snapshots of a pool")               \
     X("snapshot restore", snapshot_restore, "NAME [OUT]", 1, 2,                                    \
       CLI_POOL | CLI_CHANGES | CLI_CONFIRMS, "a new pool, or this one, as it was in a snapshot")   \
-    X("snapshot remove", snapshot_remove, "NAME...", 1, CLI_ANY,                                   \
-      CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS, "remove snapshots")       \
-    X("snapshot prune", snapshot_prune, "", 0, 0,                                                  \
-      CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS,                           \
+    X("snapshot remove", snapshot_remove, "NAME...", 1, CLI_ANY, CLI_TRAINS | CLI_CONFIRMS,        \
+      "remove snapshots")                                                                          \
+    X("snapshot prune", snapshot_prune, "", 0, 0, CLI_TRAINS | CLI_CONFIRMS,                       \
       "remove all snapshots but the newest")
 
 #define CLI_KINDS(X)                                                                               \
     X("kind list", kind_list, "[KIND]", 0, 1, CLI_POOL,                                            \
       "the kinds of text that a pool has learned")                                                 \
-    X("kind name", kind_name, "KIND [NAME]", 1, 2,                                                 \
-      CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES, "give a kind a name")                    \
-    X("kind merge", kind_merge, "[FROM INTO]", 0, 2,                                               \
-      CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES, "merge a kind into another one")         \
+    X("kind name", kind_name, "KIND [NAME]", 1, 2, CLI_TRAINS, "give a kind a name")               \
+    X("kind merge", kind_merge, "[FROM INTO]", 0, 2, CLI_TRAINS, "merge a kind into another one")  \
     X("kind recover", kind_recover, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,               \
       "let damaged kinds go on from their newest whole state")
 
@@ -79,13 +73,10 @@
       "single experts: how often they are used, and their norms")                                  \
     X("usage", usage, "", 0, 0, CLI_POOL,                                                          \
       "how evenly the experts of a generation are used, always or in a range of time")             \
-    X("freeze", freeze, "", 0, 0,                                                                  \
-      CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES | CLI_CONFIRMS,                           \
+    X("freeze", freeze, "", 0, 0, CLI_TRAINS | CLI_CONFIRMS,                                       \
       "freeze experts of the open generation")                                                     \
-    X("thaw", thaw, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,                  \
-      "train frozen experts again")                                                                \
-    X("grow", grow, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,                  \
-      "add experts to the open generation")
+    X("thaw", thaw, "", 0, 0, CLI_TRAINS, "train frozen experts again")                            \
+    X("grow", grow, "", 0, 0, CLI_TRAINS, "add experts to the open generation")
 
 #define CLI_FILES(X)                                                                               \
     X("compress", compress, "[FILE]", 0, 1, CLI_POOL | CLI_CHANGES | CLI_THREADS,                  \

@@ -16,8 +16,7 @@
 #include <unistd.h>
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE",
-     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
+    CLI_OPTION_AS_OF,
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
     CLI_OPTION_FROZEN,
     {"kinds", NULL, "also draw which kind's context memory answered where in each file"},

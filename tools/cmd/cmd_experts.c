@@ -216,14 +216,14 @@ static reef_status read_list(reef_cli_pool *pool,
 static json_t *row_json(const row *one) {
     uint32_t i, j;
     reef_expert_pair_of(one->id, &i, &j);
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "generation",
-        (json_int_t)one->generation, "layer", (json_int_t)one->layer, "id", (json_int_t)one->id,
-        "pool_id", (json_int_t)one->pool_id, "state", STATES[one->state], "row", (json_int_t)i,
-        "column", (json_int_t)j, "uses", (json_int_t)one->uses, "share", reef_cli_real(one->share),
-        "weight", reef_cli_real(one->weight), "last_ms",
-        one->last_ms > 0 ? json_integer((json_int_t)one->last_ms) : json_null(), "norm_down",
-        reef_cli_real(one->stats.down), "norm_up", reef_cli_real(one->stats.up));
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
+                     "generation", (json_int_t)one->generation, "layer", (json_int_t)one->layer,
+                     "id", (json_int_t)one->id, "pool_id", (json_int_t)one->pool_id, "state",
+                     STATES[one->state], "row", (json_int_t)i, "column", (json_int_t)j, "uses",
+                     (json_int_t)one->uses, "share", reef_cli_real(one->share), "weight",
+                     reef_cli_real(one->weight), "last_ms",
+                     reef_cli_known(one->last_ms > 0, one->last_ms), "norm_down",
+                     reef_cli_real(one->stats.down), "norm_up", reef_cli_real(one->stats.up));
 }
 
 static void print_list(const list *found) {

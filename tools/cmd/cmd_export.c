@@ -30,8 +30,7 @@ const reef_cli_manual reef_export_pool_manual = {
 };
 
 static const reef_cli_option MODEL_OPTIONS[] = {
-    {"as-of", "STATE",
-     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
+    CLI_OPTION_AS_OF,
     {"force", NULL, "replace FILE where it exists"},
     {0},
 };
@@ -145,9 +144,8 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
         return REEF_OK;
     }
     // "records" is null where nothing was verified, so that 0 records cannot be read as a result.
-    json_t *records =
-        report.verified ? json_integer((json_int_t)report.check.records) : json_null();
-    json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
+    json_t *records = reef_cli_known(report.verified, report.check.records);
+    json_t *after = reef_cli_known(!cli->dry_run, report.bytes_after);
     return reef_cli_reply(cli,
                           json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
                                     !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",

@@ -17,8 +17,7 @@ static const reef_cli_option OPTIONS[] = {
     {"temperature", "X", "0: always the most likely byte; 1: as learned (default: 0.8)"},
     {"top-p", "P", "draw from the likeliest bytes that hold this share (default: 0.95)"},
     {"seed", "N", "another seed, another text (default: 1)"},
-    {"as-of", "STATE",
-     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
+    CLI_OPTION_AS_OF,
     CLI_OPTION_FROZEN,
     {0},
 };

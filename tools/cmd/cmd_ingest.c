@@ -404,9 +404,8 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
                       (json_int_t)in->records, "batches", (json_int_t)in->batches, "duplicates",
                       (json_int_t)in->duplicates, "waits", (json_int_t)in->waits, "end",
                       (json_int_t)in->feed.offset, "position",
-                      in->batches && !in->cli->dry_run ? json_integer((json_int_t)in->position)
-                                                       : json_null(),
-                      "seconds", reef_cli_real(seconds)),
+                      reef_cli_known(in->batches > 0 && !in->cli->dry_run, in->position), "seconds",
+                      reef_cli_real(seconds)),
             err);
     printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
            in->cli->dry_run ? "would send" : "acknowledged", CLI_COUNT(in->records),

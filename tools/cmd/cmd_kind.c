@@ -10,8 +10,7 @@
 #include <stdlib.h>
 
 static const reef_cli_option LIST_OPTIONS[] = {
-    {"as-of", "STATE",
-     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
+    CLI_OPTION_AS_OF,
     {0},
 };
 

@@ -352,9 +352,9 @@ static json_t *errors_json(const report *r) {
     json_t *array = json_array();
     for (size_t i = 0; i < r->truth_count; i++) {
         size_t nearest = nearest_boundary(r, r->truth[i]);
-        json_array_append_new(array, nearest == SIZE_MAX ? json_null()
-                                                         : json_integer((json_int_t)distance(
-                                                               r->found[nearest], r->truth[i])));
+        json_array_append_new(array, nearest == SIZE_MAX
+                                         ? json_null()
+                                         : json_integer(distance(r->found[nearest], r->truth[i])));
     }
     return array;
 }

@@ -47,16 +47,14 @@ static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *
 // Null where the record that counts them is damaged.
 static void set_passed(json_t *object, const reef_cli_pool *pool) {
     reef_txn *txn = NULL;
-    reef_passed passed;
+    reef_passed passed = {0};
     bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
                  reef_passed_read(txn, &passed, NULL) == REEF_OK;
     reef_txn_abort(txn);
     if (!reef_learns_all(&pool->config))
         json_object_set_new(object, "not_learned_bytes",
-                            known ? json_integer((json_int_t)passed.not_learned_bytes)
-                                  : json_null());
-    json_object_set_new(object, "visited_bytes",
-                        known ? json_integer((json_int_t)passed.visited_bytes) : json_null());
+                            reef_cli_known(known, passed.not_learned_bytes));
+    json_object_set_new(object, "visited_bytes", reef_cli_known(known, passed.visited_bytes));
 }
 
 // Null where the records that say so are damaged.
@@ -69,8 +67,7 @@ static void set_kinds(json_t *object, reef_cli_pool *pool) {
     json_object_set_new(object, "kind",
                         current != NULL ? json_integer(current->kind) : json_null());
     json_object_set_new(object, "kind_name", reef_cli_name(current != NULL ? current->name : ""));
-    json_object_set_new(object, "kinds",
-                        known ? json_integer((json_int_t)list.count) : json_null());
+    json_object_set_new(object, "kinds", reef_cli_known(known, list.count));
     if (known) reef_kind_list_release(&list);
 }
 
@@ -139,7 +136,7 @@ static json_t *scrub_json(const reef_cli_pool *pool) {
         scrub = (reef_scrub){0};
     reef_txn_abort(txn);
     // Null before the first pass: a time of zero would be a date in 1970.
-    json_t *last = scrub.passes ? json_integer((json_int_t)scrub.last_ms) : json_null();
+    json_t *last = reef_cli_known(scrub.passes, scrub.last_ms);
     return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "passes", (json_int_t)scrub.passes,
                      "last_scrub", last, "last_records", (json_int_t)scrub.last_records,
                      "last_bytes", (json_int_t)scrub.last_bytes, "last_damaged",
@@ -156,7 +153,7 @@ static json_t *readers_json(const reef_cli_call *cli) {
     if (status == REEF_OK) status = reef_store_readers(store, &readers, NULL);
     reef_store_close(store);
     if (status != REEF_OK) return json_null();
-    json_t *pid = readers.oldest_pid ? json_integer((json_int_t)readers.oldest_pid) : json_null();
+    json_t *pid = reef_cli_known(readers.oldest_pid, readers.oldest_pid);
     return json_pack("{s:I, s:I, s:o}", "count", (json_int_t)readers.count, "commits_behind",
                      (json_int_t)readers.behind, "oldest_pid", pid);
 }
@@ -301,7 +298,7 @@ static void print_daemon(const json_t *status) {
     const json_t *rate = json_object_get(status, "bytes_per_s"),
                  *eta = json_object_get(status, "eta_s");
     if (json_is_number(rate)) {
-        printf("  %-14s%s/s", "speed", CLI_BYTES((uint64_t)json_number_value(rate)));
+        printf("  speed         %s/s", CLI_BYTES((uint64_t)json_number_value(rate)));
         if (json_is_number(eta)) printf(", %s left", CLI_DURATION(json_number_value(eta)));
         printf("\n");
     }
@@ -336,7 +333,7 @@ static void print_inputs(const json_t *inputs) {
     json_array_foreach(inputs, i, one) shares[i] = reef_cli_real_of(one, "share");
     reef_cli_input_order(shares, order);
     if (shares[order[0]] <= 0) return; // nothing was counted yet
-    printf("  %-14s", "inputs");
+    printf("  inputs        ");
     for (i = 0; i < INPUTS_SHOWN; i++) {
         const json_t *input = json_array_get(inputs, order[i]);
         printf("%s%s %.1f %% (%.0f %% of bytes)", i > 0 && i != INPUTS_SHOWN / 2 ? ", " : "",
@@ -351,7 +348,7 @@ static void print_inputs(const json_t *inputs) {
 static void print_memory(const json_t *status) {
     const json_t *memory = json_object_get(status, "kind_memory");
     if (!json_is_object(memory)) return;
-    printf("  %-14s%s learned, %s of %s", "memory",
+    printf("  memory        %s learned, %s of %s",
            CLI_BYTES(reef_cli_count_of(memory, "learned_bytes")),
            CLI_BYTES(reef_cli_count_of(memory, "bytes")),
            CLI_BYTES(reef_cli_count_of(memory, "bytes_max")));
@@ -363,10 +360,10 @@ static void print_memory(const json_t *status) {
 
 static void print_ranks(const json_t *status) {
     char *words = reef_ranks_words(status);
-    if (words != NULL) printf("  %-14s%s\n", "ranks", words);
+    if (words != NULL) printf("  ranks         %s\n", words);
     free(words);
     words = reef_joins_words(status);
-    if (words != NULL) printf("  %-14s%s\n", "joins", words);
+    if (words != NULL) printf("  joins         %s\n", words);
     free(words);
 }
 
@@ -384,11 +381,11 @@ static void print_kind(const json_t *status) {
 static void print_scrub(const json_t *scrub) {
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
     // Damage stands first and in capitals: it is why someone looks here.
-    if (damage != NULL) printf("  %-14s%s\n", "DAMAGED", damage);
+    if (damage != NULL) printf("  DAMAGED       %s\n", damage);
     // Absent before the first pass ends.
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = reef_cli_count_of(scrub, "last_damaged");
-        printf("  %-14s%s, %s sealed records, %s: %s\n", "last scrub",
+        printf("  last scrub    %s, %s sealed records, %s: %s\n",
                CLI_TIME(reef_cli_count_of(scrub, "last_scrub")),
                CLI_COUNT(reef_cli_count_of(scrub, "last_records")),
                CLI_BYTES(reef_cli_count_of(scrub, "last_bytes")),
@@ -396,8 +393,7 @@ static void print_scrub(const json_t *scrub) {
     }
     // A pass under way; nothing while it rests.
     if (reef_cli_count_of(scrub, "records") > 0)
-        printf("  %-14s%s records, %s\n", "scrub so far",
-               CLI_COUNT(reef_cli_count_of(scrub, "records")),
+        printf("  scrub so far  %s records, %s\n", CLI_COUNT(reef_cli_count_of(scrub, "records")),
                CLI_BYTES(reef_cli_count_of(scrub, "bytes")));
 }
 
@@ -432,7 +428,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_memory(status);
     if (json_is_integer(json_object_get(status, "file_bytes")))
-        printf("  %-14s%s\n", "on disk", CLI_BYTES(reef_cli_count_of(status, "file_bytes")));
+        printf("  on disk       %s\n", CLI_BYTES(reef_cli_count_of(status, "file_bytes")));
     // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));
     print_ranks(status);

@@ -184,8 +184,7 @@ static json_t *reply_json(const request *asked, json_t *layers) {
     if (!asked->ranged) return document;
     bool open_end = asked->until_ms == UINT64_MAX;
     json_object_set_new(document, "since_ms", json_integer((json_int_t)asked->since_ms));
-    json_object_set_new(document, "until_ms",
-                        open_end ? json_null() : json_integer((json_int_t)asked->until_ms));
+    json_object_set_new(document, "until_ms", reef_cli_known(!open_end, asked->until_ms));
     return document;
 }
 

@@ -166,7 +166,7 @@ static void put_loss(view *v) {
     char *value = !json_is_number(now)
                       ? reef_cli_format("nothing yet")
                       : reef_cli_format("%.3f %s", json_number_value(now), "bits per byte");
-    put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
+    put_line(v, TOP_PLAIN, "loss       %-*s%s", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
     free(means);
@@ -178,7 +178,7 @@ static void put_speed(view *v) {
     if (!json_is_number(rate)) return;
     char *curve = reef_top_sparkline(d->speed, d->speed_count, curve_columns(v));
     char *value = reef_cli_format("%s/s", CLI_BYTES((uint64_t)json_number_value(rate)));
-    put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
+    put_line(v, TOP_PLAIN, "speed      %-*s%s", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
 }
@@ -210,7 +210,7 @@ static void put_commit(view *v) {
                      ? reef_cli_format(", took %.0f ms", reef_cli_real_of(commit, "ms"))
                      : reef_cli_format("%s", "");
     // The clock may have been set back: a commit of the future is 0 seconds old.
-    put_line(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
+    put_line(v, TOP_PLAIN, "commit     number %s at step %s, %s ago%s",
              CLI_COUNT(reef_cli_count_of(commit, "number")),
              CLI_COUNT(reef_cli_count_of(commit, "step")),
              CLI_DURATION(now > then ? (double)(now - then) / 1000 : 0), took);
@@ -221,10 +221,10 @@ static void put_memory(view *v) {
     const json_t *status = v->data->status;
     uint64_t bytes = reef_cli_count_of(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
-        put_line(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-                 CLI_BYTES(bytes), CLI_BYTES(reef_cli_count_of(status, "resident_bytes")));
+        put_line(v, TOP_PLAIN, "size       %s on disk, %s resident", CLI_BYTES(bytes),
+                 CLI_BYTES(reef_cli_count_of(status, "resident_bytes")));
     else
-        put_line(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", CLI_BYTES(bytes));
+        put_line(v, TOP_PLAIN, "size       %s on disk", CLI_BYTES(bytes));
 }
 
 // Which kind is being learned, where there are several or it has a name.
@@ -233,7 +233,7 @@ static void put_kind(view *v) {
     const char *name = json_string_value(json_object_get(status, "kind_name"));
     uint64_t kinds = reef_cli_count_of(status, "kinds");
     if (!json_is_integer(kind) || (kinds < 2 && name == NULL)) return;
-    put_line(v, TOP_PLAIN, "%-*s%" JSON_INTEGER_FORMAT "%s%s, of %" PRIu64, LABEL_COLUMNS, "kind",
+    put_line(v, TOP_PLAIN, "kind       %" JSON_INTEGER_FORMAT "%s%s, of %" PRIu64,
              json_integer_value(kind), name != NULL ? ", " : "", name != NULL ? name : "", kinds);
 }
 
@@ -241,8 +241,8 @@ static void put_kind(view *v) {
 static void put_context_memory(view *v) {
     const json_t *memory = json_object_get(v->data->status, "kind_memory");
     if (!json_is_object(memory)) return;
-    put_line(v, TOP_PLAIN, "%-*s%s learned, %s of %s, %.1f %% of its slots in use", LABEL_COLUMNS,
-             "memory", CLI_BYTES(reef_cli_count_of(memory, "learned_bytes")),
+    put_line(v, TOP_PLAIN, "memory     %s learned, %s of %s, %.1f %% of its slots in use",
+             CLI_BYTES(reef_cli_count_of(memory, "learned_bytes")),
              CLI_BYTES(reef_cli_count_of(memory, "bytes")),
              CLI_BYTES(reef_cli_count_of(memory, "bytes_max")),
              100 * reef_cli_real_of(memory, "used_share"));
@@ -250,10 +250,10 @@ static void put_context_memory(view *v) {
 
 static void put_ranks(view *v) {
     char *words = reef_ranks_words(v->data->status);
-    if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "ranks", words);
+    if (words != NULL) put_line(v, TOP_PLAIN, "ranks      %s", words);
     free(words);
     words = reef_joins_words(v->data->status);
-    if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, "joins", words);
+    if (words != NULL) put_line(v, TOP_PLAIN, "joins      %s", words);
     free(words);
 }
 

@@ -187,6 +187,8 @@ double reef_cli_real_of(const json_t *object, const char *name);
 const char *reef_cli_text_of(const json_t *object, const char *name);
 /** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */
 json_t *reef_cli_path(const char *path);
+/** A number where it is known, otherwise null. */
+json_t *reef_cli_known(bool known, uint64_t value);
 /** A name, or null where there is none. */
 json_t *reef_cli_name(const char *name);
 

@@ -303,6 +303,10 @@ const char *reef_cli_text_of(const json_t *object, const char *name) {
     return text != NULL ? text : "";
 }
 
+json_t *reef_cli_known(bool known, uint64_t value) {
+    return known ? json_integer((json_int_t)value) : json_null();
+}
+
 json_t *reef_cli_name(const char *name) {
     return name[0] != '\0' ? json_string(name) : json_null();
 }

@@ -288,40 +288,25 @@ void reef_cli_points_release(reef_cli_points *points) {
     *points = (reef_cli_points){0};
 }
 
-static reef_status read_usage(reef_cli_pool *pool,
-                              const reef_generation_record *generation,
-                              uint32_t layer,
-                              reef_usage **usage,
-                              reef_error *err) {
-    size_t expert_count = (size_t)generation->side * generation->side;
-    *usage = reef_cli_alloc(expert_count, sizeof(**usage));
-    reef_txn *txn = NULL;
-    // A short transaction, so that no page is kept from reuse.
-    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK)
-        status = reef_usage_read(txn, generation->generation, layer, expert_count, *usage, err);
-    reef_txn_abort(txn);
-    if (status == REEF_OK) return REEF_OK;
-    free(*usage);
-    *usage = NULL;
-    return status;
-}
-
 reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                    const reef_generation_record *generation,
                                    reef_usage_summary *out,
                                    reef_error *err) {
     uint32_t layers = reef_config_peer_layers(&pool->config);
-    size_t expert_count = (size_t)generation->side * generation->side;
+    size_t count = (size_t)generation->side * generation->side;
+    reef_usage *usage = reef_cli_alloc(count, sizeof(*usage));
+    reef_status status = REEF_OK;
     *out = (reef_usage_summary){0};
-    for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
+    for (uint32_t layer = 0; status == REEF_OK && layer < pool->config.layers; layer++) {
         if (!reef_layer_retrieves(&pool->config, layer)) continue;
-        reef_usage *usage = NULL;
-        reef_status status = read_usage(pool, generation, layer, &usage, err);
-        if (status != REEF_OK) return status;
+        reef_txn *txn = NULL;
         reef_usage_summary one;
-        reef_usage_summarise(expert_count, usage, &one);
-        free(usage);
+        status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+        if (status == REEF_OK)
+            status = reef_usage_read(txn, generation->generation, layer, count, usage, err);
+        reef_txn_abort(txn);
+        if (status != REEF_OK) break;
+        reef_usage_summarise(count, usage, &one);
         out->expert_count += one.expert_count;
         out->used_count += one.used_count;
         out->selections += one.selections;
@@ -330,7 +315,8 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
     }
     if (out->expert_count > 0)
         out->used_percent = 100.0 * (double)out->used_count / (double)out->expert_count;
-    return REEF_OK;
+    free(usage);
+    return status;
 }
 
 // ---- kinds and models ---------------------------------------------------------------------------

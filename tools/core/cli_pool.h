@@ -79,7 +79,12 @@ reef_model_options reef_cli_model_options(const reef_cli_call *cli);
 /** Inputs of a context memory's mixer, those with the largest shares first. */
 void reef_cli_input_order(const double *shares, size_t order[REEF_MEMORY_INPUTS_MAX]);
 
-/** The option --frozen. */
+/** The options --as-of and --frozen. */
+#define CLI_OPTION_AS_OF                                                                           \
+    {                                                                                              \
+        "as-of", "STATE",                                                                          \
+            "a generation, a snapshot, a moment such as yesterday, or now (default: now)"          \
+    }
 #define CLI_OPTION_FROZEN                                                                          \
     { "frozen", NULL, "context memories do not adapt to what they read: the state alone answers" }
 

@@ -13,8 +13,7 @@
 #define NAME_COLUMNS 96 // of a session's id
 
 static const reef_cli_option OPTIONS[] = {
-    {"as-of", "STATE",
-     "a generation, a snapshot, a moment such as yesterday, or now (default: now)"},
+    CLI_OPTION_AS_OF,
     CLI_OPTION_FROZEN,
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
     {"by", "WHAT", "what --top goes by: surplus or score (default: surplus)"},
