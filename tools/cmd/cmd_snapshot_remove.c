@@ -56,14 +56,7 @@ typedef struct choices {
 } choices;
 
 static void add_choice(choices *list, const reef_snapshot *snapshot) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        choice *grown = reef_cli_alloc(capacity, sizeof(*grown));
-        if (list->count > 0) memcpy(grown, list->all, list->count * sizeof(*grown));
-        free(list->all);
-        list->all = grown;
-        list->capacity = capacity;
-    }
+    list->all = reef_cli_grown(list->all, list->count, &list->capacity, sizeof(*list->all));
     list->all[list->count++] = (choice){.snapshot = *snapshot};
 }
 

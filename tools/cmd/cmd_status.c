@@ -208,13 +208,9 @@ static char *missing_words(const json_t *joins) {
     const json_t *rank;
     size_t i;
     char *words = reef_cli_format("%s", "");
-    json_array_foreach(json_object_get(joins, "waits_for"), i, rank) {
-        char *longer =
-            reef_cli_format("%s%s%" JSON_INTEGER_FORMAT, words, i == 0 ? "; waits for rank " : ", ",
-                            json_integer_value(rank));
-        free(words);
-        words = longer;
-    }
+    json_array_foreach(json_object_get(joins, "waits_for"), i, rank)
+        reef_cli_append(&words, "%s%" JSON_INTEGER_FORMAT, i == 0 ? "; waits for rank " : ", ",
+                        json_integer_value(rank));
     return words;
 }
 

@@ -47,10 +47,8 @@ static char *details_text(const json_t *event) {
     json_object_foreach((json_t *)event, name, value) {
         if (has_column(name)) continue;
         char *shown = value_text(value);
-        char *more = reef_cli_format("%s%s%s=%s", text, text[0] ? " " : "", name, shown);
+        reef_cli_append(&text, "%s%s=%s", text[0] ? " " : "", name, shown);
         free(shown);
-        free(text);
-        text = more;
     }
     return text;
 }

@@ -165,10 +165,7 @@ char *reef_cli_shares(const double *shares, size_t count) {
         }
         if (best == count) break;
         last = best;
-        char *more = reef_cli_format("%s%s%.4g (%zu)", text, shown > 0 ? ", " : "",
-                                     100 * shares[best], best);
-        free(text);
-        text = more;
+        reef_cli_append(&text, "%s%.4g (%zu)", shown > 0 ? ", " : "", 100 * shares[best], best);
     }
     return text;
 }
@@ -188,6 +185,15 @@ void *reef_cli_alloc(size_t count, size_t bytes) {
     return memory;
 }
 
+void *reef_cli_grown(void *array, size_t count, size_t *capacity, size_t bytes) {
+    if (count < *capacity) return array;
+    *capacity = *capacity > 0 ? 2 * *capacity : 64;
+    void *grown = reef_cli_alloc(*capacity, bytes);
+    if (count > 0) memcpy(grown, array, count * bytes);
+    free(array);
+    return grown;
+}
+
 static char *format_list(const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
@@ -205,6 +211,16 @@ char *reef_cli_format(const char *format, ...) {
     char *text = format_list(format, arguments);
     va_end(arguments);
     return text;
+}
+
+void reef_cli_append(char **text, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *more = format_list(format, arguments), *both = reef_cli_format("%s%s", *text, more);
+    va_end(arguments);
+    free(more);
+    free(*text);
+    *text = both;
 }
 
 // ---- people at a terminal -----------------------------------------------------------------------
@@ -241,15 +257,8 @@ void reef_cli_table_free(reef_cli_table *table) {
 }
 
 static void add_cell(reef_cli_table *table, const char *text, size_t bytes) {
-    // Doubled: some tables have thousands of cells.
-    if (table->count == table->capacity) {
-        size_t capacity = table->capacity ? 2 * table->capacity : 64;
-        char **cells = reef_cli_alloc(capacity, sizeof(*cells));
-        if (table->count > 0) memcpy(cells, table->cells, table->count * sizeof(*cells));
-        free(table->cells);
-        table->cells = cells;
-        table->capacity = capacity;
-    }
+    table->cells =
+        reef_cli_grown(table->cells, table->count, &table->capacity, sizeof(*table->cells));
     // Cells may hold names of files, and a terminal would obey control characters.
     table->cells[table->count++] = reef_cli_printable((const uint8_t *)text, bytes, false);
 }

@@ -9,8 +9,12 @@
 
 /** Cells of memory, zeroed. A tool that runs out of memory reports it and ends with 71. */
 void *reef_cli_alloc(size_t count, size_t bytes);
-/** The same for text: a copy of what printf would write. */
+/** Room for one more cell behind `count`: the array, or one of twice its size in its place. */
+void *reef_cli_grown(void *array, size_t count, size_t *capacity, size_t bytes);
+/** Text on the heap: what printf would write. */
 char *reef_cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** The same behind a text, which is replaced. */
+void reef_cli_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define CLI_WORD_BYTES 40
 

@@ -137,10 +137,7 @@ static char *second_words(const char *first) {
     char *words = reef_cli_format("%s", "");
     for (size_t i = 0; i < count; i++) {
         if (!is_group(&commands[i], first)) continue;
-        char *more = reef_cli_format("%s%s%s", words, words[0] ? ", " : "",
-                                     commands[i].name + strlen(first) + 1);
-        free(words);
-        words = more;
+        reef_cli_append(&words, "%s%s", words[0] ? ", " : "", commands[i].name + strlen(first) + 1);
     }
     return words;
 }

@@ -185,16 +185,11 @@ static reef_status open_failed(const char *path, const char *action, int code, r
 }
 
 static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
-    size_t capacity = 0;
+    size_t capacity = READ_BYTES;
+    file->bytes = reef_cli_alloc(capacity, 1);
     // Read until the end, because a pipe has no size.
     for (;;) {
-        if (file->count == capacity) {
-            capacity = capacity ? 2 * capacity : READ_BYTES;
-            uint8_t *bytes = reef_cli_alloc(capacity, 1);
-            if (file->count > 0) memcpy(bytes, file->bytes, file->count);
-            free(file->bytes);
-            file->bytes = bytes;
-        }
+        file->bytes = reef_cli_grown(file->bytes, file->count, &capacity, 1);
         size_t got = fread(file->bytes + file->count, 1, capacity - file->count, input);
         file->count += got;
         // An error after a partial read must not look like the end.
@@ -254,15 +249,8 @@ void reef_cli_file_release(reef_cli_file *file) {
 static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
     (void)err;
     reef_cli_points *points = context;
-    // Doubled: a pool of months has a hundred thousand points.
-    if (points->count == points->capacity) {
-        size_t capacity = points->capacity ? 2 * points->capacity : 1024;
-        reef_point *grown = reef_cli_alloc(capacity, sizeof(*grown));
-        if (points->count > 0) memcpy(grown, points->points, points->count * sizeof(*grown));
-        free(points->points);
-        points->points = grown;
-        points->capacity = capacity;
-    }
+    points->points =
+        reef_cli_grown(points->points, points->count, &points->capacity, sizeof(*points->points));
     points->points[points->count++] = *point;
     return REEF_OK;
 }
