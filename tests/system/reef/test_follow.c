@@ -454,8 +454,7 @@ static void distance_is_robust(void **state) {
     assert_true(isnan(reef_usual_distance(&usual, 5)));
     reef_usual_add(&usual, 2);
     assert_true(fabs(reef_usual_distance(&usual, 2 + 1.4826 * 3) - 3) < 1e-9);
-    for (size_t i = 0; i < 11; i++)
-        reef_usual_add(&usual, 7); // the oldest give way; no spread
+    for (size_t i = 0; i < 11; i++) reef_usual_add(&usual, 7); // the oldest give way; no spread
     assert_true(fabs(reef_usual_distance(&usual, 7.5) - 0.5 / 0.05) < 1e-9);
     reef_usual_release(&usual);
 }
