@@ -50,7 +50,7 @@ static reef_status look(const reef_trainer *trainer,
 static reef_status fail_damaged(const reef_trainer *trainer,
                                 const reef_lost_kind *lost,
                                 reef_error *err) {
-    const char *name = reef_kind_names_of(&trainer->kind_names, lost->kind);
+    const char *name = reef_kind_names_of(&trainer->kinds.names, lost->kind);
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "kind %" PRIu32 "%s%.64s%s is damaged, and must not learn on: see reef "
                      "verify; %.110s",

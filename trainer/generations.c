@@ -21,15 +21,15 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
     // The number of rows decides whether sealed ones are copied into memory or read in place; see
     // residency.h. It is decided before the first of them is loaded.
     if (status == REEF_OK)
-        status =
-            reef_residency_decide(&trainer->residency, txn, &trainer->network.config, count, err);
+        status = reef_residency_decide(&trainer->net.residency, txn, &trainer->network.config,
+                                       count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_generation *generation;
         // Records of generation g lie under the number g; only a snapshot's copies lie elsewhere.
         const reef_checkpoint_source source = {.number = g,
                                                .records = g,
                                                .training = true,
-                                               .in_place = trainer->residency.in_place,
+                                               .in_place = trainer->net.residency.in_place,
                                                .memory_later = true, // trainer.c
                                                .division = reef_trainer_division(trainer)};
         status = reef_checkpoint_load(&generation, txn, &trainer->network.config, &source,
@@ -44,8 +44,8 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
 }
 
 reef_status reef_generations_pin(reef_trainer *trainer, reef_error *err) {
-    reef_status status = reef_residency_pin(&trainer->residency, &trainer->network, false, err);
-    trainer->acts.prefetch = trainer->residency.prefetch;
+    reef_status status = reef_residency_pin(&trainer->net.residency, &trainer->network, false, err);
+    trainer->net.acts.prefetch = trainer->net.residency.prefetch;
     return status;
 }
 

@@ -138,10 +138,10 @@ static reef_status merge_and_commit(reef_trainer *trainer,
         reef_trainer_break(trainer, status); // half of it must not be committed
         return status;
     }
-    if (trainer->current_kind == m->from) trainer->current_kind = m->into;
-    trainer->levels[m->from] = (reef_familiarity_level){0};
+    if (trainer->kinds.current == m->from) trainer->kinds.current = m->into;
+    trainer->kinds.levels[m->from] = (reef_familiarity_level){0};
     // Deferred pieces are tested again, with the kinds that are left.
-    trainer->deferred_batches = 0;
+    trainer->stream.deferred_batches = 0;
     reef_recognition_forget(trainer);
     return reef_trainer_commit(trainer, NULL, err);
 }

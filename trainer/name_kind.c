@@ -18,8 +18,8 @@ static reef_status check_name(const reef_trainer *trainer,
         !reef_generation_begins_kind(&network->generations[kind]->info))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %" PRIu32, kind);
     reef_status status = name[0] == '\0' ? REEF_OK : reef_kind_name_check(name, err);
-    for (size_t i = 0; status == REEF_OK && i < trainer->kind_names.count; i++) {
-        const reef_kind_name *other = &trainer->kind_names.all[i];
+    for (size_t i = 0; status == REEF_OK && i < trainer->kinds.names.count; i++) {
+        const reef_kind_name *other = &trainer->kinds.names.all[i];
         if (other->kind != kind && strcmp(other->text, name) == 0)
             status = reef_fail(err, REEF_ERR_INVALID, "kind %" PRIu32 " is called %s already",
                                other->kind, name);
@@ -40,9 +40,9 @@ static const char *quoted(const char *name, char out[QUOTED_BYTES]) {
 
 reef_status reef_trainer_kind_name(
     reef_trainer *trainer, uint32_t kind, const char *name, bool dry_run, reef_error *err) {
-    reef_kind_names before = trainer->kind_names, after;
+    reef_kind_names before = trainer->kinds.names, after;
     char now[QUOTED_BYTES], was[QUOTED_BYTES];
-    size_t events = trainer->event_count;
+    size_t events = trainer->unstored.event_count;
     reef_status status = check_name(trainer, kind, name, err);
     bool is_so = strcmp(reef_kind_names_of(&before, kind), name) == 0;
     if (status != REEF_OK || dry_run || is_so) return status;
@@ -54,14 +54,14 @@ reef_status reef_trainer_kind_name(
             trainer, err, "kind_name", "\"kind\": %" PRIu32 ", \"name\": %s, \"before\": %s", kind,
             quoted(name, now), quoted(reef_kind_names_of(&before, kind), was));
     if (status == REEF_OK) {
-        trainer->kind_names = after;
+        trainer->kinds.names = after;
         status = reef_trainer_commit(trainer, NULL, err);
     }
     if (status == REEF_OK) {
         reef_kind_names_release(&before);
         return REEF_OK;
     }
-    trainer->kind_names = before;
+    trainer->kinds.names = before;
     reef_kind_names_release(&after);
     reef_state_drop_events(trainer, events);
     return status;

@@ -34,7 +34,7 @@ typedef struct near_search {
 
 // Merged kinds have no memory any more.
 static bool has_level(const reef_trainer *trainer, uint32_t kind) {
-    return kind < trainer->level_count && trainer->levels[kind].pieces > 0 &&
+    return kind < trainer->kinds.level_count && trainer->kinds.levels[kind].pieces > 0 &&
            reef_generation_begins_kind(&trainer->network.generations[kind]->info);
 }
 
@@ -103,7 +103,7 @@ static reef_status score_pairs(near_search *s, reef_error *err) {
 }
 
 static reef_near_kinds near_of_pair(const near_search *s, const kind_pair *p) {
-    const reef_familiarity_level *levels = s->trainer->levels;
+    const reef_familiarity_level *levels = s->trainer->kinds.levels;
     uint32_t a = p->kinds[0], b = p->kinds[1];
     // How much less familiar the other one's text is to a kind than its own: the mean of both
     // directions, in bits.

@@ -206,7 +206,7 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
         // Cursors are read now: a batch that is trained already must not be journalled as waiting.
         batches[i].cursor = reef_trainer_cursor(trainer, batches[i].source);
     // No transaction of ours may hold the map while the writer needs to enlarge it.
-    reef_residency_unpin(&trainer->residency);
+    reef_residency_unpin(&trainer->net.residency);
     reef_status status =
         reef_journal_append(trainer->store, batches, batch_count, &trainer->last_commit, err);
     // Journalled batches stand, whatever happens to the rows: a client that gets a failure sends

@@ -28,7 +28,7 @@ reef_status reef_trainer_prune(
     pruning p = {keep_last, out};
     reef_status status = count_prunable(trainer, &p, err);
     if (status != REEF_OK || dry_run || out->visits == 0) return status;
-    size_t events = trainer->event_count;
+    size_t events = trainer->unstored.event_count;
     status = reef_state_event(trainer, err, "prune",
                               "\"keep_last\": %" PRIu32 ", \"states\": %" PRIu32
                               ", \"visits\": %" PRIu64 ", \"bytes\": %" PRIu64,

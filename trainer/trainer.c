@@ -21,8 +21,8 @@ static const reef_trainer_ops *const KINDS[] = {
 
 reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     trainer->ops = KINDS[trainer->network.config.model];
-    trainer->last_bits = (double)NAN;
-    trainer->return_bytes = REEF_RETURN_BYTES;
+    trainer->net.last_bits = (double)NAN;
+    trainer->kinds.return_bytes = REEF_RETURN_BYTES;
     return trainer->ops->allocate(trainer, err);
 }
 
@@ -63,7 +63,8 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
 
 // What they may take in the end: memories grow with what they learn.
 static reef_status choose_open_max(reef_trainer *trainer, reef_error *err) {
-    uint64_t each = trainer->network.config.context_memory, has = trainer->residency.memory_bytes;
+    uint64_t each = trainer->network.config.context_memory,
+             has = trainer->net.residency.memory_bytes;
     uint64_t room = each > 0 ? has / each : UINT32_MAX;
     uint32_t *open_max = &trainer->options.open_max;
     if (*open_max > 0 && *open_max < REEF_OPEN_MIN)
@@ -169,7 +170,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a trainer");
     trainer->store = store;
     if (options != NULL) trainer->options = *options;
-    reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
+    reef_residency_init(&trainer->net.residency, store, trainer->options.memory_bytes);
     reef_status status = load_trainer(trainer, err);
     if (status == REEF_OK) {
         *out = trainer;
@@ -185,15 +186,15 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_state_forget_history(trainer);
     // The kind is unknown if the configuration could not be read.
     if (trainer->ops != NULL) trainer->ops->release(trainer);
-    reef_residency_release(&trainer->residency);
+    reef_residency_release(&trainer->net.residency);
     reef_network_release(&trainer->network);
     reef_thread_pool_free(trainer->workers);
-    free(trainer->sources);
-    free(trainer->pending);
-    reef_prequential_release(&trainer->prequential);
-    reef_kind_names_release(&trainer->kind_names);
-    reef_visit_log_release(&trainer->visit_log);
-    free(trainer->points);
-    free(trainer->events);
+    free(trainer->stream.sources);
+    free(trainer->stream.pending);
+    reef_prequential_release(&trainer->stream.prequential);
+    reef_kind_names_release(&trainer->kinds.names);
+    reef_visit_log_release(&trainer->unstored.visit_log);
+    free(trainer->unstored.points);
+    free(trainer->unstored.events);
     free(trainer);
 }

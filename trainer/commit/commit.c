@@ -25,8 +25,8 @@ static reef_status write_all(reef_trainer *trainer,
     if (status == REEF_OK) status = reef_kernels_put(txn, err);
     // Only if the scrubber has reported something since: otherwise the commit must leave the
     // record, and with it the root of the pool's metadata, as it was.
-    if (status == REEF_OK && trainer->scrub_known)
-        status = reef_scrub_put(txn, &trainer->scrub, err);
+    if (status == REEF_OK && trainer->unstored.scrub_known)
+        status = reef_scrub_put(txn, &trainer->unstored.scrub, err);
     return status;
 }
 
@@ -46,7 +46,7 @@ static reef_status make_commit(reef_trainer *trainer,
                                reef_commit *out,
                                reef_error *err) {
     double start = reef_seconds();
-    size_t events = trainer->event_count;
+    size_t events = trainer->unstored.event_count;
     uint64_t over = 0;
     reef_txn *txn = NULL;
     // Step and stream position name the commit for people and for snapshots. The time is not part
@@ -80,7 +80,7 @@ static reef_status make_commit(reef_trainer *trainer,
     // LMDB makes it durable here: an fsync of the data, then of the meta page. Everything after
     // this line is bookkeeping in memory.
     status = reef_txn_commit(txn, &commit, err);
-    trainer->seconds_commit += reef_seconds() - start;
+    trainer->seconds.commit += reef_seconds() - start;
     if (status != REEF_OK) {
         reef_state_drop_events(trainer, events);
         return status;
@@ -112,7 +112,7 @@ reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                      reef_snapshot *snapshot,
                                      reef_commit *out,
                                      reef_error *err) {
-    reef_residency_unpin(&trainer->residency);
+    reef_residency_unpin(&trainer->net.residency);
     reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
     // The commit stands, whatever happens to the rows: their next reader locates them again, and
     // reports an error.
@@ -124,7 +124,7 @@ reef_status reef_trainer_commit_after(reef_trainer *trainer,
                                       reef_commit_prelude prelude,
                                       void *context,
                                       reef_error *err) {
-    reef_residency_unpin(&trainer->residency);
+    reef_residency_unpin(&trainer->net.residency);
     return write_commit(trainer, prelude, context, NULL, NULL, NULL, err);
 }
 

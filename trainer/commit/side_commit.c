@@ -41,7 +41,7 @@ reef_status reef_trainer_write(reef_trainer *trainer,
                                reef_trainer_writer writer,
                                void *context,
                                reef_error *err) {
-    reef_residency_unpin(&trainer->residency);
+    reef_residency_unpin(&trainer->net.residency);
     reef_status status = write_and_commit(trainer, writer, context, err);
     if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return status;
@@ -66,7 +66,7 @@ reef_status reef_trainer_compact(reef_trainer *trainer,
     reef_status status = reef_store_compact_due(trainer->store, now, &due, err);
     if (status != REEF_OK || !due) return status;
     // A pinned read transaction would keep the pages that compaction frees from being reused.
-    reef_residency_unpin(&trainer->residency);
+    reef_residency_unpin(&trainer->net.residency);
     status = reef_store_compact(trainer->store, now, out, &trainer->last_commit, err);
     if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return status;
@@ -80,8 +80,8 @@ reef_status reef_trainer_compact(reef_trainer *trainer,
 // training never reads it.
 
 void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub) {
-    trainer->scrub = *scrub;
-    trainer->scrub_known = true;
+    trainer->unstored.scrub = *scrub;
+    trainer->unstored.scrub_known = true;
 }
 
 // As it may stand between the quotes of JSON: names of records come from outside.

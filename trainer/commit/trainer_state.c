@@ -39,16 +39,16 @@
 
 static json_t *sources_json(const reef_trainer *trainer) {
     json_t *list = json_array();
-    for (size_t i = 0; i < trainer->source_count; i++)
-        reef_json_append(&list, json_pack("{s:s, s:I}", "name", trainer->sources[i].name, "cursor",
-                                          (json_int_t)trainer->sources[i].cursor));
+    for (size_t i = 0; i < trainer->stream.source_count; i++)
+        reef_json_append(&list, json_pack("{s:s, s:I}", "name", trainer->stream.sources[i].name,
+                                          "cursor", (json_int_t)trainer->stream.sources[i].cursor));
     return list;
 }
 
 static json_t *gates_json(const reef_trainer *trainer) {
     json_t *list = json_array();
-    for (size_t g = 0; g < trainer->gating.generation_count; g++) {
-        const reef_gate_state *state = &trainer->gating.states[g];
+    for (size_t g = 0; g < trainer->net.gating.generation_count; g++) {
+        const reef_gate_state *state = &trainer->net.gating.states[g];
         // The last few tokens that the gate read: its n-gram features reach back over a batch's
         // end, and must do so after a restart as well.
         json_t *context = json_array();
@@ -63,7 +63,7 @@ static json_t *gates_json(const reef_trainer *trainer) {
 
 // Members of features that the pool uses.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
-    const reef_marker_line *marker = &trainer->marker;
+    const reef_marker_line *marker = &trainer->stream.marker;
     if (trainer->full) reef_json_set(state, "full", json_true());
     const reef_generation_memory *memory = &reef_open_generation(trainer)->memory;
     if (memory->memory != NULL) {
@@ -75,7 +75,7 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
                                 (json_int_t)memory->next, chain));
     }
     reef_kinds_set_state(trainer, state);
-    reef_kind_names_set_state(&trainer->kind_names, state);
+    reef_kind_names_set_state(&trainer->kinds.names, state);
     reef_recognition_set_state(trainer, state);
     if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
@@ -87,13 +87,14 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
 static char *state_text(const reef_trainer *trainer) {
     // Counters are stored as 64-bit integers. JSON_REAL_PRECISION(17) below prints doubles so that
     // they come back bit for bit: gates and levels continue as if there had been no restart.
-    json_t *state = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->step,
-        "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
-        (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->not_learned_bytes,
-        "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
-        (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "gates",
-        gates_json(trainer));
+    json_t *state =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->step,
+                  "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
+                  (json_int_t)trainer->stream_bytes, "skipped_bytes",
+                  (json_int_t)trainer->stream.not_learned_bytes, "reservoir_seen",
+                  (json_int_t)trainer->net.reservoir.seen, "young_seen",
+                  (json_int_t)trainer->net.reservoir.young_seen, "sources", sources_json(trainer),
+                  "gates", gates_json(trainer));
     set_policy(&state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
@@ -110,7 +111,8 @@ reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     free(text);
     if (status != REEF_OK) return status;
     key = reef_state_key(generation, "carry");
-    return reef_record_put(txn, &key, REEF_BYTES, trainer->pending, trainer->pending_bytes, err);
+    return reef_record_put(txn, &key, REEF_BYTES, trainer->stream.pending,
+                           trainer->stream.pending_bytes, err);
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -119,13 +121,13 @@ static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_
     size_t i;
     json_t *item;
     // One more than needed: calloc(0) may return NULL, which would read as no memory.
-    trainer->sources = calloc(json_array_size(list) + 1, sizeof(*trainer->sources));
-    if (trainer->sources == NULL)
+    trainer->stream.sources = calloc(json_array_size(list) + 1, sizeof(*trainer->stream.sources));
+    if (trainer->stream.sources == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the sources");
     json_array_foreach(list, i, item) {
         // The position in this list is the source's number in spans and marker lines, so the order
         // on disk is kept.
-        reef_source *source = &trainer->sources[trainer->source_count++];
+        reef_source *source = &trainer->stream.sources[trainer->stream.source_count++];
         const char *name = json_string_value(json_object_get(item, "name"));
         snprintf(source->name, sizeof(source->name), "%s", name == NULL ? "" : name);
         source->cursor = (uint64_t)json_integer_value(json_object_get(item, "cursor"));
@@ -134,9 +136,9 @@ static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_
 }
 
 static void load_gates(reef_trainer *trainer, const json_t *list) {
-    for (size_t g = 0; g < trainer->gating.generation_count; g++) {
+    for (size_t g = 0; g < trainer->net.gating.generation_count; g++) {
         const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
-        reef_gate_state *state = &trainer->gating.states[g];
+        reef_gate_state *state = &trainer->net.gating.states[g];
         // A generation opened after the record was written has no entry. Its gate starts at its own
         // beginning, as reef_gating_init left it.
         if (item == NULL) continue;
@@ -152,7 +154,7 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
 static void load_policy(reef_trainer *trainer, const json_t *state) {
     const json_t *line = json_object_get(state, "line");
     trainer->full = json_is_true(json_object_get(state, "full"));
-    trainer->marker = (reef_marker_line){
+    trainer->stream.marker = (reef_marker_line){
         .source = (size_t)json_integer_value(json_array_get(line, 0)),
         .matched = (size_t)json_integer_value(json_array_get(line, 1)),
         .other = json_is_true(json_array_get(line, 2)),
@@ -190,14 +192,14 @@ static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    trainer->pending = malloc(view.bytes + 1);
+    trainer->stream.pending = malloc(view.bytes + 1);
     // Never empty: realloc to zero bytes may free and return NULL.
-    if (trainer->pending == NULL)
+    if (trainer->stream.pending == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of the stream",
                          view.bytes);
-    memcpy(trainer->pending, view.data, view.bytes);
-    trainer->pending_bytes = view.bytes;
-    trainer->pending_capacity = view.bytes + 1;
+    memcpy(trainer->stream.pending, view.data, view.bytes);
+    trainer->stream.pending_bytes = view.bytes;
+    trainer->stream.pending_capacity = view.bytes + 1;
     return REEF_OK;
 }
 
@@ -224,16 +226,16 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->step = (uint64_t)step;
     trainer->generation_step = (uint64_t)generation_step;
     trainer->stream_bytes = (uint64_t)stream_bytes;
-    trainer->not_learned_bytes = (uint64_t)not_learned_bytes;
-    trainer->reservoir.seen = (uint64_t)seen;
-    trainer->reservoir.young_seen = (uint64_t)young_seen;
+    trainer->stream.not_learned_bytes = (uint64_t)not_learned_bytes;
+    trainer->net.reservoir.seen = (uint64_t)seen;
+    trainer->net.reservoir.young_seen = (uint64_t)young_seen;
     // The record lacks what has its default, such as members of features that are off.
     load_policy(trainer, state);
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
     if (status == REEF_OK) status = reef_kinds_load_state(trainer, txn, state, err);
-    if (status == REEF_OK) status = reef_kind_names_load(&trainer->kind_names, state, err);
+    if (status == REEF_OK) status = reef_kind_names_load(&trainer->kinds.names, state, err);
     if (status == REEF_OK) status = reef_recognition_load(trainer, state, err);
     json_decref(state);
     return status == REEF_OK ? load_pending(trainer, txn, err) : status;
@@ -292,18 +294,18 @@ static reef_status drop_damaged_history(reef_trainer *trainer, reef_txn *txn, re
 
 reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = REEF_OK;
-    if (trainer->series_points == 0) status = drop_damaged_history(trainer, txn, err);
-    for (size_t i = 0; status == REEF_OK && i < trainer->event_count; i++)
-        status = reef_timeline_append(txn, trainer->events[i], err);
-    if (status == REEF_OK) status = reef_visit_log_put(&trainer->visit_log, txn, err);
+    if (trainer->unstored.series_points == 0) status = drop_damaged_history(trainer, txn, err);
+    for (size_t i = 0; status == REEF_OK && i < trainer->unstored.event_count; i++)
+        status = reef_timeline_append(txn, trainer->unstored.events[i], err);
+    if (status == REEF_OK) status = reef_visit_log_put(&trainer->unstored.visit_log, txn, err);
     return status == REEF_OK ? reef_series_put(trainer, txn, err) : status;
 }
 
 void reef_state_forget_history(reef_trainer *trainer) {
-    for (size_t i = 0; i < trainer->event_count; i++) free(trainer->events[i]);
-    trainer->event_count = 0;
+    for (size_t i = 0; i < trainer->unstored.event_count; i++) free(trainer->unstored.events[i]);
+    trainer->unstored.event_count = 0;
     reef_series_settle(trainer);
-    reef_visit_log_settle(&trainer->visit_log);
+    reef_visit_log_settle(&trainer->unstored.visit_log);
 }
 
 // ---- kernels used -------------------------------------------------------------------------------

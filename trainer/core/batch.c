@@ -16,28 +16,28 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_er
     // `stride` counts the tokens of all windows, padding included: the flags of generation g begin
     // at g * stride.
     size_t stride = reef_step_windows(config) * config->context;
-    if (generations <= trainer->fire_capacity) return REEF_OK;
-    uint8_t *fire = realloc(trainer->fire, generations * stride);
+    if (generations <= trainer->batch.generations) return REEF_OK;
+    uint8_t *fire = realloc(trainer->batch.fire, generations * stride);
     // Each array keeps its new address at once. If a later one fails, nothing is lost or freed
     // twice, and capacity stays as it was.
-    if (fire != NULL) trainer->fire = fire;
-    float *margins = realloc(trainer->margins, generations * stride * sizeof(*margins));
-    if (margins != NULL) trainer->margins = margins;
+    if (fire != NULL) trainer->batch.fire = fire;
+    float *margins = realloc(trainer->batch.margins, generations * stride * sizeof(*margins));
+    if (margins != NULL) trainer->batch.margins = margins;
     // Tokens and targets of a text that is read aside, then its flags: one block, cut by
     // reef_step_read_fire.
-    uint8_t *reading = realloc(trainer->reading, (2 + generations) * stride);
-    if (reading != NULL) trainer->reading = reading;
+    uint8_t *reading = realloc(trainer->batch.reading, (2 + generations) * stride);
+    if (reading != NULL) trainer->batch.reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the firing of %zu generations",
                          generations);
-    trainer->fire_capacity = generations;
+    trainer->batch.generations = generations;
     return REEF_OK;
 }
 
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
     size_t size = trainer->network.config.context;
-    memcpy(trainer->tokens + window * size, bytes, size);
-    memcpy(trainer->targets + window * size, bytes + 1, size);
+    memcpy(trainer->batch.tokens + window * size, bytes, size);
+    memcpy(trainer->batch.targets + window * size, bytes + 1, size);
 }
 
 size_t reef_batch_stride(const reef_trainer *trainer) {
@@ -46,7 +46,7 @@ size_t reef_batch_stride(const reef_trainer *trainer) {
 }
 
 uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
-    return trainer->reading + (2 + g) * reef_batch_stride(trainer);
+    return trainer->batch.reading + (2 + g) * reef_batch_stride(trainer);
 }
 
 reef_status reef_step_read(reef_trainer *trainer,
@@ -57,10 +57,10 @@ reef_status reef_step_read(reef_trainer *trainer,
                            reef_error *err) {
     size_t T = network->config.context, windows = (size + T - 1) / T,
            stride = reef_batch_stride(trainer);
-    uint8_t *tokens = trainer->reading, *targets = tokens + stride;
+    uint8_t *tokens = trainer->batch.reading, *targets = tokens + stride;
     // Callers cut texts to a batch and reserve for every generation; both are our own promises, so
     // asserts.
-    assert(network->generation_count <= trainer->fire_capacity && windows * T <= stride);
+    assert(network->generation_count <= trainer->batch.generations && windows * T <= stride);
     // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
     memset(tokens, 0, windows * T);
     memset(targets, 0, windows * T);
@@ -78,7 +78,7 @@ reef_status reef_step_read(reef_trainer *trainer,
     reef_status status = reef_gating_init(&gating, network, err);
     if (status == REEF_OK)
         reef_gating_decide(&gating, network, out, size, reef_step_read_fire(trainer, 0),
-                           trainer->margins, stride);
+                           trainer->batch.margins, stride);
     reef_gating_release(&gating);
     return status;
 }
@@ -93,10 +93,10 @@ reef_batch reef_batch_make(reef_trainer *trainer,
     return (reef_batch){
         .windows = windows + retain_windows,
         .retain_windows = retain_windows,
-        .tokens = trainer->tokens,
-        .targets = trainer->targets,
-        .weight = gradient ? trainer->weight : NULL,
-        .fire = trainer->fire,
+        .tokens = trainer->batch.tokens,
+        .targets = trainer->batch.targets,
+        .weight = gradient ? trainer->batch.weight : NULL,
+        .fire = trainer->batch.fire,
         .fire_stride = reef_step_windows(config) * config->context,
     };
 }
@@ -110,6 +110,6 @@ void reef_step_decide(reef_trainer *trainer, const uint8_t *bytes, reef_gating *
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
     // Only the batch's own windows move the gates; a retain window comes later and is decided
     // elsewhere.
-    reef_gating_decide(gating, &trainer->network, &batch, reef_batch_tokens(config), trainer->fire,
-                       trainer->margins, reef_batch_stride(trainer));
+    reef_gating_decide(gating, &trainer->network, &batch, reef_batch_tokens(config),
+                       trainer->batch.fire, trainer->batch.margins, reef_batch_stride(trainer));
 }

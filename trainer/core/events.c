@@ -19,7 +19,8 @@ reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *er
 }
 
 void reef_state_drop_events(reef_trainer *trainer, size_t count) {
-    while (trainer->event_count > count) free(trainer->events[--trainer->event_count]);
+    while (trainer->unstored.event_count > count)
+        free(trainer->unstored.events[--trainer->unstored.event_count]);
 }
 
 reef_status reef_state_event(
@@ -39,17 +40,17 @@ reef_status reef_state_event(
              members);
     // Growth by doubling: events are rare, but a long time without a commit must not cost quadratic
     // copies.
-    if (trainer->event_count == trainer->event_capacity) {
-        size_t capacity = trainer->event_capacity * 2 + 8;
-        char **events = realloc(trainer->events, capacity * sizeof(*events));
+    if (trainer->unstored.event_count == trainer->unstored.event_capacity) {
+        size_t capacity = trainer->unstored.event_capacity * 2 + 8;
+        char **events = realloc(trainer->unstored.events, capacity * sizeof(*events));
         if (events == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu events", capacity);
-        trainer->events = events;
-        trainer->event_capacity = capacity;
+        trainer->unstored.events = events;
+        trainer->unstored.event_capacity = capacity;
     }
     char *copy = malloc(strlen(text) + 1);
     if (copy == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event");
-    trainer->events[trainer->event_count++] = strcpy(copy, text);
+    trainer->unstored.events[trainer->unstored.event_count++] = strcpy(copy, text);
     // The callback sees the event before the next commit makes it durable.
     if (trainer->options.on_event != NULL)
         trainer->options.on_event(trainer->options.context, copy);

@@ -9,8 +9,8 @@ reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err) {
 }
 
 reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err) {
-    return reef_residency_is_pinned(&trainer->residency) ? REEF_OK
-                                                         : reef_trainer_repin(trainer, err);
+    return reef_residency_is_pinned(&trainer->net.residency) ? REEF_OK
+                                                             : reef_trainer_repin(trainer, err);
 }
 
 void reef_trainer_break(reef_trainer *trainer, reef_status status) {
@@ -32,12 +32,12 @@ bool reef_trainer_has_unstored(const reef_trainer *trainer) {
 }
 
 reef_status reef_trainer_reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
-    if (bytes <= trainer->pending_capacity) return REEF_OK;
-    uint8_t *pending = realloc(trainer->pending, bytes);
+    if (bytes <= trainer->stream.pending_capacity) return REEF_OK;
+    uint8_t *pending = realloc(trainer->stream.pending, bytes);
     if (pending == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
                          bytes);
-    trainer->pending = pending;
-    trainer->pending_capacity = bytes;
+    trainer->stream.pending = pending;
+    trainer->stream.pending_capacity = bytes;
     return REEF_OK;
 }

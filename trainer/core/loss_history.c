@@ -57,7 +57,8 @@ static reef_point decode_point(const uint8_t at[POINT_BYTES], uint32_t level) {
 
 reef_status reef_series_add_at(
     reef_trainer *trainer, uint64_t step, uint64_t stream_bytes, double bits, reef_error *err) {
-    points to = {trainer->points, trainer->point_count, trainer->point_capacity};
+    points to = {trainer->unstored.points, trainer->unstored.point_count,
+                 trainer->unstored.point_capacity};
     // The arrays move into a small struct and back, because the same code appends to the points
     // that are read from a pool.
     reef_status status = add_point(&to,
@@ -68,9 +69,9 @@ reef_status reef_series_add_at(
                                        .generation = reef_open_generation(trainer)->info.generation,
                                    },
                                    err);
-    trainer->points = to.all;
-    trainer->point_count = to.count;
-    trainer->point_capacity = to.room;
+    trainer->unstored.points = to.all;
+    trainer->unstored.point_count = to.count;
+    trainer->unstored.point_capacity = to.room;
     return status;
 }
 
@@ -214,15 +215,15 @@ static reef_status fold_level(reef_txn *txn, uint32_t level, size_t *left, reef_
 
 // The points are counted once, when a trainer commits for the first time; from then on it knows.
 reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    size_t count = trainer->point_count;
-    trainer->series_points_put = trainer->series_points;
+    size_t count = trainer->unstored.point_count;
+    trainer->unstored.series_points_put = trainer->unstored.series_points;
     if (count == 0) return REEF_OK;
-    reef_status status = put_record(txn, 0, trainer->points, count, err);
+    reef_status status = put_record(txn, 0, trainer->unstored.points, count, err);
     // The count is stored plus 1, so that 0 can mean that it is not known yet.
-    size_t raw = trainer->series_points + count;
+    size_t raw = trainer->unstored.series_points + count;
     if (status != REEF_OK) return status;
     // Folding level 0 may overfill level 1, and so on: all levels are looked at, the finest first.
-    if (trainer->series_points == 0 || raw > REEF_SERIES_POINTS_MAX + 1) {
+    if (trainer->unstored.series_points == 0 || raw > REEF_SERIES_POINTS_MAX + 1) {
         size_t left = 0;
         for (uint32_t level = 0; status == REEF_OK && level < REEF_SERIES_LEVELS; level++) {
             status = fold_level(txn, level, &left, err);
@@ -230,13 +231,13 @@ reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *er
         }
     }
     // Becomes the trainer's count only when the transaction is durable; see reef_series_settle.
-    trainer->series_points_put = raw;
+    trainer->unstored.series_points_put = raw;
     return status;
 }
 
 void reef_series_settle(reef_trainer *trainer) {
-    trainer->point_count = 0;
-    trainer->series_points = trainer->series_points_put;
+    trainer->unstored.point_count = 0;
+    trainer->unstored.series_points = trainer->unstored.series_points_put;
 }
 
 // ---- going back ---------------------------------------------------------------------------------

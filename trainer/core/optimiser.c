@@ -80,7 +80,7 @@ void reef_step_update_dense(reef_trainer *trainer,
     float norm = (float)gradient_norm;
     dense_update update = {
         .generation = generation,
-        .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
+        .adam = {trainer->net.learning_rate, config->beta1, config->beta2, config->epsilon},
         // Gradients are clipped by their common norm (Pascanu et al. 2013): all tensors shrink by
         // one factor, and the direction stays.
         .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,

@@ -24,7 +24,7 @@ static void drop_old(reef_prequential *p, uint64_t position) {
 }
 
 reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_error *err) {
-    reef_prequential *p = &trainer->prequential;
+    reef_prequential *p = &trainer->stream.prequential;
     // Consecutive pieces of one source extend its span; only a change of source costs an entry.
     if (p->count > 0 && p->spans[p->count - 1].source == source) return REEF_OK;
     // Spans before the stream's position are finished. Dropping them here bounds the list by the
@@ -35,12 +35,12 @@ reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_e
         reef_span *spans = realloc(p->spans, capacity * sizeof(*spans));
         if (spans == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the spans of %zu sources",
-                             trainer->source_count);
+                             trainer->stream.source_count);
         p->spans = spans;
         p->capacity = capacity;
     }
-    p->spans[p->count++] =
-        (reef_span){.begin = trainer->stream_bytes + trainer->pending_bytes, .source = source};
+    p->spans[p->count++] = (reef_span){
+        .begin = trainer->stream_bytes + trainer->stream.pending_bytes, .source = source};
     return REEF_OK;
 }
 
@@ -59,7 +59,7 @@ void reef_prequential_count(reef_trainer *trainer,
                             const double *loss,
                             double scale,
                             size_t count) {
-    reef_prequential *p = &trainer->prequential;
+    reef_prequential *p = &trainer->stream.prequential;
     size_t i = 0;
     // A batch that is decided again after a restart was counted before; bytes up to `scored` are
     // not counted twice.
@@ -75,7 +75,8 @@ void reef_prequential_count(reef_trainer *trainer,
             counted++;
         }
         if (counted > 0)
-            add_losses(&trainer->sources[p->spans[s].source], sum, counted, (i - first) * each);
+            add_losses(&trainer->stream.sources[p->spans[s].source], sum, counted,
+                       (i - first) * each);
     }
     uint64_t scored = begin + count * each;
     if (scored > p->scored) p->scored = scored;
@@ -85,7 +86,8 @@ bool reef_trainer_source_loss(const reef_trainer *trainer,
                               const char *source,
                               reef_source_loss *out) {
     *out = (reef_source_loss){0};
-    for (size_t i = 0; i < trainer->source_count; i++)
-        if (strcmp(trainer->sources[i].name, source) == 0) *out = trainer->sources[i].loss;
+    for (size_t i = 0; i < trainer->stream.source_count; i++)
+        if (strcmp(trainer->stream.sources[i].name, source) == 0)
+            *out = trainer->stream.sources[i].loss;
     return out->scored > 0;
 }

@@ -55,65 +55,66 @@ typedef struct reef_familiarity_level {
     double mean, deviation; // and the mean of how far they were from it
 } reef_familiarity_level;
 
-struct reef_trainer {
-    reef_store *store;           // not owned
-    const reef_trainer_ops *ops; // set by reef_trainer_allocate
-    struct reef_layer *layer;    // of the layer kind alone, else NULL
-    reef_trainer_options options;
-    reef_trainer_writer on_commit; // NULL, or what writes along with every commit
-    void *commit_context;
-    reef_thread_pool *workers;
-    reef_error broken; // see reef_trainer_break; status REEF_OK: whole
-
-    // The stream: what was accepted and where learning stands in it.
+/** The text as it was accepted, and what is known of its losses. A layer by itself reads none. */
+typedef struct reef_trainer_stream {
     reef_source *sources;
     size_t source_count;
     uint8_t *pending; // accepted bytes that were not trained yet, from stream_bytes on
     size_t pending_bytes, pending_capacity;
     size_t deferred_batches; // of the first pending batches: judged, and not decided about yet
-    reef_gating gating;      // gates at the first pending byte
     reef_marker_line marker; // of the line that the pending bytes end in
-    uint64_t step, generation_step, stream_bytes, not_learned_bytes;
+    uint64_t not_learned_bytes;
     reef_prequential prequential;
     reef_recent_losses recent; // with a memory's help, where there is one
+} reef_trainer_stream;
 
-    // The kinds: whose text is being learned, and those that came back.
-    uint32_t current_kind; // where contexts decide: the generation that began what is being learned
-    bool keeps_kind;       // at the next boundary: what comes after it is of the same kind
-    bool full;             // experts_max or kinds_max left no room for a boundary
+/** Whose text is being learned, and the kinds that came back: where contexts decide. */
+typedef struct reef_trainer_kinds {
+    uint32_t current;                     // the generation that began what is being learned
+    bool keeps;                           // at the next boundary: what follows is of the same kind
     struct reef_recognition *recognition; // owned; of the deferred pieces
     reef_familiarity_level *levels;       // owned; (level_count) by generation
     size_t level_count;
-    reef_kind_head *kind_heads; // owned; in the order in which they were first read
-    size_t kind_head_count;
-    uint64_t kind_head_uses; // how often one was used: orders them by their last use
-    uint64_t visited_bytes;  // learned by kinds that came back
-    uint64_t return_bytes;   // REEF_RETURN_BYTES; fewer in tests, which have little text
-    reef_kind_names kind_names;
-    struct reef_memory_lane *lane;  // owned; learns beside the net. NULL: there are no memories
-    reef_memory_stats memory_stats; // of the open generation's, as of the last refresh
+    reef_kind_head *heads; // owned; in the order in which they were first read
+    size_t head_count;
+    uint64_t head_uses;     // how often one was used: orders them by their last use
+    uint64_t visited_bytes; // learned by kinds that came back
+    uint64_t return_bytes;  // REEF_RETURN_BYTES; fewer in tests, which have little text
+    reef_kind_names names;
+} reef_trainer_kinds;
 
-    // The net: all generations of it, and the sample of the past that gates are fitted on.
-    reef_network network;
+/** Context memories, which learn beside the net: where context_memory is not 0. */
+typedef struct reef_trainer_memory {
+    struct reef_memory_lane *lane; // owned; NULL: there are no memories
+    reef_memory_stats stats;       // of the open generation's, as of the last refresh
+    // (batch * context) of the batch that it learned last: what each byte surprised
+    float *bits;
+    double *losses;
+    double last_bits; // with its help, of the last batch; NaN: none so far
+} reef_trainer_memory;
+
+/** What the net needs to learn: of a layer learning_rate and residency alone. */
+typedef struct reef_trainer_net {
     reef_activations acts;
+    reef_gating gating;       // gates at the first pending byte
     reef_residency residency; // of sealed rows; pinned except during a commit
-    reef_reservoir reservoir;
+    reef_reservoir reservoir; // the sample of the past that gates are fitted on
     float learning_rate;
+    double last_bits; // of the last batch; NaN: none so far
+} reef_trainer_net;
 
-    // One batch, as it is put together and learned.
+/** One batch of the net, as it is put together and learned. */
+typedef struct reef_trainer_batch {
     uint8_t *tokens, *targets; // (windows * T)
     uint8_t *fire;             // (generations, windows * T)
     float *weight, *margins;
     uint8_t *reading;      // of a text read aside: tokens, targets, fire (generations, windows * T)
-    size_t fire_capacity;  // generations that fire, margins and reading have room for
+    size_t generations;    // that fire, margins and reading have room for
     size_t retain_windows; // of the batch that was assembled last
-    double last_bits;      // NaN: none so far
-    double last_helped;    // the same with a memory's help
-    // (batch * context) of the batch that a context memory learned last: what each byte surprised
-    float *memory_bits;
-    double *memory_losses;
+} reef_trainer_batch;
 
-    // Since the last commit: what the next one writes beside generations and the stream.
+/** What the next commit writes beside generations and the stream. */
+typedef struct reef_trainer_unstored {
     reef_point *points;
     size_t point_count, point_capacity;
     size_t series_points;     // raw ones in the pool, plus 1; 0: not counted yet
@@ -121,12 +122,37 @@ struct reef_trainer {
     char **events;
     size_t event_count, event_capacity;
     reef_visit_log visit_log;
-    uint64_t committed_step;
+    reef_scrub scrub; // to be kept, where
+    bool scrub_known; // it was set
+} reef_trainer_unstored;
+
+struct reef_trainer {
+    // The pool, and how it is trained.
+    reef_store *store;           // not owned
+    const reef_trainer_ops *ops; // set by reef_trainer_allocate
+    reef_trainer_options options;
+    reef_trainer_writer on_commit; // NULL, or what writes along with every commit
+    void *commit_context;
+    reef_thread_pool *workers;
+    reef_error broken; // see reef_trainer_break; status REEF_OK: whole
+
+    // What has been learned: all generations, and how far.
+    reef_network network;
+    uint64_t step, generation_step, stream_bytes, committed_step;
     reef_commit last_commit;
+    bool full;          // experts_max or kinds_max left no room for a boundary
     bool over_reported; // that the pool takes more than pool_max, since that was set
-    reef_scrub scrub;   // to be kept with the next commit, where
-    bool scrub_known;   // it was set
-    double seconds_forward, seconds_backward, seconds_update, seconds_commit;
+    struct {
+        double forward, backward, update, commit;
+    } seconds;
+
+    reef_trainer_stream stream;
+    reef_trainer_kinds kinds;
+    reef_trainer_memory memory;
+    reef_trainer_net net;
+    reef_trainer_batch batch;
+    struct reef_layer *layer; // of the layer kind alone, else NULL
+    reef_trainer_unstored unstored;
 };
 
 static inline size_t reef_batch_tokens(const reef_config *config) {

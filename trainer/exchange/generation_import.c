@@ -434,9 +434,9 @@ static reef_status describe_kind(const importing *i, reef_error *err) {
     uint32_t kind = i->generation->info.generation;
     reef_status status = REEF_OK;
     bool taken = name == NULL;
-    for (size_t k = 0; !taken && k < trainer->kind_names.count; k++)
-        taken = strcmp(trainer->kind_names.all[k].text, name) == 0;
-    if (!taken) status = reef_kind_names_set(&trainer->kind_names, kind, name, err);
+    for (size_t k = 0; !taken && k < trainer->kinds.names.count; k++)
+        taken = strcmp(trainer->kinds.names.all[k].text, name) == 0;
+    if (!taken) status = reef_kind_names_set(&trainer->kinds.names, kind, name, err);
     if (status == REEF_OK && i->options->level != NULL)
         status = reef_recognition_set_level(trainer, kind, i->options->level, err);
     return status;
@@ -448,20 +448,20 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_network *network = &trainer->network;
     size_t n = network->generation_count - 1;
     // Kept for the way back: joining resets the state of the gate under this number.
-    reef_gate_state before = trainer->gating.states[n];
+    reef_gate_state before = trainer->net.gating.states[n];
     uint32_t number = i->generation->info.generation;
     network->generations[n] = i->generation;
     network->generations[n + 1] = i->next;
     network->generation_count++;
     // The tapes under number n were those of the open generation, of another shape.
-    reef_activations_forget_generation(&trainer->acts, n);
-    bool was_current = trainer->current_kind == n;
-    if (was_current) trainer->current_kind++; // the open one
-    reef_kind_names_shift(&trainer->kind_names, (uint32_t)n, 1);
+    reef_activations_forget_generation(&trainer->net.acts, n);
+    bool was_current = trainer->kinds.current == n;
+    if (was_current) trainer->kinds.current++; // the open one
+    reef_kind_names_shift(&trainer->kinds.names, (uint32_t)n, 1);
     reef_gate_reset(&i->generation->gate,
-                    &trainer->gating.states[n]); // it begins to read the stream here
-    reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
-    size_t events = trainer->event_count;
+                    &trainer->net.gating.states[n]); // it begins to read the stream here
+    reef_status status = reef_growth_extend_gating(&trainer->net.gating, network, err);
+    size_t events = trainer->unstored.event_count;
     if (status == REEF_OK) status = describe_kind(i, err);
     if (status == REEF_OK) status = add_event(i, err);
     // A test kills the process here: nothing is on disk yet, and the pool opens as it was.
@@ -474,16 +474,17 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     }
     // Undo in memory, in the reverse order, so that training continues as if nothing had been
     // tried.
-    while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
+    while (trainer->unstored.event_count > events)
+        free(trainer->unstored.events[--trainer->unstored.event_count]);
     network->generations[n] = old;
     network->generation_count--;
-    if (was_current) trainer->current_kind--;
-    (void)!reef_kind_names_set(&trainer->kind_names, number, "", NULL); // taking one away
+    if (was_current) trainer->kinds.current--;
+    (void)!reef_kind_names_set(&trainer->kinds.names, number, "", NULL); // taking one away
     reef_recognition_forget_level(trainer, number);
-    reef_kind_names_shift(&trainer->kind_names, (uint32_t)n + 1, -1);
-    reef_activations_forget_generation(&trainer->acts, n);
-    trainer->gating.states[n] = before;
-    trainer->gating.generation_count = network->generation_count;
+    reef_kind_names_shift(&trainer->kinds.names, (uint32_t)n + 1, -1);
+    reef_activations_forget_generation(&trainer->net.acts, n);
+    trainer->net.gating.states[n] = before;
+    trainer->net.gating.generation_count = network->generation_count;
     return status;
 }
 
@@ -505,7 +506,7 @@ static reef_status join_network(importing *i, reef_error *err) {
     if (status != REEF_OK) return status;
     // Deferred batches stay pending and are tested again, with the imported generation. What was
     // decided about them is not part of a commit; deciding again costs a pass.
-    trainer->deferred_batches = 0;
+    trainer->stream.deferred_batches = 0;
     status = commit_joined(i, old, err);
     if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return status;
@@ -547,7 +548,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     REEF_FAIL_POINT(IMPORT_READ);
     // Leaking is measured on this pool's own text, which the other one knows nothing of.
     if (status == REEF_OK)
-        status = measure_gate(&trainer->reservoir, i.generation, options->leak_max, &i.leak,
+        status = measure_gate(&trainer->net.reservoir, i.generation, options->leak_max, &i.leak,
                               &i.leak_now, err);
     if (status == REEF_OK) describe_result(&i, out == NULL ? &unused : out);
     if (status == REEF_OK && !options->dry_run) status = join_network(&i, err);

@@ -29,7 +29,8 @@ reef_status reef_trainer_exchange_check(const reef_trainer *trainer, reef_error 
 
 uint64_t reef_trainer_accepted(const reef_trainer *trainer) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < trainer->source_count; i++) bytes += trainer->sources[i].cursor;
+    for (size_t i = 0; i < trainer->stream.source_count; i++)
+        bytes += trainer->stream.sources[i].cursor;
     return bytes;
 }
 
@@ -39,9 +40,9 @@ uint64_t reef_trainer_accepted(const reef_trainer *trainer) {
 // must not be seen.
 static reef_status learn_pending(reef_trainer *trainer, reef_error *err) {
     reef_status status = REEF_OK;
-    size_t taken, steps = trainer->source_count > 0 ? 1 : 0;
+    size_t taken, steps = trainer->stream.source_count > 0 ? 1 : 0;
     while (status == REEF_OK && steps > 0)
-        status = reef_trainer_feed(trainer, trainer->sources[0].name, (const uint8_t *)"", 0,
+        status = reef_trainer_feed(trainer, trainer->stream.sources[0].name, (const uint8_t *)"", 0,
                                    &taken, &steps, err);
     return status;
 }
@@ -51,9 +52,9 @@ reef_status reef_trainer_exchange_seal(reef_trainer *trainer, reef_error *err) {
     if (status != REEF_OK) return status;
     if (trainer->generation_step == 0) return reef_trainer_commit(trainer, NULL, err);
     // The stream goes on in the same kind, unless its next piece says otherwise.
-    trainer->keeps_kind = reef_recognises_by_contexts(trainer);
+    trainer->kinds.keeps = reef_recognises_by_contexts(trainer);
     status = reef_trainer_seal(trainer, NULL, NULL, err);
-    trainer->keeps_kind = false;
+    trainer->kinds.keeps = false;
     return status;
 }
 
@@ -105,15 +106,15 @@ reef_status reef_trainer_kind_is_empty(const reef_trainer *trainer,
 }
 
 bool reef_trainer_kind_level(const reef_trainer *trainer, uint32_t kind, reef_kind_level *out) {
-    if (kind >= trainer->level_count || trainer->levels[kind].pieces == 0) return false;
-    const reef_familiarity_level *level = &trainer->levels[kind];
+    if (kind >= trainer->kinds.level_count || trainer->kinds.levels[kind].pieces == 0) return false;
+    const reef_familiarity_level *level = &trainer->kinds.levels[kind];
     *out = (reef_kind_level){
         .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
     return true;
 }
 
 const char *reef_trainer_kind_name_of(const reef_trainer *trainer, uint32_t kind) {
-    return reef_kind_names_of(&trainer->kind_names, kind);
+    return reef_kind_names_of(&trainer->kinds.names, kind);
 }
 
 reef_status reef_trainer_kind_text(reef_trainer *trainer,

@@ -40,9 +40,9 @@ static reef_status sample_window(reef_trainer *trainer,
     // training.
     reef_gating_limit(generation_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
                       reef_fire_max(&network.config));
-    status = reef_network_forward(&trainer->acts, &network, trainer->workers, &batch,
+    status = reef_network_forward(&trainer->net.acts, &network, trainer->workers, &batch,
                                   REEF_PASS_EVALUATE, err);
-    for (size_t t = 0; t < count; t++) *nats += trainer->acts.loss[t];
+    for (size_t t = 0; t < count; t++) *nats += trainer->net.acts.loss[t];
     return status;
 }
 
@@ -54,7 +54,7 @@ static reef_status measure_sample(reef_trainer *trainer,
                                   double *loss,
                                   uint64_t *scored,
                                   reef_error *err) {
-    const reef_reservoir *reservoir = &trainer->reservoir;
+    const reef_reservoir *reservoir = &trainer->net.reservoir;
     size_t left = SAMPLE_TOKENS_MAX;
     double nats = 0.0;
     *loss = NAN;
@@ -181,11 +181,11 @@ static reef_status seal_open(reef_trainer *trainer,
 
 // Reservoir and losses are of the sealed generation's text: the next one collects its own.
 static void reset_for_next_generation(reef_trainer *trainer) {
-    reef_reservoir_clear_sample(&trainer->reservoir);
-    trainer->recent = (reef_recent_losses){0};
+    reef_reservoir_clear_sample(&trainer->net.reservoir);
+    trainer->stream.recent = (reef_recent_losses){0};
     trainer->generation_step = 0;
     trainer->full = false;
-    if (!trainer->keeps_kind) trainer->current_kind = reef_open_kind(trainer);
+    if (!trainer->kinds.keeps) trainer->kinds.current = reef_open_kind(trainer);
 }
 
 // After the generations were swapped. A failure cannot be undone here: the open one is gone.
@@ -201,13 +201,13 @@ static reef_status begin_next(reef_trainer *trainer,
         status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
                                 &out->loss_bytes, err);
     if (status != REEF_OK) return status;
-    double bits = reef_recent_losses_median(&trainer->recent);
+    double bits = reef_recent_losses_median(&trainer->stream.recent);
     reset_for_next_generation(trainer);
     // The new gate is fitted on the data that caused the boundary. Without such data it stays
     // closed and is fitted again later (reef_growth_gate_due).
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
-    if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->gating, network, err);
+    if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->net.gating, network, err);
     if (status == REEF_OK) status = report_boundary(trainer, opening, out, bits, err);
     // Without data of its own yet, it starts at its first batch.
     if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
@@ -242,7 +242,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     }
     // Drop tapes of the open generation's shape under this number; the sealed one gets its own when
     // it first fires.
-    reef_activations_forget_generation(&trainer->acts, network->generation_count - 1);
+    reef_activations_forget_generation(&trainer->net.acts, network->generation_count - 1);
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed; // the model owns both now
     network->generations[network->generation_count++] = next;

@@ -109,7 +109,7 @@ reef_status reef_branch_make(reef_generation **out,
 // Returns how many.
 static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
     const reef_config *config = &trainer->network.config;
-    const reef_reservoir *reservoir = &trainer->reservoir;
+    const reef_reservoir *reservoir = &trainer->net.reservoir;
     size_t count = 0;
     for (size_t slot = 0; slot < reservoir->slots; slot++) {
         if (!any && reservoir->generations[slot] != from) continue;
@@ -128,7 +128,7 @@ static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
 static void settle_layer(const reef_trainer *trainer, const reef_generation *from, uint32_t l) {
     const reef_config *config = &trainer->network.config;
     const reef_router_tape *tape =
-        &trainer->acts.expert_tables[trainer->network.generation_count - 1][l].tape;
+        &trainer->net.acts.expert_tables[trainer->network.generation_count - 1][l].tape;
     reef_router_params *router = &reef_open_generation(trainer)->weights.routers[l];
     for (size_t i = 0; i < (size_t)config->heads * config->d_key; i++) {
         router->bn_mean[i] = tape->batch_mean[i];
@@ -154,22 +154,22 @@ static reef_status settle_queries(reef_trainer *trainer,
            open = trainer->network.generation_count - 1;
     // The branch reads alone where it is whole; otherwise its origin fires beside it, because its
     // deltas came on top of that.
-    memset(trainer->fire, 0, trainer->network.generation_count * stride);
-    memset(trainer->fire + open * stride, 1, stride);
+    memset(trainer->batch.fire, 0, trainer->network.generation_count * stride);
+    memset(trainer->batch.fire + open * stride, 1, stride);
     if (!whole && from->info.generation > 0)
-        memset(trainer->fire + from->info.generation * stride, 1, stride);
+        memset(trainer->batch.fire + from->info.generation * stride, 1, stride);
     const reef_batch batch = {.windows = windows,
-                              .tokens = trainer->tokens,
-                              .targets = trainer->targets,
-                              .fire = trainer->fire,
+                              .tokens = trainer->batch.tokens,
+                              .targets = trainer->batch.targets,
+                              .fire = trainer->batch.fire,
                               .fire_stride = stride};
     reef_status status = REEF_OK;
     // Layer by layer: the input of layer l depends on the queries of the layers before it. So each
     // needs a pass of its own, with those before it settled.
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
-                                      REEF_PASS_TRAIN, err);
+        status = reef_network_forward(&trainer->net.acts, &trainer->network, trainer->workers,
+                                      &batch, REEF_PASS_TRAIN, err);
         if (status == REEF_OK) settle_layer(trainer, from, l);
     }
     return status;

@@ -16,7 +16,7 @@ reef_status reef_growth_enlarge(reef_trainer *trainer, uint32_t side, reef_error
     reef_generation_memory_move(&grown->memory, &open->memory);
     // Tapes are sized by the side; those of the old shape are freed and made again at the next
     // pass.
-    reef_activations_forget_generation(&trainer->acts, trainer->network.generation_count - 1);
+    reef_activations_forget_generation(&trainer->net.acts, trainer->network.generation_count - 1);
     reef_generation_free(open);
     trainer->network.generations[trainer->network.generation_count - 1] = grown;
     return reef_state_event(trainer, err, "grow",

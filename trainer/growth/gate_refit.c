@@ -83,7 +83,7 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                  const uint8_t *fresh,
                                  size_t fresh_bytes,
                                  reef_error *err) {
-    const reef_reservoir *reservoir = &trainer->reservoir;
+    const reef_reservoir *reservoir = &trainer->net.reservoir;
     // Generation 0 answers wherever nobody else does; it has no gate.
     if (generation->info.generation == 0) return REEF_OK;
     reef_reservoir_lists lists;

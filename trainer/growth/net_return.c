@@ -25,7 +25,7 @@ static uint32_t net_of_kind(const reef_trainer *trainer, uint32_t kind) {
 
 bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind) {
     uint64_t behind = reef_kind_bytes_without_net(trainer, kind);
-    if (!reef_has_net(trainer) || behind < trainer->return_bytes ||
+    if (!reef_has_net(trainer) || behind < trainer->kinds.return_bytes ||
         behind < reef_kind_bytes_learned(trainer, kind) / BEHIND_SHARE)
         return false;
     uint64_t side = trainer->network.generations[net_of_kind(trainer, kind)]->info.side;
@@ -38,8 +38,8 @@ static void put_in_place(reef_trainer *trainer, reef_generation *made) {
     size_t n = network->generation_count - 1;
     reef_generation_free(network->generations[n]);
     network->generations[n] = made;
-    reef_activations_forget_generation(&trainer->acts, n);
-    reef_gate_reset(&made->gate, &trainer->gating.states[n]);
+    reef_activations_forget_generation(&trainer->net.acts, n);
+    reef_gate_reset(&made->gate, &trainer->net.gating.states[n]);
 }
 
 // The generation that was just opened becomes one that continues the kind.
@@ -54,7 +54,7 @@ static reef_status continue_kind(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     made->info.continues = kind + 1;
     put_in_place(trainer, made);
-    trainer->current_kind = kind;
+    trainer->kinds.current = kind;
     reef_kind_let_net_follow(trainer, kind);
     status = reef_branch_settle(trainer, from, whole, err);
     // What the kind's older generations learned is of it as well, so the gate need not wait.

@@ -29,7 +29,7 @@ static reef_status probe(
     size_t size = reef_batch_bytes(&trainer->network.config);
     size_t count = batches < PROBED_MAX ? batches : PROBED_MAX, probed = 0;
     reef_gating moving = {0};
-    reef_status status = reef_gating_copy(&moving, &trainer->gating, err);
+    reef_status status = reef_gating_copy(&moving, &trainer->net.gating, err);
     *sum = 0.0;
     for (size_t b = 0; status == REEF_OK && b < batches; b++) {
         const uint8_t *bytes = fresh + b * size;

@@ -13,8 +13,8 @@ bool reef_kinds_may_return(const reef_trainer *trainer) {
 }
 
 reef_kind_head *reef_kind_head_find(const reef_trainer *trainer, uint32_t kind) {
-    for (size_t i = 0; i < trainer->kind_head_count; i++)
-        if (trainer->kind_heads[i].visit.kind == kind) return &trainer->kind_heads[i];
+    for (size_t i = 0; i < trainer->kinds.head_count; i++)
+        if (trainer->kinds.heads[i].visit.kind == kind) return &trainer->kinds.heads[i];
     return NULL;
 }
 
@@ -28,8 +28,8 @@ static bool is_loaded(const reef_kind_head *head) {
 static void make_room(reef_trainer *trainer) {
     reef_kind_head *oldest = NULL;
     size_t loaded = 0;
-    for (size_t i = 0; i < trainer->kind_head_count; i++) {
-        reef_kind_head *head = &trainer->kind_heads[i];
+    for (size_t i = 0; i < trainer->kinds.head_count; i++) {
+        reef_kind_head *head = &trainer->kinds.heads[i];
         if (!is_loaded(head)) continue;
         loaded++;
         if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
@@ -105,12 +105,12 @@ reef_status reef_kind_head_add(reef_trainer *trainer,
                                uint32_t kind,
                                reef_kind_head **out,
                                reef_error *err) {
-    size_t count = trainer->kind_head_count;
-    reef_kind_head *heads = realloc(trainer->kind_heads, (count + 1) * sizeof(*heads));
+    size_t count = trainer->kinds.head_count;
+    reef_kind_head *heads = realloc(trainer->kinds.heads, (count + 1) * sizeof(*heads));
     if (heads == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the heads of %zu kinds", count);
-    trainer->kind_heads = heads;
-    *out = &heads[trainer->kind_head_count++];
+    trainer->kinds.heads = heads;
+    *out = &heads[trainer->kinds.head_count++];
     **out = (reef_kind_head){.visit = {.kind = kind}, .stored = true};
     return REEF_OK;
 }
@@ -141,7 +141,7 @@ reef_status reef_kind_load_memory(reef_trainer *trainer,
     }
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
-    head->used_at = ++trainer->kind_head_uses;
+    head->used_at = ++trainer->kinds.head_uses;
     *out = head->visit.memory.memory;
     return REEF_OK;
 }
@@ -165,7 +165,7 @@ const reef_memory *reef_kind_view_loaded(const reef_trainer *trainer,
 }
 
 void reef_kind_read_facts(reef_trainer *trainer, reef_txn *txn) {
-    reef_kind_head *head = reef_kind_head_find(trainer, trainer->current_kind);
+    reef_kind_head *head = reef_kind_head_find(trainer, trainer->kinds.current);
     if (head == NULL) return;
     // It is only shown: what is damaged is reported where it is needed.
     if (reef_kind_memory_stats_read(txn, head->visit.kind, &head->seen, NULL) != REEF_OK)
@@ -178,7 +178,7 @@ static void note_learned(reef_trainer *trainer, reef_kind_head *head) {
     const reef_generation_memory *m = &head->visit.memory;
     head->in_open_generation = true;
     head->stored = false;
-    head->used_at = ++trainer->kind_head_uses;
+    head->used_at = ++trainer->kinds.head_uses;
     head->visit.learned = reef_memory_learned_bytes(m->memory);
     head->visit.next = m->next;
     memcpy(head->visit.chain, m->chain, sizeof(m->chain));
@@ -214,7 +214,7 @@ reef_status reef_open_kind_load(reef_trainer *trainer,
 void reef_open_kind_note_learned(reef_trainer *trainer) {
     if (!reef_open_kind_is_older(trainer)) return;
     note_learned(trainer, reef_kind_head_find(trainer, reef_open_kind(trainer)));
-    trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
+    trainer->kinds.visited_bytes += reef_batch_bytes(&trainer->network.config);
 }
 
 uint64_t reef_kind_bytes_without_net(const reef_trainer *trainer, uint32_t kind) {
@@ -281,21 +281,21 @@ reef_status reef_kind_learn_pending_batch(reef_trainer *trainer,
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory *m = &head->visit.memory;
-    status = reef_memory_learn_batch(&trainer->network.config, m, trainer->pending,
-                                     trainer->stream_bytes, NULL, trainer->memory_bits, err);
+    status = reef_memory_learn_batch(&trainer->network.config, m, trainer->stream.pending,
+                                     trainer->stream_bytes, NULL, trainer->memory.bits, err);
     if (status != REEF_OK) {
         reef_trainer_break(trainer, status);
         return status;
     }
     note_learned(trainer, head);
     reef_memory_refresh_stats(m->memory, &head->seen);
-    trainer->visited_bytes += reef_batch_bytes(&trainer->network.config);
+    trainer->kinds.visited_bytes += reef_batch_bytes(&trainer->network.config);
     head->without_net += reef_batch_bytes(&trainer->network.config);
     double sum = 0.0;
     for (size_t i = 0; i < count; i++)
-        sum += trainer->memory_losses[i] = (double)trainer->memory_bits[i];
-    *bits = trainer->last_helped = sum / (double)count;
-    reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory_losses, 1.0,
+        sum += trainer->memory.losses[i] = (double)trainer->memory.bits[i];
+    *bits = trainer->memory.last_bits = sum / (double)count;
+    reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory.losses, 1.0,
                            count);
     return REEF_OK;
 }
@@ -346,12 +346,12 @@ static reef_status seal_visit(reef_visit *out, const reef_visit *head, reef_erro
 reef_status reef_kinds_seal_visits(reef_trainer *trainer,
                                    reef_generation *sealed,
                                    reef_error *err) {
-    sealed->visits = calloc(trainer->kind_head_count + 1, sizeof(*sealed->visits));
+    sealed->visits = calloc(trainer->kinds.head_count + 1, sizeof(*sealed->visits));
     if (sealed->visits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits",
-                         trainer->kind_head_count);
-    for (size_t i = 0; i < trainer->kind_head_count; i++) {
-        reef_kind_head *head = &trainer->kind_heads[i];
+                         trainer->kinds.head_count);
+    for (size_t i = 0; i < trainer->kinds.head_count; i++) {
+        reef_kind_head *head = &trainer->kinds.heads[i];
         if (!head->in_open_generation) continue;
         reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
         if (status != REEF_OK) return status;
@@ -365,8 +365,8 @@ reef_status reef_kinds_seal_visits(reef_trainer *trainer,
 
 reef_status reef_kinds_write_all_next(reef_trainer *trainer, reef_error *err) {
     reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < trainer->kind_head_count; i++) {
-        reef_kind_head *head = &trainer->kind_heads[i];
+    for (size_t i = 0; status == REEF_OK && i < trainer->kinds.head_count; i++) {
+        reef_kind_head *head = &trainer->kinds.heads[i];
         if (!head->in_open_generation || head->visit.merged) continue;
         if (!is_loaded(head)) status = load_head(trainer, head, err);
         // As tables, which stand by themselves. Not released before they are written.
@@ -378,14 +378,14 @@ reef_status reef_kinds_write_all_next(reef_trainer *trainer, reef_error *err) {
 
 reef_status reef_kinds_put_visits(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     size_t count = 0;
-    if (trainer->kind_head_count == 0) return REEF_OK;
-    reef_visit **visits = calloc(trainer->kind_head_count, sizeof(*visits));
+    if (trainer->kinds.head_count == 0) return REEF_OK;
+    reef_visit **visits = calloc(trainer->kinds.head_count, sizeof(*visits));
     if (visits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu visits",
-                         trainer->kind_head_count);
-    for (size_t i = 0; i < trainer->kind_head_count; i++)
-        if (trainer->kind_heads[i].in_open_generation)
-            visits[count++] = &trainer->kind_heads[i].visit;
+                         trainer->kinds.head_count);
+    for (size_t i = 0; i < trainer->kinds.head_count; i++)
+        if (trainer->kinds.heads[i].in_open_generation)
+            visits[count++] = &trainer->kinds.heads[i].visit;
     reef_status status = reef_checkpoint_put_visits(
         txn, reef_open_generation(trainer)->info.generation, visits, count, err);
     free(visits);
@@ -393,17 +393,17 @@ reef_status reef_kinds_put_visits(reef_trainer *trainer, reef_txn *txn, reef_err
 }
 
 void reef_kinds_note_commit(reef_trainer *trainer) {
-    for (size_t i = 0; i < trainer->kind_head_count; i++) {
-        reef_kind_head *head = &trainer->kind_heads[i];
+    for (size_t i = 0; i < trainer->kinds.head_count; i++) {
+        reef_kind_head *head = &trainer->kinds.heads[i];
         head->stored = true;
         if (head->in_open_generation) reef_generation_memory_settle(&head->visit.memory);
     }
 }
 
 void reef_kinds_release(reef_trainer *trainer) {
-    for (size_t i = 0; i < trainer->kind_head_count; i++)
-        reef_generation_memory_release(&trainer->kind_heads[i].visit.memory);
-    free(trainer->kind_heads);
-    trainer->kind_heads = NULL;
-    trainer->kind_head_count = 0;
+    for (size_t i = 0; i < trainer->kinds.head_count; i++)
+        reef_generation_memory_release(&trainer->kinds.heads[i].visit.memory);
+    free(trainer->kinds.heads);
+    trainer->kinds.heads = NULL;
+    trainer->kinds.head_count = 0;
 }

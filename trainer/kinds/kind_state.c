@@ -45,7 +45,7 @@ void reef_kinds_set_state(const reef_trainer *trainer, json_t **state) {
         return;
     }
     reef_json_set(state, "kinds", list);
-    reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->visited_bytes));
+    reef_json_set(state, "visited_bytes", json_integer((json_int_t)trainer->kinds.visited_bytes));
 }
 
 static reef_status load_one(reef_trainer *trainer, const json_t *item, reef_error *err) {
@@ -119,13 +119,14 @@ reef_status reef_kinds_load_state(reef_trainer *trainer,
     const json_t *list = json_object_get(state, "kinds");
     const json_t *merged = json_object_get(state, "merged_kinds");
     reef_status status = REEF_OK;
-    trainer->visited_bytes = (uint64_t)json_integer_value(json_object_get(state, "visited_bytes"));
+    trainer->kinds.visited_bytes =
+        (uint64_t)json_integer_value(json_object_get(state, "visited_bytes"));
     for (size_t i = 0; status == REEF_OK && i < json_array_size(list); i++)
         status = load_one(trainer, json_array_get(list, i), err);
     for (size_t i = 0; status == REEF_OK && i < json_array_size(merged); i++)
         status = load_merged(trainer, json_array_get(merged, i), err);
     if (status == REEF_OK) status = check_mergings(trainer, err);
-    return status == REEF_OK && trainer->kind_head_count > 0
+    return status == REEF_OK && trainer->kinds.head_count > 0
                ? find_in_open_generation(trainer, txn, err)
                : status;
 }

@@ -76,7 +76,7 @@ static void update_experts(reef_trainer *trainer, reef_generation *generation) {
     reef_expert_table *table = &generation->expert_tables[0];
     // Rows and factors of all collected batches are applied as if they had been one batch.
     const reef_expert_update update = {
-        .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
+        .adam = {trainer->net.learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
         .clip = config->clip,
         .flags = table->flags,
@@ -124,7 +124,7 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
     reef_status status = check_gradients(trainer, dense_norm, err);
     if (status == REEF_OK) status = reserve_pairs(layer, generation, P, err);
     if (status != REEF_OK) return status;
-    trainer->learning_rate = learning_rate > 0.0f ? learning_rate : config->learning_rate;
+    trainer->net.learning_rate = learning_rate > 0.0f ? learning_rate : config->learning_rate;
     update_experts(trainer, generation);
     reef_step_update_dense(trainer, generation, dense_norm); // and clears the gradients
     update_statistics(trainer, generation);
@@ -238,7 +238,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
 // ---- the public passes --------------------------------------------------------------------------
 
 static reef_layer_view view_of(reef_trainer *trainer) {
-    return (reef_layer_view){&trainer->network, trainer->workers, trainer->residency.prefetch,
+    return (reef_layer_view){&trainer->network, trainer->workers, trainer->net.residency.prefetch,
                              trainer->layer};
 }
 

@@ -5,9 +5,9 @@
 void reef_memory_step_refresh_stats(reef_trainer *trainer) {
     const reef_memory *memory = reef_open_kind_memory(trainer);
     if (memory != NULL)
-        reef_memory_refresh_stats(memory, &trainer->memory_stats);
+        reef_memory_refresh_stats(memory, &trainer->memory.stats);
     else
-        trainer->memory_stats = (reef_memory_stats){0};
+        trainer->memory.stats = (reef_memory_stats){0};
 }
 
 // What was seen of a memory, and of now what costs nothing. memory  NULL: it is not loaded
@@ -26,7 +26,7 @@ static void describe(reef_memory_status *out,
 void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status *out) {
     const reef_memory *memory = reef_open_kind_memory(trainer);
     uint64_t bytes_max = trainer->network.config.context_memory;
-    reef_memory_stats seen = memory != NULL ? trainer->memory_stats : (reef_memory_stats){0};
+    reef_memory_stats seen = memory != NULL ? trainer->memory.stats : (reef_memory_stats){0};
     describe(&out->memory, memory, &seen, bytes_max);
     out->kind_memory = out->memory;
     if (out->kind == reef_open_generation(trainer)->info.generation ||

@@ -29,7 +29,8 @@ static reef_status fire_in_window(reef_trainer *trainer,
     // Read from the start of the stretch: a gate's evidence adds up over the bytes before `at`.
     reef_status status = reef_step_read(trainer, &network, bytes, at + T, &batch, err);
     for (size_t g = 1; status == REEF_OK && g < generation_count; g++)
-        memcpy(trainer->fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at, T);
+        memcpy(trainer->batch.fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at,
+               T);
     return status;
 }
 
@@ -45,7 +46,7 @@ static reef_status take_leaking_window(reef_trainer *trainer,
                                        reef_error *err) {
     size_t T = trainer->network.config.context, open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
-    uint8_t *fire = trainer->fire + open * stride + slot * T;
+    uint8_t *fire = trainer->batch.fire + open * stride + slot * T;
     // Its own state, at the beginning of a stream: the window was cut from somewhere in the past.
     reef_gate_state state;
     const reef_gate *gate = &trainer->network.generations[open]->gate;
@@ -54,15 +55,15 @@ static reef_status take_leaking_window(reef_trainer *trainer,
     // One token more than a window: the last target lies behind it.
     for (size_t at = 0; at + T < size; at += T) {
         size_t fired = 0;
-        reef_gate_score(gate, &state, T, bytes + at, trainer->margins);
-        for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->margins[t] > 0.0f;
+        reef_gate_score(gate, &state, T, bytes + at, trainer->batch.margins);
+        for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->batch.margins[t] > 0.0f;
         // A window on which the gate is silent costs nothing and constrains nothing.
         if (fired == 0) continue;
         *taken = true;
         reef_step_place(trainer, slot, bytes + at);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
         // The open generation joins the older ones that fire; together they may be too many.
-        reef_gating_limit(open + 1, T, trainer->fire + slot * T, stride,
+        reef_gating_limit(open + 1, T, trainer->batch.fire + slot * T, stride,
                           reef_fire_max(&trainer->network.config));
         return status;
     }
@@ -77,9 +78,9 @@ static uint32_t kind_of(const reef_trainer *trainer, uint32_t generation) {
 // step number, so which window is taken depends on nothing but the stream.
 static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    const reef_reservoir *reservoir = &trainer->reservoir;
+    const reef_reservoir *reservoir = &trainer->net.reservoir;
     uint32_t generation = reef_open_generation(trainer)->info.generation;
-    trainer->retain_windows = 0;
+    trainer->batch.retain_windows = 0;
     // Generation 0 has nothing older to retain.
     if (generation == 0) return REEF_OK;
     for (uint64_t i = 0; i < REEF_RETAIN_CANDIDATES; i++) {
@@ -99,7 +100,7 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
         // At most one window is added: one leaking window per step is enough to hold the retain
         // term, at a cost of 1 / batch.
         if (!taken) continue;
-        trainer->retain_windows = 1;
+        trainer->batch.retain_windows = 1;
         return REEF_OK;
     }
     return REEF_OK;
@@ -108,14 +109,14 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
 // Every trained window weighs the same; those of old data only feed the retain term.
 static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained) {
     size_t T = trainer->network.config.context, rows = trained * T;
-    for (size_t i = 0; i < rows; i++) trainer->weight[i] = 1.0f / (float)rows;
-    memset(trainer->weight + rows, 0, retained * T * sizeof(*trainer->weight));
+    for (size_t i = 0; i < rows; i++) trainer->batch.weight[i] = 1.0f / (float)rows;
+    memset(trainer->batch.weight + rows, 0, retained * T * sizeof(*trainer->batch.weight));
 }
 
 static double mean_bits(const reef_trainer *trainer) {
     double nats = 0.0;
     size_t count = reef_batch_tokens(&trainer->network.config);
-    for (size_t i = 0; i < count; i++) nats += trainer->acts.loss[i];
+    for (size_t i = 0; i < count; i++) nats += trainer->net.acts.loss[i];
     return nats / REEF_LN2 / (double)count;
 }
 
@@ -123,7 +124,7 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     // Of a batch that a context memory learns, the losses with its help count: see memory_step.c.
     if (trainer->network.config.context_memory > 0) return;
     // A row's loss is about the token after it.
-    reef_prequential_count(trainer, begin + 1, 1, trainer->acts.loss, 1.0 / REEF_LN2,
+    reef_prequential_count(trainer, begin + 1, 1, trainer->net.acts.loss, 1.0 / REEF_LN2,
                            reef_batch_tokens(&trainer->network.config));
 }
 
@@ -133,8 +134,8 @@ static void force_open(reef_trainer *trainer) {
     size_t count = reef_batch_tokens(config), open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
     if (open == 0) return;
-    memset(trainer->fire + open * stride, 1, count);
-    reef_gating_limit(open + 1, count, trainer->fire, stride, reef_fire_max(config));
+    memset(trainer->batch.fire + open * stride, 1, count);
+    reef_gating_limit(open + 1, count, trainer->batch.fire, stride, reef_fire_max(config));
 }
 
 // Weights beyond what a float holds show in the router's queries, and without a router in the loss.
@@ -166,19 +167,19 @@ reef_status reef_step_forward(reef_trainer *trainer,
     // Last, behind all windows that are trained: the retain window has no loss, only a penalty.
     reef_status status = add_retain_window(trainer, config->batch, err);
     if (status != REEF_OK) return status;
-    weigh_windows(trainer, config->batch, trainer->retain_windows);
-    reef_batch batch = reef_batch_make(trainer, config->batch, trainer->retain_windows, true);
+    weigh_windows(trainer, config->batch, trainer->batch.retain_windows);
+    reef_batch batch = reef_batch_make(trainer, config->batch, trainer->batch.retain_windows, true);
     // Of all passes only those of a step are shared: others run on every rank, which decide alike.
-    trainer->acts.ranks = sharing_ranks(trainer);
-    status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+    trainer->net.acts.ranks = sharing_ranks(trainer);
+    status = reef_network_forward(&trainer->net.acts, &trainer->network, trainer->workers, &batch,
                                   REEF_PASS_TRAIN, &found);
-    trainer->acts.ranks = NULL;
+    trainer->net.acts.ranks = NULL;
     *bits = mean_bits(trainer);
     // Infinite logits give a finite status but a useless step; it is refused before backward
     // touches a weight.
     if (status == REEF_OK && !isfinite(*bits))
         status = reef_fail(&found, REEF_ERR_INVALID, "the loss is not finite");
-    trainer->seconds_forward += reef_seconds() - start;
+    trainer->seconds.forward += reef_seconds() - start;
     // The error of a diverged step names the step and the settings that caused it; other errors
     // pass unchanged.
     if (status == REEF_ERR_INVALID) return diverged(trainer, &found, err);
@@ -191,7 +192,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
 // mixtures.
 static void update_statistics(reef_trainer *trainer, reef_generation *generation) {
     const reef_config *config = &trainer->network.config;
-    const reef_activations *acts = &trainer->acts;
+    const reef_activations *acts = &trainer->net.acts;
     // Statistics of the batch move the running ones before the weights do: they belong to the
     // queries that this batch asked.
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -213,21 +214,21 @@ void reef_step_backward(reef_trainer *trainer) {
     reef_generation *generation = reef_open_generation(trainer);
     double start = reef_seconds();
     // A new generation warms up again.
-    trainer->learning_rate = reef_learning_rate(config, trainer->generation_step);
-    reef_batch batch = reef_batch_make(trainer, config->batch, trainer->retain_windows, true);
+    trainer->net.learning_rate = reef_learning_rate(config, trainer->generation_step);
+    reef_batch batch = reef_batch_make(trainer, config->batch, trainer->batch.retain_windows, true);
     reef_network_update update = {
-        .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
+        .adam = {trainer->net.learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
         .average_rate = REEF_AVERAGE_RATE,
         .clip = config->clip,
     };
     update_statistics(trainer, generation);
-    trainer->acts.ranks = sharing_ranks(trainer);
-    reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
-    trainer->acts.ranks = NULL;
+    trainer->net.acts.ranks = sharing_ranks(trainer);
+    reef_network_backward(&trainer->net.acts, &trainer->network, trainer->workers, &batch, &update);
+    trainer->net.acts.ranks = NULL;
     double backward = reef_seconds();
     reef_step_update_dense(trainer, generation,
                            reef_step_gradient_norm(trainer->workers, generation));
-    trainer->seconds_backward += backward - start;
-    trainer->seconds_update += reef_seconds() - backward;
+    trainer->seconds.backward += backward - start;
+    trainer->seconds.update += reef_seconds() - backward;
 }

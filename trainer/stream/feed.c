@@ -6,8 +6,8 @@
 #include <string.h>
 
 static reef_source *find_source(const reef_trainer *trainer, const char *name) {
-    for (size_t i = 0; i < trainer->source_count; i++)
-        if (strcmp(trainer->sources[i].name, name) == 0) return &trainer->sources[i];
+    for (size_t i = 0; i < trainer->stream.source_count; i++)
+        if (strcmp(trainer->stream.sources[i].name, name) == 0) return &trainer->stream.sources[i];
     return NULL;
 }
 
@@ -28,11 +28,11 @@ static reef_status add_source(reef_trainer *trainer,
                               reef_source **out,
                               reef_error *err) {
     // The name is stored with a fixed size in the struct; the limits are the same on disk.
-    if (name[0] == '\0' || strlen(name) >= sizeof(trainer->sources->name))
+    if (name[0] == '\0' || strlen(name) >= sizeof(trainer->stream.sources->name))
         return reef_fail(err, REEF_ERR_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
-                         strlen(name), sizeof(trainer->sources->name) - 1);
+                         strlen(name), sizeof(trainer->stream.sources->name) - 1);
     // A bound, because every commit writes the whole list.
-    if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
+    if (trainer->stream.source_count >= REEF_SOURCE_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL,
                          "the pool has read from %d sources, the most there can be",
                          REEF_SOURCE_COUNT_MAX);
@@ -40,10 +40,10 @@ static reef_status add_source(reef_trainer *trainer,
     reef_status status = check_text(name, err);
     if (status != REEF_OK) return status;
     reef_source *sources =
-        realloc(trainer->sources, (trainer->source_count + 1) * sizeof(*sources));
+        realloc(trainer->stream.sources, (trainer->stream.source_count + 1) * sizeof(*sources));
     if (sources == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for source %s", name);
-    trainer->sources = sources;
-    *out = &sources[trainer->source_count++];
+    trainer->stream.sources = sources;
+    *out = &sources[trainer->stream.source_count++];
     **out = (reef_source){0};
     memcpy((*out)->name, name, strlen(name));
     return REEF_OK;
@@ -56,7 +56,7 @@ uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source) {
 
 size_t reef_trainer_source_index(const reef_trainer *trainer, const char *source) {
     const reef_source *found = find_source(trainer, source);
-    return found == NULL ? SIZE_MAX : (size_t)(found - trainer->sources);
+    return found == NULL ? SIZE_MAX : (size_t)(found - trainer->stream.sources);
 }
 
 reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
@@ -65,11 +65,11 @@ reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
                                      reef_error *err) {
     size_t fresh = 0;
     for (size_t i = 0; i < count; i++) fresh += find_source(trainer, sources[i]) == NULL;
-    if (fresh == 0 || fresh <= REEF_SOURCE_COUNT_MAX - trainer->source_count) return REEF_OK;
+    if (fresh == 0 || fresh <= REEF_SOURCE_COUNT_MAX - trainer->stream.source_count) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%zu of the sources are new to the pool, which has read from %zu and can from "
                      "%d in all: give a folder as one source (dir:PATH), or make a new pool",
-                     fresh, trainer->source_count, REEF_SOURCE_COUNT_MAX);
+                     fresh, trainer->stream.source_count, REEF_SOURCE_COUNT_MAX);
 }
 
 reef_status reef_trainer_feed(reef_trainer *trainer,
@@ -90,11 +90,11 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // A change of source ends a marker line: half a marker in one file and half in the next is no
     // marker.
     if (status == REEF_OK && count > 0)
-        reef_marker_line_source(&trainer->marker, trainer->network.config.boundary_mark,
-                                (size_t)(from - trainer->sources));
+        reef_marker_line_source(&trainer->stream.marker, trainer->network.config.boundary_mark,
+                                (size_t)(from - trainer->stream.sources));
     // Losses are counted by source, so the span must be known before a byte is accepted.
     if (status == REEF_OK && count > 0)
-        status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
+        status = reef_prequential_source(trainer, (size_t)(from - trainer->stream.sources), err);
     // Each iteration accepts bytes or trains one batch. Callers that ask for `steps` get control
     // back after every batch, to answer requests in between.
     while (status == REEF_OK) {

@@ -20,12 +20,12 @@
 #define NET_FIRST_BATCHES 96
 
 size_t reef_pending_deferred_bytes(const reef_trainer *trainer) {
-    return trainer->deferred_batches * reef_batch_bytes(&trainer->network.config);
+    return trainer->stream.deferred_batches * reef_batch_bytes(&trainer->network.config);
 }
 
 size_t reef_pending_usable_bytes(const reef_trainer *trainer) {
-    const reef_marker_line *marker = &trainer->marker;
-    return trainer->pending_bytes - reef_marker_line_pending(marker) - marker->line_bytes;
+    const reef_marker_line *marker = &trainer->stream.marker;
+    return trainer->stream.pending_bytes - reef_marker_line_pending(marker) - marker->line_bytes;
 }
 
 // Does the net learn the batch at this position of the stream?
@@ -41,8 +41,9 @@ static bool is_for_net(const reef_trainer *trainer, uint64_t position) {
 // Take the learned batch out of the pending bytes; the gates stand behind it already.
 static void drop_batch(reef_trainer *trainer) {
     size_t count = reef_batch_bytes(&trainer->network.config);
-    trainer->pending_bytes -= count;
-    memmove(trainer->pending, trainer->pending + count, trainer->pending_bytes);
+    trainer->stream.pending_bytes -= count;
+    memmove(trainer->stream.pending, trainer->stream.pending + count,
+            trainer->stream.pending_bytes);
     trainer->stream_bytes += count;
 }
 
@@ -56,13 +57,14 @@ static reef_status add_to_history(reef_trainer *trainer,
     size_t bytes = reef_batch_bytes(&trainer->network.config);
     reef_status status = reef_series_add_at(trainer, step, end, bits, err);
     if (status != REEF_OK || !reef_kinds_may_return(trainer)) return status;
-    return reef_visit_log_add(&trainer->visit_log, kind, end, bytes, bits * (double)bytes, err);
+    return reef_visit_log_add(&trainer->unstored.visit_log, kind, end, bytes, bits * (double)bytes,
+                              err);
 }
 
 // A batch was learned by the open generation, at a loss of `bits`.
 static reef_status count_batch(
     reef_trainer *trainer, uint64_t step, uint64_t begin, double bits, reef_error *err) {
-    reef_recent_losses_add(&trainer->recent, bits);
+    reef_recent_losses_add(&trainer->stream.recent, bits);
     return add_to_history(trainer, reef_open_kind(trainer), step,
                           begin + reef_batch_bytes(&trainer->network.config), bits, err);
 }
@@ -72,17 +74,17 @@ static reef_status count_batch(
 static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, reef_error *err) {
     size_t count = reef_batch_tokens(&trainer->network.config);
     double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += trainer->memory_losses[i] = (double)job->bits[i];
-    trainer->last_helped = sum / (double)count;
-    reef_prequential_count(trainer, job->begin + 1, 1, trainer->memory_losses, 1.0, count);
+    for (size_t i = 0; i < count; i++) sum += trainer->memory.losses[i] = (double)job->bits[i];
+    trainer->memory.last_bits = sum / (double)count;
+    reef_prequential_count(trainer, job->begin + 1, 1, trainer->memory.losses, 1.0, count);
     reef_open_kind_note_learned(trainer);
-    return count_batch(trainer, job->step, job->begin, trainer->last_helped, err);
+    return count_batch(trainer, job->step, job->begin, trainer->memory.last_bits, err);
 }
 
 // Wait for the memory, and count the losses of what it learned. Does nothing where it has nothing to
 // learn. `before`: of the call before this one; returned, with its error, if not REEF_OK.
 static reef_status settle(reef_trainer *trainer, reef_status before, reef_error *err) {
-    reef_memory_lane *lane = trainer->lane;
+    reef_memory_lane *lane = trainer->memory.lane;
     reef_error found;
     if (lane == NULL || reef_memory_lane_is_empty(lane)) return before;
     reef_status status = reef_memory_lane_wait(lane, &found);
@@ -98,7 +100,7 @@ static reef_status settle(reef_trainer *trainer, reef_status before, reef_error 
 
 // The memory learns the first pending batch, with what the net has just said of it.
 static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err) {
-    reef_memory_lane *lane = trainer->lane;
+    reef_memory_lane *lane = trainer->memory.lane;
     reef_status status = REEF_OK;
     if (reef_memory_lane_is_full(lane)) status = settle(trainer, REEF_OK, err);
     if (status == REEF_OK && reef_memory_lane_is_empty(lane)) {
@@ -107,8 +109,8 @@ static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err)
         if (status == REEF_OK) reef_memory_lane_open(lane, memory);
     }
     if (status != REEF_OK) return status;
-    reef_memory_lane_add(lane, trainer->stream_bytes, trainer->step, trainer->pending,
-                         net ? trainer->acts.predictions : NULL);
+    reef_memory_lane_add(lane, trainer->stream_bytes, trainer->step, trainer->stream.pending,
+                         net ? trainer->net.acts.predictions : NULL);
     // Beside the net's own work: without any, the batch is learned when all are waited for.
     if (net) reef_memory_lane_start(lane, reef_thread_pool_count(trainer->workers));
     return REEF_OK;
@@ -116,8 +118,8 @@ static reef_status add_to_lane(reef_trainer *trainer, bool net, reef_error *err)
 
 // The net is about to read the first pending batch: the memory may learn beside it.
 static void begin_net(reef_trainer *trainer) {
-    if (trainer->lane == NULL || reef_memory_lane_is_empty(trainer->lane)) return;
-    reef_memory_lane_start(trainer->lane, reef_thread_pool_count(trainer->workers));
+    if (trainer->memory.lane == NULL || reef_memory_lane_is_empty(trainer->memory.lane)) return;
+    reef_memory_lane_start(trainer->memory.lane, reef_thread_pool_count(trainer->workers));
 }
 
 // ---- who learns it ------------------------------------------------------------------------------
@@ -125,13 +127,13 @@ static void begin_net(reef_trainer *trainer) {
 // Learn the first pending batch, by the memory and, where its forward pass has just been run, by
 // the net.
 static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, reef_error *err) {
-    const bool has_lane = trainer->lane != NULL;
+    const bool has_lane = trainer->memory.lane != NULL;
     reef_status status = has_lane ? add_to_lane(trainer, net, err) : REEF_OK;
     if (status != REEF_OK) return status;
     if (net) reef_step_backward(trainer);
     // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
-    reef_reservoir_offer(&trainer->reservoir, reef_open_generation(trainer)->info.generation,
-                         trainer->stream_bytes, trainer->pending,
+    reef_reservoir_offer(&trainer->net.reservoir, reef_open_generation(trainer)->info.generation,
+                         trainer->stream_bytes, trainer->stream.pending,
                          reef_batch_bytes(&trainer->network.config));
     if (!has_lane) status = count_batch(trainer, trainer->step, trainer->stream_bytes, bits, err);
     if (status == REEF_OK) drop_batch(trainer);
@@ -148,7 +150,7 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
 // Move the gates over the first pending batch, which the net does not read.
 static void move_gates(reef_trainer *trainer) {
     if (reef_config_has_gates(&trainer->network.config))
-        reef_step_decide(trainer, trainer->pending, &trainer->gating);
+        reef_step_decide(trainer, trainer->stream.pending, &trainer->net.gating);
 }
 
 // The net learns it, and beside it the memory. A generation that has learned nothing yet begins with
@@ -159,15 +161,15 @@ static reef_status learn_with_net(reef_trainer *trainer, reef_error *err) {
     if (reef_start_is_due(trainer)) {
         status = settle(trainer, REEF_OK, err);
         if (status == REEF_OK)
-            status = reef_start_generation(trainer, trainer->pending,
+            status = reef_start_generation(trainer, trainer->stream.pending,
                                            reef_batch_bytes(&trainer->network.config), err);
     }
     if (status != REEF_OK) return status;
     begin_net(trainer);
-    status = reef_step_forward(trainer, trainer->pending, &trainer->gating, &bits, err);
+    status = reef_step_forward(trainer, trainer->stream.pending, &trainer->net.gating, &bits, err);
     if (status != REEF_OK) return status;
     reef_step_count_losses(trainer, trainer->stream_bytes);
-    trainer->last_bits = bits;
+    trainer->net.last_bits = bits;
     return learn_batch(trainer, true, bits, err);
 }
 

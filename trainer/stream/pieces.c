@@ -9,7 +9,7 @@
 static bool open_is_unused(const reef_trainer *trainer) {
     const reef_generation_record *open = &reef_open_generation(trainer)->info;
     return trainer->generation_step == 0 && open->continues == 0 &&
-           trainer->current_kind != open->generation;
+           trainer->kinds.current != open->generation;
 }
 
 // The first batches of a new kind. Where there is no room for another, the last one that began
@@ -21,28 +21,28 @@ static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps
     reef_status status = REEF_OK;
     bool unused = open_is_unused(trainer);
     if (!unused && !reef_room_is_full(trainer))
-        status = reef_growth_begin(trainer, "contexts", trainer->pending,
+        status = reef_growth_begin(trainer, "contexts", trainer->stream.pending,
                                    count * reef_batch_bytes(config), err);
     if (status != REEF_OK) return status;
     bool opened = unused || reef_open_generation(trainer)->info.generation != open;
-    trainer->current_kind = reef_open_generation(trainer)->info.generation;
+    trainer->kinds.current = reef_open_generation(trainer)->info.generation;
     // Of a new kind only the first piece: what follows may be the next one already.
-    return reef_pending_learn(trainer, trainer->current_kind, opened ? first : count, steps, err);
+    return reef_pending_learn(trainer, trainer->kinds.current, opened ? first : count, steps, err);
 }
 
 reef_status reef_pieces_next(reef_trainer *trainer, size_t *steps, reef_error *err) {
     size_t batches = reef_piece_batches(&trainer->network.config);
-    size_t pieces = trainer->deferred_batches / batches;
-    uint32_t current = trainer->current_kind;
+    size_t pieces = trainer->stream.deferred_batches / batches;
+    uint32_t current = trainer->kinds.current;
     reef_kind_decision decision;
     reef_status status = reef_recognise_piece(trainer, pieces, &decision, err);
     if (status != REEF_OK) return status;
     pieces++;
     if (decision.verdict == REEF_VERDICT_DEFER) {
-        trainer->deferred_batches += batches;
+        trainer->stream.deferred_batches += batches;
         return REEF_OK;
     }
-    trainer->deferred_batches = 0;
+    trainer->stream.deferred_batches = 0;
     if (decision.verdict == REEF_VERDICT_CURRENT) {
         for (size_t i = 0; i < pieces; i++) reef_recognition_count(trainer, i, current);
         return reef_pending_learn(trainer, current, pieces * batches, steps, err);
@@ -54,16 +54,16 @@ reef_status reef_pieces_next(reef_trainer *trainer, size_t *steps, reef_error *e
     // A piece that is another's in part says nothing of either.
     for (size_t i = (decision.from + batches - 1) / batches; i < pieces; i++)
         reef_recognition_count(trainer, i, decision.kind);
-    trainer->current_kind = decision.kind;
+    trainer->kinds.current = decision.kind;
     return reef_pending_learn(trainer, decision.kind, left, steps, err);
 }
 
 reef_status reef_pieces_end(reef_trainer *trainer, size_t *steps, reef_error *err) {
     size_t batch = reef_batch_bytes(&trainer->network.config);
     size_t usable = reef_pending_usable_bytes(trainer);
-    trainer->deferred_batches = 0;
+    trainer->stream.deferred_batches = 0;
     if (usable <= batch) return REEF_OK;
     // The last batch needs the token after it, for its last target.
     usable -= 1;
-    return reef_pending_learn(trainer, trainer->current_kind, usable / batch, steps, err);
+    return reef_pending_learn(trainer, trainer->kinds.current, usable / batch, steps, err);
 }

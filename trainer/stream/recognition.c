@@ -89,18 +89,18 @@ size_t reef_piece_batches(const reef_config *config) {
 
 reef_status reef_recognition_reserve(reef_trainer *trainer, reef_error *err) {
     size_t count = trainer->network.generation_count;
-    if (trainer->recognition == NULL)
-        trainer->recognition = calloc(1, sizeof(*trainer->recognition));
-    if (count > trainer->level_count) {
-        reef_familiarity_level *levels = realloc(trainer->levels, count * sizeof(*levels));
+    if (trainer->kinds.recognition == NULL)
+        trainer->kinds.recognition = calloc(1, sizeof(*trainer->kinds.recognition));
+    if (count > trainer->kinds.level_count) {
+        reef_familiarity_level *levels = realloc(trainer->kinds.levels, count * sizeof(*levels));
         if (levels != NULL) {
-            memset(levels + trainer->level_count, 0,
-                   (count - trainer->level_count) * sizeof(*levels));
-            trainer->levels = levels;
-            trainer->level_count = count;
+            memset(levels + trainer->kinds.level_count, 0,
+                   (count - trainer->kinds.level_count) * sizeof(*levels));
+            trainer->kinds.levels = levels;
+            trainer->kinds.level_count = count;
         }
     }
-    return trainer->recognition != NULL && trainer->level_count >= count
+    return trainer->kinds.recognition != NULL && trainer->kinds.level_count >= count
                ? REEF_OK
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the levels of %zu kinds", count);
 }
@@ -112,13 +112,14 @@ reef_status reef_recognition_set_level(reef_trainer *trainer,
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
     reef_status status = reef_recognition_reserve(trainer, err);
     if (status == REEF_OK)
-        trainer->levels[kind] = (reef_familiarity_level){
+        trainer->kinds.levels[kind] = (reef_familiarity_level){
             .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
     return status;
 }
 
 void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind) {
-    if (kind < trainer->level_count) trainer->levels[kind] = (reef_familiarity_level){0};
+    if (kind < trainer->kinds.level_count)
+        trainer->kinds.levels[kind] = (reef_familiarity_level){0};
 }
 
 // Deviation of a piece from the kind's level, in spreads; negative: less familiar than its own
@@ -150,13 +151,13 @@ static void add_to_level(reef_familiarity_level *level, double familiarity) {
 
 static const uint8_t *piece_at(const reef_trainer *trainer, size_t number) {
     size_t batches = reef_piece_batches(&trainer->network.config);
-    return trainer->pending + number * batches * reef_batch_bytes(&trainer->network.config);
+    return trainer->stream.pending + number * batches * reef_batch_bytes(&trainer->network.config);
 }
 
 static reef_status check_empty(reef_trainer *trainer, reef_error *err) {
     const reef_memory *memory = NULL;
-    reef_status status = reef_kind_load_memory(trainer, trainer->current_kind, &memory, err);
-    trainer->recognition->is_empty =
+    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
+    trainer->kinds.recognition->is_empty =
         memory == NULL || reef_memory_learned_bytes(memory) < PIECE_BYTES;
     return status;
 }
@@ -177,12 +178,12 @@ static reef_status score_candidate(reef_trainer *trainer,
                                    size_t i,
                                    size_t number,
                                    reef_error *err) {
-    reef_recognition *r = trainer->recognition;
+    reef_recognition *r = trainer->kinds.recognition;
     uint32_t kind = r->candidates.kinds[i];
     double score = 0.0;
     reef_status status = familiarity_of(trainer, kind, number, &score, err);
     r->scores[i][number] = score;
-    r->deviations[i][number] = deviation_of(&trainer->levels[kind], score);
+    r->deviations[i][number] = deviation_of(&trainer->kinds.levels[kind], score);
     return status;
 }
 
@@ -233,10 +234,10 @@ static void make_room(reef_recognition *r, size_t pieces) {
 // All candidates score the new piece, and those that it adds score the pieces before it as well.
 static reef_status score_candidates(reef_trainer *trainer, size_t number, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_candidates *c = &trainer->recognition->candidates;
+    reef_candidates *c = &trainer->kinds.recognition->candidates;
     size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
     const uint8_t *piece = piece_at(trainer, number);
-    if (number > 0) make_room(trainer->recognition, number);
+    if (number > 0) make_room(trainer->kinds.recognition, number);
     size_t before = number == 0 ? 0 : c->count;
     reef_status status = number == 0 ? reef_candidates_choose(c, trainer, piece, bytes, err)
                                      : reef_candidates_add(c, trainer, piece, bytes, err);
@@ -251,7 +252,7 @@ static reef_status score_candidates(reef_trainer *trainer, size_t number, reef_e
 // would keep all of them.
 static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_recognition *r = trainer->recognition;
+    reef_recognition *r = trainer->kinds.recognition;
     size_t bytes = reef_piece_batches(config) * reef_batch_bytes(config);
     uint32_t kind = 0;
     double score = 0.0;
@@ -259,7 +260,7 @@ static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error
                                                &kind, out, err);
     if (status == REEF_OK && *out) status = familiarity_of(trainer, kind, 0, &score, err);
     *out = *out && score > r->current_score[0] + BIT &&
-           deviation_of(&trainer->levels[kind], score) >= -STRANGE;
+           deviation_of(&trainer->kinds.levels[kind], score) >= -STRANGE;
     return status;
 }
 
@@ -288,8 +289,8 @@ static bool find_switch(const reef_recognition *r, size_t pieces, reef_kind_deci
 
 // None of a candidate: a new kind, the current one (with an odd passage perhaps), or not clear yet.
 static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pieces) {
-    const reef_recognition *r = trainer->recognition;
-    const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
+    const reef_recognition *r = trainer->kinds.recognition;
+    const reef_familiarity_level *level = &trainer->kinds.levels[trainer->kinds.current];
     double strangeness = 0.0, share = NEW_SHARE * (double)level->pieces;
     double needed = fmin(fmax(share, NEW_PIECES_MIN), NEW_PIECES_MAX) * NEW_MEAN;
     double least =
@@ -335,13 +336,14 @@ static reef_status change_in_piece(reef_trainer *trainer,
                                    size_t *out,
                                    reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    const reef_recognition *r = trainer->recognition;
+    const reef_recognition *r = trainer->kinds.recognition;
     size_t size = reef_batch_bytes(config), batches = reef_piece_batches(config);
     size_t behind = number + 1 < pieces ? number + 1 : number;
-    double middle = 0.5 * (trainer->levels[trainer->current_kind].mean + r->current_score[behind]);
+    double middle =
+        0.5 * (trainer->kinds.levels[trainer->kinds.current].mean + r->current_score[behind]);
     double sum = 0.0, most = 0.0;
     const reef_memory *memory = NULL;
-    reef_status status = reef_kind_load_memory(trainer, trainer->current_kind, &memory, err);
+    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
     *out = 0;
     for (size_t b = 0; status == REEF_OK && b < batches; b++) {
         const uint8_t *bytes = piece_at(trainer, number) + b * size;
@@ -380,12 +382,12 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     *out = (reef_kind_decision){.verdict = REEF_VERDICT_CURRENT};
     reef_status status = reef_recognition_reserve(trainer, err);
     if (status != REEF_OK) return status;
-    reef_recognition *r = trainer->recognition;
-    const reef_familiarity_level *level = &trainer->levels[trainer->current_kind];
+    reef_recognition *r = trainer->kinds.recognition;
+    const reef_familiarity_level *level = &trainer->kinds.levels[trainer->kinds.current];
     double *score = &r->current_score[deferred];
     status = check_empty(trainer, err);
     if (status == REEF_OK)
-        status = familiarity_of(trainer, trainer->current_kind, deferred, score, err);
+        status = familiarity_of(trainer, trainer->kinds.current, deferred, score, err);
     if (status != REEF_OK) return status;
     r->current_deviation[deferred] = deviation_of(level, *score);
     if (deferred == 0) r->candidates.count = 0;
@@ -401,16 +403,17 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
 }
 
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind) {
-    const reef_recognition *r = trainer->recognition;
-    if (kind == trainer->current_kind) {
+    const reef_recognition *r = trainer->kinds.recognition;
+    if (kind == trainer->kinds.current) {
         bool odd = r->candidates.count > 0 && r->current_deviation[number] < -STRANGE;
         // Nothing is familiar to an empty memory, whatever the kind.
-        if (!odd && !r->is_empty) add_to_level(&trainer->levels[kind], r->current_score[number]);
+        if (!odd && !r->is_empty)
+            add_to_level(&trainer->kinds.levels[kind], r->current_score[number]);
         return;
     }
     for (size_t i = 0; i < r->candidates.count; i++)
         if (r->candidates.kinds[i] == kind)
-            add_to_level(&trainer->levels[kind], r->scores[i][number]);
+            add_to_level(&trainer->kinds.levels[kind], r->scores[i][number]);
 }
 
 reef_status reef_recognition_learn_text(
@@ -421,7 +424,8 @@ reef_status reef_recognition_learn_text(
         const reef_memory *memory = NULL;
         status = reef_kind_load_memory(trainer, kind, &memory, err);
         if (status == REEF_OK && at >= count / 2 && size == PIECE_BYTES)
-            add_to_level(&trainer->levels[kind], reef_memory_familiarity(memory, bytes + at, size));
+            add_to_level(&trainer->kinds.levels[kind],
+                         reef_memory_familiarity(memory, bytes + at, size));
         if (status == REEF_OK) status = reef_kind_learn_text(trainer, kind, bytes + at, size, err);
     }
     return status;
@@ -432,53 +436,54 @@ reef_status reef_recognition_learn_text(
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
     if (!reef_recognises_by_contexts(trainer)) return;
     json_t *list = json_array();
-    for (size_t g = 0; g < trainer->level_count; g++) {
-        const reef_familiarity_level *level = &trainer->levels[g];
+    for (size_t g = 0; g < trainer->kinds.level_count; g++) {
+        const reef_familiarity_level *level = &trainer->kinds.levels[g];
         if (level->pieces == 0) continue;
         reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
                                           level->mean, level->deviation));
     }
-    reef_json_set(state, "current_kind", json_integer(trainer->current_kind));
+    reef_json_set(state, "current_kind", json_integer(trainer->kinds.current));
     reef_json_set(state, "levels", list);
 }
 
 reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, reef_error *err) {
     const json_t *list = json_object_get(state, "levels");
     const json_t *current = json_object_get(state, "current_kind");
-    trainer->current_kind = reef_open_kind(trainer);
+    trainer->kinds.current = reef_open_kind(trainer);
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
     reef_status status = reef_recognition_reserve(trainer, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
         json_int_t kind = json_integer_value(json_array_get(item, 0));
-        if (kind < 0 || (size_t)kind >= trainer->level_count)
+        if (kind < 0 || (size_t)kind >= trainer->kinds.level_count)
             return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed level");
-        trainer->levels[kind] = (reef_familiarity_level){
+        trainer->kinds.levels[kind] = (reef_familiarity_level){
             .pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
             .mean = json_real_value(json_array_get(item, 2)),
             .deviation = json_real_value(json_array_get(item, 3))};
     }
-    json_int_t kind = current != NULL ? json_integer_value(current) : trainer->current_kind;
+    json_int_t kind = current != NULL ? json_integer_value(current) : trainer->kinds.current;
     if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||
         !reef_generation_begins_kind(&trainer->network.generations[kind]->info))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the trainer's state is at kind %lld, which is none", (long long)kind);
-    trainer->current_kind = (uint32_t)kind;
+    trainer->kinds.current = (uint32_t)kind;
     return REEF_OK;
 }
 
 // ---- the end --------------------------------------------------------------------------------------
 
 void reef_recognition_forget(reef_trainer *trainer) {
-    if (trainer->recognition != NULL) reef_candidates_release(&trainer->recognition->candidates);
+    if (trainer->kinds.recognition != NULL)
+        reef_candidates_release(&trainer->kinds.recognition->candidates);
 }
 
 void reef_recognition_release(reef_trainer *trainer) {
     reef_recognition_forget(trainer);
-    free(trainer->levels);
-    free(trainer->recognition);
-    trainer->levels = NULL;
-    trainer->recognition = NULL;
-    trainer->level_count = 0;
+    free(trainer->kinds.levels);
+    free(trainer->kinds.recognition);
+    trainer->kinds.levels = NULL;
+    trainer->kinds.recognition = NULL;
+    trainer->kinds.level_count = 0;
 }

@@ -41,8 +41,8 @@ static reef_status learn_next(reef_trainer *trainer, size_t *steps, reef_error *
 
 // All gates at the beginning of a stream.
 static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
-    reef_gating_release(&trainer->gating);
-    return reef_gating_init(&trainer->gating, &trainer->network, err);
+    reef_gating_release(&trainer->net.gating);
+    return reef_gating_init(&trainer->net.gating, &trainer->network, err);
 }
 
 // The pending bytes end in a marker line, and no piece before it is whole.
@@ -54,11 +54,11 @@ static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef
     bool grows = trainer->generation_step > 0;
     // The marker line is not trained. With a boundary everything pending goes with it: it is less
     // than a batch, and is of the old domain.
-    size_t gone = grows ? trainer->pending_bytes : trainer->marker.line_bytes;
-    trainer->marker.line_bytes = 0;
-    trainer->pending_bytes -= gone;
+    size_t gone = grows ? trainer->stream.pending_bytes : trainer->stream.marker.line_bytes;
+    trainer->stream.marker.line_bytes = 0;
+    trainer->stream.pending_bytes -= gone;
     trainer->stream_bytes += gone;
-    trainer->not_learned_bytes += gone;
+    trainer->stream.not_learned_bytes += gone;
     if (!grows) return REEF_OK;
     status = restart_gates(trainer, err);
     return status == REEF_OK ? reef_growth_begin(trainer, "mark", NULL, 0, err) : status;
@@ -73,19 +73,21 @@ static reef_status accept_bytes(
     size_t need = ready_bytes(trainer) - reef_pending_usable_bytes(trainer);
     // Maybe before: a line that turns out not to be a marker adds its bytes at once.
     if (count > need) count = need;
-    reef_status status = reef_trainer_reserve_pending(trainer, trainer->pending_bytes + count, err);
+    reef_status status =
+        reef_trainer_reserve_pending(trainer, trainer->stream.pending_bytes + count, err);
     if (status != REEF_OK) return status;
-    memcpy(trainer->pending + trainer->pending_bytes, bytes, count);
+    memcpy(trainer->stream.pending + trainer->stream.pending_bytes, bytes, count);
     if (text[0] == '\0') {
-        trainer->pending_bytes += count;
+        trainer->stream.pending_bytes += count;
         *taken += count;
         return REEF_OK;
     }
     // Byte by byte, because a marker line may end anywhere, and bytes behind it belong to the next
     // generation.
-    for (size_t i = 0; i < count && !is_ready(trainer) && trainer->marker.line_bytes == 0; i++) {
-        reef_marker_line_read(&trainer->marker, text, bytes[i]);
-        trainer->pending_bytes++;
+    for (size_t i = 0; i < count && !is_ready(trainer) && trainer->stream.marker.line_bytes == 0;
+         i++) {
+        reef_marker_line_read(&trainer->stream.marker, text, bytes[i]);
+        trainer->stream.pending_bytes++;
         ++*taken;
     }
     return REEF_OK;
@@ -112,7 +114,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
     while (status == REEF_OK && *steps == 0) {
         if (is_ready(trainer))
             status = settled(trainer, learn_next(trainer, steps, err));
-        else if (trainer->marker.line_bytes > 0)
+        else if (trainer->stream.marker.line_bytes > 0)
             status = settled(trainer, boundary_at_marker(trainer, steps, err));
         else if (*taken < count)
             status = accept_bytes(trainer, bytes + *taken, count - *taken, taken, err);

@@ -118,19 +118,19 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     assert_int_equal(status.not_learned_bytes, behind - trained);
     assert_int_equal(times_said(f, "\"reason\": \"mark\""), 2);
     feed_kind(f, 1, BATCH + 1, 3);
-    assert_int_equal(f->trainer->reservoir.young_seen, 1);
+    assert_int_equal(f->trainer->net.reservoir.young_seen, 1);
     uint8_t first[BATCH];
     lifelong_text(first, BATCH, 1, 3);
-    size_t slot = f->trainer->reservoir.old_slots;
-    assert_memory_equal(f->trainer->reservoir.bytes + slot * BATCH, first, BATCH);
+    size_t slot = f->trainer->net.reservoir.old_slots;
+    assert_memory_equal(f->trainer->net.reservoir.bytes + slot * BATCH, first, BATCH);
     // Behind the next one the gates read as from the beginning of a stream.
     reef_gate_state fresh;
     memset(&fresh, 0, sizeof(fresh));
     reef_gate_reset(&gen_of(f, 1)->gate, &fresh);
-    assert_true(f->trainer->gating.states[1].count > fresh.count);
+    assert_true(f->trainer->net.gating.states[1].count > fresh.count);
     feed_line(f, "\n" MARK "\n");
     assert_int_equal(f->trainer->network.generation_count, 3);
-    assert_int_equal(f->trainer->gating.states[1].count, fresh.count);
+    assert_int_equal(f->trainer->net.gating.states[1].count, fresh.count);
 }
 
 // The sealed generation is the one that a command makes where the whole batches end.
@@ -255,9 +255,9 @@ static void a_mark_ends_what_is_deferred_with_its_kind(void **state) {
     feed_kind(f, 0, 10000, 3);
     feed_kind(f, 1, 4000, 3); // too little to tell
     assert_int_equal(status_of(f).generation, 0);
-    assert_true(f->trainer->deferred_batches > 0);
+    assert_true(f->trainer->stream.deferred_batches > 0);
     feed_line(f, "\n" MARK "\n");
-    assert_int_equal(f->trainer->deferred_batches, 0);
+    assert_int_equal(f->trainer->stream.deferred_batches, 0);
     assert_int_equal(status_of(f).step, 14000 / BATCH);
     assert_int_equal(status_of(f).generation, 1);
     assert_int_equal(status_of(f).opened_at, 14000 + 8);
@@ -325,9 +325,9 @@ static void growing_judges_deferred_pieces_again(void **state) {
         feed_kind(f, 0, 10000, 1);
         feed_kind(f, 1, 4000, 1);
         assert_int_equal(status_of(f).generation, 0);
-        assert_true(f->trainer->deferred_batches > 0);
+        assert_true(f->trainer->stream.deferred_batches > 0);
         ok(reef_trainer_grow(f->trainer, f->config.side + 2, &err), &err);
-        assert_int_equal(f->trainer->deferred_batches, 0);
+        assert_int_equal(f->trainer->stream.deferred_batches, 0);
         if (i == 1) { // as after a crash
             close_pool(f);
             open_pool(f, 1);

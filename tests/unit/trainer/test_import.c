@@ -138,7 +138,7 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     if (status != REEF_ERR_IO && status != REEF_ERR_FULL)
         fail_msg("%s: %s", reef_status_text(status), err.message);
     assert_int_equal(status_of(p->b).generation, 1);
-    assert_int_equal(p->b->trainer->event_count, 0);
+    assert_int_equal(p->b->trainer->unstored.event_count, 0);
     assert_memory_equal(commit(p->b).root, before.root, REEF_HASH_BYTES);
     assert_sound(p->b);
     import_one(p->b, p->one);

@@ -414,8 +414,8 @@ static void the_status_tells_what_the_memory_holds(void **state) {
     assert_true(status.memory.stats.cells_used <= exact.cells_used);
     // Losses are those with the memory's help, below the net's own.
     double sum = 0.0;
-    assert_true(status.bits_per_byte < f->trainer->last_bits);
-    assert_true(status.last_bits_per_byte == f->trainer->last_helped);
+    assert_true(status.bits_per_byte < f->trainer->net.last_bits);
+    assert_true(status.last_bits_per_byte == f->trainer->memory.last_bits);
     for (size_t i = 0; i < reef_memory_input_count(); i++) sum += status.memory.shares[i];
     assert_true(sum > 0.999 && sum < 1.001);
     // And after a restart they are known as before, but for what was counted.

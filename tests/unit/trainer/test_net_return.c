@@ -17,7 +17,7 @@ enum { FIRST = 14000, TURN = 8000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TU
 
 // Texts are short here.
 static void follow_soon(reef_trainer *trainer) {
-    trainer->return_bytes = 6000;
+    trainer->kinds.return_bytes = 6000;
 }
 
 static int setup(void **state) {

@@ -170,7 +170,7 @@ static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
     lifelong *f = *state;
     reef_error err;
     make_pool(f, 1);
-    reef_activations *pass = &f->trainer->acts;
+    reef_activations *pass = &f->trainer->net.acts;
     const reef_generation *generation = reef_open_generation(f->trainer);
     ok(reef_activations_prepare_generation(pass, generation, 0, &err), &err);
     for (size_t n = 1;; n++) {

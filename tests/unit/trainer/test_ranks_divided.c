@@ -43,7 +43,7 @@ static void open_again(lifelong *f, bool divided, size_t threads) {
         reef_txn_abort(txn);
     }
     ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
-    f->trainer->return_bytes = 4000;
+    f->trainer->kinds.return_bytes = 4000;
 }
 
 // A new pool; of ranks each makes the whole one, and of that its shard.

@@ -43,7 +43,7 @@ static void make_kinds(lifelong *f, uint32_t count) {
 }
 
 static uint64_t held_back(const lifelong *f) {
-    return f->trainer->deferred_batches * reef_batch_bytes(&f->config);
+    return f->trainer->stream.deferred_batches * reef_batch_bytes(&f->config);
 }
 
 // A kind of two pieces; one piece of a known kind, which is not enough for it; then text of none.

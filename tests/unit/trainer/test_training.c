@@ -88,7 +88,7 @@ static double drift_on_leaking_tokens(bool forgotten) {
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    reef_reservoir *reservoir = &f->trainer->reservoir;
+    reef_reservoir *reservoir = &f->trainer->net.reservoir;
     reservoir->old_slots = 8000 / LIFELONG_BATCH; // so that every draw finds a window
     if (forgotten) memset(reservoir->sizes, 0, reservoir->old_slots * sizeof(*reservoir->sizes));
     for (uint32_t i = 0; i < 250; i++) {

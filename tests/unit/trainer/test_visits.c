@@ -24,8 +24,8 @@ static uint64_t learned_as_of(const lifelong *f, const char *as_of, uint32_t kin
 }
 
 static const reef_kind_head *head_of(const lifelong *f, uint32_t kind) {
-    for (size_t i = 0; i < f->trainer->kind_head_count; i++)
-        if (f->trainer->kind_heads[i].visit.kind == kind) return &f->trainer->kind_heads[i];
+    for (size_t i = 0; i < f->trainer->kinds.head_count; i++)
+        if (f->trainer->kinds.heads[i].visit.kind == kind) return &f->trainer->kinds.heads[i];
     return NULL;
 }
 
