@@ -1,9 +1,8 @@
 // The inside of a reef_joins:
 //
-//   joins.c         when ranks meet, and what they do then
+//   joins.c         when ranks meet, and what they do then; what a rank remembers of it
 //   joins_pack.c    what a rank gives, as a file, and taking one in
 //   joins_travel.c  how files get to the other ranks
-//   joins_record.c  what a rank remembers of joins
 #ifndef REEF_JOINS_INTERNAL_H
 #define REEF_JOINS_INTERNAL_H
 
@@ -57,7 +56,7 @@ struct reef_joins {
     } shown;
 };
 
-// ---- joins_record.c -----------------------------------------------------------------------------
+// ---- joins.c ------------------------------------------------------------------------------------
 
 size_t reef_joins_rank(const reef_joins *joins);
 size_t reef_joins_count(const reef_joins *joins); // of ranks

@@ -5,8 +5,8 @@
 // belongs to the loop.
 #include "push.h"
 
-#include "reef_system.h"
 #include "reef_push_journal.h"
+#include "reef_system.h"
 #include "training_thread.h"
 
 #include <stdlib.h>

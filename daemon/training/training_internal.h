@@ -1,8 +1,8 @@
 // The inside of a reef_training, shared by the files that make it up:
 //
 //   training_thread.c  the loop's side, what to do next, the thread
-//   training_state.c   what both sides share under the lock
-//   training_commit.c  commits, and what is written between two of them
+//   training_commit.c  commits, what is written between two of them, and what both sides share
+//                      under the lock
 //   training_work.c    requests, bytes, scheduling decisions, the end of the sources
 //   training_keep.c    states that are kept by the clock
 #ifndef REEF_TRAINING_INTERNAL_H
@@ -72,19 +72,6 @@ typedef struct work {
     reef_schedule_next next; // bytes to train, or a scheduling decision
 } work;
 
-// ---- training_state.c ---------------------------------------------------------------------------
-
-void reef_training_append(reef_request **list, reef_request *request);
-/** Unlink the first request of a list that has one. */
-reef_request *reef_training_take_first(reef_request **list);
-bool reef_training_is_drained(const reef_training *training, const reef_request *request);
-/** The request to handle now, or NULL; under the lock. */
-reef_request *reef_training_take_request(reef_training *training, bool only_drains);
-void reef_training_set_paused(reef_training *training, bool paused);
-void reef_training_set_state(reef_training *training, reef_training_state state);
-void reef_training_refresh(reef_training *training);
-void reef_training_advance(reef_training *training);
-
 // ---- training_commit.c --------------------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status reef_training_commit_once(reef_training *training, reef_error *err);
@@ -105,6 +92,17 @@ REEF_MUST_CHECK reef_status reef_training_note_own_commit(reef_training *trainin
 REEF_MUST_CHECK reef_status reef_training_note_aside(reef_training *training, reef_error *err);
 void reef_training_compact(reef_training *training);
 void reef_training_note_damage(reef_training *training);
+
+void reef_training_append(reef_request **list, reef_request *request);
+/** Unlink the first request of a list that has one. */
+reef_request *reef_training_take_first(reef_request **list);
+bool reef_training_is_drained(const reef_training *training, const reef_request *request);
+/** The request to handle now, or NULL; under the lock. */
+reef_request *reef_training_take_request(reef_training *training, bool only_drains);
+void reef_training_set_paused(reef_training *training, bool paused);
+void reef_training_set_state(reef_training *training, reef_training_state state);
+void reef_training_refresh(reef_training *training);
+void reef_training_advance(reef_training *training);
 
 // ---- training_keep.c ----------------------------------------------------------------------------
 

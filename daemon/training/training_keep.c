@@ -4,8 +4,8 @@
 // state of that moment, also where nothing is trained: whoever asks for the state of noon gets what
 // was learned by noon, and not what came after a pause.
 #include "crew.h"
-#include "reef_system.h"
 #include "reef_snapshot.h"
+#include "reef_system.h"
 #include "training_internal.h"
 
 #include <stdlib.h>

@@ -144,7 +144,7 @@ typedef struct reef_training_options {
     reef_trainer *trainer; // belongs to the trainer's thread from start to join
     reef_input *sources;   // names and paths are read; the rest is the loop's
     size_t source_count;
-    double patience_s;   // how long others wait for a live source that has nothing
+    double patience_s; // how long others wait for a live source that has nothing
     // Requests may replace it. The bound of the pool is also an option of the trainer, which has it
     // from the start.
     reef_commit_policy commits;

@@ -2,7 +2,6 @@
 // numbers compute what the pool does is checked by research/torch/check.
 #include "draw.h"
 #include "lifelong.h"
-#include "model_file.h"
 #include "small_disk.h"
 #include "trainer_internal.h"
 #include "whole_file.h"
