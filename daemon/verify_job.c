@@ -2,9 +2,9 @@
 #include "service.h"
 
 #include "reef_log.h"
-#include "reef_process.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
+#include "reef_process.h"
 #include "reef_system.h"
 
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 // See reef_process.h. The environment is read here, by programs, never by libraries.
 #include "reef_process.h"
 
-#include "reef_system.h"
 #include "reef_kernels.h"
 #include "reef_log.h"
 #include "reef_pool_check.h"
 #include "reef_store.h"
+#include "reef_system.h"
 
 #include <jansson.h>
 

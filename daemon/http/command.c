@@ -1,7 +1,7 @@
 // Commands and their answers; see routes.h. Parsing is strict: a misspelt argument that was
 // silently ignored could freeze the wrong experts for good.
-#include "routes.h"
 #include "reef_pool_json.h"
+#include "routes.h"
 #include "status.h"
 
 #include <inttypes.h>
