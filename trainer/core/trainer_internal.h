@@ -90,7 +90,7 @@ typedef struct reef_trainer_memory {
     // (batch * context) of the batch that it learned last: what each byte surprised
     float *bits;
     double *losses;
-    double last_bits; // with its help, of the last batch; NaN: none so far
+    double last_bits; // with its help, of the last batch, once stream.recent has one
 } reef_trainer_memory;
 
 /** What the net needs to learn: of a layer learning_rate and residency alone. */

@@ -182,7 +182,7 @@ static void a_dense_model_by_hand(void **state) {
     assert_true(flops.token == (2204 + 4404) / 2.0);
     assert_true(flops.step == (2204 + 4404) * 5.0);
     assert_int_equal(flops.parameters, 4 * 256 * 2 + 2 * 2 + 4 * 4 + 8 + 12 + 512 + 4);
-    assert_int_equal(flops.parameters_active, 2 * 2 + 2 + 4 * 4 + 8 + 12 + 512 + 4);
+    assert_int_equal(flops.parameters_active, 4 * 2 + 2 + 4 * 4 + 8 + 12 + 512 + 4);
 }
 
 static void a_token_meets_its_experts_only(void **state) {
