@@ -275,6 +275,32 @@ static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
     assert_true(sound(c->copy));
 }
 
+// Wherever it is killed: the pool is whole, and nothing lies about where temporary files are made.
+static void a_killed_import_leaves_nothing(void **state) {
+#ifdef REEF_FAIL_POINTS
+    static const char *const points[] = {"import.read", "import.joined", "import.cleared",
+                                         "commit.before_sync"};
+    const copies *c = *state;
+    char *temporary = path_in(c->directory, "temporary");
+    assert_int_equal(mkdir(temporary, 0700), 0);
+    export_both(c);
+    for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
+        char *command = formatted("TMPDIR=%s REEF_FAIL_POINT=%s %s import %s %s >/dev/null 2>&1",
+                                  temporary, points[i], REEF_BINARY, c->copy, c->pool);
+        assert_int_not_equal(system(command), 0);
+        assert_true(sound(c->copy));
+        assert_int_equal(rmdir(temporary), 0);
+        assert_int_equal(mkdir(temporary, 0700), 0);
+    }
+    (void)reef_json("import", c->copy, c->pool, NULL);
+    assert_true(sound(c->copy));
+#else
+    (void)state;
+    print_message("skipped: this build has no fail points\n");
+    skip();
+#endif
+}
+
 // ---- whole models -------------------------------------------------------------------------------
 
 static void a_model_is_written_as_it_was_planned(void **state) {
@@ -352,6 +378,7 @@ int main(void) {
         SET_UP(a_generation_goes_from_one_pool_to_another),
         SET_UP(people_can_read_what_was_done),
         SET_UP(mistakes_are_named),
+        SET_UP(a_killed_import_leaves_nothing),
         SET_UP(nothing_is_written_into_a_pool),
         SET_UP(no_message_lands_in_a_pool),
         SET_UP(a_copy_need_not_be_verified),
