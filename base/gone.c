@@ -7,6 +7,10 @@
 #define NAME_BYTES_MAX 80
 
 static const reef_gone GONE[] = {
+    {"--adapt-ffw", "later generations always correct dense feed-forward networks"},
+    {"--adapt-position", "later generations always correct the embedding of positions"},
+    {"--adapt-whole", "corrections are always whole matrices"},
+    {"--adapters", "corrections are always whole matrices"},
     {"--asking", "of a text those kinds are asked that its bytes name clearly"},
     {"--average", "the weights' running average moves by 0.01 a step, and is what is stored"},
     {"--bn-momentum", "it is 0.05"},
@@ -26,6 +30,7 @@ static const reef_gone GONE[] = {
     {"--drift-window", NULL},
     {"--drift-z", NULL},
     {"--ewc-weight", NULL},
+    {"--fire-max", "the newest generation that fires answers a byte"},
     {"--gate", "later generations fire on text like their own"},
     {"--gate-decay", "a gate's memory is as short as the data allows"},
     {"--gate-negatives", NULL},
@@ -52,6 +57,7 @@ static const reef_gone GONE[] = {
     {"--vector-gate", "python/examples/class_incremental.py learns images over a layer"},
     {"--vocab", "tokens are bytes"},
     {"--warmup", "it is 80 steps"},
+    {"--weigh-older", NULL},
     {"bench", "reef-lab of research/, which is built with -DREEF_RESEARCH=ON"},
     {"branch", "the net of a kind goes on by itself when the kind comes back"},
     {"compact", "reefd merges windows of usage by itself"},

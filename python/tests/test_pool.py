@@ -14,7 +14,7 @@ import pytest
 import reef
 
 SMALL = dict(layers=1, d_model=16, attention_heads=2, context=16, batch=2, heads=2, topk=2, d_key=8,
-             side=4, side_new=4, adapters=2, boundaries="given", context_memory=0,
+             side=4, side_new=4, boundaries="given", context_memory=0,
              threads=1)
 LAYER = dict(heads=2, topk=3, d_key=6, side=5, side_new=4, seed=3, learning_rate=0.01, threads=1)
 TEXT = b"the reef grows over what it was. " * 100

@@ -16,7 +16,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = ("--context-memory 4M --d-model 2 --attention-heads 1 --context 16 --batch 2 --heads 1 --topk 2 --d-key 4 --side 3 --side-new 3 "
-         "--d-ffw 8 --adapters 1")
+         "--d-ffw 8")
 STATES = ("0", "kept", "now")
 TEXTS = ("words.txt", "digits.txt")
 KINDS = {"words": ("coral", "reef", "sand", "wave"), "digits": ("0;0", "1:1;0", "1;1:0", "0:1")}

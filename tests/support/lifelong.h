@@ -37,7 +37,6 @@ static inline reef_config lifelong_config(void) {
     config.topk = 2;
     config.d_key = 8;
     config.side = 6;
-    config.adapters = 2;
     config.side_new = 4;
     config.learning_rate = 5e-3f;
     config.context_memory = REEF_MEMORY_BYTES_MIN;

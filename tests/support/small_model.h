@@ -37,7 +37,6 @@ static inline reef_config small_config(void) {
     config.topk = 2;
     config.d_key = 6;
     config.side = 5;
-    config.adapters = 3;
     config.side_new = 4;
     return config;
 }
@@ -288,13 +287,15 @@ static inline void check_all_gradients(model_fixture *f) {
 static inline void check_later_generation(model_fixture *f, reef_dtype dtype) {
     add_generation(f, dtype);
     stir(f->network.generations[1], &f->config);
-    for (size_t i = 0; i < f->rows; i++) f->fire[f->rows + i] = 1;
     add_generation(f, dtype);
     stir(f->network.generations[2], &f->config);
     // The last window is old data: gates decide, and no more than some tokens fire.
     size_t T = f->config.context;
-    for (size_t i = 0; i < f->rows; i++) f->fire[2 * f->rows + i] = i < 2 * T || i % 3 == 1;
-    for (size_t i = 0; i < T; i++) f->fire[f->rows + i] = i > 2;
+    for (size_t i = 0; i < f->rows; i++) {
+        bool open = i < 2 * T || i % 3 == 1;
+        f->fire[2 * f->rows + i] = open;
+        f->fire[f->rows + i] = !open && i % 3 == 2;
+    }
     check_all_gradients(f);
 }
 

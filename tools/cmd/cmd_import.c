@@ -141,14 +141,13 @@ static reef_status import_one(importing *i, uint32_t g, reef_error *err) {
 static json_t *import_json(const reef_import *import) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(import->info.root, root);
-    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:o, s:o}", "from",
-                     (json_int_t)import->info.generation, "side", (json_int_t)import->info.side,
-                     "experts", (json_int_t)import->experts, "dtype",
-                     reef_rows_dtype_text(import->info.dtype), "trained_bytes",
-                     (json_int_t)import->trained_bytes, "builds_on", (json_int_t)import->builds_on,
-                     "root", root, "generation", (json_int_t)import->generation, "first_id",
-                     (json_int_t)import->first_id, "leak", reef_cli_real(import->leak), "leak_now",
-                     reef_cli_real(import->leak_now));
+    return json_pack(
+        "{s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:I, s:o, s:o}", "from",
+        (json_int_t)import->info.generation, "side", (json_int_t)import->info.side, "experts",
+        (json_int_t)import->experts, "dtype", reef_rows_dtype_text(import->info.dtype),
+        "trained_bytes", (json_int_t)import->trained_bytes, "root", root, "generation",
+        (json_int_t)import->generation, "first_id", (json_int_t)import->first_id, "leak",
+        reef_cli_real(import->leak), "leak_now", reef_cli_real(import->leak_now));
 }
 
 static void print_import(const reef_import *import, bool dry_run) {

@@ -71,7 +71,6 @@ static const size SIZES[] = {
       {"d_ffw", "512"},
       {"topk", "16"},
       {"d_key", "64"},
-      {"adapters", "96"},
       {"learning_rate", "0.003"}}},
 };
 #define SIZE_COUNT (sizeof(SIZES) / sizeof(SIZES[0]))

@@ -38,9 +38,8 @@ typedef struct importing {
     reef_txn *from;              // a read of the other pool
     reef_config config;          // of it
     reef_generation_record info; // there
-    uint32_t base_count;    // generations 0 .. base_count - 1 are what it was trained on top of
-    char name[NAME_BYTES];  // what messages call it
-    uint64_t trained_bytes; // see reef_import
+    char name[NAME_BYTES];       // what messages call it
+    uint64_t trained_bytes;      // see reef_import
     reef_generation *generation; // the imported one; owned until the model has it
     reef_generation *next;       // the new open one; the same
 } importing;
@@ -75,10 +74,8 @@ static reef_status check_trainer(const reef_trainer *trainer,
 
 // What decides the shapes of a generation, and what its numbers compute.
 static const char *const SAME[] = {
-    "model",   "layers",      "d_model",   "attention_heads", "context",     "ffw",
-    "d_ffw",   "heads",       "topk",      "d_key",           "adapters",    "score",
-    "subkeys", "moe_experts", "adapt_ffw", "adapt_position",  "adapt_whole", "weigh_older",
-    "expert",  "fire_max",
+    "model", "layers", "d_model", "attention_heads", "context", "ffw",         "d_ffw",
+    "heads", "topk",   "d_key",   "score",           "subkeys", "moe_experts", "expert",
 };
 
 static json_t *config_json(const reef_config *config) {
@@ -146,34 +143,20 @@ static reef_status check_memory(const importing *i, reef_error *err) {
                      i->name, (double)theirs->net_share, (double)ours->net_share);
 }
 
-// Generations 0 .. base_count - 1 must be those that it was trained on top of.
+// Generation 0 must be the one that it was trained on top of.
 static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err) {
-    uint32_t number = reef_open_generation(i->trainer)->info.generation;
-    for (uint32_t g = 0; g < i->base_count; g++) {
-        reef_generation_record theirs, ours = {0};
-        reef_status status = reef_generation_read(i->from, g, &theirs, err);
-        // Reading stops at the open generation: what comes after it does not exist here, and the
-        // message below names the root that is missing.
-        if (status == REEF_OK && g < number) status = reef_generation_read(txn, g, &ours, err);
-        if (status != REEF_OK) return status;
-        // Equal roots mean equal bits, so the import computes here what it computed there.
-        if (g < number && memcmp(ours.root, theirs.root, REEF_HASH_BYTES) == 0) continue;
-        char root[2 * REEF_HASH_BYTES + 1];
-        reef_hash_format(theirs.root, root);
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.100s was trained on top of a generation %" PRIu32
-                         " with root %.12s, which this pool does not have: only pools that were "
-                         "one until then can exchange it",
-                         i->name, g, root);
-    }
-    // With several generations firing on a token, one in between would change its input.
-    if (i->base_count > 1 && number != i->info.generation)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.100s was trained directly on top of generation %" PRIu32
-                         "; here it would be on top of generation %" PRIu32
-                         ", and with this configuration that changes what it computes",
-                         i->name, i->info.generation - 1, number - 1);
-    return REEF_OK;
+    reef_generation_record theirs, ours;
+    char root[2 * REEF_HASH_BYTES + 1];
+    if (i->info.generation == 0) return REEF_OK;
+    reef_status status = reef_generation_read(i->from, 0, &theirs, err);
+    if (status == REEF_OK) status = reef_generation_read(txn, 0, &ours, err);
+    // Equal roots mean equal bits, so the import computes here what it computed there.
+    if (status != REEF_OK || memcmp(ours.root, theirs.root, REEF_HASH_BYTES) == 0) return status;
+    reef_hash_format(theirs.root, root);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.100s was trained on top of a generation 0 with root %.12s, which this pool "
+                     "does not have: only pools that were one until then can exchange it",
+                     i->name, root);
 }
 
 static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err) {
@@ -235,10 +218,7 @@ static reef_status read_origin(importing *i,
              reef_store_path(from));
     reef_status status = reef_txn_begin(&i->from, from, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(i->from, &i->config, err);
-    if (status == REEF_OK) status = reef_generation_read(i->from, generation, &i->info, err);
-    if (status != REEF_OK || generation == 0) return status;
-    i->base_count = reef_fire_max(&i->config) > 1 ? generation : 1;
-    return REEF_OK;
+    return status == REEF_OK ? reef_generation_read(i->from, generation, &i->info, err) : status;
 }
 
 // What it went on to learn is in the other kind, and its own memory ends.
@@ -516,7 +496,6 @@ static void describe_result(const importing *i, reef_import *out) {
     *out = (reef_import){
         .info = i->info,
         .trained_bytes = i->trained_bytes,
-        .builds_on = i->base_count,
         .experts = experts_of(i),
         .generation = i->generation->info.generation,
         .first_id = i->generation->info.first_id,

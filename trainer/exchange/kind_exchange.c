@@ -14,13 +14,8 @@
 #define PIECE_BYTES 2048 // learned at a time; recognition takes its own
 
 reef_status reef_trainer_exchange_check(const reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->network.config;
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status != REEF_OK) return status;
-    if (reef_fire_max(config) > 1)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool was made with fire_max above 1 or gates that read losses: its "
-                         "generations build on all before them, and cannot be exchanged");
     if (reef_open_generation(trainer)->info.generation > 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "generation 0 is open: what is exchanged builds on a sealed one that all have "

@@ -6,7 +6,6 @@
 #include "kind_memories.h"
 #include "room.h"
 #include "trainer_internal.h"
-#include "warm_start.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,10 +35,8 @@ static reef_status sample_window(reef_trainer *trainer,
     // Forced open as in training: the loss of the newest generation's own text must not depend on
     // how good its gate is yet.
     if (generation_count > 1) memset(reef_step_read_fire(trainer, generation_count - 1), 1, count);
-    // Forcing one open may make too many fire; the limit of the configuration holds here as in
-    // training.
-    reef_gating_limit(generation_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
-                      reef_fire_max(&network.config));
+    reef_gating_keep_newest(generation_count, count, reef_step_read_fire(trainer, 0),
+                            batch.fire_stride);
     status = reef_network_forward(&trainer->net.acts, &network, trainer->workers, &batch,
                                   REEF_PASS_EVALUATE, err);
     for (size_t t = 0; t < count; t++) *nats += trainer->net.acts.loss[t];
@@ -209,9 +206,6 @@ static reef_status begin_next(reef_trainer *trainer,
                                   opening->fresh_bytes, err);
     if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->net.gating, network, err);
     if (status == REEF_OK) status = report_boundary(trainer, opening, out, bits, err);
-    // Without data of its own yet, it starts at its first batch.
-    if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
-        status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
     return status;
 }
 

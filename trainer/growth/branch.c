@@ -19,8 +19,8 @@
 #include <math.h>
 #include <string.h>
 
-bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
-    return from > 0 && reef_fire_max(config) == 1;
+bool reef_branch_is_whole(uint32_t from) {
+    return from > 0;
 }
 
 // ---- the copy -----------------------------------------------------------------------------------
@@ -28,8 +28,7 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
 // Tensors that add to the output, or to what older generations read or add, without anything before
 // them.
 static bool speaks_alone(const char *name) {
-    size_t length = strlen(name);
-    return strstr(name, "delta_") != NULL || (length > 3 && strcmp(name + length - 3, "_up") == 0);
+    return strstr(name, "delta_") != NULL;
 }
 
 // The folded query network lies under the name of the open one's.
@@ -138,11 +137,9 @@ static void settle_layer(const reef_trainer *trainer, const reef_generation *fro
     }
 }
 
-// The branch is in the model by now. It reads what its origin read: alone beside generation 0 where
-// it is whole, beside its origin where it is silent.
+// The branch is in the model by now. It reads what its origin read, beside generation 0.
 static reef_status settle_queries(reef_trainer *trainer,
                                   const reef_generation *from,
-                                  bool whole,
                                   reef_error *err) {
     const reef_config *config = &trainer->network.config;
     size_t windows = place_windows(trainer, from->info.generation, false);
@@ -152,12 +149,8 @@ static reef_status settle_queries(reef_trainer *trainer,
     if (!config->batch_norm || windows == 0) return REEF_OK;
     size_t stride = reef_step_windows(config) * config->context,
            open = trainer->network.generation_count - 1;
-    // The branch reads alone where it is whole; otherwise its origin fires beside it, because its
-    // deltas came on top of that.
     memset(trainer->batch.fire, 0, trainer->network.generation_count * stride);
     memset(trainer->batch.fire + open * stride, 1, stride);
-    if (!whole && from->info.generation > 0)
-        memset(trainer->batch.fire + from->info.generation * stride, 1, stride);
     const reef_batch batch = {.windows = windows,
                               .tokens = trainer->batch.tokens,
                               .targets = trainer->batch.targets,
@@ -177,10 +170,9 @@ static reef_status settle_queries(reef_trainer *trainer,
 
 reef_status reef_branch_settle(reef_trainer *trainer,
                                const reef_generation *from,
-                               bool whole,
                                reef_error *err) {
     reef_generation *open = reef_open_generation(trainer);
-    reef_status status = settle_queries(trainer, from, whole, err);
+    reef_status status = settle_queries(trainer, from, err);
     if (status != REEF_OK) return status;
     reef_generation_fold(open, &trainer->network.config);
     reef_generation_average_reset(open);

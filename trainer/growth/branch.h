@@ -6,14 +6,13 @@
 // trained: its gate has not been fitted and never fires. What it copies depends on what happens
 // where its gate is open:
 //
-//   whole   where at most one generation after the first answers a byte (fire_max 1, with gates),
-//           the branch replaces its origin wherever its gate is open, as it is in training. So
-//           it copies all of it, w_up and corrections too: forced open it computes what its origin
-//           does, and trains on from there.
-//   silent  otherwise (fire_max above 1, no gates, or a branch of generation 0, which always
-//           answers) both would answer the same byte, and what both know would count twice. So w_up
-//           and whatever else adds to the output on its own begins at zero, and only w_down,
-//           w_gate, sub-keys and queries are copied.
+//   whole   at most one generation after the first answers a byte, so the branch of such a one
+//           replaces its origin wherever its gate is open, as it is in training. It copies all of
+//           it, w_up and corrections too: forced open it computes what its origin does, and trains
+//           on from there.
+//   silent  generation 0 always answers: what a branch of it and it both know would count twice.
+//           So w_up and whatever else adds to the output on its own begins at zero, and only
+//           w_down, w_gate, sub-keys and queries are copied.
 //
 // Its kind's context memory stays where it is, and learns on.
 #ifndef REEF_BRANCH_H
@@ -30,10 +29,9 @@ REEF_MUST_CHECK reef_status reef_branch_make(reef_generation **out,
 /** Of such a copy, once it is the open generation: measure its queries, and it can be trained. */
 REEF_MUST_CHECK reef_status reef_branch_settle(reef_trainer *trainer,
                                                const reef_generation *from,
-                                               bool whole,
                                                reef_error *err);
 /** Is a branch of generation `from` a whole copy? */
-bool reef_branch_is_whole(const reef_config *config, uint32_t from);
+bool reef_branch_is_whole(uint32_t from);
 
 /**
  * Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance

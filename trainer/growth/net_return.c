@@ -48,7 +48,7 @@ static reef_status continue_kind(reef_trainer *trainer,
                                  uint32_t origin,
                                  reef_error *err) {
     const reef_generation *from = trainer->network.generations[origin];
-    bool whole = reef_branch_is_whole(&trainer->network.config, origin);
+    bool whole = reef_branch_is_whole(origin);
     reef_generation *made = NULL;
     reef_status status = reef_branch_make(&made, trainer, from, whole, err);
     if (status != REEF_OK) return status;
@@ -56,7 +56,7 @@ static reef_status continue_kind(reef_trainer *trainer,
     put_in_place(trainer, made);
     trainer->kinds.current = kind;
     reef_kind_let_net_follow(trainer, kind);
-    status = reef_branch_settle(trainer, from, whole, err);
+    status = reef_branch_settle(trainer, from, err);
     // What the kind's older generations learned is of it as well, so the gate need not wait.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, made, NULL, 0, err);
     return status == REEF_OK

@@ -347,7 +347,6 @@ typedef struct reef_import {
     // of the stream.
     uint64_t trained_bytes;
     uint64_t experts;    // in all layers
-    uint32_t builds_on;  // generations 0 .. builds_on - 1 are the same in both pools
     uint32_t generation; // its number in this pool
     uint64_t first_id;   // pool-wide id of its first expert here
     uint32_t open;       // the generation that is open afterwards

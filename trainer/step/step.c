@@ -62,9 +62,8 @@ static reef_status take_leaking_window(reef_trainer *trainer,
         *taken = true;
         reef_step_place(trainer, slot, bytes + at);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
-        // The open generation joins the older ones that fire; together they may be too many.
-        reef_gating_limit(open + 1, T, trainer->batch.fire + slot * T, stride,
-                          reef_fire_max(&trainer->network.config));
+        // The open generation joins the older ones that fire.
+        reef_gating_keep_newest(open + 1, T, trainer->batch.fire + slot * T, stride);
         return status;
     }
     return REEF_OK;
@@ -128,14 +127,14 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
                            reef_batch_tokens(&trainer->network.config));
 }
 
-// The open generation trains with its gate forced open, and counts as one of those that fire.
+// The open generation trains with its gate forced open.
 static void force_open(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     size_t count = reef_batch_tokens(config), open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
     if (open == 0) return;
     memset(trainer->batch.fire + open * stride, 1, count);
-    reef_gating_limit(open + 1, count, trainer->batch.fire, stride, reef_fire_max(config));
+    reef_gating_keep_newest(open + 1, count, trainer->batch.fire, stride);
 }
 
 // Weights beyond what a float holds show in the router's queries, and without a router in the loss.

@@ -9,7 +9,6 @@
 #include "net_return.h"
 #include "prequential.h"
 #include "step.h"
-#include "warm_start.h"
 
 #include <math.h>
 #include <string.h>
@@ -153,20 +152,12 @@ static void move_gates(reef_trainer *trainer) {
         reef_step_decide(trainer, trainer->stream.pending, &trainer->net.gating);
 }
 
-// The net learns it, and beside it the memory. A generation that has learned nothing yet begins with
-// it where it was opened without data.
+// The net learns it, and beside it the memory.
 static reef_status learn_with_net(reef_trainer *trainer, reef_error *err) {
-    reef_status status = REEF_OK;
     double bits;
-    if (reef_start_is_due(trainer)) {
-        status = settle(trainer, REEF_OK, err);
-        if (status == REEF_OK)
-            status = reef_start_generation(trainer, trainer->stream.pending,
-                                           reef_batch_bytes(&trainer->network.config), err);
-    }
-    if (status != REEF_OK) return status;
     begin_net(trainer);
-    status = reef_step_forward(trainer, trainer->stream.pending, &trainer->net.gating, &bits, err);
+    reef_status status =
+        reef_step_forward(trainer, trainer->stream.pending, &trainer->net.gating, &bits, err);
     if (status != REEF_OK) return status;
     reef_step_count_losses(trainer, trainer->stream_bytes);
     trainer->net.last_bits = bits;

@@ -107,13 +107,12 @@ class Model:
     # -- the parts --
 
     def _firing(self, text):
-        """For each token the generations that take part, in ascending order."""
+        """For each token the generations that take part: the first, and the newest of those that fire."""
         gates = {g: Gate(self.generations[g]) for g in range(1, len(self.generations))}
-        most = self.c["fire_max"]
         firing = []
         for token in text:
             fires = [g for g, gate in gates.items() if gate.read(token)]
-            firing.append([self.generations[g] for g in [0] + fires[max(0, len(fires) - most) :]])
+            firing.append([self.generations[g] for g in [0] + fires[-1:]])
         return firing
 
     def _input(self, window, firing):
@@ -127,26 +126,21 @@ class Model:
                 for g in firing[t][1:]:
                     add(x, g.get("delta_embedding")[at : at + D])
             for g in firing[t][1:]:
-                if g.get("delta_position") is not None:
-                    add(x, g.get("delta_position")[t * D :][:D])
+                add(x, g.get("delta_position")[t * D :][:D])
             rows.append(x)
         return rows
 
-    def _product(self, t, x, name, columns, block, adapter, firing):
-        y = times(x, self.generations[0].get(block + name), columns)
+    def _product(self, t, x, name, columns, block, firing):
+        y = times(x, self.generations[0].get(f"{block}w_{name}"), columns)
         for g in firing[t][1:]:
-            if g.get(block + adapter + "_down") is not None:
-                rank = len(g.get(block + adapter + "_down")) // len(x)
-                add(y, times(times(x, g.get(block + adapter + "_down"), rank), g.get(block + adapter + "_up"), columns))
-            elif g.get(block + "delta_" + adapter) is not None:
-                add(y, times(x, g.get(block + "delta_" + adapter), columns))
+            add(y, times(x, g.get(f"{block}delta_{name}"), columns))
         return y
 
     def _attend(self, xs, block, firing):
         D, A, first = self.c["d_model"], self.c["attention_heads"], self.generations[0]
         part = D // A
         normed = [norm(x, first.get(block + "norm1_scale"), first.get(block + "norm1_shift")) for x in xs]
-        qkv = [self._product(t, n, "w_qkv", 3 * D, block, "qkv", firing) for t, n in enumerate(normed)]
+        qkv = [self._product(t, n, "qkv", 3 * D, block, firing) for t, n in enumerate(normed)]
         for t, x in enumerate(xs):
             out = []
             for a in range(A):
@@ -158,11 +152,11 @@ class Model:
                 out += [
                     sum(weights[s] * qkv[s][2 * D + a * part + d] for s in range(t + 1)) for d in range(part)
                 ]
-            add(x, self._product(t, out, "w_out", D, block, "out", firing))
+            add(x, self._product(t, out, "out", D, block, firing))
 
     def _dense(self, t, n, block, firing):
-        hidden = self._product(t, n, "w_ffw_in", self.c["d_ffw"], block, "ffw_in", firing)
-        return self._product(t, [gelu(h) for h in hidden], "w_ffw_out", self.c["d_model"], block, "ffw_out", firing)
+        hidden = self._product(t, n, "ffw_in", self.c["d_ffw"], block, firing)
+        return self._product(t, [gelu(h) for h in hidden], "ffw_out", self.c["d_model"], block, firing)
 
     def _mixture(self, n, block):
         """Every expert whose threshold the token's score reaches."""
@@ -213,9 +207,6 @@ class Model:
     def _peer(self, t, n, layer, firing):
         y = [0.0] * self.c["d_model"]
         for g in firing[t]:
-            older = g.get(f"block{layer}.delta_older")
-            if older is not None:
-                y = [v * (1 + w) for v, w in zip(y, older)]
             self._experts(g, layer, n, y)
         return y
 

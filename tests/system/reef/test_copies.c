@@ -111,7 +111,6 @@ static void a_generation_goes_from_one_pool_to_another(void **state) {
     assert_true(json_is_false(json_object_get(plan, "done")));
     const json_t *would = json_array_get(json_object_get(plan, "imported"), 0);
     assert_int_equal(integer(would, "from"), 1);
-    assert_int_equal(integer(would, "builds_on"), 1);
     assert_int_equal(integer(would, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
     assert_true(integer(would, "trained_bytes") > 0);
     assert_true(loss(c->copy, "now", c->code) == code);

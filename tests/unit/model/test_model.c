@@ -32,42 +32,39 @@ static void a_generation_on_top_of_rounded_ones_has_a_true_gradient(void **state
     teardown(state);
 }
 
-// Of 12 wide, rank 3 corrects all matrices by two, 8 that of queries, keys and values by two and
-// the others as a whole, and 12 all as a whole.
-static const char *const RANKS[] = {"3", "8", "12"};
-
-static void corrections_of_every_rank_have_true_gradients(void **state) {
-    for (size_t i = 0; i < 3; i++) {
-        *state = small_model((const char *const[]){"adapters", RANKS[i], NULL});
-        model_fixture *f = *state;
-        assert_int_equal(reef_adapter_shape_qkv(&f->config).whole, i == 2);
-        assert_int_equal(reef_adapter_shape_out(&f->config).whole, i > 0);
-        check_later_generation(f, REEF_F32);
-        teardown(state);
-    }
-}
-
-// Evaluation multiplies with merged matrices where one generation answers, training with its parts.
-static void merged_corrections_are_those_of_training(void **state) {
-    for (size_t i = 0; i < 3; i++) {
-        *state =
-            small_model((const char *const[]){"adapters", RANKS[i], "batch_norm", "false", NULL});
-        model_fixture *f = *state;
+// Of several generations each token has the corrections of one, in training and in evaluation.
+static void a_token_is_corrected_by_the_generation_that_fires(void **state) {
+    *state = small_model((const char *const[]){"batch_norm", "false", NULL});
+    model_fixture *f = *state;
+    size_t count = f->rows * REEF_VOCAB, T = f->config.context;
+    float *alone = malloc(count * sizeof(*alone));
+    assert_non_null(alone);
+    f->batch.weight = NULL;
+    for (uint32_t g = 1; g < 3; g++) {
         add_open_generation(f);
-        stir(f->network.generations[1], &f->config);
-        for (size_t t = 0; t < f->rows; t++) f->fire[f->rows + t] = t % 3 == 1;
-        f->batch.weight = NULL;
-        forward(f, REEF_PASS_TRAIN);
-        size_t count = f->rows * REEF_VOCAB;
-        float *parts = malloc(count * sizeof(*parts));
-        assert_non_null(parts);
-        memcpy(parts, f->acts.logits, count * sizeof(*parts));
-        reef_generation_fold(f->network.generations[1], &f->config);
-        forward(f, REEF_PASS_EVALUATE);
-        for (size_t j = 0; j < count; j++) assert_float_equal(f->acts.logits[j], parts[j], 1e-4f);
-        free(parts);
-        teardown(state);
+        stir(f->network.generations[g], &f->config);
     }
+    reef_generation_fold(f->network.generations[2], &f->config);
+    for (size_t g = 1; g < 3; g++) { // in windows 0 and 1 one of them, then the other
+        for (size_t t = 2; t < T; t++) f->fire[g * f->rows + (g - 1) * T + t] = 1;
+        for (size_t t = 0; t < 2; t++) f->fire[g * f->rows + (2 - g) * T + t] = 1;
+    }
+    forward(f, REEF_PASS_EVALUATE);
+    memcpy(alone, f->acts.logits, count * sizeof(*alone));
+    forward(f, REEF_PASS_TRAIN);
+    for (size_t i = 0; i < count; i++) assert_float_equal(f->acts.logits[i], alone[i], 1e-4f);
+    // The first two tokens of window 0 read nothing of what generation 1 corrects.
+    for (size_t i = 0; i < f->network.generations[1]->tensor_count; i++)
+        for (size_t j = 0; j < f->network.generations[1]->tensors[i].count; j++)
+            f->network.generations[1]->tensors[i].data[j] += 0.1f;
+    f->network.generations[1]->merged_is_fresh = false;
+    forward(f, REEF_PASS_EVALUATE);
+    assert_memory_equal(alone, f->acts.logits, 2 * REEF_VOCAB * sizeof(*alone));
+    for (size_t t = 2; t < T; t++)
+        assert_memory_not_equal(alone + t * REEF_VOCAB, f->acts.logits + t * REEF_VOCAB,
+                                REEF_VOCAB * sizeof(*alone));
+    free(alone);
+    teardown(state);
 }
 
 enum { ROW = 3 * 12 }; // values
@@ -234,8 +231,7 @@ int main(void) {
         cmocka_unit_test(every_kind_and_score_has_a_true_gradient),
         cmocka_unit_test(a_generation_on_top_of_rounded_ones_has_a_true_gradient),
         cmocka_unit_test(rows_of_sealed_experts_are_read_as_floats),
-        cmocka_unit_test(corrections_of_every_rank_have_true_gradients),
-        cmocka_unit_test(merged_corrections_are_those_of_training),
+        cmocka_unit_test(a_token_is_corrected_by_the_generation_that_fires),
         cmocka_unit_test(sealing_rounds_each_row_once),
         SET_UP(opening_a_generation_changes_no_bit),
         SET_UP(a_silent_generation_touches_no_bit),

@@ -6,7 +6,6 @@
 #include "optimiser.h"
 #include "test.h"
 #include "trainer_internal.h"
-#include "warm_start.h"
 
 #include <math.h>
 
@@ -318,18 +317,13 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     assert_false(averages_are_the_weights(generation));
 }
 
-// Whatever gives an untrained generation its first values, its averages begin there.
+// Averages of a generation begin at its first values.
 static void averages_begin_at_the_first_values(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    uint8_t fresh[4 * LIFELONG_BATCH + 1]; // the last byte is what follows
     make_pool(f, 1);
     feed_kind(f, 0, 4 * LIFELONG_BATCH + 1, 1); // nothing is left for the next generation
     seal(f);
     reef_generation *generation = gen_of(f);
-    assert_true(averages_are_the_weights(generation));
-    lifelong_text(fresh, sizeof(fresh), 1, 1);
-    ok(reef_start_generation(f->trainer, fresh, sizeof(fresh) - 1, &err), &err);
     assert_true(averages_are_the_weights(generation));
     feed_kind(f, 1, LIFELONG_BATCH + 1, 1);
     assert_int_equal(f->trainer->generation_step, 1);

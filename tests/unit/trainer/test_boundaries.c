@@ -1,9 +1,8 @@
-// Boundaries stand at the byte where they should, whatever the cuts, commits and restarts; how a new
-// generation begins; bounds on experts and kinds hold.
+// Boundaries stand at the byte where they should, whatever the cuts, commits and restarts; bounds on
+// experts and kinds hold.
 #include "lifelong.h"
 #include "test.h"
 #include "trainer_internal.h"
-#include "warm_start.h"
 
 #include <math.h>
 
@@ -341,60 +340,6 @@ static void growing_judges_deferred_pieces_again(void **state) {
     assert_memory_equal(last[0].root, last[1].root, sizeof(last[0].root));
 }
 
-// ---- the start ----------------------------------------------------------------------------------
-
-static void assert_weighs_older(const lifelong *f, float delta) {
-    const reef_generation *open = gen_of(f, 1);
-    for (uint32_t l = 0; l < f->config.layers; l++)
-        for (size_t d = 0; d < f->config.d_model; d++)
-            assert_true(open->weights.delta_older[l][d] == delta);
-    char name[] = "block0.delta_older";
-    const reef_tensor *tensor = reef_generation_find(open, name);
-    assert_non_null(tensor);
-    for (size_t d = 0; d < tensor->count; d++) assert_true(tensor->average[d] == delta);
-}
-
-static void a_start_leaves_out_older_experts_that_only_harm(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    give_boundaries(f); // the start that is tested is that of the next generation
-    make_pool(f, 2);
-    feed_kind(f, 0, 6000, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    uint8_t text[3 * BATCH + 1];
-    lifelong_text(text, sizeof(text), 0, 4); // what they were trained for
-    assert_true(reef_start_is_due(f->trainer));
-    ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
-    assert_weighs_older(f, 0.0f);
-    assert_int_equal(times_said(f, "\"older\": true"), 1);
-    for (uint32_t l = 0; l < f->config.layers; l++) { // now they say the opposite, and loudly
-        const reef_expert_table *table = &gen_of(f, 0)->expert_tables[l];
-        size_t D = f->config.d_model;
-        for (size_t n = 0; n < table->expert_count; n++)
-            for (size_t d = 0; d < D; d++) table->experts[n * table->row_values + D + d] *= -20.0f;
-    }
-    ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
-    assert_weighs_older(f, -1.0f);
-    assert_int_equal(times_said(f, "\"older\": false"), 1);
-}
-
-static void a_start_happens_once_and_at_the_first_batch(void **state) {
-    lifelong *f = *state;
-    reef_error err;
-    give_boundaries(f); // the start that is tested is that of the next generation
-    make_pool(f, 1);
-    feed_kind(f, 0, 30 * BATCH + 1, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    assert_int_equal(times_said(f, "\"event\": \"start\""), 0);
-    close_pool(f);
-    open_pool(f, 1);
-    feed_kind(f, 1, BATCH, 3);
-    assert_int_equal(times_said(f, "\"event\": \"start\""), 1);
-    feed_kind(f, 1, 10 * BATCH, 3);
-    assert_int_equal(times_said(f, "\"event\": \"start\""), 1);
-    assert_false(reef_start_is_due(f->trainer));
-}
-
 // ---- held bytes ---------------------------------------------------------------------------------
 
 static void seal_of(lifelong *f,
@@ -449,8 +394,6 @@ int main(void) {
         TEST(a_full_pool_learns_what_would_have_begun_a_kind),
         TEST(a_generation_without_training_is_not_sealed),
         TEST(growing_judges_deferred_pieces_again),
-        TEST(a_start_leaves_out_older_experts_that_only_harm),
-        TEST(a_start_happens_once_and_at_the_first_batch),
         TEST(a_sealed_generation_has_never_seen_deferred_bytes),
     };
     return cmocka_run_group_tests_name("trainer boundaries", tests, NULL, NULL);

@@ -140,25 +140,14 @@ static void the_stream_goes_on_in_its_kind(void **state) {
 }
 
 static void some_pools_have_nothing_to_exchange(void **state) {
-    static const struct {
-        const char *name, *value, *words;
-    } CASES[] = {
-        {"side", "6", "generation 0 is open"},
-        {"fire_max", "2", "cannot be exchanged"},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
-        lifelong *f = NULL;
-        reef_error err;
-        lifelong_setup((void **)&f);
-        choose(&f->config, CASES[i].name, CASES[i].value);
-        make_pool(f, 1);
-        assert_int_equal(reef_trainer_exchange_check(f->trainer, &err), REEF_ERR_INVALID);
-        if (strstr(err.message, CASES[i].words) == NULL) fail_msg("%s", err.message);
-        lifelong_teardown((void **)&f);
-    }
-    pair *p = *state;
+    lifelong *f = NULL;
     reef_error err;
+    lifelong_setup((void **)&f);
+    make_pool(f, 1);
+    assert_int_equal(reef_trainer_exchange_check(f->trainer, &err), REEF_ERR_INVALID);
+    if (strstr(err.message, "generation 0 is open") == NULL) fail_msg("%s", err.message);
+    lifelong_teardown((void **)&f);
+    pair *p = *state;
     ok(reef_trainer_exchange_check(p->a->trainer, &err), &err);
 }
 

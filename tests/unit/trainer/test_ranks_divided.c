@@ -148,7 +148,7 @@ static void other_experts_and_weights(void **state) {
     (void)state;
     only_of_three();
     same_root(SETTINGS("ffw", "mp"), three_kinds, 2);
-    same_root(SETTINGS("ffw", "kp", "fire_max", "3"), three_kinds, 1);
+    same_root(SETTINGS("ffw", "kp"), three_kinds, 1);
 }
 
 // By command: the grid grows, rows are frozen, a state gets a name, one is given up; and all ranks
@@ -204,7 +204,7 @@ static reef_commit in_the_map(lifelong *f, bool divided, size_t threads) {
 
 static void rows_in_the_map(void **state) {
     (void)state;
-    same_root(SETTINGS("ffw", "pp", "fire_max", "2"), in_the_map, 1);
+    same_root(SETTINGS("ffw", "pp"), in_the_map, 1);
 }
 
 // A kind, another, and the first again until its net goes on learning: a copy of sealed rows. Then

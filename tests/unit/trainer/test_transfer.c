@@ -32,7 +32,6 @@ static void assert_imports_to_the_bit(pair *p) {
     assert_int_equal(import.generation, 1);
     assert_int_equal(import.open, 2);
     assert_int_equal(import.info.generation, 1);
-    assert_int_equal(import.builds_on, 1);
     assert_true(times_said(p->b, "\"event\": \"import\"") == 1);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
     assert_true(same_logits(p->a->store, "1", p->b->store, "1", 1));
@@ -67,7 +66,6 @@ static void and_with_every_kind_of_tensor(void **state) {
     choose(&p->a->config, "d_ffw", "24");
     choose(&p->a->config, "expert", "glu");
     choose(&p->a->config, "seal_dtype", "int8");
-    choose(&p->a->config, "adapt_ffw", "true");
     assert_imports_to_the_bit(p);
 }
 
@@ -166,38 +164,6 @@ static void it_may_stay_where_it_lies_in_the_map(void **state) {
     import_one(p->a, p->one);
     feed_kind(p->a, 2, TEXT_BYTES, 1);
     assert_memory_equal(commit(p->a).root, in_place.root, REEF_HASH_BYTES);
-}
-
-// With more than one generation at a time it was trained on top of older ones as well.
-static void where_several_fire_all_older_ones_must_be_there(void **state) {
-    pair *p = *state;
-    reef_error err;
-    reef_import import;
-    p->a->config.fire_max = 2;
-    start(p);
-    learn(p->a, 2);
-    extract(p->a, 2, p->other);
-    assert_int_equal(import_of(p->b, p->other, NULL, &import, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "does not have"));
-    assert_int_equal(import_one(p->b, p->one).builds_on, 1);
-    assert_int_equal(import_one(p->b, p->other).builds_on, 2);
-    for (int kind = 0; kind < 3; kind++)
-        assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, kind));
-    assert_sound(p->b);
-}
-
-static void one_in_between_is_refused_where_it_would_count(void **state) {
-    pair *p = *state;
-    reef_error err;
-    reef_import import;
-    p->a->config.fire_max = 2;
-    start(p);
-    learn(p->a, 2);
-    extract(p->a, 2, p->other);
-    import_one(p->b, p->one);
-    learn(p->b, 3);
-    assert_int_equal(import_of(p->b, p->other, NULL, &import, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "directly on top of generation 1"));
 }
 
 static void training_goes_on_as_from_any_commit(void **state) {
@@ -339,8 +305,6 @@ int main(void) {
         SET_UP(under_another_number_it_is_the_same_generation),
         SET_UP(a_stricter_gate_leaves_what_the_pool_has_learned),
         SET_UP(it_may_stay_where_it_lies_in_the_map),
-        SET_UP(where_several_fire_all_older_ones_must_be_there),
-        SET_UP(one_in_between_is_refused_where_it_would_count),
         SET_UP(training_goes_on_as_from_any_commit),
         SET_UP(a_memory_travels_with_its_generation),
         SET_UP(and_where_there_is_no_net),

@@ -56,42 +56,6 @@ const char *reef_rows_dtype_text(reef_dtype dtype) {
     return dtype == REEF_I8 ? "int8" : "f32";
 }
 
-// A whole matrix where it has no more values than the two of rank `adapters` that would correct it.
-static reef_adapter_shape adapter_shape(const reef_config *config, size_t in, size_t out) {
-    size_t rank = config->adapters;
-    bool whole = config->adapt_whole && rank * (in + out) >= in * out;
-    return (reef_adapter_shape){in, out, whole ? in : rank, whole};
-}
-
-reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config) {
-    return adapter_shape(config, config->d_model, 3 * (size_t)config->d_model);
-}
-
-reef_adapter_shape reef_adapter_shape_out(const reef_config *config) {
-    return adapter_shape(config, config->d_model, config->d_model);
-}
-
-reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config) {
-    return adapter_shape(config, config->d_model, config->d_ffw);
-}
-
-reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config) {
-    return adapter_shape(config, config->d_ffw, config->d_model);
-}
-
-size_t reef_adapter_rank_max(const reef_config *config) {
-    size_t qkv = reef_adapter_shape_qkv(config).rank, out = reef_adapter_shape_out(config).rank;
-    size_t rank = config->adapters == 0 ? 0 : qkv > out ? qkv : out;
-    for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_adapts_ffw(config, l)) continue;
-        size_t in = reef_adapter_shape_ffw_in(config).rank;
-        size_t up = reef_adapter_shape_ffw_out(config).rank;
-        rank = rank > in ? rank : in;
-        rank = rank > up ? rank : up;
-    }
-    return rank;
-}
-
 // ---- ffw ----------------------------------------------------------------------------------------
 
 reef_ffw reef_layer_ffw(const reef_config *config, uint32_t layer) {
@@ -127,11 +91,6 @@ uint32_t reef_config_retrieving_layers(const reef_config *config) {
     return count;
 }
 
-bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
-    return config->adapters > 0 && config->adapt_ffw &&
-           reef_layer_ffw(config, layer) == REEF_FFW_DENSE;
-}
-
 size_t reef_moe_capacity(const reef_config *config) {
     // A token is taken by one expert on average.
     return ((size_t)config->context + config->moe_experts - 1) / config->moe_experts;
@@ -143,13 +102,8 @@ reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) 
     return (reef_layer_plan){
         .ffw = reef_layer_ffw(config, layer),
         .retrieves = reef_layer_retrieves(config, layer),
-        .adapts_ffw = reef_layer_adapts_ffw(config, layer),
         .router = reef_generation_shape(config, 0),
         .experts = reef_generation_expert_shape(config, layer),
         .moe = reef_generation_moe_shape(config),
-        .qkv = reef_adapter_shape_qkv(config),
-        .out = reef_adapter_shape_out(config),
-        .ffw_in = reef_adapter_shape_ffw_in(config),
-        .ffw_out = reef_adapter_shape_ffw_out(config),
     };
 }

@@ -10,9 +10,6 @@
 #include "reef_config.h"
 #include "shapes.h"
 
-/** Where the next generation's corrections of a dense network apply: kind d with adapt_ffw. */
-bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer);
-
 /**
  * Tokens of a window of T that one expert of a mixture takes in training: at least 1, at most T.
  */
@@ -33,11 +30,9 @@ reef_moe_shape reef_generation_moe_shape(const reef_config *config);
 typedef struct reef_layer_plan {
     reef_ffw ffw;
     bool retrieves;            // p and k: it has a pool of experts in every generation
-    bool adapts_ffw;           // later generations correct its dense network
     reef_router_shape router;  // where it retrieves; see reef_plan_router
     reef_expert_shape experts; // where it retrieves
     reef_moe_shape moe;        // where it is a mixture
-    reef_adapter_shape qkv, out, ffw_in, ffw_out;
 } reef_layer_plan;
 
 reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer);
@@ -63,11 +58,5 @@ static inline uint32_t reef_embedding_tables(const reef_config *config) {
 
 /** What rows of experts become when a generation is sealed. */
 reef_dtype reef_generation_seal_dtype(const reef_config *config);
-reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
-reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
-reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
-reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
-/** The largest rank of the four, which sizes scratch memory; 0 without adapters. */
-size_t reef_adapter_rank_max(const reef_config *config);
 
 #endif

@@ -32,7 +32,6 @@ static void leave_out_net(reef_config *config) {
     config->attention_heads = 1;
     strcpy(config->ffw, "d");
     config->d_ffw = 1;
-    config->adapters = 0;
 }
 
 static void fit_topk(reef_config *config) {

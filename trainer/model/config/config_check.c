@@ -132,7 +132,6 @@ void reef_config_reduce(reef_config *config) {
     config->layers = config->attention_heads = 1;
     config->ffw[0] = 'p';
     config->ffw[1] = '\0';
-    config->adapters = 0;
 }
 
 reef_status reef_config_check(const reef_config *config, reef_error *err) {

@@ -31,15 +31,6 @@
     X(side, INTEGER, "64", 1, 65536,                                                               \
       "sub-keys per side of the first generation; side * side experts")                            \
     X(side_new, INTEGER, "64", 1, 65536, "sub-keys per side of later generations")                 \
-    X(adapters, INTEGER, "32", 0, 4096,                                                            \
-      "rank of later generations' corrections of attention and dense feed-forwards")               \
-    X(adapt_ffw, BOOLEAN, "true", 0, 1, "correct dense feed-forward networks as well")             \
-    X(adapt_position, BOOLEAN, "true", 0, 1,                                                       \
-      "correct the embedding of positions as well as that of bytes")                               \
-    X(adapt_whole, BOOLEAN, "true", 0, 1,                                                          \
-      "correct a matrix as a whole where low rank would save nothing")                             \
-    X(weigh_older, BOOLEAN, "true", 0, 1,                                                          \
-      "later generations weigh what older experts add, where they answer")                         \
     X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
     X(expert, CHOICE, "gelu", 0, 0,                                                                \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
@@ -59,8 +50,6 @@
       "bound on experts in all generations and layers together; 0 for none")                       \
     X(kinds_max, INTEGER, "0", 0, 65536,                                                           \
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
-    X(fire_max, INTEGER, "1", 1, 65536,                                                            \
-      "generations after the first that may fire on one byte, the newest first")                   \
     X(context_memory, INTEGER, "64M", 0, 536870912,                                                \
       "bytes that a generation's context memory may take, such as 64M, from 4M on; 0: it has "     \
       "none")                                                                                      \

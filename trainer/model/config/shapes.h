@@ -12,19 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// ---- corrections of a matrix --------------------------------------------------------------------
-
-/** One adapter of a matrix (in, out); gradients of one have the same form. */
-typedef struct reef_adapter {
-    float *down; // (in, rank); NULL where the shape is whole: then it is the identity
-    float *up;   // (rank, out)
-} reef_adapter;
-
-typedef struct reef_adapter_shape {
-    size_t in, out, rank;
-    bool whole; // rank == in, and `down` is absent
-} reef_adapter_shape;
-
 // ---- retrieved experts --------------------------------------------------------------------------
 
 typedef struct reef_expert_shape {

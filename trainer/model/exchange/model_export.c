@@ -71,27 +71,22 @@ typedef struct model_origin {
 static const struct {
     const char *name, *shape;
 } SHAPES[] = {
-    {"embedding", "PVD"},    {"delta_embedding", "PVD"},
-    {"head", "DV"},          {"delta_head", "DV"},
-    {"position", "TD"},      {"delta_position", "TD"},
-    {"delta_older", "D"},    {"norm_scale", "D"},
-    {"norm_shift", "D"},     {"norm1_scale", "D"},
-    {"norm1_shift", "D"},    {"norm2_scale", "D"},
-    {"norm2_shift", "D"},    {"w_qkv", "D3"},
-    {"w_moe_router", "DE"},  {"w_moe_in", "EDF"},
-    {"w_moe_out", "EFD"},    {"moe_threshold", "E"},
-    {"w_out", "DD"},         {"w_ffw_in", "DF"},
-    {"w_ffw_out", "FD"},     {"qkv_down", "DR"},
-    {"qkv_up", "R3"},        {"out_down", "DR"},
-    {"out_up", "RD"},        {"ffw_in_down", "DR"},
-    {"ffw_in_up", "RF"},     {"ffw_out_down", "FR"},
-    {"ffw_out_up", "RD"},    {"delta_qkv", "D3"},
-    {"delta_out", "DD"},     {"delta_ffw_in", "DF"},
-    {"delta_ffw_out", "FD"}, {"w_query", "DQ"},
-    {"query_bias", "Q"},     {"sub_keys_a", "SK"},
-    {"sub_keys_b", "SK"},    {"bn_scale", "Q"},
-    {"bn_shift", "Q"},       {"bn_mean", "Q"},
-    {"bn_var", "Q"},
+    {"embedding", "PVD"},   {"delta_embedding", "PVD"},
+    {"head", "DV"},         {"delta_head", "DV"},
+    {"position", "TD"},     {"delta_position", "TD"},
+    {"norm_scale", "D"},    {"norm_shift", "D"},
+    {"norm1_scale", "D"},   {"norm1_shift", "D"},
+    {"norm2_scale", "D"},   {"norm2_shift", "D"},
+    {"w_qkv", "D3"},        {"w_moe_router", "DE"},
+    {"w_moe_in", "EDF"},    {"w_moe_out", "EFD"},
+    {"moe_threshold", "E"}, {"w_out", "DD"},
+    {"w_ffw_in", "DF"},     {"w_ffw_out", "FD"},
+    {"delta_qkv", "D3"},    {"delta_out", "DD"},
+    {"delta_ffw_in", "DF"}, {"delta_ffw_out", "FD"},
+    {"w_query", "DQ"},      {"query_bias", "Q"},
+    {"sub_keys_a", "SK"},   {"sub_keys_b", "SK"},
+    {"bn_scale", "Q"},      {"bn_shift", "Q"},
+    {"bn_mean", "Q"},       {"bn_var", "Q"},
 };
 
 static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
@@ -108,8 +103,6 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
         return config->context;
     case 'F':
         return config->d_ffw;
-    case 'R':
-        return config->adapters;
     case 'Q':
         return (uint64_t)config->heads * config->d_key;
     case 'E':

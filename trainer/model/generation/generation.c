@@ -223,7 +223,7 @@ void reef_generation_free(reef_generation *generation) {
     reef_gate_release(&generation->gate);
     reef_generation_memory_release(&generation->memory);
     reef_generation_release_visits(generation);
-    reef_merged_release(&generation->merged);
+    free(generation->merged_values);
     free(generation->folded_values);
     free(generation->training);
     free(generation->values);

@@ -1,13 +1,12 @@
 // The model in memory: generations of named tensors and expert rows.
 //
-// A network is a list of generations. Generation 0 owns the backbone; later ones own deltas of
-// embedding and head. Each owns a router and a pool of experts per block whose FFW retrieves. A
+// A network is a list of generations. Generation 0 owns the backbone; later ones own corrections of
+// its matrices. Each owns a router and a pool of experts per block whose FFW retrieves. A
 // generation in memory is either sealed (batch norm folded, nothing but values) or open (gradients,
 // moments, averages, flags, usage). Only the last may be open.
 #ifndef REEF_GENERATION_H
 #define REEF_GENERATION_H
 
-#include "adapter_merge.h"
 #include "architecture.h"
 #include "reef_model.h"
 #include "reef_system.h"
@@ -24,7 +23,10 @@ typedef struct reef_tensor {
     double grad_squares; // sum of grad's squares, which clipping needs; of the last step
 } reef_tensor;
 
-/** One transformer block of the backbone. */
+/**
+ * One transformer block of the backbone. Of a later generation the corrections of w_qkv, w_out,
+ * w_ffw_in and w_ffw_out, which are added to them where it fires; the rest is NULL.
+ */
 typedef struct reef_block {
     float *norm1_scale, *norm1_shift; // (D)
     float *w_qkv;                     // (D, 3*D)
@@ -39,16 +41,8 @@ typedef struct reef_block {
 typedef struct reef_weights {
     float *embedding; // (reef_embedding_tables, V, D) generation 0; its delta in later ones
     float *head;      // (D, V) to logits; generation 0; its delta in later ones
-    reef_adapter adapters_qkv[REEF_LAYER_COUNT_MAX];     // of w_qkv; later generations only
-    reef_adapter adapters_out[REEF_LAYER_COUNT_MAX];     // of w_out
-    reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense
-    reef_adapter adapters_ffw_out[REEF_LAYER_COUNT_MAX]; // of w_ffw_out
-    float *position; // (T, D) generation 0; its delta in later ones, or NULL without adapt_position
-    // (D) of each block that retrieves, what is added to a factor of 1 on the sum of older
-    // generations' experts where this one fires; later generations with weigh_older, or NULL
-    float *delta_older[REEF_LAYER_COUNT_MAX];
-    // generation 0 only, but for the routers
-    float *norm_scale, *norm_shift;
+    float *position;  // (T, D) generation 0; its delta in later ones
+    float *norm_scale, *norm_shift; // generation 0 only
     reef_block blocks[REEF_LAYER_COUNT_MAX];
     reef_router_params routers[REEF_LAYER_COUNT_MAX];
 } reef_weights;
@@ -87,7 +81,11 @@ typedef struct reef_generation {
     reef_weights weights, grads;
     reef_router_params folded[REEF_LAYER_COUNT_MAX]; // open: routers as they are evaluated
     float *folded_values;
-    reef_merged merged; // generations >= 1, once evaluated; stale after training until folded again
+    // Generations >= 1: the head and the matrices of blocks with the corrections added, see
+    // reef_generation_merge. Nothing else of it is set.
+    reef_weights merged;
+    float *merged_values; // owned; NULL: not made
+    bool merged_is_fresh; // made of the parameters as they are
     reef_expert_table expert_tables[REEF_LAYER_COUNT_MAX];
     reef_gate gate; // generations >= 1
     reef_generation_memory memory;
@@ -167,6 +165,16 @@ void reef_generation_exchange(reef_generation *generation, const reef_config *co
 void reef_generation_average_reset(reef_generation *generation);
 /** The gate of `to`, an open generation, becomes a copy of that of `from`. */
 void reef_generation_gate_copy(reef_generation *to, const reef_generation *from);
+/**
+ * Make `merged` of a later generation, where it is not fresh: the backbone's matrices plus its
+ * corrections (as LoRA merges them, Hu et al. 2021), so that these cost nothing per token.
+ * NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_generation_merge(reef_generation *generation,
+                                                  reef_generation *backbone,
+                                                  const reef_config *config,
+                                                  reef_error *err);
+
 /**
  * Refresh `folded` of an open generation from its running statistics; its corrections are merged
  * again.

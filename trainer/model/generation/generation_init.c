@@ -131,46 +131,13 @@ static void initialise_backbone(reef_generation *generation,
     }
 }
 
-// down N(0, 1/in), up zero. Each has its stream, whether there is a `down` or not.
-static void draw_down(const reef_adapter_shape *shape,
-                      const reef_adapter *adapter,
-                      uint64_t seed,
-                      uint64_t stream) {
-    if (!shape->whole)
-        reef_random_normal(shape->in * shape->rank, adapter->down, 1.0f / sqrtf((float)shape->in),
-                           seed, stream);
-}
-
-static void initialise_adapters(reef_generation *generation,
-                                const reef_config *config,
-                                uint64_t seed) {
-    reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
-    reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
-                       up = reef_adapter_shape_ffw_out(config);
-    const reef_weights *weights = &generation->weights;
-    uint64_t stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 8) * STREAMS;
-    for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
-        draw_down(&qkv, &weights->adapters_qkv[l], seed, stream);
-        draw_down(&out, &weights->adapters_out[l], seed, stream + 1);
-    }
-    stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 16) * STREAMS;
-    for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
-        if (!reef_layer_adapts_ffw(config, l)) continue;
-        draw_down(&in, &weights->adapters_ffw_in[l], seed, stream);
-        draw_down(&up, &weights->adapters_ffw_out[l], seed, stream + 1);
-    }
-}
-
 void reef_generation_initialise(reef_generation *generation,
                                 const reef_config *config,
                                 const reef_generation *before) {
     uint64_t seed = reef_random_bits(config->seed, 1, generation->info.generation);
     bool first = generation->info.generation == 0;
     assert(generation->open && (first || before != NULL));
-    if (first && !reef_config_is_layer(config))
-        initialise_backbone(generation, config, seed);
-    else if (config->adapters > 0)
-        initialise_adapters(generation, config, seed);
+    if (first && !reef_config_is_layer(config)) initialise_backbone(generation, config, seed);
     // N(0, 1/(h k)) makes the sum over h heads and k experts unit scale; zero makes opening exact.
     float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
     for (uint32_t l = 0; l < config->layers; l++) {

@@ -6,7 +6,7 @@
 //   generation_seal.c    averages and folded queries; the sealed twin of an open one
 //   generation_grow.c    an open one with a larger side
 //   expert_row.c         a row of an expert's values
-//   adapter_merge.c      matrices with a generation's delta added
+//   generation_merge.c   matrices with a generation's corrections added
 //
 // What they compute is for forward.c and backward.c, and bytes on disk for checkpoint.c.
 #ifndef REEF_GENERATION_INTERNAL_H

@@ -118,7 +118,7 @@ void reef_generation_exchange(reef_generation *generation, const reef_config *co
 }
 
 void reef_generation_fold(reef_generation *generation, const reef_config *config) {
-    generation->merged.fresh = false;
+    generation->merged_is_fresh = false;
     reef_router_shape shape = reef_generation_shape(config, generation->info.side);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;

@@ -82,9 +82,6 @@ typedef struct reef_config {
     uint32_t d_ffw;              // width of dense FFWs, and of each expert of a mixture
     uint32_t heads, topk, d_key; // PEER and product-key memory: H, K, d_key
     uint32_t side, side_new;     // of the first and of later generations
-    uint32_t adapters;           // rank of later generations' corrections of attention; 0 for none
-    bool adapt_ffw;              // and of dense FFWs
-    bool adapt_position, adapt_whole, weigh_older;
     bool batch_norm;
     reef_expert_kind expert; // "gelu", "relu" or "glu"
     reef_router_score score; // "softmax", "sigmoid" or "relu"
@@ -100,7 +97,6 @@ typedef struct reef_config {
     char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
     uint64_t experts_max;    // of all generations and layers together; 0 for no bound
     uint32_t kinds_max;      // generations with content, each of which begins a kind; 0: no bound
-    uint32_t fire_max;       // generations beyond the first that may fire per token
     uint64_t context_memory; // bytes of a generation's context memory; 0: it has none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "int8"

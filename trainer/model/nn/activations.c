@@ -13,9 +13,8 @@ static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-size_t reef_activations_scratch_width(const reef_config *config) {
-    size_t widest = max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
-    return widest + reef_adapter_rank_max(config);
+size_t reef_activations_width(const reef_config *config) {
+    return max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
 }
 
 static bool floats(float **out, size_t count) {
@@ -48,20 +47,16 @@ static bool allocate_layer(reef_activations_layer *layer,
               floats(&layer->ffw_act, n * config->d_ffw);
     ok = ok && (!mixture || reef_moe_tape_init(&layer->moe, &acts->plans[0].moe, windows,
                                                acts->training, NULL) == REEF_OK);
-    return ok &&
-           (!acts->training || (floats(&layer->retain_d_y, n * D) && floats(&layer->older, n * D)));
+    return ok && (!acts->training || floats(&layer->retain_d_y, n * D));
 }
 
 static bool allocate_backward(reef_activations *acts, const reef_config *config) {
-    size_t D = config->d_model, T = config->context, n = acts->rows_max,
-           low = n * reef_adapter_rank_max(config);
+    size_t D = config->d_model, T = config->context, n = acts->rows_max;
     return floats(&acts->d_x, n * D) && floats(&acts->d_mid, n * D) &&
            floats(&acts->d_norm, n * D) && floats(&acts->d_qkv, n * 3 * D) &&
            floats(&acts->d_attended, n * D) &&
            floats(&acts->d_probs, acts->windows_max * REEF_ATTENTION_ROWS * T) &&
-           floats(&acts->d_y, n * D) && floats(&acts->norm_grads, acts->windows_max * 4 * D) &&
-           floats(&acts->low_qkv, low) && floats(&acts->d_low_qkv, low) &&
-           floats(&acts->low_out, low) && floats(&acts->d_low_out, low);
+           floats(&acts->d_y, n * D) && floats(&acts->norm_grads, acts->windows_max * 4 * D);
 }
 
 reef_status reef_activations_init(reef_activations *acts,
@@ -89,12 +84,12 @@ reef_status reef_activations_init(reef_activations *acts,
     ok = ok && floats(&acts->x, n * D) && floats(&acts->norm, n * D) &&
          floats(&acts->norm_mean, n) && floats(&acts->norm_rstd, n) &&
          floats(&acts->logits, n * REEF_VOCAB) &&
-         floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
+         floats(&acts->window_scratch, n * reef_activations_width(config)) &&
+         floats(&acts->product_rows, n * reef_activations_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
          (config->context_memory == 0 ||
           (acts->predictions = calloc(n, sizeof(*acts->predictions))) != NULL) &&
-         (acts->sole_generation = calloc(n, sizeof(*acts->sole_generation))) != NULL &&
-         (acts->mixed_mask = calloc(n, 1)) != NULL &&
+         (acts->fired = calloc(n, sizeof(*acts->fired))) != NULL &&
          (acts->window_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));
     if (ok) return REEF_OK;
@@ -108,7 +103,7 @@ static void release_layer(reef_activations_layer *layer) {
     float *const all[] = {layer->x_in,    layer->norm1,      layer->norm1_mean, layer->norm1_rstd,
                           layer->qkv,     layer->probs,      layer->attended,   layer->x_mid,
                           layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
-                          layer->ffw_act, layer->retain_d_y, layer->older};
+                          layer->ffw_act, layer->retain_d_y};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     reef_moe_tape_release(&layer->moe);
 }
@@ -133,10 +128,9 @@ void reef_activations_release(reef_activations *acts) {
     for (size_t g = 0; g < acts->generation_capacity; g++)
         release_tables(acts->expert_tables[g], acts->layer_sets);
     float *const all[] = {
-        acts->x,          acts->norm,    acts->norm_mean,  acts->norm_rstd,      acts->logits,
-        acts->d_x,        acts->d_mid,   acts->d_norm,     acts->d_qkv,          acts->d_probs,
-        acts->d_attended, acts->d_y,     acts->norm_grads, acts->window_scratch, acts->low_qkv,
-        acts->d_low_qkv,  acts->low_out, acts->d_low_out};
+        acts->x,          acts->norm,  acts->norm_mean,  acts->norm_rstd,      acts->logits,
+        acts->d_x,        acts->d_mid, acts->d_norm,     acts->d_qkv,          acts->d_probs,
+        acts->d_attended, acts->d_y,   acts->norm_grads, acts->window_scratch, acts->product_rows};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     reef_expert_pairs_release(&acts->pairs);
     free(acts->layers);
@@ -145,8 +139,7 @@ void reef_activations_release(reef_activations *acts) {
     free(acts->loss);
     free(acts->predictions);
     free(acts->window_active);
-    free(acts->sole_generation);
-    free(acts->mixed_mask);
+    free(acts->fired);
     *acts = (reef_activations){0};
 }
 

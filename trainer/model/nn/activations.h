@@ -18,7 +18,8 @@ typedef struct reef_batch {
     const uint8_t *tokens;  // (B', T) inputs
     const uint8_t *targets; // (B', T) next tokens
     const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
-    // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored
+    // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored, and of the
+    // others at most one has a token
     const uint8_t *fire;
     size_t fire_stride; // bytes between generations in `fire`
 } reef_batch;
@@ -37,7 +38,6 @@ typedef struct reef_activations_layer {
     float *ffw_in, *ffw_act;        // (rows, F) dense: before and after the activation
     reef_moe_tape moe;              // empty where no layer of the set is a mixture
     float *retain_d_y; // (rows, D) gradient of the retain term; rows of retain windows only
-    float *older;      // (rows, D) what older experts added, where the open generation fires
 } reef_activations_layer;
 
 /** What one generation leaves in one layer. */
@@ -65,19 +65,16 @@ typedef struct reef_activations {
     float *logits; // (rows, V); their gradient after reef_network_forward with weights
     double *loss;  // (rows) nats
     reef_net_prediction *predictions; // (rows) of the target, for a memory; NULL: pools without
-    float *window_scratch;            // (windows, T, reef_activations_scratch_width)
-    // (rows) the one later generation that fires; 0: none does; or REEF_SOLE_MIXED
-    uint32_t *sole_generation;
-    uint8_t *mixed_mask; // (rows) scratch: the mixed tokens for which a generation fires
+    float *window_scratch;            // (rows, reef_activations_width)
+    float *product_rows;              // (rows, reef_activations_width) scratch of projection.c
+    uint32_t *fired;                  // (rows) the one later generation that fires; 0: none does
     // Gradients in backward; d_y is of what the experts of one generation add.
     float *d_x, *d_mid, *d_norm, *d_attended, *d_y; // (rows, D)
     float *d_qkv;                                   // (rows, 3*D)
     float *d_probs;                                 // (windows, REEF_ATTENTION_ROWS, T)
-    // (rows, rank) of the open generation's adapters of a block, FFW then attention
-    float *low_qkv, *d_low_qkv, *low_out, *d_low_out;
-    float *norm_grads;           // (windows, 4 * D)
-    uint8_t *window_active;      // (windows)
-    reef_expert_pairs pairs;     // of the open generation
+    float *norm_grads;                              // (windows, 4 * D)
+    uint8_t *window_active;                         // (windows)
+    reef_expert_pairs pairs;                        // of the open generation
     reef_row_prefetch *prefetch; // not owned: fetches rows that are read in place; NULL if none are
     // The caller's to set: the ranks that share out the training passes from now on; NULL: this
     // process computes all of them. See split.h.
@@ -87,12 +84,6 @@ typedef struct reef_activations {
     reef_ranks *row_ranks;
     double seconds_router, seconds_experts, seconds_update;
 } reef_activations;
-
-/**
- * A mixed token has no merged matrices, because several generations fire, or one does in training:
- * corrections are added to the backbone's products one by one.
- */
-#define REEF_SOLE_MIXED UINT32_MAX
 
 REEF_MUST_CHECK reef_status reef_activations_init(reef_activations *acts,
                                                   const reef_config *config,
@@ -109,15 +100,11 @@ typedef enum reef_activations_mode {
 /**
  * Losses (and with batch->weight the gradient of the logits) of a batch.
  *
- * What the experts of a layer add to x, for the generations 1 .. G - 1 that fire on a token:
+ * The experts of generation 0 add to x in each layer, and those of the later generation that fires
+ * on a token, if one does. Its corrections are added to the embedding and to all matrices.
  *
- *   y = y_0(x);  then for each such g, the oldest first:  y = (1 + delta_older_g) * y + y_g(x)
- *
- * where delta_older_g (D) is 0 without weigh_older. Embedding, position and head of such a
- * generation are added to those of generation 0, and so are the corrections of the projections.
- *
- * Changes no parameter. An evaluation makes the merged matrices that are not fresh
- * (adapter_merge.h), so two evaluations of one network must not run at once.
+ * Changes no parameter, but makes the merged matrices that are not fresh (reef_generation_merge),
+ * so two passes of one network must not run at once.
  */
 REEF_MUST_CHECK reef_status reef_network_forward(reef_activations *acts,
                                                  const reef_network *network,
@@ -171,8 +158,8 @@ void reef_activations_run_experts(reef_activations *acts,
  */
 float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire);
 #define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides
-/** Floats per token of window_scratch. */
-size_t reef_activations_scratch_width(const reef_config *config);
+/** The most floats that a token has in any array of a pass. */
+size_t reef_activations_width(const reef_config *config);
 /** Drop the tapes of generation g: it was sealed or has grown. */
 void reef_activations_forget_generation(reef_activations *acts, size_t g);
 

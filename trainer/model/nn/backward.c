@@ -4,13 +4,12 @@
 // update of its experts; sealed generations only hand the gradient of their input down. Gradients
 // of weights are matrix products over all rows of the batch, cut into fixed tiles of the weight, so
 // there is nothing to reduce and no trace of the thread count.
-#include "adapter.h"
 #include "nn_internal.h"
+#include "projection.h"
 #include "split.h"
 #include "transformer.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <string.h>
 
 static void weight_gradients(const reef_backward *b,
@@ -49,45 +48,41 @@ static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, 
     }
 }
 
-// ---- output head --------------------------------------------------------------------------------
-
-// The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
-static const float *masked_logits(const reef_backward *b, size_t g, size_t w, float *scratch) {
-    const reef_config *config = b->acts->config;
-    size_t T = config->context, V = REEF_VOCAB;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
-    const float *d_logits = b->acts->logits + w * T * V;
-    if (memchr(fire, 0, T) == NULL) return d_logits;
-    for (size_t t = 0; t < T; t++) {
-        if (fire[t])
-            memcpy(scratch + t * V, d_logits + t * V, V * sizeof(*scratch));
-        else
-            memset(scratch + t * V, 0, V * sizeof(*scratch));
-    }
-    return scratch;
+static reef_projection projection_of(const reef_backward *b, size_t w) {
+    return (reef_projection){.acts = b->acts, .network = b->network, .l = b->l, .w = w};
 }
+
+// Where the open generation takes part in a window; NULL: everywhere.
+static const uint8_t *open_fires(const reef_backward *b, size_t w) {
+    return reef_batch_fire(b->batch, b->acts->config, b->network->generation_count - 1, w);
+}
+
+// Rows of the window that the open generation's gradients are sums over: where it does not fire
+// they are zero.
+static void mask_rows(const reef_backward *b, size_t w, float *rows, size_t width) {
+    const uint8_t *fire = open_fires(b, w);
+    size_t T = b->acts->config->context;
+    rows += w * T * width;
+    for (size_t t = 0; fire != NULL && t < T; t++)
+        if (!fire[t]) memset(rows + t * width, 0, width * sizeof(*rows));
+}
+
+// ---- output head --------------------------------------------------------------------------------
 
 static float *window_scratch(const reef_backward *b, size_t w) {
     const reef_config *config = b->acts->config;
-    return b->acts->window_scratch + w * config->context * reef_activations_scratch_width(config);
+    return b->acts->window_scratch + w * config->context * reef_activations_width(config);
 }
 
 static void head_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    size_t D = config->d_model, T = config->context, row = w * T;
     reef_activations *acts = b->acts;
     const reef_weights *base = &b->network->generations[0]->weights;
     float *d_norm = acts->d_norm + row * D, *d_x = acts->d_x + row * D;
-    reef_gemm(false, true, T, D, V, 1.0f, acts->logits + row * V, V, base->head, V, 0.0f, d_norm,
-              D);
-    for (size_t g = 1; g < b->network->generation_count; g++) {
-        const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
-        if (memchr(fire, 1, T) == NULL) continue;
-        const float *d_logits = masked_logits(b, g, w, window_scratch(b, w));
-        reef_gemm(false, true, T, D, V, 1.0f, d_logits, V, b->network->generations[g]->weights.head,
-                  V, 1.0f, d_norm, D);
-    }
+    const reef_projection at = projection_of(b, w);
+    reef_project_back(&at, REEF_W_HEAD, d_norm, acts->logits + row * REEF_VOCAB, false);
     float *grads = acts->norm_grads + w * 4 * D;
     memset(d_x, 0, T * D * sizeof(*d_x));
     memset(grads, 0, 2 * D * sizeof(*grads));
@@ -102,7 +97,7 @@ static void retain_rows(
     const reef_backward *b, size_t w, size_t width, float *rows, const float *old) {
     const reef_config *config = b->acts->config;
     size_t T = config->context;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
+    const uint8_t *fire = open_fires(b, w);
     float weight = reef_retain_gradient_weight(config, fire);
     for (size_t t = 0; t < T; t++) {
         float *row = rows + t * width;
@@ -119,7 +114,6 @@ static void mask_logits_window(void *context, size_t w) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
     float *d_logits = b->acts->logits + row * V;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
     if (reef_batch_retains(b->batch, w)) {
         const float *norm = b->acts->norm + row * D;
         float *old = window_scratch(b, w);
@@ -130,8 +124,7 @@ static void mask_logits_window(void *context, size_t w) {
         retain_rows(b, w, V, d_logits, old);
         return;
     }
-    for (size_t t = 0; fire != NULL && t < T; t++)
-        if (!fire[t]) memset(d_logits + t * V, 0, V * sizeof(*d_logits));
+    mask_rows(b, w, b->acts->logits, V);
 }
 
 static void head_backward(reef_backward *b) {
@@ -144,141 +137,16 @@ static void head_backward(reef_backward *b) {
                                             b->open->grads.head, b->acts->norm, b->acts->logits});
 }
 
-// ---- adapters -----------------------------------------------------------------------------------
-
-typedef struct adapted {
-    reef_adapter_shape shape;
-    size_t adapters;    // where in reef_weights the layers' adapters of this product are
-    float *low, *d_low; // (rows, rank) of the open generation; scratch of the others
-} adapted;
-
-static adapted adapted_qkv(const reef_backward *b) {
-    return (adapted){b->plan->qkv, offsetof(reef_weights, adapters_qkv), b->acts->low_qkv,
-                     b->acts->d_low_qkv};
-}
-
-static adapted adapted_out(const reef_backward *b) {
-    return (adapted){b->plan->out, offsetof(reef_weights, adapters_out), b->acts->low_out,
-                     b->acts->d_low_out};
-}
-
-// The feed-forward network is done when attention begins: both take the same memory.
-static adapted adapted_ffw_in(const reef_backward *b) {
-    return (adapted){b->plan->ffw_in, offsetof(reef_weights, adapters_ffw_in), b->acts->low_qkv,
-                     b->acts->d_low_qkv};
-}
-
-static adapted adapted_ffw_out(const reef_backward *b) {
-    return (adapted){b->plan->ffw_out, offsetof(reef_weights, adapters_ffw_out), b->acts->low_out,
-                     b->acts->d_low_out};
-}
-
-// The adapter in this layer, or with the gradients for weights its gradient.
-static const reef_adapter *adapter_in(const reef_backward *b,
-                                      const reef_weights *weights,
-                                      const adapted *of) {
-    const char *layers = (const char *)weights + of->adapters;
-    return (const reef_adapter *)(const void *)layers + b->l;
-}
-
-// The gradient of an adapted product's input, through the adapters of all generations that fire.
-// The open one is the last, so its low and d_low are what stays.
-static void unadapt_window(const reef_backward *b,
-                           size_t w,
-                           const adapted *of,
-                           float *d_x,
-                           const float *d_y,
-                           const float *x) {
-    const reef_config *config = b->acts->config;
-    size_t T = config->context, at = w * T * of->shape.rank;
-    for (size_t g = 1; config->adapters > 0 && g < b->network->generation_count; g++) {
-        const reef_adapter *adapter = adapter_in(b, &b->network->generations[g]->weights, of);
-        const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
-        bool open = b->network->generations[g]->open;
-        if (!open && memchr(fire, 1, T) == NULL) continue;
-        reef_adapter_backward(&of->shape, T, d_x, of->low + at, of->d_low + at, d_y, x, adapter,
-                              fire);
-    }
-}
-
-// The products that are one adapter's gradient; returns how many.
-static size_t adapter_products(reef_weight_product *products,
-                               const adapted *of,
-                               const reef_adapter *gradient,
-                               const float *x,
-                               const float *d_y) {
-    const reef_adapter_shape *shape = &of->shape;
-    size_t count = 0;
-    if (!shape->whole)
-        products[count++] =
-            (reef_weight_product){shape->in, shape->rank, gradient->down, x, of->d_low};
-    products[count++] = (reef_weight_product){shape->rank, shape->out, gradient->up, of->low, d_y};
-    return count;
-}
-
-// Gradients of the open generation's two adapters of a block: of the product that was first in
-// forward (of `x`, with output gradient `d_y`), and of the one after it.
-static void adapter_gradients(const reef_backward *b,
-                              const adapted *first,
-                              const float *first_x,
-                              const float *first_d_y,
-                              const adapted *last,
-                              const float *last_x,
-                              const float *last_d_y) {
-    const reef_adapter *d_first = adapter_in(b, &b->open->grads, first);
-    const reef_adapter *d_last = adapter_in(b, &b->open->grads, last);
-    reef_weight_product products[4];
-    size_t count = adapter_products(products, last, d_last, last_x, last_d_y);
-    count += adapter_products(products + count, first, d_first, first_x, first_d_y);
-    weight_gradients(b, count, products);
-}
-
 // ---- retrieved experts --------------------------------------------------------------------------
 
-// The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
-static void weigh_gradient(const reef_backward *b, size_t newer, size_t w) {
-    const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context;
-    const float *delta = b->network->generations[newer]->weights.delta_older[b->l];
-    const uint8_t *fire = reef_batch_fire(b->batch, config, newer, w);
-    float *d_y = b->acts->d_y + w * T * D;
-    for (size_t t = 0; delta != NULL && t < T; t++, d_y += D)
-        for (size_t d = 0; fire[t] && d < D; d++) d_y[d] += delta[d] * d_y[d];
-}
-
-// The window's share of the gradient of the open generation's weights of older experts: (D).
-static void older_gradient_window(const reef_backward *b, size_t w) {
-    const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context, at = w * T * D;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
-    float *d_delta = b->acts->norm_grads + w * 4 * D;
-    memset(d_delta, 0, D * sizeof(*d_delta));
-    for (size_t t = 0; t < T; t++, at += D)
-        for (size_t d = 0; fire[t] && d < D; d++)
-            d_delta[d] += b->acts->d_y[at + d] * b->layer->older[at + d];
-}
-
-// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the
-// open one plus the retain term.
+// d_y of a generation's layer output: the residual gradient, for the open one plus the retain term.
 static void output_gradient_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
     size_t count = (size_t)config->context * config->d_model, at = w * count;
     memcpy(b->acts->d_y + at, b->acts->d_x + at, count * sizeof(float));
-    for (size_t newer = b->network->generation_count - 1; newer > b->g; newer--)
-        weigh_gradient(b, newer, w);
-    if (b->g == 0 || !b->network->generations[b->g]->open) return;
-    if (reef_batch_retains(b->batch, w))
+    if (b->g > 0 && b->network->generations[b->g]->open && reef_batch_retains(b->batch, w))
         reef_axpy(count, b->acts->d_y + at, 1.0f, b->layer->retain_d_y + at);
-    if (b->open->weights.delta_older[b->l] != NULL) older_gradient_window(b, w);
-}
-
-// In window order, whatever thread worked on which window: the sum is the same bits.
-static void reduce_older(const reef_backward *b) {
-    size_t D = b->acts->config->d_model;
-    float *d_delta = b->open->grads.delta_older[b->l];
-    for (size_t w = 0; d_delta != NULL && w < b->batch->windows; w++)
-        reef_axpy(D, d_delta, 1.0f, b->acts->norm_grads + w * 4 * D);
 }
 
 static void experts_window(void *context, size_t w) {
@@ -342,7 +210,7 @@ static void gather_experts(const reef_backward *b) {
     reef_router_tape *tape = &table->tape;
     reef_ranks *ranks = b->acts->ranks;
     size_t P = b->plan->experts.P, T = config->context, D = config->d_model, count = 0;
-    reef_ranks_array left[8];
+    reef_ranks_array left[6];
     if (ranks == NULL) return;
     left[count++] = reef_split_rows(config, b->acts->d_y, D);
     left[count++] = reef_split_rows(config, tape->gate, P);
@@ -352,9 +220,6 @@ static void gather_experts(const reef_backward *b) {
     size_t bytes = T * P * sizeof(*tape->index_a), first, end;
     left[count++] = (reef_ranks_array){tape->index_a, bytes, bytes};
     left[count++] = (reef_ranks_array){tape->index_b, bytes, bytes};
-    if (b->g > 0)
-        left[count++] =
-            (reef_ranks_array){b->acts->norm_grads, 4 * D * sizeof(float), D * sizeof(float)};
     reef_ranks_gather(ranks, b->batch->windows, count, left);
     reef_ranks_share(ranks, reef_ranks_rank(ranks), b->batch->windows, &first, &end);
     number_experts(b, tape, 0, first);
@@ -377,7 +242,6 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
         gather_experts(b);
     else
         reef_split_mask(acts->ranks, b->batch->windows, acts->window_active);
-    if (generation->open) reduce_older(b);
     double routed = reef_seconds();
     // Sealed routers only pass the gradient of x on.
     reef_router_backward(&shape, &generation->weights.routers[b->l],
@@ -399,39 +263,25 @@ static void dense_ffw_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
-    const reef_block *block = &b->network->generations[0]->weights.blocks[b->l];
     float *d_act = window_scratch(b, w);
-    reef_gemm(false, true, T, F, D, 1.0f, b->acts->d_x + row * D, D, block->w_ffw_out, D, 0.0f,
-              d_act, F);
-    bool adapt = b->plan->adapts_ffw;
-    adapted out = adapted_ffw_out(b), into = adapted_ffw_in(b);
-    if (adapt)
-        unadapt_window(b, w, &out, d_act, b->acts->d_x + row * D, b->layer->ffw_act + row * F);
+    const reef_projection at = projection_of(b, w);
+    reef_project_back(&at, REEF_W_FFW_OUT, d_act, b->acts->d_x + row * D, false);
     // The tape's input of the activation becomes its gradient: it is not needed after this.
     float *in = b->layer->ffw_in + row * F;
     reef_gelu_backward(T * F, in, d_act, in);
-    reef_gemm(false, true, T, D, F, 1.0f, in, F, block->w_ffw_in, F, 1.0f,
-              b->acts->d_norm + row * D, D);
-    if (adapt)
-        unadapt_window(b, w, &into, b->acts->d_norm + row * D, in, b->layer->norm2 + row * D);
+    reef_project_back(&at, REEF_W_FFW_IN, b->acts->d_norm + row * D, in, true);
+    mask_rows(b, w, b->layer->ffw_act, F);
+    mask_rows(b, w, b->layer->ffw_in, F);
 }
 
 static void dense_ffw_backward(reef_backward *b) {
-    const reef_config *config = b->acts->config;
-    run_windows(b, dense_ffw_window);
-    if (!b->first) {
-        adapted into = adapted_ffw_in(b), out = adapted_ffw_out(b);
-        if (b->plan->adapts_ffw)
-            adapter_gradients(b, &into, b->layer->norm2, b->layer->ffw_in, &out, b->layer->ffw_act,
-                              b->acts->d_x);
-        return;
-    }
-    size_t D = config->d_model, F = config->d_ffw;
+    size_t D = b->acts->config->d_model, F = b->acts->config->d_ffw;
     const reef_block *grads = &b->open->grads.blocks[b->l];
     const reef_weight_product products[] = {
         {F, D, grads->w_ffw_out, b->layer->ffw_act, b->acts->d_x},
         {D, F, grads->w_ffw_in, b->layer->norm2, b->layer->ffw_in},
     };
+    run_windows(b, dense_ffw_window);
     weight_gradients(b, 2, products);
 }
 
@@ -491,14 +341,13 @@ static void attend_window(void *context, size_t w) {
                              layer->norm2_rstd + row, block->norm2_scale);
     // The residual branch takes the gradient as it is.
     memcpy(d_mid, d_x, T * D * sizeof(*d_mid));
-    reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
-    // Adapters of later generations read the same activations.
-    adapted out = adapted_out(b), qkv = adapted_qkv(b);
-    unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D);
+    const reef_projection at = projection_of(b, w);
+    reef_project_back(&at, REEF_W_OUT, d_attended, d_mid, false);
     reef_attention_backward(T, D, A, d_qkv, acts->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
-    reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
-    unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D);
+    reef_project_back(&at, REEF_W_QKV, d_norm, d_qkv, false);
+    mask_rows(b, w, acts->d_mid, D);
+    mask_rows(b, w, acts->d_qkv, 3 * D);
     // Adds to d_x, which holds the residual branch's gradient.
     reef_layer_norm_backward(T, D, d_x, b->first ? grads + 2 * D : NULL,
                              b->first ? grads + 3 * D : NULL, d_norm, layer->x_in + row * D,
@@ -507,18 +356,13 @@ static void attend_window(void *context, size_t w) {
 
 static void attention_backward(reef_backward *b) {
     run_windows(b, attend_window);
-    if (!b->first) {
-        adapted qkv = adapted_qkv(b), out = adapted_out(b);
-        if (b->acts->config->adapters > 0)
-            adapter_gradients(b, &qkv, b->layer->norm1, b->acts->d_qkv, &out, b->layer->attended,
-                              b->acts->d_mid);
-        return;
-    }
     size_t D = b->acts->config->d_model;
-    reef_block *grads = &b->open->grads.blocks[b->l];
-    gather_sums(b, 4 * D);
-    reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);
-    reduce_norm(b, grads->norm1_scale, grads->norm1_shift, 2 * D);
+    const reef_block *grads = &b->open->grads.blocks[b->l];
+    if (b->first) {
+        gather_sums(b, 4 * D);
+        reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);
+        reduce_norm(b, grads->norm1_scale, grads->norm1_shift, 2 * D);
+    }
     const reef_weight_product products[] = {
         {D, D, grads->w_out, b->layer->attended, b->acts->d_mid},
         {D, 3 * D, grads->w_qkv, b->layer->norm1, b->acts->d_qkv},
@@ -535,8 +379,7 @@ static void embed_table(void *context, size_t back) {
     size_t D = config->d_model, T = config->context;
     float *d_table = b->open->grads.embedding + back * REEF_VOCAB * D;
     for (size_t w = 0; back < T && w < b->batch->windows; w++) {
-        const uint8_t *fire =
-            reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
+        const uint8_t *fire = open_fires(b, w);
         reef_embedding_backward(T - back, D, d_table, b->acts->d_x + (w * T + back) * D,
                                 b->batch->tokens + w * T, fire == NULL ? NULL : fire + back);
     }
@@ -546,9 +389,8 @@ static void embed_positions(const reef_backward *b) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     float *d_position = b->open->grads.position;
-    for (size_t w = 0; d_position != NULL && w < b->batch->windows; w++) {
-        const uint8_t *fire =
-            reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
+    for (size_t w = 0; w < b->batch->windows; w++) {
+        const uint8_t *fire = open_fires(b, w);
         for (size_t t = 0; t < T; t++)
             if (fire == NULL || fire[t])
                 reef_axpy(D, d_position + t * D, 1.0f, b->acts->d_x + (w * T + t) * D);
@@ -562,10 +404,7 @@ static void retain_embedding(const reef_backward *b, size_t w) {
     const uint8_t *tokens = b->batch->tokens + w * T;
     float *old = window_scratch(b, w), *share = b->acts->d_mid + w * T * D; // d_mid is free by now
     memcpy(old, b->network->generations[0]->weights.position, T * D * sizeof(*old));
-    if (b->open->weights.position != NULL)
-        memcpy(share, b->open->weights.position, T * D * sizeof(*share));
-    else
-        memset(share, 0, T * D * sizeof(*share));
+    memcpy(share, b->open->weights.position, T * D * sizeof(*share));
     for (size_t t = 0; t < T; t++) {
         reef_embed_token(config, old, b->network->generations[0]->weights.embedding, tokens, t);
         reef_embed_token(config, share, b->open->weights.embedding, tokens, t);

@@ -3,16 +3,14 @@
 //   generation   one unit of growth: 0 owns the backbone, later ones add corrections and experts
 //   backbone     embedding, attention, dense networks and output head of generation 0
 //   weights      views of a generation's tensors; of a later one they are corrections, which are
-//                added to the backbone: whole matrices (deltas) or of low rank (adapters)
-//   delta_older  (D) of a layer of a later generation: where it fires, what the experts of all
-//                older ones added together is scaled by 1 + delta_older
-//   gate         decides per token which later generations fire, that is, take part in the token
+//                added to the backbone's
+//   gate         decides per token which later generation fires, that is, takes part in the token:
+//                one or none
 //   open         the one generation that trains; all before it are sealed and never change
 //   folded       router of an open generation with the batch norm of its queries folded into their
 //                projection, by running statistics; a sealed one has no other router
-//   merged       copies of the backbone's matrices with one generation's corrections added: one
-//                product on tokens for which that generation alone fires (adapter_merge.h in
-//                generation/)
+//   merged       copies of the backbone's matrices with one generation's corrections added: what a
+//                token is multiplied with for which that generation fires (projection.h)
 //   side         sub-keys on each side of a router; side * side experts in the layer's table
 //   plan         shapes and kind of feed-forward network of one layer, from the configuration
 //   tape         what forward stores for backward
@@ -26,8 +24,8 @@
 // the shapes of all matrix products are fixed, and a window's result depends on that window alone.
 // (In training also on the batch statistics of the open generation's queries.) Where a generation
 // does not fire for a token, not one bit of the residual stream is touched.
-#include "adapter.h"
 #include "nn_internal.h"
+#include "projection.h"
 #include "row_exchange.h"
 #include "split.h"
 #include "transformer.h"
@@ -46,135 +44,51 @@ void reef_embed_token(
         reef_axpy(D, x + t * D, 1.0f, tables + (distance * V + tokens[t - distance]) * D);
 }
 
-// The one later generation that fires for each token of the window, for which a merged matrix
-// exists: W plus the correction, as LoRA merges it (Hu et al. 2021). 0 where none fires,
-// REEF_SOLE_MIXED where more than one does.
-static void mark_sole_generation(const reef_forward *f, size_t w) {
+// The later generation that fires for each token of the window; 0 where none does.
+static void mark_fired(const reef_forward *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
-    uint32_t *sole = f->acts->sole_generation + w * T;
-    memset(sole, 0, T * sizeof(*sole));
+    uint32_t *fired = f->acts->fired + w * T;
+    memset(fired, 0, T * sizeof(*fired));
     for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-        // Training changes the corrections in every step, so it merges nothing: there every token
-        // for which a generation fires counts as mixed.
         for (size_t t = 0; t < T; t++)
             if (fire[t]) {
-                bool mixed = sole[t] != 0 || f->train;
-                sole[t] = mixed ? REEF_SOLE_MIXED : (uint32_t)g;
+                assert(fired[t] == 0);
+                fired[t] = (uint32_t)g;
             }
     }
 }
 
-// x = embeddings + position, plus those of the generations that fire.
+static void add_embedding(const reef_config *config,
+                          float *x,
+                          const reef_weights *weights,
+                          const uint8_t *tokens,
+                          size_t t) {
+    size_t D = config->d_model;
+    reef_axpy(D, x + t * D, 1.0f, weights->position + t * D);
+    reef_embed_token(config, x, weights->embedding, tokens, t);
+}
+
+// x = embeddings + position, plus those of the generation that fires.
 static void embed_window(void *context, size_t w) {
     const reef_forward *f = context;
-    mark_sole_generation(f, w);
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context;
-    const reef_weights *base = &f->network->generations[0]->weights;
     const uint8_t *tokens = f->batch->tokens + w * T;
     float *x = f->acts->x + w * T * D;
-    // Positions first: embeddings and deltas only add to them.
-    memcpy(x, base->position, T * D * sizeof(*x));
-    for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
-    for (size_t g = 1; g < f->network->generation_count; g++) {
-        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-        const reef_weights *delta = &f->network->generations[g]->weights;
-        for (size_t t = 0; t < T; t++) {
-            // A token where the gate is silent keeps every bit of older generations.
-            if (!fire[t]) continue;
-            if (delta->position != NULL) reef_axpy(D, x + t * D, 1.0f, delta->position + t * D);
-            reef_embed_token(config, x, delta->embedding, tokens, t);
-        }
-    }
-}
-
-// ---- projections of the backbone ----------------------------------------------------------------
-
-// One projection of the backbone: y = x W, or y += x W, with the corrections of what fires.
-typedef struct projection {
-    reef_adapter_shape shape;
-    const float *w;         // the backbone's
-    size_t merged_offset;   // of the merged matrix (float *) in reef_merged
-    size_t adapters_offset; // of the adapter in reef_weights; 0: the correction has no adapter
-    bool corrected, add;
-} projection;
-
-static const float *merged_matrix(const reef_forward *f, const projection *p, uint32_t sole) {
-    if (!p->corrected || sole == 0 || sole == REEF_SOLE_MIXED) return p->w;
-    // By offset, so that this one function serves every projection of every layer.
-    const char *merged = (const char *)&f->network->generations[sole]->merged;
-    return *(float *const *)(const void *)(merged + p->merged_offset);
-}
-
-static void multiply(
-    const reef_forward *f, const projection *p, uint32_t sole, float *y, const float *x) {
-    size_t T = f->acts->config->context, in = p->shape.in, out = p->shape.out;
-    reef_gemm(false, false, T, out, in, 1.0f, x, in, merged_matrix(f, p, sole), out,
-              p->add ? 1.0f : 0.0f, y, out);
-}
-
-static bool is_uniform(const uint32_t *sole, size_t T) {
-    for (size_t t = 1; t < T; t++)
-        if (sole[t] != sole[0]) return false;
-    return true;
-}
-
-// Mask of the mixed tokens for which generation g fires; false when the window has none.
-static bool mixed_tokens(const reef_forward *f, size_t g, size_t w, uint8_t *mask) {
-    const reef_config *config = f->acts->config;
-    size_t T = config->context, count = 0;
-    const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-    const uint32_t *sole = f->acts->sole_generation + w * T;
-    for (size_t t = 0; t < T; t++) count += mask[t] = fire[t] && sole[t] == REEF_SOLE_MIXED;
-    return count > 0;
-}
-
-// Tokens of one window may have different sole generations. Each product runs over the whole window
-// (fixed shape); copy only the rows of its tokens.
-static void multiply_mixed(
-    const reef_forward *f, const projection *p, size_t w, float *y, const float *x) {
-    size_t T = f->acts->config->context, out = p->shape.out;
-    const uint32_t *sole = f->acts->sole_generation + w * T;
-    float *rows = f->acts->window_scratch + w * T * reef_activations_scratch_width(f->acts->config);
+    mark_fired(f, w);
+    memset(x, 0, T * D * sizeof(*x));
     for (size_t t = 0; t < T; t++) {
-        size_t before = 0;
-        while (before < t && sole[before] != sole[t]) before++;
-        if (before < t) continue; // computed already at its first token
-        if (p->add) memcpy(rows, y, T * out * sizeof(*rows));
-        multiply(f, p, sole[t], rows, x);
-        for (size_t u = t; u < T; u++)
-            if (sole[u] == sole[t]) memcpy(y + u * out, rows + u * out, out * sizeof(*rows));
+        uint32_t g = f->acts->fired[w * T + t];
+        add_embedding(config, x, &f->network->generations[0]->weights, tokens, t);
+        if (g > 0) add_embedding(config, x, &f->network->generations[g]->weights, tokens, t);
     }
 }
 
-static void multiply_window(
-    const reef_forward *f, const projection *p, size_t w, float *y, const float *x) {
-    const reef_config *config = f->acts->config;
-    size_t T = config->context;
-    const uint32_t *sole = f->acts->sole_generation + w * T;
-    if (!p->corrected || is_uniform(sole, T))
-        multiply(f, p, sole[0], y, x);
-    else
-        multiply_mixed(f, p, w, y, x);
-    uint8_t *mask = f->acts->mixed_mask + w * T;
-    // multiply_mixed used the same scratch; its rows have been copied to y by now.
-    float *scratch = f->acts->window_scratch + w * T * reef_activations_scratch_width(config);
-    for (size_t g = 1; p->corrected && p->adapters_offset > 0 && g < f->network->generation_count;
-         g++) {
-        if (!mixed_tokens(f, g, w, mask)) continue;
-        // By offset, as the merged matrix.
-        const char *adapter =
-            (const char *)&f->network->generations[g]->weights + p->adapters_offset;
-        reef_adapter_forward(&p->shape, T, y, x, (const reef_adapter *)(const void *)adapter, mask,
-                             scratch);
-    }
+static reef_projection projection_of(const reef_forward *f, size_t w) {
+    return (reef_projection){.acts = f->acts, .network = f->network, .l = f->l, .w = w};
 }
-
-#define IN_MERGED(matrix, layer) (offsetof(reef_merged, matrix) + (layer) * sizeof(float *))
-#define IN_WEIGHTS(adapters, layer)                                                                \
-    (offsetof(reef_weights, adapters) + (layer) * sizeof(reef_adapter))
 
 // ---- attention ----------------------------------------------------------------------------------
 
@@ -193,29 +107,15 @@ static void attend_window(void *context, size_t w) {
     // Pre-norm: the residual stream itself is never normalised (Radford et al. 2019).
     reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
                             block->norm1_scale, block->norm1_shift);
-    // Queries, keys and values are one product, with the corrections of the generations that fire.
+    // Queries, keys and values are one product.
     float *qkv = layer->qkv + row * 3 * D;
-    projection to_qkv = {
-        .shape = f->plan->qkv,
-        .w = block->w_qkv,
-        .merged_offset = IN_MERGED(w_qkv, f->l),
-        .adapters_offset = IN_WEIGHTS(adapters_qkv, f->l),
-        .corrected = config->adapters > 0,
-    };
-    multiply_window(f, &to_qkv, w, qkv, norm1);
+    const reef_projection at = projection_of(f, w);
+    reef_project(&at, REEF_W_QKV, qkv, norm1, false);
     float *attended = layer->attended + row * D;
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
     // The residual: the output projection adds to a copy of the input.
     memcpy(x_mid, x_in, T * D * sizeof(*x_mid));
-    projection to_out = {
-        .shape = f->plan->out,
-        .w = block->w_out,
-        .merged_offset = IN_MERGED(w_out, f->l),
-        .adapters_offset = IN_WEIGHTS(adapters_out, f->l),
-        .corrected = config->adapters > 0,
-        .add = true,
-    };
-    multiply_window(f, &to_out, w, x_mid, attended);
+    reef_project(&at, REEF_W_OUT, x_mid, attended, true);
     // norm2 is what the feed-forward network and the routers of all generations read.
     reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
                             layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
@@ -228,27 +128,11 @@ static void dense_ffw_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
-    const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
     float *hidden = f->layer->ffw_in + row * F, *hidden_act = f->layer->ffw_act + row * F;
-    // Without adapt_ffw later generations leave dense networks as generation 0 learned them.
-    projection up = {
-        .shape = f->plan->ffw_in,
-        .w = block->w_ffw_in,
-        .merged_offset = IN_MERGED(w_ffw_in, f->l),
-        .adapters_offset = IN_WEIGHTS(adapters_ffw_in, f->l),
-        .corrected = f->plan->adapts_ffw,
-    };
-    multiply_window(f, &up, w, hidden, f->layer->norm2 + row * D);
+    const reef_projection at = projection_of(f, w);
+    reef_project(&at, REEF_W_FFW_IN, hidden, f->layer->norm2 + row * D, false);
     reef_gelu(T * F, hidden_act, hidden);
-    projection down = {
-        .shape = f->plan->ffw_out,
-        .w = block->w_ffw_out,
-        .merged_offset = IN_MERGED(w_ffw_out, f->l),
-        .adapters_offset = IN_WEIGHTS(adapters_ffw_out, f->l),
-        .corrected = f->plan->adapts_ffw,
-        .add = true,
-    };
-    multiply_window(f, &down, w, f->acts->x + row * D, hidden_act);
+    reef_project(&at, REEF_W_FFW_OUT, f->acts->x + row * D, hidden_act, true);
 }
 
 // MoE layers: in training each expert takes its best tokens of the window, which is expert choice
@@ -278,33 +162,10 @@ static void moe_window(void *context, size_t w) {
                      w, f->acts->x + offset, f->layer->norm2 + offset);
 }
 
-// x += delta * y_old where the generation fires: y_old is what all older ones together have added
-// to x_mid. A delta of zero changes no bit, so neither does opening a generation. Keeps y_old for
-// backward.
-static void weigh_older(const reef_forward *f, size_t w) {
-    const float *delta = f->network->generations[f->g]->weights.delta_older[f->l];
-    if (delta == NULL) return;
-    const reef_config *config = f->acts->config;
-    size_t D = config->d_model, T = config->context, offset = w * T * D;
-    const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
-    bool store_for_backward = f->train && f->network->generations[f->g]->open;
-    for (size_t t = 0; t < T; t++, offset += D) {
-        if (!fire[t]) continue;
-        float *x = f->acts->x + offset;
-        const float *x_mid = f->layer->x_mid + offset;
-        for (size_t d = 0; d < D; d++) {
-            float old = x[d] - x_mid[d];
-            if (store_for_backward) f->layer->older[offset + d] = old;
-            x[d] += delta[d] * old;
-        }
-    }
-}
-
 static void experts_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_config *config = f->acts->config;
     if (!f->acts->window_active[w]) return;
-    if (f->g > 0) weigh_older(f, w);
     const reef_expert_shape *shape = &f->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T;
     reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer_set];
@@ -351,8 +212,7 @@ static void experts_retain_window(void *context, size_t w) {
     // A window of old data: the value of x before shows what this generation added to it.
     const reef_config *config = f->acts->config;
     size_t count = (size_t)config->context * config->d_model;
-    float *before =
-        f->acts->window_scratch + w * config->context * reef_activations_scratch_width(config);
+    float *before = f->acts->window_scratch + w * config->context * reef_activations_width(config);
     memcpy(before, f->acts->x + w * count, count * sizeof(*before));
     experts_window(context, w);
     retain_gradient_window(f, w, before);
@@ -459,8 +319,7 @@ static void predict_targets(const reef_forward *f, size_t row, const float *logi
     }
 }
 
-// Final norm, logits with the deltas of the output head, loss, and with weights the gradient of
-// the logits.
+// Final norm, logits, loss, and with weights the gradient of the logits.
 static void head_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_config *config = f->acts->config;
@@ -470,22 +329,8 @@ static void head_window(void *context, size_t w) {
     float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
     reef_layer_norm_forward(T, D, norm, acts->norm_mean + row, acts->norm_rstd + row,
                             acts->x + row * D, base->norm_scale, base->norm_shift);
-    projection to_logits = {.shape = {.in = D, .out = V},
-                            .w = base->head,
-                            .merged_offset = offsetof(reef_merged, head),
-                            .corrected = true};
-    multiply_window(f, &to_logits, w, logits, norm);
-    // Where one generation alone fires, its merged head has been used above. For mixed tokens each
-    // delta is multiplied over the whole window, and the rows where it fires are added.
-    float *delta = acts->window_scratch + row * reef_activations_scratch_width(config);
-    uint8_t *mask = acts->mixed_mask + row;
-    for (size_t g = 1; g < f->network->generation_count; g++) {
-        if (!mixed_tokens(f, g, w, mask)) continue;
-        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->network->generations[g]->weights.head, V,
-                  0.0f, delta, V);
-        for (size_t t = 0; t < T; t++)
-            if (mask[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
-    }
+    const reef_projection at = projection_of(f, w);
+    reef_project(&at, REEF_W_HEAD, logits, norm, false);
     // Text generation passes no targets: it needs the logits alone.
     if (f->batch->targets == NULL) return;
     if (acts->predictions != NULL) predict_targets(f, row, logits);
@@ -516,15 +361,17 @@ static void gather_outputs(const reef_forward *f) {
 
 // ---- the pass -----------------------------------------------------------------------------------
 
-// Merge the corrections of the generations that fire in this evaluation into copies of the
-// backbone's matrices. They are made once and kept until parameters change (`fresh`): a cache, not
-// part of the model, so the network stays const.
+// Merge the corrections of the generations that fire in this pass into copies of the backbone's
+// matrices. They are kept until parameters change: a cache, not part of the model, so the network
+// stays const. Those of a generation that trains change in every step.
 static reef_status merge_fired(reef_forward *f, reef_error *err) {
     const reef_network *network = f->network;
     for (size_t g = 1; g < network->generation_count; g++) {
+        reef_generation *generation = network->generations[g];
         if (!reef_activations_activate(f->acts, f->batch, g)) continue;
-        reef_status status = reef_merged_make(network->generations[g], network->generations[0],
-                                              &network->config, err);
+        if (f->train && generation->open) generation->merged_is_fresh = false;
+        reef_status status =
+            reef_generation_merge(generation, network->generations[0], &network->config, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -541,8 +388,7 @@ reef_status reef_network_forward(reef_activations *acts,
     reef_forward f = {
         .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
     f.ranks = f.train ? acts->ranks : NULL;
-    // Merging needs constant weights; training adds corrections one by one.
-    reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
+    reef_status merged = merge_fired(&f, err);
     if (merged != REEF_OK) return merged;
     reef_split_run(f.ranks, workers, batch->windows, embed_window, &f);
     // Every stage ends before the next begins: the experts of a block need norm2 of all windows.

@@ -36,16 +36,11 @@ reef_status reef_gating_copy(reef_gating *to, const reef_gating *from, reef_erro
 
 // The newest first: each was trained on top of those before it, and its gate separates its own data
 // from theirs. An older gate has never seen what came later and may well claim it.
-void reef_gating_limit(
-    size_t generation_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max) {
-    if (generation_count - 1 <= fire_max) return;
+void reef_gating_keep_newest(size_t generation_count, size_t count, uint8_t *fire, size_t stride) {
     for (size_t t = 0; t < count; t++) {
-        size_t fired = 0;
-        for (size_t g = generation_count - 1; g > 0; g--) {
-            uint8_t *one = &fire[g * stride + t];
-            *one = *one && fired < fire_max;
-            fired += *one;
-        }
+        size_t g = generation_count - 1;
+        while (g > 0 && !fire[g * stride + t]) g--;
+        while (g > 1) fire[--g * stride + t] = 0;
     }
 }
 
@@ -67,6 +62,5 @@ void reef_gating_decide(reef_gating *gating,
         memset(mine, 0, rows);
         for (size_t t = 0; t < count; t++) mine[t] = margin[t] > 0.0f;
     }
-    reef_gating_limit(network->generation_count, count, fire, stride,
-                      reef_fire_max(&network->config));
+    reef_gating_keep_newest(network->generation_count, count, fire, stride);
 }

@@ -1,5 +1,5 @@
-// Which generations take part in which token: gates read along a stream, at most fire_max of them
-// fire.
+// Which generations take part in which token: gates read along a stream, and of those that open the
+// newest fires.
 #ifndef REEF_GATING_H
 #define REEF_GATING_H
 
@@ -21,15 +21,15 @@ REEF_MUST_CHECK reef_status reef_gating_copy(reef_gating *to,
                                              reef_error *err);
 
 /**
- * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is
- * positive, but at most the `fire_max` newest of those.
+ * Decide for the next `count` tokens of the stream: of the generations g >= 1 the newest whose
+ * margin is positive fires.
  *
  * batch    windows and tokens of the next part of the stream, from the beginning of a window on; of
  *          the last window anything may follow `count`. `fire` is ignored
  * count    tokens of the batch that belong to the stream
  * fire     (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the
  *          batch cleared
- * margins  (generation_count, stride) row g >= 1 written: before fire_max
+ * margins  (generation_count, stride) row g >= 1 written: of all of them
  */
 void reef_gating_decide(reef_gating *gating,
                         const reef_network *network,
@@ -39,12 +39,7 @@ void reef_gating_decide(reef_gating *gating,
                         float *margins,
                         size_t stride);
 
-/** How many generations beyond the first may fire on one token. */
-static inline size_t reef_fire_max(const reef_config *config) {
-    return config->fire_max;
-}
-/** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
-void reef_gating_limit(
-    size_t generation_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max);
+/** Of the generations that fire at each of `count` tokens keep the newest. */
+void reef_gating_keep_newest(size_t generation_count, size_t count, uint8_t *fire, size_t stride);
 
 #endif

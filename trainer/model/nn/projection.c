@@ -1,0 +1,96 @@
+// See projection.h. A product runs over the whole window, whoever fires: so its shape is fixed.
+#include "projection.h"
+
+#include <string.h>
+
+// The backbone's own weights, or its copies with a generation's corrections.
+static const reef_weights *weights_of(const reef_network *network, uint32_t fired) {
+    const reef_generation *generation = network->generations[fired];
+    return fired == 0 ? &generation->weights : &generation->merged;
+}
+
+typedef struct product {
+    size_t T, in, out;
+    bool back; // (T, out) to (T, in)
+    bool add;
+} product;
+
+static const float *matrix_of(const reef_weights *weights, reef_net_matrix which, uint32_t l) {
+    switch (which) {
+    case REEF_W_QKV:
+        return weights->blocks[l].w_qkv;
+    case REEF_W_OUT:
+        return weights->blocks[l].w_out;
+    case REEF_W_FFW_IN:
+        return weights->blocks[l].w_ffw_in;
+    case REEF_W_FFW_OUT:
+        return weights->blocks[l].w_ffw_out;
+    default:
+        return weights->head;
+    }
+}
+
+static product product_of(const reef_config *config, reef_net_matrix which) {
+    size_t D = config->d_model, F = config->d_ffw, T = config->context;
+    switch (which) {
+    case REEF_W_QKV:
+        return (product){.T = T, .in = D, .out = 3 * D};
+    case REEF_W_OUT:
+        return (product){.T = T, .in = D, .out = D};
+    case REEF_W_FFW_IN:
+        return (product){.T = T, .in = D, .out = F};
+    case REEF_W_FFW_OUT:
+        return (product){.T = T, .in = F, .out = D};
+    default:
+        return (product){.T = T, .in = D, .out = REEF_VOCAB};
+    }
+}
+
+static void multiply(const product *p, const float *matrix, float *y, const float *x) {
+    size_t from = p->back ? p->out : p->in, to = p->back ? p->in : p->out;
+    reef_gemm(false, p->back, p->T, to, from, 1.0f, x, from, matrix, p->out, p->add ? 1.0f : 0.0f,
+              y, to);
+}
+
+static bool is_uniform(const uint32_t *fired, size_t T) {
+    for (size_t t = 1; t < T; t++)
+        if (fired[t] != fired[0]) return false;
+    return true;
+}
+
+static void run(
+    const reef_projection *at, reef_net_matrix which, const product *p, float *y, const float *x) {
+    size_t T = p->T, width = p->back ? p->in : p->out;
+    const uint32_t *fired = at->acts->fired + at->w * T;
+    if (is_uniform(fired, T)) {
+        multiply(p, matrix_of(weights_of(at->network, fired[0]), which, at->l), y, x);
+        return;
+    }
+    // One product for each generation that fires in the window; copy the rows of its tokens.
+    float *rows = at->acts->product_rows + at->w * T * reef_activations_width(at->acts->config);
+    for (size_t t = 0; t < T; t++) {
+        size_t before = 0;
+        while (before < t && fired[before] != fired[t]) before++;
+        if (before < t) continue; // computed already at its first token
+        if (p->add) memcpy(rows, y, T * width * sizeof(*rows));
+        multiply(p, matrix_of(weights_of(at->network, fired[t]), which, at->l), rows, x);
+        for (size_t u = t; u < T; u++)
+            if (fired[u] == fired[t])
+                memcpy(y + u * width, rows + u * width, width * sizeof(*rows));
+    }
+}
+
+void reef_project(
+    const reef_projection *at, reef_net_matrix which, float *y, const float *x, bool add) {
+    product p = product_of(at->acts->config, which);
+    p.add = add;
+    run(at, which, &p, y, x);
+}
+
+void reef_project_back(
+    const reef_projection *at, reef_net_matrix which, float *d_x, const float *d_y, bool add) {
+    product p = product_of(at->acts->config, which);
+    p.back = true;
+    p.add = add;
+    run(at, which, &p, d_x, d_y);
+}
