@@ -214,7 +214,6 @@ static inline reef_trainer_status status_of(const lifelong *f) {
 }
 
 static inline void lifelong_on_damage(void *context, const char *what) {
-    (void)context;
     print_error("damage: %s\n", what);
 }
 

@@ -64,7 +64,6 @@ static inline void pool_put(reef_txn *txn, const reef_key *key, const void *payl
 }
 
 static inline void on_unexpected_damage(void *context, const char *what) {
-    (void)context;
     print_error("damage: %s\n", what);
 }
 

@@ -70,9 +70,6 @@ char *test_directory_new(void) {
 }
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
-    (void)info;
-    (void)type;
-    (void)walk;
     return remove(path);
 }
 

@@ -238,7 +238,6 @@ uint32_t pool_generations(const sandbox *box) {
 }
 
 static void on_damage(void *context, const char *what) {
-    (void)context;
     print_message("damage: %s\n", what);
 }
 

@@ -25,7 +25,16 @@ static inline void *keep(void *thing) {
     return kept[count++] = thing;
 }
 
-/** A test between the `setup` and the `teardown` of its file. */
+/** A test by itself, and one between the `setup` and the `teardown` of its file. */
+#define ALONE(test) cmocka_unit_test(test)
 #define SET_UP(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+/** The program: its tests, in a world that is made once, or in none. */
+#define WORLD_TESTS(make, remove, ...)                                                             \
+    int main(void) {                                                                               \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
+        return cmocka_run_group_tests(tests, make, remove);                                        \
+    }
+#define TESTS(...) WORLD_TESTS(NULL, NULL, __VA_ARGS__)
 
 #endif

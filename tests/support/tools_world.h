@@ -43,18 +43,42 @@ static inline void write_file(const char *path, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
+// The command line of reef with `first` and what follows it, up to a NULL; how many words.
+static inline size_t words_of(const char **argv, const char *first, va_list rest) {
+    size_t count = 0;
+    argv[count++] = REEF_BINARY;
+    for (const char *word = first; word != NULL; word = va_arg(rest, const char *)) {
+        assert_true(count + 2 < ARGUMENTS_MAX);
+        argv[count++] = word;
+    }
+    argv[count] = argv[count + 1] = NULL;
+    return count;
+}
+
 // Run reef with the arguments up to a NULL.
 static inline program reef(const char *first, ...) {
-    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
+    const char *argv[ARGUMENTS_MAX];
     program p;
     va_list arguments;
     va_start(arguments, first);
-    for (size_t count = 1; argv[count] != NULL;) {
-        assert_true(count + 2 < ARGUMENTS_MAX);
-        argv[++count] = va_arg(arguments, const char *);
-    }
+    words_of(argv, first, arguments);
     va_end(arguments);
     program_run(&p, argv, NULL);
+    return p;
+}
+
+// The same, which must end with this code and print this, on whichever output.
+static inline program answers(int code, const char *says, const char *first, ...) {
+    const char *argv[ARGUMENTS_MAX];
+    program p;
+    va_list arguments;
+    va_start(arguments, first);
+    words_of(argv, first, arguments);
+    va_end(arguments);
+    program_run(&p, argv, NULL);
+    if (p.code != code || (strstr(p.out, says) == NULL && strstr(p.err, says) == NULL))
+        fail_msg("reef %s: exit %d, not %d with '%s': %s%s", first, p.code, code, says, p.out,
+                 p.err);
     return p;
 }
 
@@ -71,15 +95,10 @@ static inline bool isa_runs_here(const char *isa) {
 
 // Run reef, which must succeed, and parse what must be one JSON document. The caller's.
 static inline json_t *reef_json(const char *first, ...) {
-    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
-    size_t count = 2;
+    const char *argv[ARGUMENTS_MAX];
     va_list arguments;
     va_start(arguments, first);
-    const char *argument;
-    while ((argument = va_arg(arguments, const char *))) {
-        assert_true(count + 2 < ARGUMENTS_MAX);
-        argv[count++] = argument;
-    }
+    size_t count = words_of(argv, first, arguments);
     va_end(arguments);
     argv[count] = "--json";
     program p;

@@ -125,8 +125,6 @@ static inline reef_status add_record(void *context,
                                      const reef_view *view,
                                      reef_error *err) {
     record_list *list = context;
-    (void)key;
-    (void)err;
     list->bytes = realloc(list->bytes, list->count + view->bytes + 1);
     assert_non_null(list->bytes);
     memcpy(list->bytes + list->count, view->data, view->bytes);

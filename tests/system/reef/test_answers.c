@@ -141,7 +141,4 @@ static void each_is_answered(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_is_answered)};
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make, world_remove, ALONE(each_is_answered))

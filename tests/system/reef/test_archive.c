@@ -15,10 +15,9 @@ typedef struct memory_world {
 } memory_world;
 
 static char *memory_pool(world *w, const char *name, const char *seed) {
-    program p;
     char *path = path_in(w->directory, name);
-    p = reef("init", path, TINY_OPTIONS, "--context-memory", "4194304", "--net-share", "1",
-             "--seed", seed, NULL);
+    program p = reef("init", path, TINY_OPTIONS, "--context-memory", "4194304", "--net-share", "1",
+                     "--seed", seed, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
     return path;
 }
@@ -367,23 +366,20 @@ static void a_disk_that_gets_full_leaves_what_was_there(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_becomes_an_archive_and_comes_back),
-        cmocka_unit_test(programs_are_answered_in_json),
-        cmocka_unit_test(standard_input_and_output_are_files_too),
-        cmocka_unit_test(an_option_has_a_letter),
-        cmocka_unit_test(an_empty_file_stays_empty),
-        cmocka_unit_test(who_names_no_state_is_told_which),
-        cmocka_unit_test(a_dry_run_writes_nothing),
-        cmocka_unit_test(what_cannot_be_done_is_said_in_one_line),
-        cmocka_unit_test(every_kernel_writes_and_reads_the_same_archive),
-        cmocka_unit_test(an_archive_outlives_training_sealing_and_copies),
-        cmocka_unit_test(an_archive_goes_with_its_generation),
-        cmocka_unit_test(an_archive_is_as_long_as_eval_says),
-        cmocka_unit_test(whatever_goes_wrong_leaves_nothing),
-        cmocka_unit_test(a_full_disk_is_an_error_that_leaves_nothing),
-        cmocka_unit_test(a_disk_that_gets_full_leaves_what_was_there),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+WORLD_TESTS(setup,
+            teardown,
+            ALONE(a_file_becomes_an_archive_and_comes_back),
+            ALONE(programs_are_answered_in_json),
+            ALONE(standard_input_and_output_are_files_too),
+            ALONE(an_option_has_a_letter),
+            ALONE(an_empty_file_stays_empty),
+            ALONE(who_names_no_state_is_told_which),
+            ALONE(a_dry_run_writes_nothing),
+            ALONE(what_cannot_be_done_is_said_in_one_line),
+            ALONE(every_kernel_writes_and_reads_the_same_archive),
+            ALONE(an_archive_outlives_training_sealing_and_copies),
+            ALONE(an_archive_goes_with_its_generation),
+            ALONE(an_archive_is_as_long_as_eval_says),
+            ALONE(whatever_goes_wrong_leaves_nothing),
+            ALONE(a_full_disk_is_an_error_that_leaves_nothing),
+            ALONE(a_disk_that_gets_full_leaves_what_was_there))

@@ -17,7 +17,6 @@
 // ---- help ---------------------------------------------------------------------------------------
 
 static void every_command_explains_itself_with_an_example(void **state) {
-    (void)state;
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
     assert_true(count > 0);
@@ -41,7 +40,6 @@ static void every_command_explains_itself_with_an_example(void **state) {
 }
 
 static void help_lists_every_command(void **state) {
-    (void)state;
     program bare, help;
     bare = reef(NULL);
     help = reef("help", NULL);
@@ -62,7 +60,6 @@ static void help_lists_every_command(void **state) {
 }
 
 static void the_first_word_of_several_commands_lists_them(void **state) {
-    (void)state;
     json_t *document = reef_json("help", "snapshot", NULL);
     size_t i, listed = 0, count;
     json_t *one;
@@ -75,7 +72,6 @@ static void the_first_word_of_several_commands_lists_them(void **state) {
 }
 
 static void every_field_of_a_model_is_an_option_of_init(void **state) {
-    (void)state;
     program p, few;
     few = reef("init", "--help", NULL);
     size_t shown = 0, count;
@@ -619,7 +615,6 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
 }
 
 static void an_unknown_instruction_set_is_refused(void **state) {
-    (void)state;
     program p;
     assert_int_equal(setenv("REEF_ISA", "abacus", 1), 0);
     p = reef("version", NULL);

@@ -118,13 +118,10 @@ static void what_is_given_beside_a_size_wins_over_it(void **state) {
     assert_true(json_equal(json_object_get(document, "config"), json_object_get(plain, "config")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
-        cmocka_unit_test(a_layer_is_reported_as_it_is_made),
-        cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
-        cmocka_unit_test(a_size_chooses_no_more_experts_than_a_given_side_has),
-        cmocka_unit_test(what_is_given_beside_a_size_wins_over_it),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make,
+            world_remove,
+            ALONE(every_mistake_of_a_file_is_named_with_its_line),
+            ALONE(a_layer_is_reported_as_it_is_made),
+            ALONE(memory_chooses_the_largest_size_that_leaves_half_of_it),
+            ALONE(a_size_chooses_no_more_experts_than_a_given_side_has),
+            ALONE(what_is_given_beside_a_size_wins_over_it))

@@ -372,20 +372,15 @@ static void logits_are_those_that_the_loss_is_made_of(void **state) {
     free(data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_generation_goes_from_one_pool_to_another),
-        SET_UP(people_can_read_what_was_done),
-        SET_UP(mistakes_are_named),
-        SET_UP(a_killed_import_leaves_nothing),
-        SET_UP(nothing_is_written_into_a_pool),
-        SET_UP(no_message_lands_in_a_pool),
-        SET_UP(a_copy_need_not_be_verified),
-        SET_UP(damaged_records_are_reported),
-        SET_UP(a_model_is_written_as_it_was_planned),
-        SET_UP(mistakes_with_models_are_named),
-        SET_UP(logits_are_those_that_the_loss_is_made_of),
-        SET_UP(beside_a_daemon_it_exports_and_does_not_import),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_generation_goes_from_one_pool_to_another),
+      SET_UP(people_can_read_what_was_done),
+      SET_UP(mistakes_are_named),
+      SET_UP(a_killed_import_leaves_nothing),
+      SET_UP(nothing_is_written_into_a_pool),
+      SET_UP(no_message_lands_in_a_pool),
+      SET_UP(a_copy_need_not_be_verified),
+      SET_UP(damaged_records_are_reported),
+      SET_UP(a_model_is_written_as_it_was_planned),
+      SET_UP(mistakes_with_models_are_named),
+      SET_UP(logits_are_those_that_the_loss_is_made_of),
+      SET_UP(beside_a_daemon_it_exports_and_does_not_import))

@@ -332,15 +332,10 @@ static void the_columns_of_status_line_up(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_remove)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(the_columns_of_status_line_up),
-        TEST(changes_go_through_the_daemon_while_it_runs),
-        TEST(reading_continues_beside_the_daemon),
-        TEST(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on),
-        TEST(snapshots_are_restored_and_removed_while_the_daemon_trains_on),
-        TEST(every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited),
-        TEST(what_the_daemon_refuses_is_reported_as_its_own_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(the_columns_of_status_line_up),
+      TEST(changes_go_through_the_daemon_while_it_runs),
+      TEST(reading_continues_beside_the_daemon),
+      TEST(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on),
+      TEST(snapshots_are_restored_and_removed_while_the_daemon_trains_on),
+      TEST(every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited),
+      TEST(what_the_daemon_refuses_is_reported_as_its_own_error))

@@ -174,9 +174,8 @@ static void without_a_net_the_commands_of_experts_say_so(void **state) {
     static const char *const COMMANDS[][3] = {
         {"experts"}, {"usage"}, {"freeze"}, {"thaw"}, {"grow", "--side", "80"}};
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++) {
-        program p;
         const char *const *c = COMMANDS[i];
-        p = reef(c[0], pool, c[1], c[2], NULL);
+        program p = reef(c[0], pool, c[1], c[2], NULL);
         if (p.code != 64 || strstr(p.err, "pool has no net, and so no experts") == NULL ||
             line_count(p.err) != 1 || p.out[0] != '\0')
             fail_msg("reef %s: exit %d: %s%s", c[0], p.code, p.err, p.out);
@@ -190,9 +189,7 @@ static void without_a_net_the_commands_of_experts_say_so(void **state) {
     static const char *const SAY[][3] = {{"status", NULL, "none: this pool has no net"},
                                          {"top", "--once", "no net, and so no experts"}};
     for (size_t i = 0; i < 2; i++) {
-        p = reef(SAY[i][0], pool, SAY[i][1], NULL);
-        assert_int_equal(p.code, 0);
-        assert_non_null(strstr(p.out, SAY[i][2]));
+        answers(0, SAY[i][2], SAY[i][0], pool, SAY[i][1], NULL);
     }
 }
 
@@ -214,15 +211,12 @@ static void a_freeze_that_changes_nothing_is_no_event(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_experts_are_there_once_the_most_used_first),
-        cmocka_unit_test(uses_are_those_of_reef_usage),
-        cmocka_unit_test(sorting_goes_by_what_was_asked_for),
-        cmocka_unit_test(norms_are_those_of_the_rows),
-        cmocka_unit_test(frozen_ones_are_distinguished_from_those_that_learn),
-        cmocka_unit_test(without_a_net_the_commands_of_experts_say_so),
-        cmocka_unit_test(a_freeze_that_changes_nothing_is_no_event),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make,
+            world_remove,
+            ALONE(all_experts_are_there_once_the_most_used_first),
+            ALONE(uses_are_those_of_reef_usage),
+            ALONE(sorting_goes_by_what_was_asked_for),
+            ALONE(norms_are_those_of_the_rows),
+            ALONE(frozen_ones_are_distinguished_from_those_that_learn),
+            ALONE(without_a_net_the_commands_of_experts_say_so),
+            ALONE(a_freeze_that_changes_nothing_is_no_event))

@@ -189,7 +189,6 @@ static void no_damage_ends_verify_with_a_signal(void **state) {
 // cannot continue: it ends the process, which still reports what happened, and to which pool.
 static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void)state;
     skip(); // signals are the sanitizer's there
 #else
     world *w = *state;
@@ -242,7 +241,6 @@ static void lose_pages_below_rows(const char *pool, const char *says) {
 
 static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void)state;
     skip(); // signals are the sanitizer's there
 #else
     world *w = *state;
@@ -379,16 +377,11 @@ static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_remove)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(what_is_no_pool_is_refused_by_every_command),
-        TEST(a_truncated_pool_is_refused_by_every_command),
-        TEST(a_pool_of_another_version_is_refused_by_every_command),
-        TEST(no_damage_ends_verify_with_a_signal),
-        TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal),
-        TEST(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal),
-        TEST(what_was_found_stands_in_the_document),
-        TEST(a_full_disk_stops_a_change_and_loses_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(what_is_no_pool_is_refused_by_every_command),
+      TEST(a_truncated_pool_is_refused_by_every_command),
+      TEST(a_pool_of_another_version_is_refused_by_every_command),
+      TEST(no_damage_ends_verify_with_a_signal),
+      TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal),
+      TEST(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal),
+      TEST(what_was_found_stands_in_the_document),
+      TEST(a_full_disk_stops_a_change_and_loses_nothing))

@@ -370,7 +370,6 @@ static void scores_are_the_models(void **state) {
 }
 
 static void a_new_commit_is_read(void **state) {
-    (void)state;
     world mine = {.directory = test_directory_new()};
     mine.pool = path_in(mine.directory, "pool");
     make_pool(mine.pool);
@@ -446,7 +445,6 @@ static void outliers_are_marked(void **state) {
 
 // Median 2, median distance 1: a surprise of 2 + 1.4826 x 3 lies 3 above.
 static void distance_is_robust(void **state) {
-    (void)state;
     reef_usual usual;
     reef_usual_init(&usual, 11, 3);
     static const double VALUES[] = {2, 1, 3, 0, 4, 2, 1, 3, 1000};
@@ -521,16 +519,12 @@ static void it_knows_what_is_usual_from_the_beginning(void **state) {
 
 static void what_does_not_go_together_is_refused(void **state) {
     const world *w = *state;
-    program p = reef("score", w->pool, "--follow", "--top", "3", w->english, NULL);
-    assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "--outliers"));
+    answers(64, "--outliers", "score", w->pool, "--follow", "--top", "3", w->english, NULL);
     static const char *const ALONE[] = {"--last=3", "--window=20", "--threshold=3", "--outliers"};
     for (size_t i = 0; i < 4; i++) {
-        p = reef("score", w->pool, ALONE[i], w->english, NULL);
-        assert_int_equal(p.code, 64);
-        assert_non_null(strstr(p.err, "goes with --follow"));
+        answers(64, "goes with --follow", "score", w->pool, ALONE[i], w->english, NULL);
     }
-    p = reef("score", w->pool, "--follow", w->missing, NULL);
+    program p = reef("score", w->pool, "--follow", w->missing, NULL);
     assert_int_equal(p.code, 66);
     p = reef("score", w->pool, "--follow", w->directory, NULL);
     assert_int_equal(p.code, 66);
@@ -538,20 +532,17 @@ static void what_does_not_go_together_is_refused(void **state) {
     assert_int_equal(p.code, 64);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_growing_file_is_followed_line_by_line),
-        cmocka_unit_test(a_renamed_file_is_read_to_its_end_and_then_the_new_one),
-        cmocka_unit_test(a_file_that_is_cut_is_read_from_its_beginning),
-        cmocka_unit_test(logrotate_loses_no_line),
-        cmocka_unit_test(a_reader_that_waits_gets_whole_lines_and_the_end),
-        cmocka_unit_test(scores_are_the_models),
-        cmocka_unit_test(a_new_commit_is_read),
-        cmocka_unit_test(outliers_are_marked),
-        cmocka_unit_test(distance_is_robust),
-        cmocka_unit_test(only_a_terminal_gets_colours_and_not_with_no_color),
-        cmocka_unit_test(it_knows_what_is_usual_from_the_beginning),
-        cmocka_unit_test(what_does_not_go_together_is_refused),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make,
+            world_remove,
+            ALONE(a_growing_file_is_followed_line_by_line),
+            ALONE(a_renamed_file_is_read_to_its_end_and_then_the_new_one),
+            ALONE(a_file_that_is_cut_is_read_from_its_beginning),
+            ALONE(logrotate_loses_no_line),
+            ALONE(a_reader_that_waits_gets_whole_lines_and_the_end),
+            ALONE(scores_are_the_models),
+            ALONE(a_new_commit_is_read),
+            ALONE(outliers_are_marked),
+            ALONE(distance_is_robust),
+            ALONE(only_a_terminal_gets_colours_and_not_with_no_color),
+            ALONE(it_knows_what_is_usual_from_the_beginning),
+            ALONE(what_does_not_go_together_is_refused))

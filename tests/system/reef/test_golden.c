@@ -97,7 +97,6 @@ static void expect_archives(const golden *g) {
 }
 
 static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
-    (void)state;
     golden g = unpack();
     json_t *expected = expected_document(), *found = reef_json("kind", "list", g.pool, NULL);
     expect_sound(&g, integer(expected, "records"),
@@ -109,7 +108,6 @@ static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
 }
 
 static void it_learns_on_and_expands_its_archives(void **state) {
-    (void)state;
     golden g = unpack();
     program p = reef("train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
     assert_int_equal(p.code, 0);
@@ -126,10 +124,5 @@ static void it_learns_on_and_expands_its_archives(void **state) {
     remove_golden(&g);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_has_its_kinds_and_computes_what_it_computed),
-        cmocka_unit_test(it_learns_on_and_expands_its_archives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(it_has_its_kinds_and_computes_what_it_computed),
+      ALONE(it_learns_on_and_expands_its_archives))

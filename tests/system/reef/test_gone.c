@@ -64,7 +64,6 @@ static void expect_refusal(const char *command, const char *option, const reef_g
 }
 
 static void what_is_gone_is_answered_and_not_there(void **state) {
-    (void)state;
     size_t count;
     const reef_gone *all = reef_gone_all(&count);
     reef_cmd_install();
@@ -86,7 +85,6 @@ static void what_is_gone_is_answered_and_not_there(void **state) {
 
 // As they are typed: '_' for '-' in files and in Python, a group by its first word.
 static void names_are_found_as_they_are_typed(void **state) {
-    (void)state;
     reef_error err;
     assert_true(reef_gone_report("compact", NULL, &err));
     assert_string_equal(err.message, "'compact' is gone: reefd merges windows of usage by itself");
@@ -264,7 +262,6 @@ static const char *const SETTINGS[] = {
     "http",       "http-token",     "stay",       "json-log",     "quiet"};
 
 static void nothing_went_without_a_word(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
         if (reef_cli_command_find(COMMANDS[i]) == NULL &&
             !reef_gone_report(COMMANDS[i], NULL, NULL))
@@ -279,11 +276,6 @@ static void nothing_went_without_a_word(void **state) {
             fail_msg("the setting %s", SETTINGS[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_gone_is_answered_and_not_there),
-        cmocka_unit_test(names_are_found_as_they_are_typed),
-        cmocka_unit_test(nothing_went_without_a_word),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(what_is_gone_is_answered_and_not_there),
+      ALONE(names_are_found_as_they_are_typed),
+      ALONE(nothing_went_without_a_word))

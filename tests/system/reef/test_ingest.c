@@ -259,15 +259,10 @@ static void a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice(void 
     assert_int_equal(source_count(run, "cursor"), LINES_BYTES);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_file_comes_in_batches_and_a_second_time_not_at_all),
-        SET_UP(every_byte_of_standard_input_comes_through),
-        SET_UP(json_lines_are_records_and_a_bad_one_is_named),
-        SET_UP(a_long_line_goes_by_itself),
-        SET_UP(what_cannot_be_sent_is_reported),
-        SET_UP(a_full_journal_is_waited_for),
-        SET_UP(a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_file_comes_in_batches_and_a_second_time_not_at_all),
+      SET_UP(every_byte_of_standard_input_comes_through),
+      SET_UP(json_lines_are_records_and_a_bad_one_is_named),
+      SET_UP(a_long_line_goes_by_itself),
+      SET_UP(what_cannot_be_sent_is_reported),
+      SET_UP(a_full_journal_is_waited_for),
+      SET_UP(a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice))

@@ -48,9 +48,8 @@ static int start_ranks(void **state) {
 
 static int stop_ranks(void **state) {
     ranks_run *run = *state;
-    program p;
     int code = 0;
-    p = reef("stop", run->pool, NULL);
+    program p = reef("stop", run->pool, NULL);
     if (p.code != 0) (void)kill(run->pid, SIGTERM);
     bool ended = waitpid(run->pid, &code, 0) == run->pid && code == 0;
     test_directory_remove(run->directory);

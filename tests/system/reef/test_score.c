@@ -148,9 +148,8 @@ static void lines_in_which_nothing_matches_are_left_out(void **state) {
     json_t *found = reef_json("score", l->pool, l->fresh, "--session", "PANIC", NULL);
     assert_int_equal(integer(found, "session_count"), 1);
     assert_int_equal(integer(found, "lines_left_out"), 196);
-    program p = reef("score", l->pool, l->fresh, "--session", "PANIC", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "1 session; 196 lines left out, in which nothing matches"));
+    answers(0, "1 session; 196 lines left out, in which nothing matches", "score", l->pool,
+            l->fresh, "--session", "PANIC", NULL);
     // None at all is an answer, too.
     found = reef_json("score", l->pool, l->fresh, "--session", "no such words", NULL);
     assert_int_equal(integer(found, "session_count"), 0);
@@ -203,8 +202,8 @@ static void alarms_lie_above_what_learned_lines_reach(void **state) {
     assert_int_equal(json_array_size(lines), 3);
     assert_true(number(json_array_get(lines, 0), "score") >=
                 number(json_array_get(lines, 1), "score"));
-    program p = reef("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
-    assert_non_null(strstr(p.out, "learned lines exceed it"));
+    program p = answers(0, "learned lines exceed it", "score", l->pool, l->fresh, "--frozen",
+                        "--alarms", "1%", NULL);
     assert_non_null(strstr(p.out, "KERNEL PANIC"));
 }
 
@@ -301,16 +300,14 @@ static void people_see_marks(void **state) {
     assert_non_null(strstr(shown, "\n  ^^"));
     assert_non_null(strstr(shown, "  nearest learned line, "));
     assert_null(strchr(p.out, '\033')); // no terminal
-    p = reef("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "no learned line that the pool keeps"));
+    answers(0, "no learned line that the pool keeps", "score", l->unmade, l->fresh, "--top", "1",
+            "--explain", NULL);
     json_t *found = reef_json("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
     assert_true(json_is_null(
         json_object_get(json_array_get(json_object_get(found, "lines"), 0), "nearest")));
     // Sessions are explained by the lines that make them.
-    p = reef("score", l->pool, l->fresh, "--session", "r[0-9]+ ", "--top", "1", "--explain", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "session  "));
+    p = answers(0, "session  ", "score", l->pool, l->fresh, "--session", "r[0-9]+ ", "--top", "1",
+                "--explain", NULL);
     assert_non_null(strstr(p.out, "\nline "));
 }
 
@@ -404,18 +401,15 @@ static void mistakes_are_named(void **state) {
     expect_refused("keeps none: let it learn first", l->unmade, l->fresh, FOLLOWED);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_are_made_of_their_lines),
-        cmocka_unit_test(lines_in_which_nothing_matches_are_left_out),
-        cmocka_unit_test(alarms_lie_above_what_learned_lines_reach),
-        cmocka_unit_test(lines_can_be_listed_by_score),
-        cmocka_unit_test(a_pool_without_memories_goes_by_its_reservoir),
-        cmocka_unit_test(sessions_have_a_threshold_of_their_own),
-        cmocka_unit_test(a_line_is_explained),
-        cmocka_unit_test(people_see_marks),
-        cmocka_unit_test(a_followed_text_has_the_same_threshold),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, logs_make, logs_remove);
-}
+WORLD_TESTS(logs_make,
+            logs_remove,
+            ALONE(sessions_are_made_of_their_lines),
+            ALONE(lines_in_which_nothing_matches_are_left_out),
+            ALONE(alarms_lie_above_what_learned_lines_reach),
+            ALONE(lines_can_be_listed_by_score),
+            ALONE(a_pool_without_memories_goes_by_its_reservoir),
+            ALONE(sessions_have_a_threshold_of_their_own),
+            ALONE(a_line_is_explained),
+            ALONE(people_see_marks),
+            ALONE(a_followed_text_has_the_same_threshold),
+            ALONE(mistakes_are_named))

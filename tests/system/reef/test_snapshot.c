@@ -145,9 +145,8 @@ static void in_place_the_pool_itself_goes_back(void **state) {
                    (const char *[]){"snapshot", "restore", own.pool, "kept", "--in-place", NULL});
     fclose(held);
 
-    program p = reef("snapshot", "restore", own.pool, "kept", "--in-place", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "snapshot before-restore-"));
+    program p = answers(0, "snapshot before-restore-", "snapshot", "restore", own.pool, "kept",
+                        "--in-place", NULL);
     assert_non_null(strstr(p.out, "exactly as it did"));
     root = root_of(own.pool);
     assert_string_equal(root, kept);
@@ -213,8 +212,7 @@ static void events_that_a_restore_undid_are_reported_as_undone(void **state) {
     go_back_to(own.pool, "before-restore");
     expect_growth(own.pool, 2, "restore grow ");
     expect_sound(own.pool);
-    program p = reef("timeline", own.pool, NULL);
-    assert_non_null(strstr(p.out, "undone=true"));
+    answers(0, "undone=true", "timeline", own.pool, NULL);
     pool_free(&own);
 }
 
@@ -267,9 +265,7 @@ static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
     assert_string_equal(after, root);
     expect_sound(own.pool);
 
-    program p = reef("snapshot", "remove", own.pool, "day", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "removed 1 snapshot, 1 is left"));
+    answers(0, "removed 1 snapshot, 1 is left", "snapshot", "remove", own.pool, "day", NULL);
     expect_names(own.pool, "kept ");
     pool_free(&own);
 }
@@ -285,9 +281,7 @@ static void one_that_is_damaged_is_reported_and_removed_by_its_whole_name(void *
     (void)reef_json("snapshot", "create", own.pool, "other", NULL);
     record_damage(own.pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"});
 
-    program p = reef("snapshot", "list", own.pool, NULL);
-    assert_int_equal(p.code, 65);
-    assert_non_null(strstr(p.out, "record damaged"));
+    program p = answers(65, "record damaged", "snapshot", "list", own.pool, NULL);
     assert_non_null(strstr(p.out, "other"));
     assert_non_null(strstr(p.err, "the records of 1 of 2 snapshots are damaged"));
     p = reef("snapshot", "list", own.pool, "--json", NULL);
@@ -358,9 +352,8 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
     expect_failure(64, "keep-last",
                    (const char *[]){"snapshot", "prune", own.pool, "--keep-last", "0", NULL});
 
-    program p = reef("snapshot", "prune", own.pool, "--keep-daily", "2", "--dry-run", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "would remove 5 snapshots, 2 would be left"));
+    program p = answers(0, "would remove 5 snapshots, 2 would be left", "snapshot", "prune",
+                        own.pool, "--keep-daily", "2", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "would go"));
     expect_names(own.pool, all);
 
@@ -412,13 +405,11 @@ static void a_moment_is_a_state_and_people_hear_which(void **state) {
     assert_true(json_equal(now, today));
     assert_string_equal(json_string_value(json_object_get(today, "as_of")), "now");
     static const char *const COMMANDS[] = {"eval", "score"};
-    program p;
     for (size_t i = 0; i < 2; i++) {
-        p = reef(COMMANDS[i], w->pool, w->english, "--as-of", "0s ago", NULL);
-        assert_int_equal(p.code, 0);
-        assert_non_null(strstr(p.err, "reef: '0s ago' is the state 'now'\n"));
+        answers(0, "reef: '0s ago' is the state 'now'\n", COMMANDS[i], w->pool, w->english,
+                "--as-of", "0s ago", NULL);
     }
-    p = reef("eval", w->pool, w->english, "--as-of", "kept", NULL);
+    program p = reef("eval", w->pool, w->english, "--as-of", "kept", NULL);
     assert_null(strstr(p.err, "is the state"));
     expect_failure(
         66, "no state is so old: the oldest is ",
@@ -462,19 +453,16 @@ static void the_pool_may_come_first_or_from_the_environment(void **state) {
     unsetenv("REEF_POOL");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_snapshot_becomes_a_pool_of_its_own),
-        cmocka_unit_test(in_place_the_pool_itself_goes_back),
-        cmocka_unit_test(events_that_a_restore_undid_are_reported_as_undone),
-        cmocka_unit_test(snapshots_are_found_by_the_beginning_of_their_root),
-        cmocka_unit_test(snapshots_are_removed_by_name_or_its_beginning),
-        cmocka_unit_test(one_that_is_damaged_is_reported_and_removed_by_its_whole_name),
-        cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
-        cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),
-        cmocka_unit_test(a_moment_is_a_state_and_people_hear_which),
-        cmocka_unit_test(a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it),
-        cmocka_unit_test(the_pool_may_come_first_or_from_the_environment),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make,
+            world_remove,
+            ALONE(a_snapshot_becomes_a_pool_of_its_own),
+            ALONE(in_place_the_pool_itself_goes_back),
+            ALONE(events_that_a_restore_undid_are_reported_as_undone),
+            ALONE(snapshots_are_found_by_the_beginning_of_their_root),
+            ALONE(snapshots_are_removed_by_name_or_its_beginning),
+            ALONE(one_that_is_damaged_is_reported_and_removed_by_its_whole_name),
+            ALONE(prune_keeps_the_last_and_the_newest_of_each_day),
+            ALONE(the_beginning_of_a_name_is_enough_everywhere),
+            ALONE(a_moment_is_a_state_and_people_hear_which),
+            ALONE(a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it),
+            ALONE(the_pool_may_come_first_or_from_the_environment))

@@ -46,7 +46,6 @@ static shown look(reef_top_data *data, size_t columns, size_t rows) {
 }
 
 static void the_view_says_when_something_stands_still(void **state) {
-    (void)state;
     reef_top_data data = {.pool = "p", .daemon = true};
     shown all = look(&data, 100, 0);
     assert_int_equal(all.loudest, TOP_PLAIN);
@@ -70,7 +69,6 @@ static void the_view_says_when_something_stands_still(void **state) {
 
 // Bytes of text are a size; rows are not counted in bytes.
 static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
-    (void)state;
     static const struct {
         const char *model, *trained;
     } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B pending, 1.0 kB"},
@@ -89,7 +87,6 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
 
 // Where a pool learns all, there is nothing else to count.
 static void what_is_not_learned_is_shown_where_there_is_such(void **state) {
-    (void)state;
     reef_top_data data = {.pool = "p"};
     reef_config_default(&data.config);
     for (int i = 0; i < 2; i++) {
@@ -106,7 +103,6 @@ static void what_is_not_learned_is_shown_where_there_is_such(void **state) {
 }
 
 static void the_view_fits_its_window_and_obeys_no_name(void **state) {
-    (void)state;
     reef_generation_record generations[9] = {{.side = 3}};
     reef_usage_summary usage[9] = {{.expert_count = 9}};
     reef_top_data data = {.pool = "p",
@@ -131,7 +127,6 @@ static void the_view_fits_its_window_and_obeys_no_name(void **state) {
 }
 
 static void a_sparkline_spans_its_values(void **state) {
-    (void)state;
     const double values[] = {5, 9, 1, NAN, 9};
     char *line = reef_top_sparkline(values, 5, 4); // the last four
     assert_string_equal(line, "\xe2\x96\x88\xe2\x96\x81 \xe2\x96\x88");
@@ -143,7 +138,6 @@ static void a_sparkline_spans_its_values(void **state) {
 
 // Older points are means of 16 batches each, and take as much of the line.
 static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
-    (void)state;
     reef_point points[20];
     for (size_t i = 0; i < 20; i++)
         points[i] = (reef_point){.bits_per_byte = i < 4 ? 8 : 1, .level = i < 4};
@@ -155,14 +149,11 @@ static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
     assert_non_null(strstr(all.text, curve));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_view_says_when_something_stands_still),
-        cmocka_unit_test(the_stream_is_counted_in_what_it_is_made_of),
-        cmocka_unit_test(what_is_not_learned_is_shown_where_there_is_such),
-        cmocka_unit_test(the_view_fits_its_window_and_obeys_no_name),
-        cmocka_unit_test(a_sparkline_spans_its_values),
-        cmocka_unit_test(the_curve_of_the_loss_goes_along_the_stream),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make,
+            world_remove,
+            ALONE(the_view_says_when_something_stands_still),
+            ALONE(the_stream_is_counted_in_what_it_is_made_of),
+            ALONE(what_is_not_learned_is_shown_where_there_is_such),
+            ALONE(the_view_fits_its_window_and_obeys_no_name),
+            ALONE(a_sparkline_spans_its_values),
+            ALONE(the_curve_of_the_loss_goes_along_the_stream))

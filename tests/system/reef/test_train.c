@@ -397,18 +397,13 @@ static void losses_of_another_run_are_not_reported_as_this_ones(void **state) {
     pool_check(&w->box);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(train_ends_with_the_daemons_root),
-        SET_UP(interrupted_it_commits_and_goes_on),
-        SET_UP(killed_at_any_time_it_goes_on),
-        SET_UP(what_is_not_learned_is_not_reported_as_trained),
-        SET_UP(a_pool_that_learns_all_says_nothing_else),
-        SET_UP(eval_matrix_names_both_definitions),
-        SET_UP(files_in_another_order_than_they_were_trained_are_refused),
-        SET_UP(bad_requests_are_distinguished),
-        SET_UP(a_daemon_on_the_pool_is_respected),
-        SET_UP(losses_of_another_run_are_not_reported_as_this_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(train_ends_with_the_daemons_root),
+      SET_UP(interrupted_it_commits_and_goes_on),
+      SET_UP(killed_at_any_time_it_goes_on),
+      SET_UP(what_is_not_learned_is_not_reported_as_trained),
+      SET_UP(a_pool_that_learns_all_says_nothing_else),
+      SET_UP(eval_matrix_names_both_definitions),
+      SET_UP(files_in_another_order_than_they_were_trained_are_refused),
+      SET_UP(bad_requests_are_distinguished),
+      SET_UP(a_daemon_on_the_pool_is_respected),
+      SET_UP(losses_of_another_run_are_not_reported_as_this_ones))

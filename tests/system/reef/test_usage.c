@@ -131,16 +131,12 @@ static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state)
     expect_library(pool, 0, reef_unix_ms() - 3 * HOUR_MS, 7);
     json_t *document = reef_json("usage", pool, "--since", "500d", NULL);
     assert_int_equal(integer(only_layer(document), "selections_before"), 7);
-    program p = reef("usage", pool, "--since", "500d", NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "7 selections before 20"));
+    program p = answers(0, "7 selections before 20", "usage", pool, "--since", "500d", NULL);
     assert_non_null(strstr(p.out, "are known in total only and are not counted"));
-    p = reef("usage", pool, "--since", "2099-01-01", NULL);
-    assert_non_null(strstr(p.out, "nothing was recorded in this range"));
+    answers(0, "nothing was recorded in this range", "usage", pool, "--since", "2099-01-01", NULL);
 }
 
 static void times_are_read_as_people_type_them(void **state) {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t ms;
@@ -235,13 +231,10 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     assert_true(selections(pool, NULL, NULL) > before);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_range_counts_what_was_used_in_it),
-        cmocka_unit_test(usage_of_before_the_windows_is_reported_and_kept_apart),
-        cmocka_unit_test(times_are_read_as_people_type_them),
-        cmocka_unit_test(a_daemon_compacts_by_itself),
-        cmocka_unit_test(what_cannot_be_compacted_is_reported_and_stops_no_training),
-    };
-    return cmocka_run_group_tests(tests, setup, world_remove);
-}
+WORLD_TESTS(setup,
+            world_remove,
+            ALONE(a_range_counts_what_was_used_in_it),
+            ALONE(usage_of_before_the_windows_is_reported_and_kept_apart),
+            ALONE(times_are_read_as_people_type_them),
+            ALONE(a_daemon_compacts_by_itself),
+            ALONE(what_cannot_be_compacted_is_reported_and_stops_no_training))

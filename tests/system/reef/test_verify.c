@@ -76,7 +76,6 @@ static void expect_sound(const char *pool) {
 
 static void a_run_reports_what_it_checked(void **state) {
     world *w = *state;
-    program p;
     json_t *whole = verify_json(w->pool, RUN_OK, NULL, NULL);
     assert_string_equal(text(whole, "mode"), "whole");
     assert_true(json_is_null(json_object_get(whole, "seed")));
@@ -95,18 +94,16 @@ static void a_run_reports_what_it_checked(void **state) {
     assert_string_equal(text(quick, "root"), text(whole, "root"));
     assert_int_equal(json_array_size(json_object_get(quick, "not_looked_at")), 1);
 
-    p = reef("verify", w->pool, NULL);
-    assert_non_null(strstr(p.out, "hashed       everything that is not sealed, and all "));
+    program p =
+        answers(0, "hashed       everything that is not sealed, and all ", "verify", w->pool, NULL);
     assert_non_null(strstr(p.out, "sound: nothing is damaged"));
     assert_non_null(strstr(p.out, " the longest kept pages from reuse for "));
-    p = reef("verify", w->pool, "--quick", NULL);
-    assert_non_null(strstr(p.out, "sealed records only the headers"));
+    p = answers(0, "sealed records only the headers", "verify", w->pool, "--quick", NULL);
     assert_non_null(strstr(p.out, "sound, as far as a quick check looks"));
 }
 
 static void a_sample_can_be_taken_again(void **state) {
     world *w = *state;
-    program p;
     json_t *first = verify_json(w->pool, RUN_OK, "--sample", "40");
     assert_string_equal(text(first, "mode"), "sample");
     assert_true(number(first, "sample_percent") == 40.0);
@@ -115,7 +112,7 @@ static void a_sample_can_be_taken_again(void **state) {
     assert_int_equal(integer(again, "hashed_records"), integer(first, "hashed_records"));
     assert_int_equal(integer(again, "hashed_bytes"), integer(first, "hashed_bytes"));
     assert_true(integer(first, "hashed_records") < integer(first, "sealed_records"));
-    p = reef("verify", w->pool, "--sample", "40", "--seed", seed, NULL);
+    program p = reef("verify", w->pool, "--sample", "40", "--seed", seed, NULL);
     char *expected = formatted("again with --sample 40 --seed %s", seed);
     assert_non_null(strstr(p.out, expected));
     assert_non_null(strstr(p.out, "not hashed"));
@@ -143,11 +140,10 @@ static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *held = NULL;
-    program p;
     char *pool = pool_new(w, "held");
     check(reef_store_open(&store, pool, NULL, &err), &err);
     check(reef_txn_begin(&held, store, REEF_TXN_READ, &err), &err);
-    p = reef("status", pool, NULL);
+    program p = reef("status", pool, NULL);
     assert_null(strstr(p.out, "reads what was"));
     p = reef("snapshot", "create", pool, "while-held", NULL);
     json_t *status = reef_json("status", pool, NULL);
@@ -170,11 +166,10 @@ static void status_tells_the_last_scrub(void **state) {
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_commit commit;
-    program p;
     char *pool = pool_new(w, "scrubbed");
     json_t *status = reef_json("status", pool, NULL);
     assert_true(json_is_null(json_object_get(json_object_get(status, "scrub"), "last_scrub")));
-    p = reef("status", pool, NULL);
+    program p = reef("status", pool, NULL);
     assert_null(strstr(p.out, "scrub"));
 
     const reef_scrub scrub = {.passes = 2,
@@ -195,8 +190,7 @@ static void status_tells_the_last_scrub(void **state) {
     assert_int_equal(integer(told, "last_scrub"), 1700000000000);
     assert_int_equal(integer(told, "last_records"), 1234);
     assert_int_equal(integer(told, "records"), 7);
-    p = reef("status", pool, NULL);
-    assert_non_null(strstr(p.out, "last scrub    2023-11-1"));
+    p = answers(0, "last scrub    2023-11-1", "status", pool, NULL);
     assert_non_null(strstr(p.out, "1,234 sealed records, "));
     assert_non_null(strstr(p.out, "all sound"));
     assert_non_null(strstr(p.out, "scrub so far  7 records, "));
@@ -251,10 +245,9 @@ static void the_state_before_is_restored_by_the_command_that_is_named(void **sta
 
 static void people_read_it_as_well(void **state) {
     world *w = *state;
-    program p;
     char *pool = pool_new(w, "remedy-text");
     record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 1});
-    p = reef("verify", pool, NULL);
+    program p = reef("verify", pool, NULL);
     assert_int_equal(p.code, RUN_DAMAGED);
     char *line = formatted("remedy       reef snapshot restore %s kept NEW; it trains on "
                            "from byte",
@@ -275,11 +268,10 @@ static void what_it_was_trained_with_is_written_again(void **state) {
 // Nothing else is written to such a pool.
 static void a_damaged_last_generation_is_not_trained_on(void **state) {
     world *w = *state;
-    program p;
     char *pool = pool_new(w, "last-trained");
     record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
     data_bytes before = data_file_load(pool);
-    p = reef("seal", pool, NULL);
+    program p = reef("seal", pool, NULL);
     assert_int_equal(p.code, RUN_DAMAGED);
     p = reef("snapshot", "create", pool, "another", NULL);
     assert_int_equal(p.code, RUN_DAMAGED);
@@ -314,20 +306,17 @@ static void what_is_kept_nowhere_has_no_command(void **state) {
     assert_true(json_is_null(json_object_get(found, "remedy")));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_reports_what_it_checked),
-        cmocka_unit_test(a_sample_can_be_taken_again),
-        cmocka_unit_test(options_that_contradict_are_refused),
-        cmocka_unit_test(status_names_the_reader_that_keeps_pages_from_reuse),
-        cmocka_unit_test(status_tells_the_last_scrub),
-        cmocka_unit_test(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
-        cmocka_unit_test(the_state_before_is_restored_by_the_command_that_is_named),
-        cmocka_unit_test(people_read_it_as_well),
-        cmocka_unit_test(what_it_was_trained_with_is_written_again),
-        cmocka_unit_test(a_damaged_last_generation_is_not_trained_on),
-        cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named),
-        cmocka_unit_test(what_is_kept_nowhere_has_no_command),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
-}
+WORLD_TESTS(world_make,
+            world_remove,
+            ALONE(a_run_reports_what_it_checked),
+            ALONE(a_sample_can_be_taken_again),
+            ALONE(options_that_contradict_are_refused),
+            ALONE(status_names_the_reader_that_keeps_pages_from_reuse),
+            ALONE(status_tells_the_last_scrub),
+            ALONE(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
+            ALONE(the_state_before_is_restored_by_the_command_that_is_named),
+            ALONE(people_read_it_as_well),
+            ALONE(what_it_was_trained_with_is_written_again),
+            ALONE(a_damaged_last_generation_is_not_trained_on),
+            ALONE(a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named),
+            ALONE(what_is_kept_nowhere_has_no_command))

@@ -9,7 +9,6 @@
 #include <math.h>
 
 static void counts_bytes_and_durations_read_well(void **state) {
-    (void)state;
     char out[CLI_WORD_BYTES];
     assert_string_equal(reef_cli_count(0, out), "0");
     assert_string_equal(reef_cli_count(999, out), "999");
@@ -34,7 +33,6 @@ static void expect_printable(const char *bytes, size_t count, bool lines, const 
 }
 
 static void printable_text_never_reaches_the_terminal_raw(void **state) {
-    (void)state;
     expect_printable("caf\xc3\xa9 \xd0\xa0", 8, false, "caf\xc3\xa9 \xd0\xa0");
     expect_printable("a\nb\tc", 5, true, "a\nb\tc");
     expect_printable("a\nb\tc", 5, false, "a\\nb\\tc");
@@ -47,7 +45,6 @@ static void printable_text_never_reaches_the_terminal_raw(void **state) {
 }
 
 static void cutting_counts_characters(void **state) {
-    (void)state;
     char *whole = reef_cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 3),
          *cut = reef_cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 2);
     assert_string_equal(whole, "\xd0\xa0\xd0\xb8\xd1\x84");
@@ -59,7 +56,6 @@ static void cutting_counts_characters(void **state) {
 
 // Whatever the locale is: a test has that of C.
 static void wide_characters_have_two_columns_and_accents_none(void **state) {
-    (void)state;
     assert_int_equal(reef_cli_width("\xe6\xbc\xa2\xe5\xad\x97"), 4); // two Chinese characters
     assert_int_equal(reef_cli_width("e\xcc\x81"), 1);                // an e, and an accent on it
     assert_int_equal(reef_cli_width("a\xff\xe2"), 3);                // no UTF-8
@@ -75,7 +71,6 @@ static void wide_characters_have_two_columns_and_accents_none(void **state) {
 }
 
 static void distance_counts_single_typing_mistakes(void **state) {
-    (void)state;
     assert_int_equal(reef_edit_distance("eval", "eval"), 0);
     assert_int_equal(reef_edit_distance("evl", "eval"), 1);
     assert_int_equal(reef_edit_distance("eavl", "eval"), 1);
@@ -86,7 +81,6 @@ static void distance_counts_single_typing_mistakes(void **state) {
 }
 
 static void a_mistyped_command_suggests_the_nearest(void **state) {
-    (void)state;
     static const char *const GUESSES[][2] = {{"stauts", "status"},
                                              {"snapshot crate", "snapshot create"},
                                              {"snapshto", "snapshot"},
@@ -100,7 +94,6 @@ static void a_mistyped_command_suggests_the_nearest(void **state) {
 }
 
 static void tables_line_up_whatever_the_script(void **state) {
-    (void)state;
     static const char *const HEADING[] = {"name", "n"};
     reef_cli_table *table = reef_cli_table_new("<>", HEADING);
     reef_cli_table_cell(table, "%s", "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba"); // five letters
@@ -121,7 +114,6 @@ static void tables_line_up_whatever_the_script(void **state) {
 }
 
 static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
-    (void)state;
     for (int i = -30; i < 100; i++) {
         double range = pow(1.25, i), tick = reef_chart_tick(range, 8),
                lead = tick / pow(10, floor(log10(tick) + 1e-9));
@@ -131,7 +123,6 @@ static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
 }
 
 static void smoothing_keeps_a_step_where_it_is_and_drops_a_spike(void **state) {
-    (void)state;
     reef_point points[40];
     for (size_t i = 0; i < 40; i++) points[i] = (reef_point){.bits_per_byte = i < 20 ? 2.0f : 5.0f};
     points[10].bits_per_byte = 9;
@@ -185,7 +176,6 @@ static char *loss_svg(const uint64_t *found, size_t found_count) {
 }
 
 static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
-    (void)state;
     uint64_t found[40] = {300, 600, 1000}; // the last at the end of the stream
     double places[40];
     char *svg = loss_svg(found, 3);
@@ -202,7 +192,6 @@ static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
 }
 
 static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) {
-    (void)state;
     double bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 3, 2};
     size_t own[10] = {0};
     const char *names[10];

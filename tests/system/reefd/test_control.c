@@ -4,8 +4,8 @@
 
 #include "reef_client.h"
 #include "reef_trainer.h"
-#include "test.h"
 #include "service.h"
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -810,39 +810,33 @@ static int start_and_close_a_check(void) {
 }
 
 static void a_check_that_cannot_be_started_ends_nothing(void **state) {
-    (void)state;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) _exit(start_and_close_a_check());
     assert_int_equal(reefd_wait(child), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(what_never_ends_has_no_time_left),
-        SET_UP(status_has_every_field),
-        SET_UP(commands_are_done_while_it_trains),
-        SET_UP(a_pause_stops_training_and_nothing_else),
-        SET_UP(a_stop_ends_a_pause),
-        SET_UP(a_drain_waits_for_what_was_read),
-        SET_UP(commands_that_cannot_be_done_are_refused),
-        SET_UP(what_a_refused_snapshot_committed_is_no_later_commit),
-        SET_UP(another_process_evaluates_meanwhile),
-        SET_UP(it_commits_by_time_while_it_waits),
-        SET_UP(a_loss_is_null_before_anything_was_measured),
-        SET_UP(with_stay_it_serves_after_the_last_source),
-        SET_UP(pipelined_and_half_requests_are_answered_in_order),
-        SET_UP(garbage_is_answered_and_the_connection_stays_usable),
-        SET_UP(what_is_no_http_is_refused_and_closed),
-        SET_UP(clients_that_say_nothing_or_vanish_do_not_matter),
-        SET_UP(clients_that_have_gone_keep_no_slot),
-        SET_UP(clients_that_ask_nothing_are_let_go),
-        SET_UP(one_client_too_many_is_refused),
-        SET_UP(the_socket_is_private_and_goes_with_the_daemon),
-        SET_UP(another_file_in_its_place_is_left_alone),
-        SET_UP(the_client_tells_absence_from_failure),
-        cmocka_unit_test(a_check_that_cannot_be_started_ends_nothing),
-        SET_UP(only_a_drain_and_a_check_are_waited_for_without_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(what_never_ends_has_no_time_left),
+      SET_UP(status_has_every_field),
+      SET_UP(commands_are_done_while_it_trains),
+      SET_UP(a_pause_stops_training_and_nothing_else),
+      SET_UP(a_stop_ends_a_pause),
+      SET_UP(a_drain_waits_for_what_was_read),
+      SET_UP(commands_that_cannot_be_done_are_refused),
+      SET_UP(what_a_refused_snapshot_committed_is_no_later_commit),
+      SET_UP(another_process_evaluates_meanwhile),
+      SET_UP(it_commits_by_time_while_it_waits),
+      SET_UP(a_loss_is_null_before_anything_was_measured),
+      SET_UP(with_stay_it_serves_after_the_last_source),
+      SET_UP(pipelined_and_half_requests_are_answered_in_order),
+      SET_UP(garbage_is_answered_and_the_connection_stays_usable),
+      SET_UP(what_is_no_http_is_refused_and_closed),
+      SET_UP(clients_that_say_nothing_or_vanish_do_not_matter),
+      SET_UP(clients_that_have_gone_keep_no_slot),
+      SET_UP(clients_that_ask_nothing_are_let_go),
+      SET_UP(one_client_too_many_is_refused),
+      SET_UP(the_socket_is_private_and_goes_with_the_daemon),
+      SET_UP(another_file_in_its_place_is_left_alone),
+      SET_UP(the_client_tells_absence_from_failure),
+      ALONE(a_check_that_cannot_be_started_ends_nothing),
+      SET_UP(only_a_drain_and_a_check_are_waited_for_without_end))

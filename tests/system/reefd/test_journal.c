@@ -242,12 +242,7 @@ static void verify_says_what_was_pushed_and_is_lost(void **state) {
     stop(w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_copy_has_what_waits_and_so_has_the_pool),
-        SET_UP(what_waits_goes_on_in_a_pool_that_is_restored),
-        SET_UP(what_waits_continues_where_the_pool_itself_is_restored),
-        SET_UP(verify_says_what_was_pushed_and_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_copy_has_what_waits_and_so_has_the_pool),
+      SET_UP(what_waits_goes_on_in_a_pool_that_is_restored),
+      SET_UP(what_waits_continues_where_the_pool_itself_is_restored),
+      SET_UP(verify_says_what_was_pushed_and_is_lost))

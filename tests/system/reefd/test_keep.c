@@ -68,7 +68,6 @@ static reef_commit learn(running *run, char letter) {
 
 static reef_status count(void *context, const reef_snapshot *snapshot, reef_error *err) {
     listing *list = context;
-    (void)err;
     if (!reef_keep_has_name(snapshot->name)) {
         list->own++;
         return REEF_OK;
@@ -171,11 +170,6 @@ static void a_moment_is_answered_by_what_was_kept(void **state) {
     reef_store_close(store);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(states_that_learned_something_are_kept),
-        SET_UP(a_start_keeps_what_the_end_left),
-        SET_UP(a_moment_is_answered_by_what_was_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(states_that_learned_something_are_kept),
+      SET_UP(a_start_keeps_what_the_end_left),
+      SET_UP(a_moment_is_answered_by_what_was_kept))

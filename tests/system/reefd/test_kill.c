@@ -354,18 +354,15 @@ static void a_second_signal_ends_at_once(void **state) {
 #define MEMORY_TEST(test, setup)                                                                   \
     { #test ", " #setup, test, setup, teardown, NULL }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root,
-                                        setup_boundary, teardown),
-        cmocka_unit_test_setup_teardown(killed_while_it_seals_it_seals_the_same_again,
-                                        setup_boundary, teardown),
-        MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
-        MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
-        SET_UP(a_sender_that_goes_on_at_the_cursor_loses_nothing),
-        SET_UP(when_stopped_it_commits_and_a_restart_finishes),
-        SET_UP(when_stopped_it_finishes_what_it_read_from_a_pipe),
-        SET_UP(a_second_signal_ends_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root,
+                                      setup_boundary,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(killed_while_it_seals_it_seals_the_same_again,
+                                      setup_boundary,
+                                      teardown),
+      MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
+      MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
+      SET_UP(a_sender_that_goes_on_at_the_cursor_loses_nothing),
+      SET_UP(when_stopped_it_commits_and_a_restart_finishes),
+      SET_UP(when_stopped_it_finishes_what_it_read_from_a_pipe),
+      SET_UP(a_second_signal_ends_at_once))

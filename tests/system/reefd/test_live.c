@@ -267,15 +267,10 @@ static void a_restored_pool_gives_the_same_slices(void **state) {
     live_assert_same(&again, &whole);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_log_that_is_not_there_does_not_end_the_daemon),
-        SET_UP(a_folder_that_grows_is_read),
-        SET_UP(a_restored_pool_reads_a_log_on_where_it_stood),
-        SET_UP(a_restored_pool_gives_the_same_slices),
-        SET_UP(kills_leave_no_trace_in_a_log_that_is_renamed),
-        SET_UP(kills_leave_no_trace_in_a_log_that_is_packed),
-        SET_UP(kills_leave_no_trace_in_a_log_that_is_copied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_log_that_is_not_there_does_not_end_the_daemon),
+      SET_UP(a_folder_that_grows_is_read),
+      SET_UP(a_restored_pool_reads_a_log_on_where_it_stood),
+      SET_UP(a_restored_pool_gives_the_same_slices),
+      SET_UP(kills_leave_no_trace_in_a_log_that_is_renamed),
+      SET_UP(kills_leave_no_trace_in_a_log_that_is_packed),
+      SET_UP(kills_leave_no_trace_in_a_log_that_is_copied))

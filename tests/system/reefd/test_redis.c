@@ -557,22 +557,17 @@ static void an_entry_that_was_removed_half_read_is_reported(void **state) {
     assert_true(reefd_said(&w->run.box, "was removed when 12 of its bytes had been read"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(bad_urls_are_refused),
-        SET_UP(a_server_that_is_away_is_waited_for),
-        SET_UP(a_wrong_password_or_key_is_reported_without_it),
-        SET_UP(entries_that_were_trimmed_unread_are_reported),
-        SET_UP(no_failure_of_redis_leaves_a_trace),
-        SET_UP(what_is_committed_is_acknowledged_and_no_more),
-        SET_UP(nothing_is_waited_for_between_acknowledgements),
-        SET_UP(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues),
-        SET_UP(a_group_that_may_be_made_and_not_acknowledged_is_reported_once),
-        SET_UP(a_stream_that_may_be_asked_about_and_not_read_is_reported_once),
-        SET_UP(what_may_be_trimmed_is_what_a_commit_has),
-        SET_UP(an_entry_that_was_removed_half_read_is_reported),
-        SET_UP(a_group_that_others_disturb_changes_nothing),
-        SET_UP(every_address_of_a_name_is_tried),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(bad_urls_are_refused),
+      SET_UP(a_server_that_is_away_is_waited_for),
+      SET_UP(a_wrong_password_or_key_is_reported_without_it),
+      SET_UP(entries_that_were_trimmed_unread_are_reported),
+      SET_UP(no_failure_of_redis_leaves_a_trace),
+      SET_UP(what_is_committed_is_acknowledged_and_no_more),
+      SET_UP(nothing_is_waited_for_between_acknowledgements),
+      SET_UP(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues),
+      SET_UP(a_group_that_may_be_made_and_not_acknowledged_is_reported_once),
+      SET_UP(a_stream_that_may_be_asked_about_and_not_read_is_reported_once),
+      SET_UP(what_may_be_trimmed_is_what_a_commit_has),
+      SET_UP(an_entry_that_was_removed_half_read_is_reported),
+      SET_UP(a_group_that_others_disturb_changes_nothing),
+      SET_UP(every_address_of_a_name_is_tried))

@@ -222,10 +222,5 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     assert_int_equal(scrub_of(f).last_damaged, 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result),
-        SET_UP(damage_is_reported_in_the_log_the_status_and_the_timeline),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result),
+      SET_UP(damage_is_reported_in_the_log_the_status_and_the_timeline))

@@ -94,7 +94,6 @@ static void learn_in_two(const sandbox *box) {
 }
 
 static int discard_mould(void **state) {
-    (void)state;
     if (mould.directory[0] != '\0') sandbox_remove(&mould);
     return 0;
 }
@@ -203,8 +202,6 @@ static reef_status on_memory(void *context,
                              const reef_view *view,
                              reef_error *err) {
     memory_blocks *blocks = context;
-    (void)view;
-    (void)err;
     if (!reef_shard_divides(key)) return REEF_OK;
     blocks->count++;
     // The memory that generation 0 was sealed with.
@@ -471,14 +468,12 @@ static void killed_reef_shards_begins_again(void **state) {
 #else
 
 static void ranks_that_are_ahead_step_back(void **state) {
-    (void)state;
     (void)epoch_of;
     print_message("skipped: this build has no fail points\n");
     skip();
 }
 
 static void killed_reef_shards_begins_again(void **state) {
-    (void)state;
     print_message("skipped: this build has no fail points\n");
     skip();
 }

@@ -301,7 +301,6 @@ typedef struct sample {
 static reef_status take_window(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
     sample *to = context;
-    (void)err;
     if (generation != 0 || to->count + count > sizeof(to->bytes)) return REEF_OK;
     memcpy(to->bytes + to->count, bytes, count);
     to->count += count;

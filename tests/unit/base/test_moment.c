@@ -21,7 +21,6 @@ static void assert_names(const char *text, uint64_t first, uint64_t last) {
 }
 
 static void dates_are_of_the_zone_and_as_long_as_they_say(void **state) {
-    (void)state;
     set_zone("UTC0");
     assert_names("2026-05-18", NOON - 12 * HOUR, NOON + 12 * HOUR - 1);
     assert_names("2026-05-18 12:00", NOON, NOON + 59999);
@@ -39,7 +38,6 @@ static void dates_are_of_the_zone_and_as_long_as_they_say(void **state) {
 }
 
 static void days_have_names(void **state) {
-    (void)state;
     set_zone("UTC0");
     assert_names("today", NOON - 12 * HOUR, NOON + 12 * HOUR - 1);
     assert_names("yesterday", NOON - 36 * HOUR, NOON - 12 * HOUR - 1);
@@ -48,7 +46,6 @@ static void days_have_names(void **state) {
 }
 
 static void times_ago_count_from_now(void **state) {
-    (void)state;
     assert_names("3h", NOON - 3 * HOUR, NOON - 3 * HOUR);
     assert_names("90s ago", NOON - 90000, NOON - 90000);
     assert_names("2w", NOON - 14 * DAY, NOON - 14 * DAY);
@@ -81,7 +78,6 @@ static void what_is_half_a_moment_is_none(void **state) {
                                        "Yesterday",
                                        "3 h",
                                        "2026-05-18_12:00"};
-    (void)state;
     set_zone("UTC0");
     for (size_t i = 0; i < sizeof(NONE) / sizeof(*NONE); i++) {
         reef_moment moment;
@@ -91,7 +87,6 @@ static void what_is_half_a_moment_is_none(void **state) {
 
 // UTC is computed here, local time by the C library.
 static void utc_is_that_of_the_library(void **state) {
-    (void)state;
     set_zone("UTC0");
     for (time_t at = 0; at < (time_t)4102444800; at += 86400 * 13 + 3600 * 7 + 61) {
         char text[40];
@@ -102,13 +97,8 @@ static void utc_is_that_of_the_library(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dates_are_of_the_zone_and_as_long_as_they_say),
-        cmocka_unit_test(days_have_names),
-        cmocka_unit_test(times_ago_count_from_now),
-        cmocka_unit_test(what_is_half_a_moment_is_none),
-        cmocka_unit_test(utc_is_that_of_the_library),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(dates_are_of_the_zone_and_as_long_as_they_say),
+      ALONE(days_have_names),
+      ALONE(times_ago_count_from_now),
+      ALONE(what_is_half_a_moment_is_none),
+      ALONE(utc_is_that_of_the_library))

@@ -20,7 +20,6 @@ static reef_matrix losses(void) {
 }
 
 static void forgetting_follows_both_definitions(void **state) {
-    (void)state;
     reef_matrix m = losses();
     assert_float_equal(reef_matrix_forgetting_max(&m, 0), 0.5, NEAR);  // 2.5 - 2.0
     assert_float_equal(reef_matrix_forgetting_max(&m, 1), 0.5, NEAR);  // 1.5 - 1.0
@@ -32,7 +31,6 @@ static void forgetting_follows_both_definitions(void **state) {
 
 // Where a domain was best in another row than the one right after it, the definitions differ.
 static void definitions_differ_when_a_later_domain_helped(void **state) {
-    (void)state;
     static double VALUES[] = {8, 8, 3, 8, 2, 1, 2.75, 1.5};
     static size_t ROWS[] = {1, 2};
     reef_matrix m = {.rows = 4, .columns = 2, .bits = VALUES, .learned = ROWS};
@@ -44,7 +42,6 @@ static void definitions_differ_when_a_later_domain_helped(void **state) {
 }
 
 static void summary_averages_over_old_and_new_domains(void **state) {
-    (void)state;
     reef_matrix m = losses();
     reef_matrix_summary s = reef_matrix_summarise(&m);
     assert_float_equal(s.final_mean, (2.5 + 1.5 + 4.0) / 3, NEAR);
@@ -54,7 +51,6 @@ static void summary_averages_over_old_and_new_domains(void **state) {
 }
 
 static void what_was_not_measured_is_unknown(void **state) {
-    (void)state;
     double values[] = {NAN, 8, 2, 9, 3, NAN};
     static size_t ROWS[] = {1, 2};
     reef_matrix m = {.rows = 3, .columns = 2, .bits = values, .learned = ROWS};
@@ -71,18 +67,12 @@ static void what_was_not_measured_is_unknown(void **state) {
 }
 
 static void learned_share_compares_with_a_baseline(void **state) {
-    (void)state;
     assert_float_equal(reef_matrix_learned_share(8, 3, 2), 5.0 / 6, NEAR);
     assert_float_equal(reef_matrix_learned_share(0.1, 0.9, 0.9), 1, NEAR);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forgetting_follows_both_definitions),
-        cmocka_unit_test(definitions_differ_when_a_later_domain_helped),
-        cmocka_unit_test(summary_averages_over_old_and_new_domains),
-        cmocka_unit_test(what_was_not_measured_is_unknown),
-        cmocka_unit_test(learned_share_compares_with_a_baseline),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(forgetting_follows_both_definitions),
+      ALONE(definitions_differ_when_a_later_domain_helped),
+      ALONE(summary_averages_over_old_and_new_domains),
+      ALONE(what_was_not_measured_is_unknown),
+      ALONE(learned_share_compares_with_a_baseline))

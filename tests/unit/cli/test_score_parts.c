@@ -37,7 +37,6 @@ static const char LOG[] =
 static const double SCORES[] = {1, 9, 50, 4, 2, 3, 4, 8};
 
 static void a_session_has_the_mean_of_its_worst_lines(void **state) {
-    (void)state;
     reef_sessions found;
     reef_scored_lines lines;
     find(&found, &lines, LOG, SCORES, "blk_[0-9]+");
@@ -63,7 +62,6 @@ static void a_session_has_the_mean_of_its_worst_lines(void **state) {
 }
 
 static void a_group_is_the_id_and_an_empty_match_is_none(void **state) {
-    (void)state;
     reef_sessions found;
     reef_scored_lines lines;
     find(&found, &lines, LOG, SCORES, "(put|get) blk"); // what is done, whatever the block
@@ -86,7 +84,6 @@ static void a_group_is_the_id_and_an_empty_match_is_none(void **state) {
 }
 
 static void equal_scores_go_by_the_first_line(void **state) {
-    (void)state;
     static const double SAME[] = {1, 1, 1, 1, 1, 1, 1, 1};
     reef_sessions found;
     reef_scored_lines lines;
@@ -99,7 +96,6 @@ static void equal_scores_go_by_the_first_line(void **state) {
 }
 
 static void a_zero_byte_ends_no_line(void **state) {
-    (void)state;
     static const char TEXT[] = "a\0id=7 b\nid=7";
     static const float NOTHING[sizeof(TEXT)];
     reef_error err;
@@ -121,7 +117,6 @@ static void a_zero_byte_ends_no_line(void **state) {
 }
 
 static void a_broken_pattern_says_why(void **state) {
-    (void)state;
     reef_error err;
     regex_t compiled;
     assert_int_equal(reef_session_pattern_read(&compiled, "blk_(", &err), REEF_ERR_INVALID);
@@ -133,7 +128,6 @@ static void a_broken_pattern_says_why(void **state) {
 // ---- marks --------------------------------------------------------------------------------------
 
 static void surprising_bytes_join_over_short_gaps(void **state) {
-    (void)state;
     //                             a  b  c  d  e  f  g  h  i  j  k
     static const float BITS[] = {0, 5, 0, 1, 4, 0, 0, 0, 9, 3, 4};
     reef_surprise_span spans[11];
@@ -167,7 +161,6 @@ static void assert_printed(
 }
 
 static void marks_stand_below_what_was_surprising(void **state) {
-    (void)state;
     static const float BITS[] = {0, 0, 6, 6, 0, 0, 0, 0, 6, 0, 0, 0};
     assert_printed("  abcdefghij\n    ^^    ^\n", "abcdefghij", BITS, 80, false);
     assert_printed("  abcd\n    ^^\n  efgh\n  ij\n  ^\n", "abcdefghij", BITS, 4, false);
@@ -184,7 +177,6 @@ static void marks_stand_below_what_was_surprising(void **state) {
 }
 
 static void of_a_long_line_the_surprising_rows_are_shown(void **state) {
-    (void)state;
     static const float BITS[32] = {[1] = 6, [6] = 6, [19] = 6};
     // Two rows without a surprise are shown, and five are not.
     assert_printed("  ab\n   ^\n  cd\n  ef\n  gh\n  ^\n  ... 10 bytes without a surprise ...\n"
@@ -221,7 +213,6 @@ static void assert_nearest(reef_nearest *nearest, const char *line, const char *
 }
 
 static void the_nearest_line_shares_most(void **state) {
-    (void)state;
     static const char TEXT[] = "2026-01-01 disk sda is full\n2026-01-02 user ann logs in\n"
                                "2026-01-02 user ann logs in\n2026-01-03 user bob logs out\nx\n\n";
     reef_nearest *nearest = reef_nearest_new((const uint8_t *)TEXT, sizeof(TEXT) - 1);
@@ -238,7 +229,6 @@ static void the_nearest_line_shares_most(void **state) {
 
 // Two learned lines of one sequence each and one with both: by hand.
 static void likeness_weighs_rare_sequences_more(void **state) {
-    (void)state;
     static const char TEXT[] = "aa\nab\n"; // sequences "\naa\n" and "\nab\n"
     reef_nearest *nearest = reef_nearest_new((const uint8_t *)TEXT, sizeof(TEXT) - 1);
     assert_true(nearest_to(nearest, "aa").likeness == 1);
@@ -251,26 +241,20 @@ static void likeness_weighs_rare_sequences_more(void **state) {
 }
 
 static void without_learned_lines_there_is_none(void **state) {
-    (void)state;
     reef_nearest *nearest = reef_nearest_new((const uint8_t *)"\n\n", 2);
     assert_null(nearest_to(nearest, "a line").line);
     reef_nearest_free(nearest);
     reef_nearest_free(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_session_has_the_mean_of_its_worst_lines),
-        cmocka_unit_test(a_group_is_the_id_and_an_empty_match_is_none),
-        cmocka_unit_test(equal_scores_go_by_the_first_line),
-        cmocka_unit_test(a_zero_byte_ends_no_line),
-        cmocka_unit_test(a_broken_pattern_says_why),
-        cmocka_unit_test(surprising_bytes_join_over_short_gaps),
-        cmocka_unit_test(marks_stand_below_what_was_surprising),
-        cmocka_unit_test(of_a_long_line_the_surprising_rows_are_shown),
-        cmocka_unit_test(the_nearest_line_shares_most),
-        cmocka_unit_test(likeness_weighs_rare_sequences_more),
-        cmocka_unit_test(without_learned_lines_there_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(a_session_has_the_mean_of_its_worst_lines),
+      ALONE(a_group_is_the_id_and_an_empty_match_is_none),
+      ALONE(equal_scores_go_by_the_first_line),
+      ALONE(a_zero_byte_ends_no_line),
+      ALONE(a_broken_pattern_says_why),
+      ALONE(surprising_bytes_join_over_short_gaps),
+      ALONE(marks_stand_below_what_was_surprising),
+      ALONE(of_a_long_line_the_surprising_rows_are_shown),
+      ALONE(the_nearest_line_shares_most),
+      ALONE(likeness_weighs_rare_sequences_more),
+      ALONE(without_learned_lines_there_is_none))

@@ -175,7 +175,6 @@ static void a_text_is_predicted_better_the_second_time(void **state) {
 }
 
 static void bytes_of_any_kind_are_learned(void **state) {
-    (void)state;
     enum { COUNT = 4000, KINDS = 6 };
     static uint8_t bytes[COUNT];
     static float bits[COUNT];
@@ -196,7 +195,6 @@ static void bytes_of_any_kind_are_learned(void **state) {
 }
 
 static void a_memory_without_a_byte_predicts_evenly(void **state) {
-    (void)state;
     uint8_t byte = 'a';
     float bits = 0;
     reef_memory *memory = new_memory(memory_bound);
@@ -540,7 +538,6 @@ static void a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promise
 // ---- growth -------------------------------------------------------------------------------------
 
 static void a_memory_grows_with_its_stream_and_keeps_its_bound(void **state) {
-    (void)state;
     enum { STEP = 1 << 15, STEPS = 24 }; // 768 KiB: a fifth of it reaches the bound
     static uint8_t text[STEP];
     static float bits[STEP], seen[STEP];
@@ -596,7 +593,6 @@ static void a_short_stream_takes_little_memory(void **state) {
 // ---- options, statistics and names --------------------------------------------------------------
 
 static void bounds_that_no_memory_has_are_refused(void **state) {
-    (void)state;
     const uint64_t wrong[] = {1, REEF_MEMORY_BYTES_MIN - 1, REEF_MEMORY_BYTES_MAX + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         reef_error err = {0};
@@ -612,7 +608,6 @@ static void bounds_that_no_memory_has_are_refused(void **state) {
 }
 
 static void a_memory_without_options_has_the_default_bound(void **state) {
-    (void)state;
     reef_error err;
     reef_memory *memory = NULL;
     reef_memory_stats stats;
@@ -637,7 +632,6 @@ static void statistics_count_what_was_learned(void **state) {
 }
 
 static void inputs_have_names_of_their_own(void **state) {
-    (void)state;
     size_t count = reef_memory_input_count();
     assert_true(count > 10);
     for (size_t i = 0; i < count; i++) {

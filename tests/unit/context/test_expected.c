@@ -26,7 +26,6 @@ static reef_memory *memory_of(uint64_t seed, uint8_t *text) {
 }
 
 static void what_repeats_is_trusted_and_costs_little(void **state) {
-    (void)state;
     static uint8_t text[TEXT];
     uint64_t seed = 7;
     draw_text(seed, text);
@@ -69,7 +68,6 @@ static size_t read_to_trusted(reef_memory_session *session, const uint8_t *text)
 }
 
 static void its_bits_make_the_probability_of_the_byte(void **state) {
-    (void)state;
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(11, text);
     reef_memory_session *session = open_session(memory, false);
@@ -93,7 +91,6 @@ static void its_bits_make_the_probability_of_the_byte(void **state) {
 
 // Whichever bit contradicts: each byte costs what the distribution said of it.
 static void every_other_byte_costs_what_was_said_of_it(void **state) {
-    (void)state;
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(13, text);
     reef_error err;
@@ -121,7 +118,6 @@ static void every_other_byte_costs_what_was_said_of_it(void **state) {
 
 // A net has the trees of a trusted byte looked at, and changes nothing of them.
 static void a_net_changes_nothing_of_what_trusted_bytes_teach(void **state) {
-    (void)state;
     static uint8_t text[TEXT];
     static reef_net_prediction net[TEXT];
     uint64_t seed = 17;
@@ -161,7 +157,6 @@ static int elected_by(reef_predictor *p, size_t one, size_t other) {
 }
 
 static void of_equal_votes_the_shorter_context_wins(void **state) {
-    (void)state;
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(23, text);
     reef_error err;
@@ -186,13 +181,8 @@ static void of_equal_votes_the_shorter_context_wins(void **state) {
     reef_memory_free(memory);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_repeats_is_trusted_and_costs_little),
-        cmocka_unit_test(of_equal_votes_the_shorter_context_wins),
-        cmocka_unit_test(its_bits_make_the_probability_of_the_byte),
-        cmocka_unit_test(every_other_byte_costs_what_was_said_of_it),
-        cmocka_unit_test(a_net_changes_nothing_of_what_trusted_bytes_teach),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(what_repeats_is_trusted_and_costs_little),
+      ALONE(of_equal_votes_the_shorter_context_wins),
+      ALONE(its_bits_make_the_probability_of_the_byte),
+      ALONE(every_other_byte_costs_what_was_said_of_it),
+      ALONE(a_net_changes_nothing_of_what_trusted_bytes_teach))

@@ -41,7 +41,6 @@ static void set_kind(reef_kind_vote *vote, uint32_t number, uint32_t kind) {
 }
 
 static int free_memories(void **state) {
-    (void)state;
     for (size_t i = 0; i <= KINDS; i++) reef_memory_free(memories[i]);
     return 0;
 }
@@ -66,7 +65,6 @@ static void assert_first(const reef_kind_vote *vote, uint32_t kind, uint32_t num
 }
 
 static void each_text_names_its_kind_among_many(void **state) {
-    (void)state;
     reef_kind_vote *vote = new_vote();
     // Backwards: the table is as wide as it gets at once.
     for (uint32_t k = KINDS; k-- > 0;) set_kind(vote, k, k);
@@ -75,7 +73,6 @@ static void each_text_names_its_kind_among_many(void **state) {
 }
 
 static void the_order_in_which_kinds_came_leaves_no_trace(void **state) {
-    (void)state;
     reef_kind_vote *grown = new_vote(), *wide = new_vote();
     for (uint32_t k = 0; k < KINDS; k++) set_kind(grown, k, k + 1); // another one first
     for (uint32_t k = 0; k < KINDS; k++) set_kind(grown, k, k);
@@ -93,7 +90,6 @@ static void the_order_in_which_kinds_came_leaves_no_trace(void **state) {
 }
 
 static void a_kind_without_text_has_no_vote(void **state) {
-    (void)state;
     uint8_t text[READ];
     uint32_t kinds[4];
     reef_kind_vote *vote = new_vote();
@@ -108,7 +104,6 @@ static void a_kind_without_text_has_no_vote(void **state) {
 }
 
 static void texts_shorter_than_a_context_name_nobody(void **state) {
-    (void)state;
     uint8_t text[READ];
     uint32_t kinds[4];
     reef_kind_vote *vote = new_vote();
@@ -121,7 +116,6 @@ static void texts_shorter_than_a_context_name_nobody(void **state) {
 }
 
 static void kinds_with_too_few_votes_are_left_out(void **state) {
-    (void)state;
     uint8_t text[READ];
     uint32_t all[8], some[8];
     reef_kind_vote *vote = new_vote();
@@ -146,7 +140,6 @@ static void kinds_with_too_few_votes_are_left_out(void **state) {
 
 // A memory that learned two kinds one after the other is named by texts of both.
 static void all_of_a_long_text_counts(void **state) {
-    (void)state;
     reef_kind_vote *vote = new_vote();
     uint8_t *text = malloc(LONG);
     assert_non_null(text);
@@ -162,7 +155,6 @@ static void all_of_a_long_text_counts(void **state) {
 
 // In 300 kB the small sample has a piece of 4 kB in every 20 kB.
 static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
-    (void)state;
     enum { PASSAGE = 8000, BACK = 151000 };
     uint8_t *text = malloc(LONG), read[READ];
     uint32_t kinds[4];
@@ -186,15 +178,12 @@ static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_text_names_its_kind_among_many),
-        cmocka_unit_test(the_order_in_which_kinds_came_leaves_no_trace),
-        cmocka_unit_test(a_kind_without_text_has_no_vote),
-        cmocka_unit_test(texts_shorter_than_a_context_name_nobody),
-        cmocka_unit_test(kinds_with_too_few_votes_are_left_out),
-        cmocka_unit_test(all_of_a_long_text_counts),
-        cmocka_unit_test(a_large_sample_has_short_passages_of_a_long_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, free_memories);
-}
+WORLD_TESTS(NULL,
+            free_memories,
+            ALONE(each_text_names_its_kind_among_many),
+            ALONE(the_order_in_which_kinds_came_leaves_no_trace),
+            ALONE(a_kind_without_text_has_no_vote),
+            ALONE(texts_shorter_than_a_context_name_nobody),
+            ALONE(kinds_with_too_few_votes_are_left_out),
+            ALONE(all_of_a_long_text_counts),
+            ALONE(a_large_sample_has_short_passages_of_a_long_text))

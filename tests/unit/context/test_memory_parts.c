@@ -129,7 +129,6 @@ static void check_cuts(uint64_t bytes_max, size_t count, int cuts, bool with_net
 }
 
 static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
-    (void)state;
     check_cuts(REEF_MEMORY_BYTES_MIN, TEXT, 12, false, 311); // grows to its bound, text too
     check_cuts(0, TEXT / 6, 8, false, 313);
     check_cuts(0, TEXT / 6, 8, true, 317);
@@ -139,7 +138,6 @@ static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
 
 // Positions go round in a ring of 256 KiB, of a memory of the smallest bound.
 static void a_text_that_has_gone_round_is_kept(void **state) {
-    (void)state;
     enum { PIECE = 50000, PIECES = 6 };
     static uint8_t text[PIECE];
     static float plain[PIECE], bits[PIECE];
@@ -162,7 +160,6 @@ static void a_text_that_has_gone_round_is_kept(void **state) {
 }
 
 static void sessions_of_a_restored_memory_read_the_same_bits(void **state) {
-    (void)state;
     enum { COUNT = 8000, READ = 2000 };
     static uint8_t text[COUNT + READ];
     static float bits[2][READ];
@@ -195,7 +192,6 @@ static reef_memory *small_memory(uint64_t bytes_max, uint64_t seed, size_t count
 }
 
 static void what_a_fetch_returns_is_returned(void **state) {
-    (void)state;
     reef_memory *memory = small_memory(WIDE, 349, 3000), *copy = NULL;
     stored s = store(memory);
     for (s.fails = 1; s.fails <= s.count; s.fails++) {
@@ -229,7 +225,6 @@ static size_t part_of(const stored *s, const char *name) {
 }
 
 static void values_that_no_memory_has_are_refused(void **state) {
-    (void)state;
     reef_memory *memory = small_memory(REEF_MEMORY_BYTES_MIN, 353, 3000);
     stored s = store(memory);
     uint8_t header[REEF_MEMORY_HEADER_BYTES], *at = s.data[0];
@@ -290,7 +285,6 @@ static void values_that_no_memory_has_are_refused(void **state) {
 
 // What differs from it is stored, so it must be for ever what it was.
 static void what_a_mixer_begins_with_is_part_of_the_format(void **state) {
-    (void)state;
     static reef_mix_state first;
     uint64_t sum = 0xCBF29CE484222325ull; // FNV-1a
     reef_mix_state_init(&first);
@@ -301,7 +295,6 @@ static void what_a_mixer_begins_with_is_part_of_the_format(void **state) {
 
 // So that the mixer of a young memory takes no space.
 static void a_mixer_is_stored_as_what_differs_from_a_new_one(void **state) {
-    (void)state;
     reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
     stored s = store(memory);
     size_t mixer = part_of(&s, "mixer");
@@ -314,7 +307,6 @@ static void a_mixer_is_stored_as_what_differs_from_a_new_one(void **state) {
 }
 
 static void flipped_bits_are_refused_or_do_no_harm(void **state) {
-    (void)state;
     enum { TRIALS = 60, COUNT = 4000 };
     static uint8_t text[COUNT];
     static reef_net_prediction net[COUNT];
@@ -360,7 +352,6 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
 
 // As far as the ring reaches, which is a sixteenth of the bound here.
 static void the_end_of_the_stream_is_kept_as_text(void **state) {
-    (void)state;
     enum { KEPT = 256 << 10, ALL = KEPT + 70000 };
     uint8_t *text = malloc(ALL), *out = malloc(ALL);
     assert_true(text != NULL && out != NULL);
@@ -394,7 +385,6 @@ static const uint8_t *view_part(const stored *s, const char *name, size_t *bytes
 }
 
 static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
-    (void)state;
     reef_error err;
     uint64_t seed = 5;
     reef_memory_stats whole, facts;
@@ -434,7 +424,6 @@ static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
 }
 
 static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
-    (void)state;
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     uint64_t seed = 6;
     uint8_t *text = malloc(TEXT);
@@ -460,19 +449,14 @@ static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_restored_memory_learns_on_to_the_same_bits),
-        cmocka_unit_test(a_text_that_has_gone_round_is_kept),
-        cmocka_unit_test(the_end_of_the_stream_is_kept_as_text),
-        cmocka_unit_test(sessions_of_a_restored_memory_read_the_same_bits),
-        cmocka_unit_test(what_a_fetch_returns_is_returned),
-        cmocka_unit_test(values_that_no_memory_has_are_refused),
-        cmocka_unit_test(what_a_mixer_begins_with_is_part_of_the_format),
-        cmocka_unit_test(a_mixer_is_stored_as_what_differs_from_a_new_one),
-        cmocka_unit_test(flipped_bits_are_refused_or_do_no_harm),
-        cmocka_unit_test(facts_of_stored_parts_are_those_of_the_memory),
-        cmocka_unit_test(inputs_are_counted_while_it_learns_and_never_stored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(a_restored_memory_learns_on_to_the_same_bits),
+      ALONE(a_text_that_has_gone_round_is_kept),
+      ALONE(the_end_of_the_stream_is_kept_as_text),
+      ALONE(sessions_of_a_restored_memory_read_the_same_bits),
+      ALONE(what_a_fetch_returns_is_returned),
+      ALONE(values_that_no_memory_has_are_refused),
+      ALONE(what_a_mixer_begins_with_is_part_of_the_format),
+      ALONE(a_mixer_is_stored_as_what_differs_from_a_new_one),
+      ALONE(flipped_bits_are_refused_or_do_no_harm),
+      ALONE(facts_of_stored_parts_are_those_of_the_memory),
+      ALONE(inputs_are_counted_while_it_learns_and_never_stored))

@@ -89,7 +89,6 @@ static void assert_agrees(void (*fill)(uint64_t *seed, arrays *a)) {
 }
 
 static void kernels_agree_on_random_and_extreme_inputs(void **state) {
-    (void)state;
     assert_agrees(NULL);
 }
 
@@ -106,7 +105,6 @@ static void fill_with_limits(uint64_t *seed, arrays *a) {
 
 // Every weight saturates or comes back from the other end, and sums are as large as they get.
 static void kernels_agree_where_everything_is_at_its_limit(void **state) {
-    (void)state;
     assert_agrees(fill_with_limits);
 }
 
@@ -116,12 +114,10 @@ static void fill_with_halves(uint64_t *seed, arrays *a) {
 }
 
 static void kernels_agree_where_changes_lie_between_two_numbers(void **state) {
-    (void)state;
     assert_agrees(fill_with_halves);
 }
 
 static void learning_from_the_error_brings_the_sum_nearer_to_the_bit(void **state) {
-    (void)state;
     uint64_t seed = 23;
     int16_t in[32], weights[32] = {0}, *w[1] = {weights};
     for (size_t i = 0; i < 32; i++) in[i] = (int16_t)draw_int(&seed, -2000, 2000);

@@ -37,7 +37,6 @@ static reef_memory *learned_memory(void) {
 }
 
 static int set_up(void **state) {
-    (void)state;
     static uint8_t both[LEARNED + READ];
     uint64_t seed = 211;
     draw_text(&seed, sizeof(both), both);
@@ -66,7 +65,6 @@ static void draw_probabilities(uint64_t *seed, float *probabilities) {
 // ---- the prediction -----------------------------------------------------------------------------
 
 static void the_odds_of_a_byte_are_those_of_sums_of_halves(void **state) {
-    (void)state;
     static float probabilities[256];
     uint64_t seed = 223;
     for (int time = 0; time < 200; time++) {
@@ -90,7 +88,6 @@ static void the_odds_of_a_byte_are_those_of_sums_of_halves(void **state) {
 }
 
 static void numbers_that_are_no_probabilities_say_nothing(void **state) {
-    (void)state;
     static float probabilities[256];
     const float wrong[] = {NAN, INFINITY, -1.0f, 0.0f};
     for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
@@ -118,7 +115,6 @@ static void draw_net(uint64_t *seed,
 }
 
 static void a_net_that_is_right_is_trusted_soon(void **state) {
-    (void)state;
     enum { SOON = 400 };
     static uint8_t noise[READ];
     static reef_net_prediction net[READ];
@@ -147,7 +143,6 @@ static void a_net_that_is_right_is_trusted_soon(void **state) {
 }
 
 static void a_net_that_knows_nothing_costs_little(void **state) {
-    (void)state;
     static reef_net_prediction net[READ];
     static float with[READ], without[READ];
     uint64_t seed = 229;
@@ -170,7 +165,6 @@ static void a_net_that_knows_nothing_costs_little(void **state) {
 
 // The layer with a net lies above: below it everything is as if there were none.
 static void a_memory_learns_the_same_with_a_net_and_without(void **state) {
-    (void)state;
     enum { PARTS_MAX = 16 };
     static reef_net_prediction net[READ];
     static float with[READ], without[READ];
@@ -206,7 +200,6 @@ static void a_memory_learns_the_same_with_a_net_and_without(void **state) {
 }
 
 static void a_layer_begins_the_same_in_any_memory(void **state) {
-    (void)state;
     reef_memory *memory = learned_memory();
     reef_net_state *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
     assert_true(a != NULL && b != NULL);
@@ -221,7 +214,6 @@ static void a_layer_begins_the_same_in_any_memory(void **state) {
 }
 
 static void predictions_without_tokens_are_none(void **state) {
-    (void)state;
     static reef_net_prediction net[READ];
     static float plain[READ], bits[READ];
     uint64_t seed = 239;
@@ -237,7 +229,6 @@ static void predictions_without_tokens_are_none(void **state) {
 }
 
 static void any_odds_and_tokens_are_taken(void **state) {
-    (void)state;
     static reef_net_prediction net[READ];
     static float bits[READ];
     uint64_t seed = 241;
@@ -253,7 +244,6 @@ static void any_odds_and_tokens_are_taken(void **state) {
 }
 
 static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
-    (void)state;
     static reef_net_prediction net[READ];
     static float plain[READ], bits[READ];
     const char *const names[] = {"scalar", "avx2", "avx512"}, *before = reef_kernels_name();
@@ -272,7 +262,6 @@ static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
 
 // A session that meets the first net does what the memory does that meets it.
 static void a_session_and_its_memory_give_the_same_bits(void **state) {
-    (void)state;
     static reef_net_prediction net[READ];
     static float of_session[READ], again[READ], of_memory[READ];
     uint64_t seed = 257;
@@ -302,7 +291,6 @@ static void a_session_and_its_memory_give_the_same_bits(void **state) {
 }
 
 static void the_net_is_an_input_with_a_name_a_share_and_hits(void **state) {
-    (void)state;
     enum { INPUTS_MAX = 64 };
     static reef_net_prediction net[READ];
     double shares[INPUTS_MAX], hits[INPUTS_MAX];
@@ -331,7 +319,6 @@ static void the_net_is_an_input_with_a_name_a_share_and_hits(void **state) {
 // ---- bit by bit, and whole distributions --------------------------------------------------------
 
 static void predicts_with_a_distribution_are_those_of_reading(void **state) {
-    (void)state;
     enum { COUNT = 300 };
     static float probabilities[COUNT][256], bits[COUNT];
     static reef_net_prediction net[COUNT];
@@ -401,7 +388,6 @@ static void check_distribution(const reef_memory *memory,
 }
 
 static void a_distribution_has_the_products_of_its_paths(void **state) {
-    (void)state;
     static float probabilities[256];
     uint64_t seed = 271;
     reef_memory *memory = learned_memory();
@@ -419,7 +405,6 @@ static void a_distribution_has_the_products_of_its_paths(void **state) {
 }
 
 static void a_distribution_changes_nothing(void **state) {
-    (void)state;
     enum { COUNT = 400 };
     static float plain[READ], bits[READ], probabilities[256];
     static reef_net_prediction net[READ];
@@ -459,7 +444,6 @@ static void a_distribution_changes_nothing(void **state) {
 // ---- bytes that pass by -------------------------------------------------------------------------
 
 static void what_was_skipped_is_where_the_text_is(void **state) {
-    (void)state;
     static float read[READ], skipped[READ], cold[READ];
     reef_error err;
     reef_memory *memory = learned_memory();
@@ -490,7 +474,6 @@ static void what_was_skipped_is_where_the_text_is(void **state) {
 }
 
 static void skipping_teaches_nothing_and_costs_no_page(void **state) {
-    (void)state;
     static float first[READ], second[READ];
     reef_error err;
     reef_memory *memory = learned_memory();

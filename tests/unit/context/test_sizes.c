@@ -63,7 +63,6 @@ static reef_memory_sizes grow_all(uint64_t bytes_max, void (*on_size)(const reef
 }
 
 static void no_memory_grows_beyond_what_a_reader_accepts(void **state) {
-    (void)state;
     for (uint64_t bytes_max = REEF_MEMORY_BYTES_MIN; bytes_max <= REEF_MEMORY_BYTES_MAX;
          bytes_max += bytes_max / 41)
         grow_all(bytes_max, NULL);
@@ -78,7 +77,6 @@ static void no_memory_grows_beyond_what_a_reader_accepts(void **state) {
 
 // A bound that no memory may have yet has room for all of its text and its index as well.
 static void shares_of_the_bound_are_counted_in_64_bits(void **state) {
-    (void)state;
     for (uint64_t bytes_max = REEF_MEMORY_BYTES_MAX; bytes_max <= 64ull << 30; bytes_max *= 2) {
         uint64_t text = reef_memory_text_bound(bytes_max);
         uint64_t index = 64ull << reef_memory_table_max_log2(bytes_max, REEF_TABLE_INDEX);
@@ -196,7 +194,6 @@ static void read_back_each(const reef_memory_sizes *sizes) {
 }
 
 static void every_size_that_tables_can_reach_is_read_back(void **state) {
-    (void)state;
     for (size_t i = 0; i < BOUND_COUNT; i++) {
         sizes_seen = 0;
         const reef_memory_sizes last = grow_all(BOUNDS[i], read_back_each);
@@ -254,7 +251,6 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
 }
 
 static void a_memory_learns_the_same_wherever_in_the_stream_it_is(void **state) {
-    (void)state;
     static uint8_t text[TEXT];
     static float first[TEXT], learned[TEXT], first_read[READ], read[READ];
     // Nothing special is at the first; then where a word's bits end, signed and not, and far behind.
@@ -277,12 +273,7 @@ static void a_memory_learns_the_same_wherever_in_the_stream_it_is(void **state) 
     assert_true(sum_of(first + TEXT / 2, TEXT / 2) < 0.1 * sum_of(first, TEXT / 2));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_memory_grows_beyond_what_a_reader_accepts),
-        cmocka_unit_test(shares_of_the_bound_are_counted_in_64_bits),
-        cmocka_unit_test(every_size_that_tables_can_reach_is_read_back),
-        cmocka_unit_test(a_memory_learns_the_same_wherever_in_the_stream_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(no_memory_grows_beyond_what_a_reader_accepts),
+      ALONE(shares_of_the_bound_are_counted_in_64_bits),
+      ALONE(every_size_that_tables_can_reach_is_read_back),
+      ALONE(a_memory_learns_the_same_wherever_in_the_stream_it_is))

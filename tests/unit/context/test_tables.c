@@ -79,7 +79,6 @@ static void write_lines(lines_fixture *f, size_t count) {
 }
 
 static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
-    (void)state;
     lines_fixture f;
     reef_error err;
     open_lines(&f, LINES);
@@ -95,7 +94,6 @@ static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
 }
 
 static void a_reset_view_forgets_what_was_written(void **state) {
-    (void)state;
     lines_fixture f;
     reef_error err;
     open_lines(&f, LINES);
@@ -114,7 +112,6 @@ static void a_reset_view_forgets_what_was_written(void **state) {
 }
 
 static void two_views_of_a_table_are_apart(void **state) {
-    (void)state;
     lines_fixture f;
     reef_lines other;
     reef_error err;
@@ -135,7 +132,6 @@ static void two_views_of_a_table_are_apart(void **state) {
 // The assert in reef_lines_copy and the sanitizers look on: every line of a large view is
 // copied, with as many reserved each time as are then written, in one text and in the next.
 static void lines_never_run_out_within_what_was_reserved(void **state) {
-    (void)state;
     lines_fixture f;
     reef_error err;
     open_lines(&f, LINES_LARGE);
@@ -157,7 +153,6 @@ static void lines_never_run_out_within_what_was_reserved(void **state) {
 }
 
 static void a_reset_view_takes_no_more_memory(void **state) {
-    (void)state;
     lines_fixture f;
     reef_error err;
     open_lines(&f, LINES_LARGE);
@@ -199,7 +194,6 @@ static int plain_find(const reef_cell_line *line, uint16_t check) {
 }
 
 static void a_cell_is_found_as_a_plain_loop_finds_it(void **state) {
-    (void)state;
     uint64_t seed = 31;
     alignas(REEF_LINE_BYTES) reef_cell_line line;
     for (int repeat = 0; repeat < 30000; repeat++) {
@@ -219,7 +213,6 @@ static int worth_of(const reef_cell_line *line, int cell) {
 }
 
 static void a_new_cell_replaces_the_one_that_has_seen_least(void **state) {
-    (void)state;
     uint64_t seed = 37;
     alignas(REEF_LINE_BYTES) reef_cell_line line;
     for (int repeat = 0; repeat < 30000; repeat++) {
@@ -247,7 +240,6 @@ static void a_new_cell_replaces_the_one_that_has_seen_least(void **state) {
 }
 
 static void among_equals_the_oldest_makes_room_and_trees_go_last(void **state) {
-    (void)state;
     const reef_histories *table = reef_histories_table();
     alignas(REEF_LINE_BYTES) reef_cell_line line = {.hand = 7};
     for (uint16_t n = 0; n < 100; n++) {
@@ -275,7 +267,6 @@ static void fill_cell(reef_cell_line *line, int cell, uint32_t hash) {
 }
 
 static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
-    (void)state;
     const reef_histories *table = reef_histories_table();
     enum { HASHES = 60000, LINES_FIRST = 1 << REEF_CELL_LINES_MIN_LOG2 };
     uint32_t *hashes = malloc(HASHES * sizeof(*hashes));
@@ -326,7 +317,6 @@ static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
 }
 
 static void doubling_keeps_the_order_of_age(void **state) {
-    (void)state;
     const reef_histories *table = reef_histories_table();
     reef_error err;
     for (int turn = 0; turn < 12; turn++) {
@@ -354,7 +344,6 @@ static void doubling_keeps_the_order_of_age(void **state) {
 // ---- slots --------------------------------------------------------------------------------------
 
 static void a_slot_is_the_keys_own_or_the_one_that_has_seen_least(void **state) {
-    (void)state;
     const reef_histories *table = reef_histories_table();
     uint64_t seed = 43;
     alignas(REEF_LINE_BYTES) uint8_t line[REEF_LINE_BYTES];
@@ -391,7 +380,6 @@ static void a_slot_is_the_keys_own_or_the_one_that_has_seen_least(void **state) 
 }
 
 static void lower_trees_of_two_nibbles_that_differ_at_last_share_a_line(void **state) {
-    (void)state;
     uint64_t seed = 47;
     for (int repeat = 0; repeat < 5000; repeat++) {
         uint32_t name = (uint32_t)draw_bits(&seed) >> 4;
@@ -445,7 +433,6 @@ static trees_count compare_doubled(const reef_predictor *p, const reef_lines *do
 }
 
 static void trees_move_with_a_memory_that_grows(void **state) {
-    (void)state;
     enum { STEP = 4096, STEPS = 40 };
     uint8_t *text = malloc(STEP * STEPS);
     assert_non_null(text);
@@ -503,7 +490,6 @@ static void draw_bytes(uint64_t *seed, size_t count, uint8_t *bytes) {
 }
 
 static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **state) {
-    (void)state;
     const uint64_t begins[] = {0,        1,         77777, UINT32_MAX - 20000, UINT32_MAX - 3,
                                1u << 31, 1ull << 40};
     static uint8_t bytes[TEXT];
@@ -531,7 +517,6 @@ static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **sta
 }
 
 static void without_a_reserve_a_ring_forgets_and_does_not_grow(void **state) {
-    (void)state;
     static uint8_t bytes[200];
     uint64_t seed = 61;
     reef_text_ring ring;
@@ -584,7 +569,6 @@ static void assert_view_continues(uint64_t begin, uint32_t in_base) {
 }
 
 static void a_view_continues_its_base(void **state) {
-    (void)state;
     const uint64_t begins[] = {0, UINT32_MAX - 5000, UINT32_MAX - 12000, 1ull << 40};
     const uint32_t counts[] = {0, 1, 1000, 8192, 12000};
     for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++)
@@ -691,7 +675,6 @@ static void assert_matches(uint32_t shortest, int symbols, uint64_t seed) {
 }
 
 static void a_followed_match_really_occurred_and_few_are_missed(void **state) {
-    (void)state;
     for (uint64_t seed = 71; seed < 73; seed++)
         for (int symbols = 2; symbols <= 8; symbols += 3) {
             assert_matches(6, symbols, seed);
@@ -701,7 +684,6 @@ static void a_followed_match_really_occurred_and_few_are_missed(void **state) {
 }
 
 static void a_match_is_given_up_after_some_wrong_bytes(void **state) {
-    (void)state;
     static uint8_t bytes[400];
     match_world w;
     uint64_t seed = 79;
@@ -723,7 +705,6 @@ static void a_match_is_given_up_after_some_wrong_bytes(void **state) {
 }
 
 static void what_is_not_learned_is_not_found(void **state) {
-    (void)state;
     static uint8_t bytes[300];
     uint64_t seed = 83;
     for (size_t i = 0; i < 100; i++)
@@ -741,7 +722,6 @@ static void what_is_not_learned_is_not_found(void **state) {
 }
 
 static void a_doubled_index_finds_what_it_found(void **state) {
-    (void)state;
     enum { COUNT = 6000, HALF = 3000 };
     static uint8_t bytes[COUNT];
     uint64_t seed = 89;
@@ -764,7 +744,6 @@ static void a_doubled_index_finds_what_it_found(void **state) {
 }
 
 static void classes_of_length_grow_with_it(void **state) {
-    (void)state;
     uint32_t last = 0;
     for (uint32_t length = 0; length <= REEF_MATCH_LENGTH_MAX; length++) {
         uint32_t class = reef_match_length_class(length);
@@ -775,29 +754,24 @@ static void classes_of_length_grow_with_it(void **state) {
     assert_int_equal(last, 31);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_view_reads_its_base_and_writes_to_itself_alone),
-        cmocka_unit_test(a_reset_view_forgets_what_was_written),
-        cmocka_unit_test(two_views_of_a_table_are_apart),
-        cmocka_unit_test(lines_never_run_out_within_what_was_reserved),
-        cmocka_unit_test(a_reset_view_takes_no_more_memory),
-        cmocka_unit_test(a_cell_is_found_as_a_plain_loop_finds_it),
-        cmocka_unit_test(a_new_cell_replaces_the_one_that_has_seen_least),
-        cmocka_unit_test(among_equals_the_oldest_makes_room_and_trees_go_last),
-        cmocka_unit_test(doubling_keeps_every_cell_and_what_is_in_it),
-        cmocka_unit_test(doubling_keeps_the_order_of_age),
-        cmocka_unit_test(a_slot_is_the_keys_own_or_the_one_that_has_seen_least),
-        cmocka_unit_test(lower_trees_of_two_nibbles_that_differ_at_last_share_a_line),
-        cmocka_unit_test(trees_move_with_a_memory_that_grows),
-        cmocka_unit_test(a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest),
-        cmocka_unit_test(without_a_reserve_a_ring_forgets_and_does_not_grow),
-        cmocka_unit_test(a_view_continues_its_base),
-        cmocka_unit_test(a_followed_match_really_occurred_and_few_are_missed),
-        cmocka_unit_test(a_match_is_given_up_after_some_wrong_bytes),
-        cmocka_unit_test(what_is_not_learned_is_not_found),
-        cmocka_unit_test(a_doubled_index_finds_what_it_found),
-        cmocka_unit_test(classes_of_length_grow_with_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(a_view_reads_its_base_and_writes_to_itself_alone),
+      ALONE(a_reset_view_forgets_what_was_written),
+      ALONE(two_views_of_a_table_are_apart),
+      ALONE(lines_never_run_out_within_what_was_reserved),
+      ALONE(a_reset_view_takes_no_more_memory),
+      ALONE(a_cell_is_found_as_a_plain_loop_finds_it),
+      ALONE(a_new_cell_replaces_the_one_that_has_seen_least),
+      ALONE(among_equals_the_oldest_makes_room_and_trees_go_last),
+      ALONE(doubling_keeps_every_cell_and_what_is_in_it),
+      ALONE(doubling_keeps_the_order_of_age),
+      ALONE(a_slot_is_the_keys_own_or_the_one_that_has_seen_least),
+      ALONE(lower_trees_of_two_nibbles_that_differ_at_last_share_a_line),
+      ALONE(trees_move_with_a_memory_that_grows),
+      ALONE(a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest),
+      ALONE(without_a_reserve_a_ring_forgets_and_does_not_grow),
+      ALONE(a_view_continues_its_base),
+      ALONE(a_followed_match_really_occurred_and_few_are_missed),
+      ALONE(a_match_is_given_up_after_some_wrong_bytes),
+      ALONE(what_is_not_learned_is_not_found),
+      ALONE(a_doubled_index_finds_what_it_found),
+      ALONE(classes_of_length_grow_with_it))

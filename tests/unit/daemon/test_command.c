@@ -1,6 +1,6 @@
 // Commands: strict parsing, and answers that say what happened.
-#include "routes.h"
 #include "reef_pool_json.h"
+#include "routes.h"
 #include "test.h"
 
 static reef_status parse(reef_command *command, const char *line, reef_error *err) {
@@ -8,7 +8,6 @@ static reef_status parse(reef_command *command, const char *line, reef_error *er
 }
 
 static void each_command_is_understood(void **state) {
-    (void)state;
     reef_command command;
     reef_error err;
     assert_int_equal(parse(&command, "{\"command\": \"status\"}", &err), REEF_OK);
@@ -44,7 +43,6 @@ static void each_command_is_understood(void **state) {
 }
 
 static void freeze_takes_everything_unless_a_range_is_given(void **state) {
-    (void)state;
     reef_command command;
     reef_error err;
     assert_int_equal(parse(&command, "{\"command\": \"freeze\"}", &err), REEF_OK);
@@ -70,7 +68,6 @@ static void freeze_takes_everything_unless_a_range_is_given(void **state) {
 }
 
 static void what_is_not_understood_is_refused_with_a_reason(void **state) {
-    (void)state;
     static const char *const LINES[] = {
         "",
         "garbage",
@@ -135,7 +132,6 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
 }
 
 static void random_bytes_are_never_a_command(void **state) {
-    (void)state;
     uint64_t seed = 3;
     char line[64];
     for (size_t round = 0; round < 20000; round++) {
@@ -161,7 +157,6 @@ static void random_bytes_are_never_a_command(void **state) {
 }
 
 static void an_error_answers_its_status_and_its_message(void **state) {
-    (void)state;
     reef_error err;
     (void)reef_fail(&err, REEF_ERR_FULL, "no room for \xff");
     json_t *answer = reef_reply_error(&err);
@@ -173,7 +168,6 @@ static void an_error_answers_its_status_and_its_message(void **state) {
 
 // A name may have any bytes, and a message may end within a character: what can be read stays.
 static void only_bytes_that_are_no_character_are_replaced(void **state) {
-    (void)state;
     static const char *const TEXTS[][2] = {
         {"\xd0\xb6\xd0", "\xd0\xb6?"},   // cut
         {"\xb6 \xd0\xb6", "? \xd0\xb6"}, // begun in the middle
@@ -194,7 +188,6 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
 }
 
 static void answers_have_what_the_trainer_did(void **state) {
-    (void)state;
     reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
     request.last.commit.number = 4;
     request.last.commit.root[0] = 0xab;
@@ -207,15 +200,10 @@ static void answers_have_what_the_trainer_did(void **state) {
     json_decref(result);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_command_is_understood),
-        cmocka_unit_test(freeze_takes_everything_unless_a_range_is_given),
-        cmocka_unit_test(what_is_not_understood_is_refused_with_a_reason),
-        cmocka_unit_test(random_bytes_are_never_a_command),
-        cmocka_unit_test(an_error_answers_its_status_and_its_message),
-        cmocka_unit_test(only_bytes_that_are_no_character_are_replaced),
-        cmocka_unit_test(answers_have_what_the_trainer_did),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(each_command_is_understood),
+      ALONE(freeze_takes_everything_unless_a_range_is_given),
+      ALONE(what_is_not_understood_is_refused_with_a_reason),
+      ALONE(random_bytes_are_never_a_command),
+      ALONE(an_error_answers_its_status_and_its_message),
+      ALONE(only_bytes_that_are_no_character_are_replaced),
+      ALONE(answers_have_what_the_trainer_did))

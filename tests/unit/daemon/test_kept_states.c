@@ -36,7 +36,6 @@ static void the_last_hours_days_and_weeks_stay(void **state) {
     enum { HOURS = 24 * 7 * 60 };
     const reef_keep_policy policy = {.hourly = 24, .daily = 30, .weekly = 52};
     uint64_t *there = calloc(HOURS, sizeof(*there));
-    (void)state;
     assert_non_null(there);
     set_zone("UTC0");
     size_t count = live(&policy, HOURS, there);
@@ -67,7 +66,6 @@ static void days_are_local(void **state) {
     const reef_keep_policy daily = {.daily = 2};
     const uint64_t MADE[] = {BEGIN, BEGIN + 2 * HOUR, BEGIN + 14 * HOUR, BEGIN + 20 * HOUR};
     bool kept[4];
-    (void)state;
     set_zone("UTC0"); // 12:00, 14:00, 02:00, 08:00
     reef_keep_choose(&daily, MADE, 4, kept);
     assert_true(!kept[0] && kept[1] && !kept[2] && kept[3]);
@@ -81,7 +79,6 @@ static void hours_without_a_state_do_not_count(void **state) {
     const uint64_t MADE[] = {BEGIN, BEGIN + 1, BEGIN + 100 * (uint64_t)HOUR,
                              BEGIN + 100 * (uint64_t)HOUR + 5};
     bool kept[4];
-    (void)state;
     reef_keep_choose(&hourly, MADE, 4, kept);
     assert_true(!kept[0] && kept[1] && !kept[2] && kept[3]);
     reef_keep_choose(&hourly, MADE, 0, kept);
@@ -97,7 +94,6 @@ static void policies_are_read(void **state) {
                                         "daily=0",   "hour=1",       "=1",          "weekly=1=2"};
     reef_keep_policy policy;
     reef_error err;
-    (void)state;
     assert_int_equal(reef_keep_parse(&policy, REEF_KEEP_DEFAULT, &err), REEF_OK);
     assert_true(policy.hourly == 24 && policy.daily == 30 && policy.weekly == 52);
     assert_int_equal(reef_keep_parse(&policy, "weekly=5,hourly=100000", &err), REEF_OK);
@@ -119,7 +115,6 @@ static void names_say_when(void **state) {
         "auto-20260518X120000Z", "before-upgrade",          "Auto-20260518T120000Z",  ""};
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_error err;
-    (void)state;
     set_zone("ZZZ-11");
     reef_keep_name(name, BEGIN + 7123);
     assert_string_equal(name, "auto-20260518T120007Z");
@@ -129,13 +124,8 @@ static void names_say_when(void **state) {
         assert_false(reef_keep_has_name(OTHERS[i]));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_hours_days_and_weeks_stay),
-        cmocka_unit_test(days_are_local),
-        cmocka_unit_test(hours_without_a_state_do_not_count),
-        cmocka_unit_test(policies_are_read),
-        cmocka_unit_test(names_say_when),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(the_last_hours_days_and_weeks_stay),
+      ALONE(days_are_local),
+      ALONE(hours_without_a_state_do_not_count),
+      ALONE(policies_are_read),
+      ALONE(names_say_when))

@@ -23,7 +23,6 @@ static sem_t submitted; // the first question begins when all of them wait
 static sem_t held;      // the query thread is busy until it is posted
 
 static void on_wake(uv_async_t *wake) {
-    (void)wake;
 }
 
 static int setup(void **state) {
@@ -405,15 +404,10 @@ static void reading_the_stats_opens_no_model(void **state) {
     assert_stats(w, 0, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(under_load_a_state_that_is_not_asked_for_holds_no_read),
-        SET_UP(twins_score_while_the_query_thread_is_busy),
-        SET_UP(a_newer_state_is_opened_by_the_query_thread),
-        SET_UP(a_newer_state_answers_once_it_and_its_twins_are_ready),
-        SET_UP(a_stop_drops_what_twins_have_not_begun),
-        SET_UP(of_many_tasks_the_newest_are_shown),
-        SET_UP(reading_the_stats_opens_no_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(under_load_a_state_that_is_not_asked_for_holds_no_read),
+      SET_UP(twins_score_while_the_query_thread_is_busy),
+      SET_UP(a_newer_state_is_opened_by_the_query_thread),
+      SET_UP(a_newer_state_answers_once_it_and_its_twins_are_ready),
+      SET_UP(a_stop_drops_what_twins_have_not_begun),
+      SET_UP(of_many_tasks_the_newest_are_shown),
+      SET_UP(reading_the_stats_opens_no_model))

@@ -33,7 +33,6 @@ static void take_some(reef_ring *ring, uint64_t *state) {
 }
 
 static void bytes_come_out_as_they_went_in(void **state) {
-    (void)state;
     reef_ring ring;
     uint64_t seed = 7;
     assert_int_equal(reef_ring_init(&ring, HIGH, NULL), REEF_OK);
@@ -49,7 +48,6 @@ static void bytes_come_out_as_they_went_in(void **state) {
 }
 
 static void space_ends_at_the_high_water_mark(void **state) {
-    (void)state;
     reef_ring ring;
     uint8_t *at = NULL;
     size_t room = 0;
@@ -65,7 +63,6 @@ static void space_ends_at_the_high_water_mark(void **state) {
 }
 
 static void a_view_stops_at_the_position_asked_for(void **state) {
-    (void)state;
     reef_ring ring;
     uint8_t *at = NULL;
     const uint8_t *view = NULL;
@@ -84,11 +81,6 @@ static void a_view_stops_at_the_position_asked_for(void **state) {
     reef_ring_release(&ring);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_out_as_they_went_in),
-        cmocka_unit_test(space_ends_at_the_high_water_mark),
-        cmocka_unit_test(a_view_stops_at_the_position_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(bytes_come_out_as_they_went_in),
+      ALONE(space_ends_at_the_high_water_mark),
+      ALONE(a_view_stops_at_the_position_asked_for))

@@ -510,28 +510,23 @@ static void one_mark_may_be_of_any_length(void **state) {
 
 #define in_a_pool(test) cmocka_unit_test_setup_teardown(test, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        in_a_pool(an_empty_queue_is_waited_for),
-        in_a_pool(a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes),
-        in_a_pool(an_empty_queue_is_waited_for_together),
-        in_a_pool(a_slice_makes_a_queue_active_at_once),
-        in_a_pool(a_line_that_has_begun_is_waited_for),
-        in_a_pool(a_queue_with_bytes_is_active_when_all_others_are_idle),
-        in_a_pool(a_stream_that_cannot_continue_is_decided_again),
-        in_a_pool(a_file_is_read_after_the_one_before_it),
-        in_a_pool(decisions_survive_a_crash),
-        in_a_pool(a_decision_within_a_slice_survives_a_crash),
-        in_a_pool(a_decision_that_was_passed_by_is_forgotten),
-        in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
-        in_a_pool(files_are_a_queue_that_ends),
-        in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
-        in_a_pool(at_the_end_a_line_that_has_begun_is_finished_first),
-        in_a_pool(at_the_end_a_line_is_not_finished_where_nothing_comes_after_it),
-        in_a_pool(places_are_kept),
-        in_a_pool(a_mark_is_the_last_one_before_the_cursor),
-        in_a_pool(marks_that_wait_are_bounded),
-        in_a_pool(one_mark_may_be_of_any_length),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(in_a_pool(an_empty_queue_is_waited_for),
+      in_a_pool(a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes),
+      in_a_pool(an_empty_queue_is_waited_for_together),
+      in_a_pool(a_slice_makes_a_queue_active_at_once),
+      in_a_pool(a_line_that_has_begun_is_waited_for),
+      in_a_pool(a_queue_with_bytes_is_active_when_all_others_are_idle),
+      in_a_pool(a_stream_that_cannot_continue_is_decided_again),
+      in_a_pool(a_file_is_read_after_the_one_before_it),
+      in_a_pool(decisions_survive_a_crash),
+      in_a_pool(a_decision_within_a_slice_survives_a_crash),
+      in_a_pool(a_decision_that_was_passed_by_is_forgotten),
+      in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
+      in_a_pool(files_are_a_queue_that_ends),
+      in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
+      in_a_pool(at_the_end_a_line_that_has_begun_is_finished_first),
+      in_a_pool(at_the_end_a_line_is_not_finished_where_nothing_comes_after_it),
+      in_a_pool(places_are_kept),
+      in_a_pool(a_mark_is_the_last_one_before_the_cursor),
+      in_a_pool(marks_that_wait_are_bounded),
+      in_a_pool(one_mark_may_be_of_any_length))

@@ -67,7 +67,6 @@ static void step(world *w, size_t most) {
 }
 
 static void queue_share_by_weight(void **state) {
-    (void)state;
     world w;
     set_up(&w, 3, (uint32_t[]){1, 3, 2});
     while (w.count < STREAM_BYTES) step(&w, 65536);
@@ -80,7 +79,6 @@ static void queue_share_by_weight(void **state) {
 }
 
 static void a_slice_ends_with_a_line(void **state) {
-    (void)state;
     world w;
     size_t stride = 0, last = REEF_STRIDE_NONE;
     set_up(&w, 2, (uint32_t[]){1, 1});
@@ -98,7 +96,6 @@ static void a_slice_ends_with_a_line(void **state) {
 }
 
 static void a_line_without_an_end_is_cut(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     memset(w.text[0], 'x', w.bytes[0]);
@@ -108,7 +105,6 @@ static void a_line_without_an_end_is_cut(void **state) {
 }
 
 static void a_slice_that_ends_at_a_newline_takes_no_more(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     memset(w.text[0], 'x', w.bytes[0]);
@@ -120,7 +116,6 @@ static void a_slice_that_ends_at_a_newline_takes_no_more(void **state) {
 
 // The pieces in which bytes come, and saving and loading between any two of them, change nothing.
 static void the_stream_does_not_depend_on_its_pieces(void **state) {
-    (void)state;
     world whole, cut;
     uint64_t seed = 5;
     const uint32_t weights[] = {2, 1, 7};
@@ -144,7 +139,6 @@ static void the_stream_does_not_depend_on_its_pieces(void **state) {
 }
 
 static void an_idle_queue_does_not_catch_up(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     reef_stride_set_idle(&w.stride, 0, true);
@@ -159,7 +153,6 @@ static void an_idle_queue_does_not_catch_up(void **state) {
 }
 
 static void a_slice_that_ends_early_counts(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){2, 1});
     step(&w, 1000);
@@ -170,7 +163,6 @@ static void a_slice_that_ends_early_counts(void **state) {
 
 // Made again after a crash, a decision comes before anybody was found.
 static void a_decision_comes_before_a_slice_that_has_not_begun(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     reef_stride_set_idle(&w.stride, 0, true);
@@ -185,7 +177,6 @@ static void a_decision_comes_before_a_slice_that_has_not_begun(void **state) {
 }
 
 static void no_queue_is_current_when_all_have_ended(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     step(&w, 100);
@@ -198,7 +189,6 @@ static void no_queue_is_current_when_all_have_ended(void **state) {
 
 // A source that is new, and one that is gone.
 static void queue_may_come_and_go_between_runs(void **state) {
-    (void)state;
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1});
@@ -220,7 +210,6 @@ static void queue_may_come_and_go_between_runs(void **state) {
 // Files were read to their end early on, and in a later run there are more: neither they nor a
 // source that is new there make up for what the others gave meanwhile.
 static void an_ended_queue_does_not_catch_up_in_the_next_run(void **state) {
-    (void)state;
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1});
@@ -245,7 +234,6 @@ static void an_ended_queue_does_not_catch_up_in_the_next_run(void **state) {
 // All that the run before knew sat out at its end: where they stand is where the stream is, all the
 // same.
 static void a_new_queue_does_not_hold_up_idle_ones(void **state) {
-    (void)state;
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1});
@@ -269,7 +257,6 @@ static void a_new_queue_does_not_hold_up_idle_ones(void **state) {
 }
 
 static void the_first_queue_back_does_not_catch_up_with_idle_ones(void **state) {
-    (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     reef_stride_set_idle(&w.stride, 0, true);
@@ -285,7 +272,6 @@ static void the_first_queue_back_does_not_catch_up_with_idle_ones(void **state) 
 }
 
 static void what_was_not_saved_is_refused(void **state) {
-    (void)state;
     static const char *const BAD[] = {
         "{}",
         "[]",
@@ -306,22 +292,17 @@ static void what_was_not_saved_is_refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queue_share_by_weight),
-        cmocka_unit_test(a_slice_ends_with_a_line),
-        cmocka_unit_test(a_line_without_an_end_is_cut),
-        cmocka_unit_test(a_slice_that_ends_at_a_newline_takes_no_more),
-        cmocka_unit_test(the_stream_does_not_depend_on_its_pieces),
-        cmocka_unit_test(an_idle_queue_does_not_catch_up),
-        cmocka_unit_test(a_slice_that_ends_early_counts),
-        cmocka_unit_test(a_decision_comes_before_a_slice_that_has_not_begun),
-        cmocka_unit_test(no_queue_is_current_when_all_have_ended),
-        cmocka_unit_test(queue_may_come_and_go_between_runs),
-        cmocka_unit_test(an_ended_queue_does_not_catch_up_in_the_next_run),
-        cmocka_unit_test(a_new_queue_does_not_hold_up_idle_ones),
-        cmocka_unit_test(the_first_queue_back_does_not_catch_up_with_idle_ones),
-        cmocka_unit_test(what_was_not_saved_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(queue_share_by_weight),
+      ALONE(a_slice_ends_with_a_line),
+      ALONE(a_line_without_an_end_is_cut),
+      ALONE(a_slice_that_ends_at_a_newline_takes_no_more),
+      ALONE(the_stream_does_not_depend_on_its_pieces),
+      ALONE(an_idle_queue_does_not_catch_up),
+      ALONE(a_slice_that_ends_early_counts),
+      ALONE(a_decision_comes_before_a_slice_that_has_not_begun),
+      ALONE(no_queue_is_current_when_all_have_ended),
+      ALONE(queue_may_come_and_go_between_runs),
+      ALONE(an_ended_queue_does_not_catch_up_in_the_next_run),
+      ALONE(a_new_queue_does_not_hold_up_idle_ones),
+      ALONE(the_first_queue_back_does_not_catch_up_with_idle_ones),
+      ALONE(what_was_not_saved_is_refused))

@@ -44,7 +44,6 @@ static void check_product(matrices *m,
 }
 
 static void product_agrees_with_naive_loops(void **state) {
-    (void)state;
     const size_t sizes[] = {0, 1, 2, 5, 16, 33, 64, 67};
     enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
     matrices *m = calloc(1, sizeof(*m));
@@ -67,7 +66,6 @@ static void product_agrees_with_naive_loops(void **state) {
 enum { ROWS = 48, WIDTH = 96, DEPTH = 130 };
 
 static void a_row_does_not_depend_on_its_neighbours(void **state) {
-    (void)state;
     static float a[ROWS * DEPTH], b[DEPTH * WIDTH], c[ROWS * WIDTH], expected[ROWS * WIDTH];
     uint64_t seed = 2;
     for (int transpose_b = 0; transpose_b < 2; transpose_b++) {
@@ -102,7 +100,6 @@ static void one_product(void *context, size_t piece) {
 }
 
 static void products_at_the_same_time_have_the_same_bits(void **state) {
-    (void)state;
     many_products *p = calloc(1, sizeof(*p));
     assert_non_null(p);
     uint64_t seed = 3;
@@ -120,13 +117,11 @@ static void products_at_the_same_time_have_the_same_bits(void **state) {
 }
 
 static void the_kernels_of_blas_have_a_name(void **state) {
-    (void)state;
     assert_true(strlen(reef_gemm_name()) > 0);
 }
 
 // test_numerics runs this with the kernels for Prescott as well.
 static void slow_products_are_explained(void **state) {
-    (void)state;
     const char *name = reef_gemm_name(), *set = getenv("OPENBLAS_CORETYPE");
     char *before = set == NULL ? NULL : strdup(set);
     bool slow = false;
@@ -142,13 +137,8 @@ static void slow_products_are_explained(void **state) {
     free(before);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(product_agrees_with_naive_loops),
-        cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
-        cmocka_unit_test(products_at_the_same_time_have_the_same_bits),
-        cmocka_unit_test(the_kernels_of_blas_have_a_name),
-        cmocka_unit_test(slow_products_are_explained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(product_agrees_with_naive_loops),
+      ALONE(a_row_does_not_depend_on_its_neighbours),
+      ALONE(products_at_the_same_time_have_the_same_bits),
+      ALONE(the_kernels_of_blas_have_a_name),
+      ALONE(slow_products_are_explained))

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 static void arrays_are_zero_and_aligned(void **state) {
-    (void)state;
     static const size_t counts[] = {1,
                                     63,
                                     1000,
@@ -30,7 +29,6 @@ static void arrays_are_zero_and_aligned(void **state) {
 }
 
 static void touching_keeps_the_values(void **state) {
-    (void)state;
     const size_t count = ((size_t)35 << 20) / sizeof(uint32_t) + 3;
     reef_thread_pool *workers = NULL;
     reef_error err = {0};
@@ -56,16 +54,10 @@ static void touching_keeps_the_values(void **state) {
 }
 
 static void what_no_machine_has_is_refused(void **state) {
-    (void)state;
     assert_null(reef_huge_page_new(SIZE_MAX / 2, 4));
     assert_null(reef_huge_page_new(SIZE_MAX / 8, 4));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_are_zero_and_aligned),
-        cmocka_unit_test(touching_keeps_the_values),
-        cmocka_unit_test(what_no_machine_has_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(arrays_are_zero_and_aligned),
+      ALONE(touching_keeps_the_values),
+      ALONE(what_no_machine_has_is_refused))

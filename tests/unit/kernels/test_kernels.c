@@ -55,7 +55,6 @@ static void check_dot(size_t D, size_t offset) {
 }
 
 static void dot_is_the_sum_of_products(void **state) {
-    (void)state;
     for_every_size(check_dot);
 }
 
@@ -75,7 +74,6 @@ static void check_axpy(size_t D, size_t offset) {
 }
 
 static void axpy_adds_a_multiple_and_touches_nothing_else(void **state) {
-    (void)state;
     for_every_size(check_axpy);
 }
 
@@ -106,7 +104,6 @@ static void check_rows(size_t D, size_t offset) {
 }
 
 static void gathered_rows_have_the_bits_of_single_ones(void **state) {
-    (void)state;
     for_every_size(check_rows);
 }
 
@@ -146,7 +143,6 @@ static void check_rows_i8(size_t D, size_t offset) {
 }
 
 static void int8_rows_have_the_bits_of_whole_numbers_and_a_scale(void **state) {
-    (void)state;
     for_every_size(check_rows_i8);
 }
 
@@ -161,7 +157,6 @@ static void assert_i8(size_t D, const float *x, float scale, const int8_t *value
 }
 
 static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
-    (void)state;
     // Half way to even; the largest in size is 127 or -127.
     assert_i8(6, (float[]){0.5f, 1.5f, -2.5f, 63.4f, 126.6f, -127}, 1,
               (int8_t[]){0, 2, -2, 63, 127, -127});
@@ -194,7 +189,6 @@ static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
 // Rows are allocations of just their size, so that a load beyond one shows under the sanitizer; a
 // prefetch there, on unmapped pages, too, must do nothing.
 static void prefetching_beyond_a_row_is_harmless(void **state) {
-    (void)state;
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++) {
         float *row = malloc(D * sizeof(*row)), *x = malloc(D * sizeof(*x)), out[2];
         int8_t *whole = malloc(REEF_I8_SCALE_BYTES + D);
@@ -230,7 +224,6 @@ static void check_exp(size_t D, size_t offset) {
 }
 
 static void exp_is_within_two_ulp_of_libm(void **state) {
-    (void)state;
     for_every_size(check_exp);
     float x[CAPACITY], y[CAPACITY];
     for (int block = -104 * 4; block < 90 * 4; block++) {
@@ -248,7 +241,6 @@ static void exp_is_within_two_ulp_of_libm(void **state) {
 }
 
 static void exp_is_exact_at_its_ends(void **state) {
-    (void)state;
     const float x[] = {0,      -0.0f,    -INFINITY, INFINITY, NAN,    -NAN,
                        -1e30f, -FLT_MAX, -104.5f,   FLT_MAX,  88.73f, 1e30f};
     const float expected[] = {1, 1, 0, INFINITY, NAN, NAN, 0, 0, 0, INFINITY, INFINITY, INFINITY};
@@ -293,12 +285,10 @@ static void check_softmax(size_t D, size_t offset) {
 }
 
 static void softmax_agrees_with_libm_and_sums_to_one(void **state) {
-    (void)state;
     for_every_size(check_softmax);
 }
 
 static void softmax_holds_at_extremes(void **state) {
-    (void)state;
     for (size_t D = 1; D <= 40; D++) {
         float row[40];
         for (size_t d = 0; d < D; d++) row[d] = 3e38f;
@@ -335,12 +325,10 @@ static void check_gelu(size_t D, size_t offset) {
 }
 
 static void gelu_agrees_with_its_definition(void **state) {
-    (void)state;
     for_every_size(check_gelu);
 }
 
 static void gelu_holds_at_extremes(void **state) {
-    (void)state;
     const float x[] = {0, 50, -50, 1e20f, -1e20f, FLT_MAX, -FLT_MAX};
     const float gelu[] = {0, 50, 0, 1e20f, 0, FLT_MAX, 0};
     const float slope[] = {0.5f, 1, 0, 1, 0, 1, 0};
@@ -381,7 +369,6 @@ static void check_gelu_backward(size_t D, size_t offset) {
 }
 
 static void gelu_backward_is_the_slope_of_gelu(void **state) {
-    (void)state;
     for_every_size(check_gelu_backward);
 }
 
@@ -398,7 +385,6 @@ static double gelu_loss(void *context) {
 }
 
 static void gelu_backward_agrees_with_finite_differences(void **state) {
-    (void)state;
     gelu_loss_context c;
     float d_x[37];
     uint64_t seed = 5;
@@ -446,12 +432,10 @@ static void check_adam(size_t D, size_t offset) {
 }
 
 static void adam_follows_the_algorithm_in_double(void **state) {
-    (void)state;
     for_every_size(check_adam);
 }
 
 static void adam_with_no_gradient_yet_moves_nothing(void **state) {
-    (void)state;
     const reef_adam adam = {
         .learning_rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     float param[19], m[19] = {0}, v[19] = {0};
@@ -493,7 +477,6 @@ static void check_average(size_t D, size_t offset) {
 }
 
 static void an_average_follows_its_definition_in_double(void **state) {
-    (void)state;
     for_every_size(check_average);
 }
 
@@ -514,7 +497,6 @@ static void check_exact_average(size_t D, size_t offset) {
 }
 
 static void an_average_is_that_of_the_plain_kernel(void **state) {
-    (void)state;
     for_every_size(check_exact_average);
 }
 
@@ -567,7 +549,6 @@ static void check_denormal(size_t D, size_t offset) {
 }
 
 static void denormal_numbers_are_not_flushed_to_zero(void **state) {
-    (void)state;
     for_every_size(check_denormal);
 }
 
@@ -625,7 +606,6 @@ static void check_special(size_t D, size_t place, float special) {
 }
 
 static void what_is_not_finite_stays_where_it_belongs(void **state) {
-    (void)state;
     static const float SPECIAL[] = {NAN, INFINITY, -INFINITY};
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++)
         for (size_t place = 0; place < D; place += 1 + D / 16)
@@ -633,7 +613,6 @@ static void what_is_not_finite_stays_where_it_belongs(void **state) {
 }
 
 static void topk_is_that_of_the_plain_kernel(void **state) {
-    (void)state;
     float row[CAPACITY + OFFSETS], scores[CAPACITY], expected_scores[CAPACITY];
     uint16_t indices[CAPACITY], expected[CAPACITY];
     uint64_t seed = 3;
@@ -664,7 +643,6 @@ static void draw_neighbours(uint64_t *seed, size_t D, float *row) {
 }
 
 static void topk_tells_scores_apart_by_their_last_bits(void **state) {
-    (void)state;
     float row[128], scores[128], expected_scores[128];
     uint16_t indices[128], expected[128];
     uint64_t seed = 5;
@@ -685,7 +663,6 @@ static int falling(const void *a, const void *b) {
 
 // Positions are those of the plain kernel, or are left to the caller where sums are near.
 static void pairs_are_those_of_the_plain_kernel(void **state) {
-    (void)state;
     enum { COUNT = 64 };
     float a[COUNT], b[COUNT];
     uint32_t positions[COUNT], expected[COUNT];
@@ -716,7 +693,6 @@ static void pairs_are_those_of_the_plain_kernel(void **state) {
 }
 
 static void unknown_kernels_are_refused(void **state) {
-    (void)state;
     reef_error err;
     const char *before = reef_kernels_name();
     assert_int_equal(reef_kernels_choose("sse9", &err), REEF_ERR_INVALID);

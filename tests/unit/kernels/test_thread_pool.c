@@ -35,7 +35,6 @@ static void check_run(reef_thread_pool *workers, size_t count) {
 }
 
 static void every_piece_runs_exactly_once(void **state) {
-    (void)state;
     const size_t threads[] = {1, 2, 3, 8, 33};
     for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
@@ -50,7 +49,6 @@ static void every_piece_runs_exactly_once(void **state) {
 
 // Jobs with nothing in them follow each other faster than threads wake up.
 static void late_workers_never_see_an_old_job(void **state) {
-    (void)state;
     for (size_t threads = 2; threads <= 6; threads += 2) {
         reef_thread_pool *workers;
         assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
@@ -69,7 +67,6 @@ typedef struct meeting {
 
 // Comes back when all pieces have started, which takes as many threads; or after a long time.
 static void wait_for_all(void *context, size_t piece) {
-    (void)piece;
     meeting *m = context;
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -85,7 +82,6 @@ static void wait_for_all(void *context, size_t piece) {
 }
 
 static void as_many_pieces_run_at_once_as_there_are_threads(void **state) {
-    (void)state;
     const size_t threads[] = {2, 3, 8, 33};
     for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
@@ -111,7 +107,6 @@ static void step_value(void *context, size_t piece) {
 }
 
 static void writes_of_one_run_are_seen_by_the_next(void **state) {
-    (void)state;
     relay shared = {0}, alone = {0};
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 4, NULL), REEF_OK);
@@ -125,7 +120,6 @@ static void writes_of_one_run_are_seen_by_the_next(void **state) {
 }
 
 static void without_workers_the_caller_runs_everything(void **state) {
-    (void)state;
     check_run(NULL, 0);
     check_run(NULL, 1);
     check_run(NULL, 17);
@@ -134,7 +128,6 @@ static void without_workers_the_caller_runs_everything(void **state) {
 }
 
 static void zero_threads_means_one_per_core(void **state) {
-    (void)state;
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 0, NULL), REEF_OK);
     assert_true(reef_thread_pool_count(workers) >= 1);
@@ -152,7 +145,6 @@ static void note_niceness(void *context, size_t piece) {
 }
 
 static void workers_give_way_and_never_come_back(void **state) {
-    (void)state;
     const int before = getpriority(PRIO_PROCESS, 0);
     const int asked[] = {before + 2, before + 3, before + 1}, had[] = {2, 3, 3};
     reef_thread_pool *workers;
@@ -169,7 +161,6 @@ static void workers_give_way_and_never_come_back(void **state) {
 }
 
 static void nonsense_is_refused(void **state) {
-    (void)state;
     reef_thread_pool *workers;
     reef_error err;
     assert_int_equal(reef_thread_pool_new(&workers, SIZE_MAX, &err), REEF_ERR_INVALID);
@@ -177,16 +168,11 @@ static void nonsense_is_refused(void **state) {
     assert_true(strlen(err.message) > 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_piece_runs_exactly_once),
-        cmocka_unit_test(late_workers_never_see_an_old_job),
-        cmocka_unit_test(as_many_pieces_run_at_once_as_there_are_threads),
-        cmocka_unit_test(writes_of_one_run_are_seen_by_the_next),
-        cmocka_unit_test(without_workers_the_caller_runs_everything),
-        cmocka_unit_test(zero_threads_means_one_per_core),
-        cmocka_unit_test(workers_give_way_and_never_come_back),
-        cmocka_unit_test(nonsense_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(every_piece_runs_exactly_once),
+      ALONE(late_workers_never_see_an_old_job),
+      ALONE(as_many_pieces_run_at_once_as_there_are_threads),
+      ALONE(writes_of_one_run_are_seen_by_the_next),
+      ALONE(without_workers_the_caller_runs_everything),
+      ALONE(zero_threads_means_one_per_core),
+      ALONE(workers_give_way_and_never_come_back),
+      ALONE(nonsense_is_refused))

@@ -134,7 +134,6 @@ static uint32_t any_probability(uint64_t *draw) {
 }
 
 static void what_is_put_is_taken_with_any_probabilities(void **state) {
-    (void)state;
     enum { BITS = 4000 };
     uint32_t one[BITS];
     uint8_t bits[BITS], code[4 * BITS];
@@ -164,7 +163,6 @@ static void what_is_put_is_taken_with_any_probabilities(void **state) {
 }
 
 static void a_code_without_room_is_counted(void **state) {
-    (void)state;
     uint64_t draw = 5;
     uint8_t code[4] = {0, 0, 0, 0xEE};
     reef_encoder whole, cut;
@@ -195,7 +193,6 @@ static reef_memory *memory_of_text(void) {
 }
 
 static void a_code_is_as_long_as_what_the_session_says(void **state) {
-    (void)state;
     enum { COUNT = 30000 };
     reef_error err;
     reef_memory *memory = memory_of_text();
@@ -224,7 +221,6 @@ static void a_code_is_as_long_as_what_the_session_says(void **state) {
 // If this fails, memories predict otherwise than before, and older archives could not be expanded:
 // raise REEF_ARCHIVE_CODER, and put the new numbers here.
 static void a_text_has_this_code_for_ever(void **state) {
-    (void)state;
     enum { COUNT = 5000, CODER = 4 };
     reef_error err;
     reef_memory *memory = memory_of_text();
@@ -345,7 +341,6 @@ static void a_range_is_that_of_the_text(void **state) {
 // ---- states -------------------------------------------------------------------------------------
 
 static void an_archive_outlives_what_the_pool_learns_later(void **state) {
-    (void)state;
     static const char *const STATES[] = {"0", "1", "early", "late", NULL};
     enum { COUNT = sizeof(STATES) / sizeof(STATES[0]) };
     lifelong *f;
@@ -384,7 +379,6 @@ static void an_archive_outlives_what_the_pool_learns_later(void **state) {
 }
 
 static void without_a_state_the_newest_that_is_kept_is_meant(void **state) {
-    (void)state;
     lifelong *f;
     reef_error err;
     reef_snapshot snapshot;
@@ -413,7 +407,6 @@ static void without_a_state_the_newest_that_is_kept_is_meant(void **state) {
 }
 
 static void a_state_that_changes_is_refused(void **state) {
-    (void)state;
     lifelong *f;
     reef_error err;
     reef_archive_info info;
@@ -444,7 +437,6 @@ static void remove_snapshot(lifelong *f, const char *name) {
 }
 
 static void a_state_that_is_gone_is_named(void **state) {
-    (void)state;
     lifelong *f;
     uint8_t text[TEXT];
     lifelong_text(text, TEXT, 1, 5);
@@ -490,7 +482,6 @@ static void a_pool_that_learned_the_same_expands_too(void **state) {
 }
 
 static void a_pool_without_memories_says_how_to_get_one(void **state) {
-    (void)state;
     static const struct {
         const char *name, *value, *words;
     } CASES[] = {
@@ -513,7 +504,6 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
 }
 
 static void a_state_without_a_memory_is_refused(void **state) {
-    (void)state;
     lifelong *f;
     reef_error err;
     reef_snapshot snapshot;
@@ -734,30 +724,27 @@ static void a_state_whose_chain_is_no_hash_is_damaged(void **state) {
     assert_not_written(f->store, open, REEF_ERR_CORRUPT, "has a malformed chain");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_is_taken_with_any_probabilities),
-        cmocka_unit_test(a_code_without_room_is_counted),
-        cmocka_unit_test(a_code_is_as_long_as_what_the_session_says),
-        cmocka_unit_test(a_text_has_this_code_for_ever),
-        cmocka_unit_test(texts_of_every_length_come_back),
-        cmocka_unit_test(a_piece_is_coded_by_the_generation_that_knows_it),
-        cmocka_unit_test(noise_is_stored_as_it_is),
-        cmocka_unit_test(a_range_is_that_of_the_text),
-        cmocka_unit_test(an_archive_outlives_what_the_pool_learns_later),
-        cmocka_unit_test(without_a_state_the_newest_that_is_kept_is_meant),
-        cmocka_unit_test(a_state_that_changes_is_refused),
-        cmocka_unit_test(a_state_that_is_gone_is_named),
-        cmocka_unit_test(another_pool_is_told_apart),
-        cmocka_unit_test(a_pool_that_learned_the_same_expands_too),
-        cmocka_unit_test(a_pool_without_memories_says_how_to_get_one),
-        cmocka_unit_test(a_state_without_a_memory_is_refused),
-        cmocka_unit_test(work_can_be_watched_and_stopped),
-        cmocka_unit_test(pieces_have_bounds),
-        cmocka_unit_test(what_is_wrong_with_an_archive_is_said),
-        cmocka_unit_test(an_archive_that_is_cut_off_is_told),
-        cmocka_unit_test(damage_never_goes_unnoticed),
-        cmocka_unit_test(a_state_whose_chain_is_no_hash_is_damaged),
-    };
-    return cmocka_run_group_tests(tests, setup, lifelong_teardown);
-}
+WORLD_TESTS(setup,
+            lifelong_teardown,
+            ALONE(what_is_put_is_taken_with_any_probabilities),
+            ALONE(a_code_without_room_is_counted),
+            ALONE(a_code_is_as_long_as_what_the_session_says),
+            ALONE(a_text_has_this_code_for_ever),
+            ALONE(texts_of_every_length_come_back),
+            ALONE(a_piece_is_coded_by_the_generation_that_knows_it),
+            ALONE(noise_is_stored_as_it_is),
+            ALONE(a_range_is_that_of_the_text),
+            ALONE(an_archive_outlives_what_the_pool_learns_later),
+            ALONE(without_a_state_the_newest_that_is_kept_is_meant),
+            ALONE(a_state_that_changes_is_refused),
+            ALONE(a_state_that_is_gone_is_named),
+            ALONE(another_pool_is_told_apart),
+            ALONE(a_pool_that_learned_the_same_expands_too),
+            ALONE(a_pool_without_memories_says_how_to_get_one),
+            ALONE(a_state_without_a_memory_is_refused),
+            ALONE(work_can_be_watched_and_stopped),
+            ALONE(pieces_have_bounds),
+            ALONE(what_is_wrong_with_an_archive_is_said),
+            ALONE(an_archive_that_is_cut_off_is_told),
+            ALONE(damage_never_goes_unnoticed),
+            ALONE(a_state_whose_chain_is_no_hash_is_damaged))

@@ -31,7 +31,6 @@ static void assert_set_fails(const char *name, const char *value, const char *wo
 // ---- defaults and table -------------------------------------------------------------------------
 
 static void the_default_is_complete_and_passes_its_check(void **state) {
-    (void)state;
     reef_config config;
     reef_error err;
     reef_config_default(&config);
@@ -48,7 +47,6 @@ static void the_default_is_complete_and_passes_its_check(void **state) {
 }
 
 static void the_table_covers_every_byte_of_the_configuration_once(void **state) {
-    (void)state;
     uint8_t covered[sizeof(reef_config)] = {0};
     size_t count = 0, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&count);
@@ -66,7 +64,6 @@ static void the_table_covers_every_byte_of_the_configuration_once(void **state) 
 }
 
 static void every_default_is_its_own_standard_text(void **state) {
-    (void)state;
     reef_config standard, set;
     reef_config_default(&standard);
     memset(&set, 0, sizeof(set));
@@ -83,7 +80,6 @@ static void every_default_is_its_own_standard_text(void **state) {
 // ---- set ----------------------------------------------------------------------------------------
 
 static void fields_are_set_by_name_with_either_dash(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config);
     assert_set(&config, "d-model", "256");
@@ -111,7 +107,6 @@ static void fields_are_set_by_name_with_either_dash(void **state) {
 }
 
 static void bounds_themselves_are_allowed_and_what_lies_beyond_is_not(void **state) {
-    (void)state;
     size_t count = 0;
     const reef_config_field *fields = reef_config_fields(&count);
     for (size_t i = 0; i < count; i++) {
@@ -133,7 +128,6 @@ static void bounds_themselves_are_allowed_and_what_lies_beyond_is_not(void **sta
 }
 
 static void values_that_are_no_such_thing_are_refused(void **state) {
-    (void)state;
     static const char *const INTEGERS[] = {"",    " 4",  "4 ",   "-1",   "+4",
                                            "4.0", "1e2", "0x10", "four", "99999999999999999999"};
     static const char *const NUMBERS[] = {"",       " 1", "1 ",  "nan",  "inf",
@@ -164,7 +158,6 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
 }
 
 static void amounts_of_bytes_may_have_a_unit(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config);
     assert_set(&config, "context_memory", "64M");
@@ -182,7 +175,6 @@ static void amounts_of_bytes_may_have_a_unit(void **state) {
 }
 
 static void an_unknown_name_suggests_the_closest_one(void **state) {
-    (void)state;
     assert_set_fails("d-modle", "1", "did you mean d_model?");
     assert_set_fails("learning-rat", "1", "did you mean learning_rate?");
     assert_set_fails("headss", "1", "did you mean heads?");
@@ -206,7 +198,6 @@ typedef struct misfit {
 } misfit;
 
 static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
-    (void)state;
     static const misfit MISFITS[] = {
         {{{"d_key", "31"}}, "d_key 31 is odd"},
         {{{"topk", "65"}}, "topk 65 is more than the 64 sub-keys of side"},
@@ -248,7 +239,6 @@ static void make(reef_config *config, const char *name, const char *value) {
 }
 
 static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
-    (void)state;
     reef_config config, standard;
     reef_error err;
     make(&config, NULL, NULL);
@@ -267,7 +257,6 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
 }
 
 static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
-    (void)state;
     static const struct {
         const char *name, *value;
         uint32_t topk;
@@ -292,7 +281,6 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
 }
 
 static void other_pools_are_made_without_one(void **state) {
-    (void)state;
     static const char *const OTHERS[][2] = {{"context_memory", "0"}, {"model", "layer"}};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
         reef_config config;
@@ -304,7 +292,6 @@ static void other_pools_are_made_without_one(void **state) {
 }
 
 static void check_finds_values_that_were_never_set_by_name(void **state) {
-    (void)state;
     reef_config config;
     reef_error err;
     reef_config_default(&config);
@@ -330,7 +317,6 @@ static void check_finds_values_that_were_never_set_by_name(void **state) {
 }
 
 static void one_letter_per_layer_is_a_valid_ffw(void **state) {
-    (void)state;
     reef_config config;
     reef_error err;
     reef_config_default(&config);
@@ -354,7 +340,6 @@ static void assert_text_gives_back_the_same_bits(const reef_config *config) {
 }
 
 static void text_gives_back_the_same_bits(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config);
     config.layers = 4;
@@ -378,7 +363,6 @@ static void text_gives_back_the_same_bits(void **state) {
 }
 
 static void text_is_readable(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config);
     char *json = reef_config_format(&config);
@@ -415,7 +399,6 @@ static void assert_edit_fails(const char *part, const char *replacement, const c
 }
 
 static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **state) {
-    (void)state;
     assert_edit_fails("\"d_model\": 64, ", "", "does not set d_model");
     assert_edit_fails("\"expert\": \"gelu\", ", "", "does not set expert");
     assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
@@ -435,7 +418,6 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
 }
 
 static void whole_numbers_may_be_written_without_a_point(void **state) {
-    (void)state;
     reef_config config;
     reef_error err;
     char *json = edited("\"clip\": 1.0", "\"clip\": 2");
@@ -444,7 +426,6 @@ static void whole_numbers_may_be_written_without_a_point(void **state) {
 }
 
 static void text_that_is_no_object_is_refused(void **state) {
-    (void)state;
     static const char *const TEXTS[] = {"", "[]", "7", "\"lm\"", "{}", "{", "nonsense"};
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
         reef_config config;
@@ -506,29 +487,25 @@ static void a_pool_gives_back_the_configuration_that_was_put(void **state) {
     free(json);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_default_is_complete_and_passes_its_check),
-        cmocka_unit_test(the_table_covers_every_byte_of_the_configuration_once),
-        cmocka_unit_test(every_default_is_its_own_standard_text),
-        cmocka_unit_test(fields_are_set_by_name_with_either_dash),
-        cmocka_unit_test(bounds_themselves_are_allowed_and_what_lies_beyond_is_not),
-        cmocka_unit_test(values_that_are_no_such_thing_are_refused),
-        cmocka_unit_test(amounts_of_bytes_may_have_a_unit),
-        cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
-        cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
-        cmocka_unit_test(a_pool_of_bytes_is_made_with_a_context_memory),
-        cmocka_unit_test(topk_is_at_most_the_smaller_side_unless_it_was_given),
-        cmocka_unit_test(other_pools_are_made_without_one),
-        cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
-        cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),
-        cmocka_unit_test(text_gives_back_the_same_bits),
-        cmocka_unit_test(text_is_readable),
-        cmocka_unit_test(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
-        cmocka_unit_test(whole_numbers_may_be_written_without_a_point),
-        cmocka_unit_test(text_that_is_no_object_is_refused),
-        cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,
-                                        pool_setup, pool_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(the_default_is_complete_and_passes_its_check),
+      ALONE(the_table_covers_every_byte_of_the_configuration_once),
+      ALONE(every_default_is_its_own_standard_text),
+      ALONE(fields_are_set_by_name_with_either_dash),
+      ALONE(bounds_themselves_are_allowed_and_what_lies_beyond_is_not),
+      ALONE(values_that_are_no_such_thing_are_refused),
+      ALONE(amounts_of_bytes_may_have_a_unit),
+      ALONE(an_unknown_name_suggests_the_closest_one),
+      ALONE(sizes_that_do_not_fit_are_named_with_what_to_do),
+      ALONE(a_pool_of_bytes_is_made_with_a_context_memory),
+      ALONE(topk_is_at_most_the_smaller_side_unless_it_was_given),
+      ALONE(other_pools_are_made_without_one),
+      ALONE(check_finds_values_that_were_never_set_by_name),
+      ALONE(one_letter_per_layer_is_a_valid_ffw),
+      ALONE(text_gives_back_the_same_bits),
+      ALONE(text_is_readable),
+      ALONE(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
+      ALONE(whole_numbers_may_be_written_without_a_point),
+      ALONE(text_that_is_no_object_is_refused),
+      cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,
+                                      pool_setup,
+                                      pool_teardown))

@@ -42,7 +42,6 @@ static void assemble(reef_block *dense, const model_fixture *table, size_t row) 
 }
 
 static void with_one_expert_a_head_peer_is_a_dense_network(void **state) {
-    (void)state;
     static const char *const SUBKEYS[] = {"shared", "head"};
     for (size_t i = 0; i < 2; i++) {
         model_fixture *table = small_model((const char *const[]){
@@ -127,7 +126,6 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
 
 // After the one block, the residual stream is that before its FFW plus what the search gives.
 static void product_keys_find_what_a_search_over_all_experts_does(void **state) {
-    (void)state;
     static const char *const CASES[][2] = {
         {"p", "shared"}, {"p", "head"}, {"k", "shared"}, {"k", "head"}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
@@ -203,7 +201,6 @@ static void assert_gradients_are_equal(const model_fixture *a, const model_fixtu
 }
 
 static void with_constant_activations_peer_is_a_product_key_memory(void **state) {
-    (void)state;
     static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
     for (size_t i = 0; i < 3; i++) {
         model_fixture *table = constant_peer(SCORES[i]), *memory = memory_of(table, SCORES[i]);
@@ -235,7 +232,6 @@ static void with_constant_activations_peer_is_a_product_key_memory(void **state)
 
 // Of one expert the softmax is 1.
 static void a_mixture_of_one_expert_is_a_dense_network(void **state) {
-    (void)state;
     model_fixture *moe =
         small_model((const char *const[]){"layers", "2", "ffw", "m", "moe_experts", "1", NULL});
     model_fixture *dense = small_model((const char *const[]){"layers", "2", "ffw", "d", NULL});

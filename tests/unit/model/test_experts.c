@@ -199,7 +199,6 @@ static void forward_equals_the_plain_sum_in_double(void **state) {
 }
 
 static void more_experts_than_one_chunk_are_summed_completely(void **state) {
-    (void)state;
     fixture f;
     fixture_init(&f, 3, P_LONG, 17, 29);
     assert_forward_is_plain(&f);
@@ -345,7 +344,6 @@ static void rows_in_blocks_give_the_bits_of_one_block(void **state) {
 
 // Whole numbers, the largest 127 in size, so that scales are 1 and products are not rounded.
 static void int8_rows_give_the_bits_of_equal_float_rows(void **state) {
-    (void)state;
     static const size_t WIDTHS[] = {1, 11, 16, 67, 256};
     for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
         fixture f;
@@ -491,7 +489,6 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
 
 // Ids of one to three digits of the sort; pairs of one piece, of some, and of as many as there are.
 static void pairs_are_sorted_by_expert_and_then_by_token(void **state) {
-    (void)state;
     static const size_t EXPERTS[] = {1, 2, 13, 4095, 4096, 4097, 1 << 20, (1 << 24) + 1, 1 << 28};
     static const size_t TOKENS[] = {0, 1, 5, 33, 200, 1000, 20000};
     for (size_t i = 0; i < sizeof(EXPERTS) / sizeof(EXPERTS[0]); i++)
@@ -512,7 +509,6 @@ static void a_step_without_active_tokens_changes_nothing(void **state) {
 }
 
 static void too_many_selections_for_32_bits_are_refused(void **state) {
-    (void)state;
     reef_expert_pairs pairs;
     reef_error err;
     assert_int_equal(reef_expert_pairs_init(&pairs, (size_t)UINT32_MAX + 1, 1, 1, &err),
@@ -763,7 +759,6 @@ static void train_some_steps(fixture *f, size_t threads) {
 }
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {
-    (void)state;
     static const size_t THREADS[] = {2, 3, 8};
     fixture one, many;
     train_some_steps(&one, 1);

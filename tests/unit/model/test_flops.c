@@ -125,7 +125,6 @@ static void compare(const char *const *settings) {
 }
 
 static void kernels_are_asked_for_what_the_formulas_say(void **state) {
-    (void)state;
     compare((const char *const[]){"ffw", "d", NULL});
     compare((const char *const[]){"ffw", "p", NULL});
     compare((const char *const[]){"ffw", "dpd", "batch_norm", "false", NULL});
@@ -138,7 +137,6 @@ static void kernels_are_asked_for_what_the_formulas_say(void **state) {
 }
 
 static void products_are_matrix_products(void **state) {
-    (void)state;
     world w;
     build(&w, (const char *const[]){"ffw", "dpd", NULL});
     reef_flops flops;
@@ -160,7 +158,6 @@ static void products_are_matrix_products(void **state) {
 
 // A model small enough to count by hand: T 2, D 2, one head, one layer, dense of width 3.
 static void a_dense_model_by_hand(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config);
     static const char *const SETTINGS[] = {
@@ -186,7 +183,6 @@ static void a_dense_model_by_hand(void **state) {
 }
 
 static void a_token_meets_its_experts_only(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config);
     set(&config, "layers", "4");
@@ -208,7 +204,6 @@ static void a_token_meets_its_experts_only(void **state) {
 
 // Of a mixture those of as many networks as take a token on average.
 static void a_token_meets_a_share_of_a_mixture(void **state) {
-    (void)state;
     reef_config config;
     reef_flops mixture, dense;
     reef_config_default(&config);
@@ -224,13 +219,8 @@ static void a_token_meets_a_share_of_a_mixture(void **state) {
                      8 * D + network);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_are_asked_for_what_the_formulas_say),
-        cmocka_unit_test(products_are_matrix_products),
-        cmocka_unit_test(a_dense_model_by_hand),
-        cmocka_unit_test(a_token_meets_its_experts_only),
-        cmocka_unit_test(a_token_meets_a_share_of_a_mixture),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(kernels_are_asked_for_what_the_formulas_say),
+      ALONE(products_are_matrix_products),
+      ALONE(a_dense_model_by_hand),
+      ALONE(a_token_meets_its_experts_only),
+      ALONE(a_token_meets_a_share_of_a_mixture))

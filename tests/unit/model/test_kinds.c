@@ -17,7 +17,6 @@ static const char *const NETS[][SETTINGS_MAX] = {
 enum { NET_COUNT = sizeof(NETS) / sizeof(*NETS) };
 
 static void a_first_generation_of_every_kind_has_a_true_gradient(void **state) {
-    (void)state;
     for (size_t i = 0; i < NET_COUNT; i++) {
         void *f = small_model(NETS[i]);
         check_all_gradients(f);
@@ -28,7 +27,6 @@ static void a_first_generation_of_every_kind_has_a_true_gradient(void **state) {
 // Sealed values and mixtures pass gradients on; mixtures by thresholds, without anything that was
 // kept.
 static void a_later_generation_on_top_of_every_kind_has_a_true_gradient(void **state) {
-    (void)state;
     for (size_t i = 0; i < NET_COUNT; i++) {
         model_fixture *f = small_model(NETS[i]);
         void *held = f;
@@ -38,7 +36,6 @@ static void a_later_generation_on_top_of_every_kind_has_a_true_gradient(void **s
 }
 
 static void scores_of_values_have_a_true_gradient(void **state) {
-    (void)state;
     static const char *const SCORES[] = {"sigmoid", "relu"};
     for (size_t i = 0; i < 2; i++) {
         void *f = small_model((const char *const[]){"layers", "2", "ffw", "kd", "score", SCORES[i],
@@ -90,7 +87,6 @@ static float *step_with(size_t threads, size_t *count) {
 }
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {
-    (void)state;
     size_t count, again;
     float *alone = step_with(1, &count);
     for (size_t threads = 2; threads <= 4; threads++) {
@@ -107,7 +103,6 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 // Bytes from `from` on of all windows are others; every logit before them must stay, with
 // thresholds that let in much and little.
 static void later_bytes_change_no_earlier_logit(void **state) {
-    (void)state;
     for (size_t i = 0; i < NET_COUNT; i++) {
         model_fixture *f = small_model(NETS[i]);
         void *held = f;
@@ -141,7 +136,6 @@ static void later_bytes_change_no_earlier_logit(void **state) {
 }
 
 static void a_window_does_not_depend_on_its_neighbours(void **state) {
-    (void)state;
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     size_t T = f->config.context, row = T * REEF_VOCAB;
@@ -164,7 +158,6 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
 // ---- sealing and growing ------------------------------------------------------------------------
 
 static void opening_a_generation_changes_no_bit(void **state) {
-    (void)state;
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     size_t count = f->rows * REEF_VOCAB;
@@ -189,7 +182,6 @@ static void opening_a_generation_changes_no_bit(void **state) {
 }
 
 static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
-    (void)state;
     reef_error err;
     reef_generation *grown = NULL;
     model_fixture *f = small_model(NETS[2]); // tables for each of two heads, of d_key 6
@@ -221,7 +213,6 @@ static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
 }
 
 static void an_expert_of_a_mixture_takes_a_share_of_the_tokens(void **state) {
-    (void)state;
     reef_config config;
     reef_config_default(&config); // 8 experts, windows of 128
     assert_int_equal(reef_moe_capacity(&config), 16);
@@ -234,7 +225,6 @@ static void an_expert_of_a_mixture_takes_a_share_of_the_tokens(void **state) {
 }
 
 static void letters_have_names_and_say_what_retrieves(void **state) {
-    (void)state;
     static const char *const NAMES[] = {"peer", "pkm", "dense", "moe"};
     reef_config config;
     reef_config_default(&config);

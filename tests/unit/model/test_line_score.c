@@ -27,7 +27,6 @@ static double score(const reef_line_scorer *scorer, const char *line, const char
 }
 
 static void a_line_scores_by_its_most_surprising_bytes(void **state) {
-    (void)state;
     reef_line_scorer *scorer = learned("");
     assert_near(score(scorer, "disk full", "113111921"), (9 + 3 + 2) / 3.0 + 20 / 9.0);
     // Digits, and words with them, are none of its words; neither are signs by themselves.
@@ -43,7 +42,6 @@ static double rare(double lines, double having) {
 }
 
 static void rare_words_count_where_nothing_surprises(void **state) {
-    (void)state;
     reef_line_scorer *scorer = learned("get a page\nget a page\tof 17\nput a page page\nno");
     // Four lines: "a" and "page" are in three of them, "get" in two, "put" in one, "new" in none.
     assert_near(score(scorer, "get a page", "0000000000"), (rare(4, 2) + 2 * rare(4, 3)) / 4);
@@ -58,7 +56,6 @@ static void rare_words_count_where_nothing_surprises(void **state) {
 }
 
 static void words_are_counted_however_many_there_are(void **state) {
-    (void)state;
     enum { WORDS = 20000 };
     size_t room = (size_t)WORDS * 16, used = 0;
     char *text = malloc(room);
@@ -90,11 +87,6 @@ static void words_are_counted_however_many_there_are(void **state) {
     free(text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_scores_by_its_most_surprising_bytes),
-        cmocka_unit_test(rare_words_count_where_nothing_surprises),
-        cmocka_unit_test(words_are_counted_however_many_there_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(a_line_scores_by_its_most_surprising_bytes),
+      ALONE(rare_words_count_where_nothing_surprises),
+      ALONE(words_are_counted_however_many_there_are))

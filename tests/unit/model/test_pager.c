@@ -229,12 +229,7 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
     reef_row_prefetch_free(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(what_lies_between_two_maps_stays),
-        SET_UP(chosen_rows_come_into_memory),
-        SET_UP(a_process_that_is_too_large_lets_go),
-        SET_UP(passes_follow_each_other_and_may_end_early),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(what_lies_between_two_maps_stays),
+      SET_UP(chosen_rows_come_into_memory),
+      SET_UP(a_process_that_is_too_large_lets_go),
+      SET_UP(passes_follow_each_other_and_may_end_early))

@@ -33,7 +33,6 @@ static double read_all(reef_posterior *p, float bits[BYTES][KINDS]) {
 }
 
 static void it_is_fixed_share(void **state) {
-    (void)state;
     uint64_t seed = 5;
     float bits[BYTES][KINDS];
     double weights[KINDS];
@@ -58,7 +57,6 @@ static void it_is_fixed_share(void **state) {
 // alone, a beginning costs log2(kinds) bits, a change log2(kinds / share), and a byte without one
 // -log2(1 - share).
 static void a_text_costs_little_more_than_the_best_of_each_part(void **state) {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         uint64_t draws = seed;
         float bits[BYTES][KINDS];
@@ -77,7 +75,6 @@ static void a_text_costs_little_more_than_the_best_of_each_part(void **state) {
 }
 
 static void one_alone_answers_as_it_is(void **state) {
-    (void)state;
     reef_posterior p = {0};
     reef_posterior_join(&p, 7, NULL, 0);
     reef_posterior_joined(&p);
@@ -113,7 +110,6 @@ static void calm(reef_posterior *p, int bytes) {
 }
 
 static void surprises_wake_others_who_rest_again(void **state) {
-    (void)state;
     reef_posterior p = {0};
     reef_posterior_join(&p, 3, NULL, 0);
     reef_posterior_joined(&p);
@@ -132,7 +128,6 @@ static void surprises_wake_others_who_rest_again(void **state) {
 }
 
 static void one_that_joins_has_what_it_would_have(void **state) {
-    (void)state;
     reef_posterior p = {0};
     reef_posterior_join(&p, 3, NULL, 0);
     reef_posterior_joined(&p);
@@ -148,7 +143,6 @@ static void one_that_joins_has_what_it_would_have(void **state) {
 
 // Who reads all of a short text once more has what those have that began with it.
 static void one_that_joins_early_began_with_the_others(void **state) {
-    (void)state;
     const float bits[][3] = {{3.0f, 2.0f, 4.0f}, {1.0f, 1.5f, 1.0f}, {2.0f, 2.0f, 2.0f}};
     reef_posterior all = {0}, p = {0};
     for (uint32_t k = 0; k < 3; k++) {
@@ -170,7 +164,6 @@ static void one_that_joins_early_began_with_the_others(void **state) {
 }
 
 static void what_was_in_vain_is_tried_less_often(void **state) {
-    (void)state;
     reef_posterior p = {0};
     reef_posterior_join(&p, 3, NULL, 0);
     reef_posterior_joined(&p);
@@ -197,7 +190,6 @@ static void what_was_in_vain_is_tried_less_often(void **state) {
 }
 
 static void one_too_many_takes_the_place_of_the_least_likely(void **state) {
-    (void)state;
     reef_posterior p = {0};
     for (uint32_t k = 0; k < REEF_RUNNING_MAX; k++) reef_posterior_join(&p, k, NULL, 0);
     reef_posterior_joined(&p);
@@ -213,7 +205,6 @@ static void one_too_many_takes_the_place_of_the_least_likely(void **state) {
 // One that helps a little goes on: shares of a 150th, divided by four, and the loss of two thirds of
 // a bit in each byte.
 static void one_that_helps_a_little_runs_on(void **state) {
-    (void)state;
     reef_posterior p = {0};
     for (uint32_t k = 0; k < 4; k++) reef_posterior_join(&p, k, NULL, 0);
     reef_posterior_joined(&p);
@@ -232,7 +223,6 @@ static void one_that_helps_a_little_runs_on(void **state) {
 
 // All that is surprising adds up, though others were woken at its first byte.
 static void a_text_that_changes_is_told_from_a_surprise(void **state) {
-    (void)state;
     reef_posterior p = {0};
     const float high = 5.0f, low = 0.5f;
     reef_posterior_join(&p, 3, NULL, 0);
@@ -257,18 +247,13 @@ static void a_text_that_changes_is_told_from_a_surprise(void **state) {
     assert_false(p.changes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_fixed_share),
-        cmocka_unit_test(a_text_costs_little_more_than_the_best_of_each_part),
-        cmocka_unit_test(one_alone_answers_as_it_is),
-        cmocka_unit_test(surprises_wake_others_who_rest_again),
-        cmocka_unit_test(one_that_joins_has_what_it_would_have),
-        cmocka_unit_test(one_that_joins_early_began_with_the_others),
-        cmocka_unit_test(what_was_in_vain_is_tried_less_often),
-        cmocka_unit_test(one_too_many_takes_the_place_of_the_least_likely),
-        cmocka_unit_test(one_that_helps_a_little_runs_on),
-        cmocka_unit_test(a_text_that_changes_is_told_from_a_surprise),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(it_is_fixed_share),
+      ALONE(a_text_costs_little_more_than_the_best_of_each_part),
+      ALONE(one_alone_answers_as_it_is),
+      ALONE(surprises_wake_others_who_rest_again),
+      ALONE(one_that_joins_has_what_it_would_have),
+      ALONE(one_that_joins_early_began_with_the_others),
+      ALONE(what_was_in_vain_is_tried_less_often),
+      ALONE(one_too_many_takes_the_place_of_the_least_likely),
+      ALONE(one_that_helps_a_little_runs_on),
+      ALONE(a_text_that_changes_is_told_from_a_surprise))

@@ -211,13 +211,8 @@ static void a_model_in_place_reports_when_its_generations_are_given_up(void **st
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, lifelong_setup, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        EACH(a_model_is_copied_in_steps_to_the_same_bits),
-        EACH(a_model_is_loaded_while_the_trainer_commits),
-        EACH(rows_in_place_are_found_again_before_a_transaction_is_old),
-        EACH(generations_given_up_before_their_rows_are_found_are_reported),
-        EACH(a_model_in_place_reports_when_its_generations_are_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(EACH(a_model_is_copied_in_steps_to_the_same_bits),
+      EACH(a_model_is_loaded_while_the_trainer_commits),
+      EACH(rows_in_place_are_found_again_before_a_transaction_is_old),
+      EACH(generations_given_up_before_their_rows_are_found_are_reported),
+      EACH(a_model_in_place_reports_when_its_generations_are_given_up))

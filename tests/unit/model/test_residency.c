@@ -134,7 +134,6 @@ static void assert_blocks_in_place(const reef_trainer *trainer, size_t g) {
 }
 
 static void training_in_place_gives_the_bits_of_training_in_memory(void **state) {
-    (void)state;
     static const char *const dtypes[] = {"f32", "int8"};
     for (size_t n = 0; n < 2; n++) {
         run copied, in_place;
@@ -189,7 +188,6 @@ static void assert_evaluation_in_place(const char *dtype) {
 }
 
 static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
-    (void)state;
     assert_evaluation_in_place("f32");
     assert_evaluation_in_place("int8");
 }
@@ -197,7 +195,6 @@ static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
 // A model that waits for questions ends its read, and answers the same afterwards, also after a
 // commit.
 static void a_model_at_rest_holds_no_read(void **state) {
-    (void)state;
     reef_error err;
     reef_model *model;
     reef_read_stat before, after;
@@ -230,7 +227,6 @@ static void a_model_at_rest_holds_no_read(void **state) {
 // Pushed batches are in the journal once their commit is made, also if the rows in place are out of
 // reach after it: the next training step reports that.
 static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
-    (void)state;
     reef_error err;
     run r;
     size_t taken;
@@ -258,15 +254,11 @@ static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
 }
 
 static reef_status write_nothing(void *context, reef_txn *txn, reef_error *err) {
-    (void)context;
-    (void)txn;
-    (void)err;
     return REEF_OK;
 }
 
 // So it is with all that is committed: told as a failure it would be done again.
 static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
-    (void)state;
     reef_error err;
     run r;
     size_t taken;
@@ -298,7 +290,6 @@ static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
 
 // What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 values and a scale.
 static void what_fits_is_copied(void **state) {
-    (void)state;
     const uint64_t row_bytes = (uint64_t)2 * SIDE * SIDE * (REEF_I8_SCALE_BYTES + 64);
     run r;
     make_run(&r, "int8", 2 * row_bytes);
@@ -313,7 +304,6 @@ static void what_fits_is_copied(void **state) {
 }
 
 static void memory_is_read_as_people_write_it(void **state) {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -340,15 +330,10 @@ static void memory_is_read_as_people_write_it(void **state) {
         must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_ERR_INVALID, &err, "such as 2G");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_in_place_gives_the_bits_of_training_in_memory),
-        cmocka_unit_test(evaluation_in_place_gives_the_bits_of_a_copy),
-        cmocka_unit_test(a_model_at_rest_holds_no_read),
-        cmocka_unit_test(rows_out_of_reach_are_no_failure_of_the_journal),
-        cmocka_unit_test(rows_out_of_reach_are_no_failure_of_a_commit),
-        cmocka_unit_test(what_fits_is_copied),
-        cmocka_unit_test(memory_is_read_as_people_write_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(training_in_place_gives_the_bits_of_training_in_memory),
+      ALONE(evaluation_in_place_gives_the_bits_of_a_copy),
+      ALONE(a_model_at_rest_holds_no_read),
+      ALONE(rows_out_of_reach_are_no_failure_of_the_journal),
+      ALONE(rows_out_of_reach_are_no_failure_of_a_commit),
+      ALONE(what_fits_is_copied),
+      ALONE(memory_is_read_as_people_write_it))

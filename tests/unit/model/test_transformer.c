@@ -22,7 +22,6 @@ static void random_fill(size_t count, float *values) {
 }
 
 static int setup(void **state) {
-    (void)state;
     random_state = 17;
     return 0;
 }
@@ -65,7 +64,6 @@ static double norm_loss(void *context) {
 }
 
 static void layer_norm_equals_plain_loops(void **state) {
-    (void)state;
     static const size_t WIDTHS[] = {D, 16, WIDE};
     for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
         norm_fixture f;
@@ -89,7 +87,6 @@ static void layer_norm_equals_plain_loops(void **state) {
 }
 
 static void layer_norm_backward_agrees_with_finite_differences(void **state) {
-    (void)state;
     static const size_t WIDTHS[] = {D, WIDE};
     for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
         norm_fixture f;
@@ -108,7 +105,6 @@ static void layer_norm_backward_agrees_with_finite_differences(void **state) {
 }
 
 static void layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone(void **state) {
-    (void)state;
     norm_fixture f;
     float once[ROWS * D];
     norm_init(&f, D);
@@ -123,7 +119,6 @@ static void layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone(v
 
 // Each of the three tile sizes, with whole and with broken tiles at both edges.
 static void weight_gradients_equal_plain_loops(void **state) {
-    (void)state;
     static const struct {
         size_t in, out;
     } SHAPES[] = {{1, 1}, {7, 300}, {65, 129}, {130, 513}, {300, 257}, {512, 520}, {600, 40}};
@@ -191,7 +186,6 @@ static void attention_plain(const float *qkv, double *probs, double *out) {
 }
 
 static void attention_equals_plain_loops(void **state) {
-    (void)state;
     attention_fixture f;
     double probs[A * T * T] = {0}, out[T * AD] = {0};
     attention_init(&f);
@@ -204,7 +198,6 @@ static void attention_equals_plain_loops(void **state) {
 }
 
 static void probabilities_above_the_diagonal_are_zero(void **state) {
-    (void)state;
     attention_fixture f;
     attention_init(&f);
     attention_loss(&f);
@@ -214,7 +207,6 @@ static void probabilities_above_the_diagonal_are_zero(void **state) {
 }
 
 static void later_tokens_do_not_change_earlier_ones_by_one_bit(void **state) {
-    (void)state;
     attention_fixture f;
     float before[T * AD];
     const size_t changed = 4;
@@ -229,7 +221,6 @@ static void later_tokens_do_not_change_earlier_ones_by_one_bit(void **state) {
 }
 
 static void attention_backward_agrees_with_finite_differences(void **state) {
-    (void)state;
     attention_fixture f;
     attention_init(&f);
     attention_loss(&f);
@@ -342,14 +333,12 @@ static void assert_attention_case(size_t tokens, size_t heads) {
 }
 
 static void attention_of_any_size_equals_plain_loops_both_ways(void **state) {
-    (void)state;
     for (size_t i = 0; i < TOKEN_SIZES; i++)
         for (size_t j = 0; j < HEAD_SIZES; j++) assert_attention_case(TOKENS[i], HEADS[j]);
 }
 
 // Over the edge of a block of queries, in its middle, and in the last block.
 static void later_tokens_change_no_earlier_bit_in_long_windows(void **state) {
-    (void)state;
     static const size_t CHANGED[] = {1, 63, 64, 65, 100, 199};
     for (size_t i = 0; i < sizeof(CHANGED) / sizeof(CHANGED[0]); i++) {
         attention_case c;
@@ -402,7 +391,6 @@ static void entropy_gradient(entropy_fixture *f, const float *weight) {
 }
 
 static void cross_entropy_equals_plain_loops(void **state) {
-    (void)state;
     static const size_t CLASSES[] = {V, 256};
     for (size_t i = 0; i < sizeof(CLASSES) / sizeof(CLASSES[0]); i++) {
         entropy_fixture f;
@@ -423,7 +411,6 @@ static void cross_entropy_equals_plain_loops(void **state) {
 }
 
 static void cross_entropy_gradient_agrees_with_finite_differences(void **state) {
-    (void)state;
     entropy_fixture f;
     entropy_init(&f, V, 1);
     entropy_gradient(&f, f.weight);
@@ -433,7 +420,6 @@ static void cross_entropy_gradient_agrees_with_finite_differences(void **state) 
 }
 
 static void scoring_leaves_the_logits_and_gives_the_loss_of_training(void **state) {
-    (void)state;
     entropy_fixture f;
     double loss[ROWS];
     entropy_init(&f, 256, 5);
@@ -446,7 +432,6 @@ static void scoring_leaves_the_logits_and_gives_the_loss_of_training(void **stat
 }
 
 static void an_impossible_target_has_a_finite_loss(void **state) {
-    (void)state;
     float logits[3] = {0, 200, -300};
     uint8_t target = 2;
     double loss = 0;
@@ -459,7 +444,6 @@ static void an_impossible_target_has_a_finite_loss(void **state) {
 // ---- embedding ----------------------------------------------------------------------------------
 
 static void embedding_gradient_is_the_sum_over_active_tokens(void **state) {
-    (void)state;
     float d_x[ROWS * D], d_table[V * D], expected[V * D];
     const uint8_t tokens[ROWS] = {3, 9, 3, 0, 9}, active[ROWS] = {1, 1, 1, 0, 1};
     random_fill(ROWS * D, d_x);
@@ -475,24 +459,19 @@ static void embedding_gradient_is_the_sum_over_active_tokens(void **state) {
     assert_memory_not_equal(expected, d_table, D * sizeof(float));         // token 0 counts now
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(layer_norm_equals_plain_loops, setup),
-        cmocka_unit_test_setup(layer_norm_backward_agrees_with_finite_differences, setup),
-        cmocka_unit_test_setup(layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone,
-                               setup),
-        cmocka_unit_test_setup(weight_gradients_equal_plain_loops, setup),
-        cmocka_unit_test_setup(attention_equals_plain_loops, setup),
-        cmocka_unit_test_setup(probabilities_above_the_diagonal_are_zero, setup),
-        cmocka_unit_test_setup(later_tokens_do_not_change_earlier_ones_by_one_bit, setup),
-        cmocka_unit_test_setup(attention_backward_agrees_with_finite_differences, setup),
-        cmocka_unit_test_setup(attention_of_any_size_equals_plain_loops_both_ways, setup),
-        cmocka_unit_test_setup(later_tokens_change_no_earlier_bit_in_long_windows, setup),
-        cmocka_unit_test_setup(cross_entropy_equals_plain_loops, setup),
-        cmocka_unit_test_setup(cross_entropy_gradient_agrees_with_finite_differences, setup),
-        cmocka_unit_test_setup(scoring_leaves_the_logits_and_gives_the_loss_of_training, setup),
-        cmocka_unit_test_setup(an_impossible_target_has_a_finite_loss, setup),
-        cmocka_unit_test_setup(embedding_gradient_is_the_sum_over_active_tokens, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(cmocka_unit_test_setup(layer_norm_equals_plain_loops, setup),
+      cmocka_unit_test_setup(layer_norm_backward_agrees_with_finite_differences, setup),
+      cmocka_unit_test_setup(layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone,
+                             setup),
+      cmocka_unit_test_setup(weight_gradients_equal_plain_loops, setup),
+      cmocka_unit_test_setup(attention_equals_plain_loops, setup),
+      cmocka_unit_test_setup(probabilities_above_the_diagonal_are_zero, setup),
+      cmocka_unit_test_setup(later_tokens_do_not_change_earlier_ones_by_one_bit, setup),
+      cmocka_unit_test_setup(attention_backward_agrees_with_finite_differences, setup),
+      cmocka_unit_test_setup(attention_of_any_size_equals_plain_loops_both_ways, setup),
+      cmocka_unit_test_setup(later_tokens_change_no_earlier_bit_in_long_windows, setup),
+      cmocka_unit_test_setup(cross_entropy_equals_plain_loops, setup),
+      cmocka_unit_test_setup(cross_entropy_gradient_agrees_with_finite_differences, setup),
+      cmocka_unit_test_setup(scoring_leaves_the_logits_and_gives_the_loss_of_training, setup),
+      cmocka_unit_test_setup(an_impossible_target_has_a_finite_loss, setup),
+      cmocka_unit_test_setup(embedding_gradient_is_the_sum_over_active_tokens, setup))

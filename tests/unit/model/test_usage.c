@@ -19,7 +19,6 @@ static size_t experts_of(lifelong *f, reef_txn *txn, uint32_t g) {
     reef_error err;
     reef_generation_record info;
     ok(reef_generation_read(txn, g, &info, &err), &err);
-    (void)f;
     assert_in_range(info.side * info.side, 1, EXPERTS_MAX);
     return (size_t)info.side * info.side;
 }
@@ -150,11 +149,6 @@ static int setup(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(windows_add_up_over_commits_and_boundaries),
-        TEST(the_root_hash_knows_nothing_of_windows),
-        TEST(a_trainer_compacts_what_is_old_and_trains_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(windows_add_up_over_commits_and_boundaries),
+      TEST(the_root_hash_knows_nothing_of_windows),
+      TEST(a_trainer_compacts_what_is_old_and_trains_on))

@@ -75,7 +75,6 @@ static void assert_equals_exhaustive(fixture *f, size_t side, size_t topk) {
 }
 
 static void ids_are_a_bijection_for_every_side(void **state) {
-    (void)state;
     for (uint32_t side = 1; side <= 70; side++) {
         uint8_t *seen = calloc(side, side);
         assert_non_null(seen);
@@ -95,14 +94,12 @@ static void ids_are_a_bijection_for_every_side(void **state) {
 }
 
 static void ids_follow_the_documented_order(void **state) {
-    (void)state;
     const uint32_t ids[3][3] = {{0, 1, 4}, {3, 2, 5}, {8, 7, 6}};
     for (uint32_t i = 0; i < 3; i++)
         for (uint32_t j = 0; j < 3; j++) assert_int_equal(reef_expert_id_of(i, j), ids[i][j]);
 }
 
 static void the_largest_ids_have_pairs(void **state) {
-    (void)state;
     const uint32_t m = REEF_SIDE_MAX - 1;
     const uint32_t others[] = {0, 1, m / 2, m - 1, m};
     for (size_t n = 0; n < sizeof(others) / sizeof(*others); n++) {

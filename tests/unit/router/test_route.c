@@ -176,7 +176,6 @@ static const size_t some_sides[][3] = {{1, 1, 2},   {3, 3, 4},    {5, 3, 6},   {
                                        {17, 4, 10}, {40, 16, 12}, {64, 32, 16}};
 
 static void forward_agrees_with_the_plain_router(void **state) {
-    (void)state;
     for (size_t n = 0; n < sizeof(some_sides) / sizeof(*some_sides); n++) {
         for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
             const bool batch_norm = kind % 2 == 1;
@@ -199,7 +198,6 @@ static void forward_agrees_with_the_plain_router(void **state) {
 }
 
 static void score_functions_hold_for_scores_of_any_size(void **state) {
-    (void)state;
     // One expert; its score is x. Without a bound on exp, sigmoid(-100) would be 0 or no number.
     const float scores[] = {0,    1e-30f, 0.5f,   -0.5f, 16,    -16,   60,    -60,
                             87.5, -87.5,  100.0f, -100,  1e10f, -1e10, 1e38f, -1e38f};
@@ -282,7 +280,6 @@ static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
 }
 
 static void retrieval_equals_exhaustive_search_on_ties(void **state) {
-    (void)state;
     for (size_t side = 1; side <= 70; side++) check_exact_retrieval(side, 8, side);
     check_exact_retrieval(21, 2 * 50, 1); // 150 queries a piece: more than one tile
 }
@@ -351,7 +348,6 @@ static void check_first_pass(
 }
 
 static void the_first_pass_leaves_every_bit(void **state) {
-    (void)state;
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 3, NULL), REEF_OK);
     const size_t sides[] = {384, 405, 520}, keys[] = {16, 64, 128}, topks[] = {1, 5, 16, 23};
@@ -374,7 +370,6 @@ static void the_first_pass_leaves_every_bit(void **state) {
 }
 
 static void folded_router_agrees_with_running_statistics(void **state) {
-    (void)state;
     for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
         const bool batch_norm = kind % 2 == 1;
         router r = make(odd_with(all_scores[kind / 2], batch_norm), 24, 8, 3);
@@ -390,7 +385,6 @@ static void folded_router_agrees_with_running_statistics(void **state) {
 }
 
 static void running_statistics_move_towards_the_batch(void **state) {
-    (void)state;
     router r = make(odd, 24, 8, 4);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     for (int repeat = 0; repeat < 200; repeat++)
@@ -446,7 +440,6 @@ static void check_row_does_not_depend_on_the_rest(reef_router_score score) {
 }
 
 static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
-    (void)state;
     for (size_t n = 0; n < SCORE_COUNT; n++) check_row_does_not_depend_on_the_rest(all_scores[n]);
 }
 
@@ -531,12 +524,10 @@ static void check_train_gradients(reef_router_score score, bool batch_norm) {
 }
 
 static void backward_agrees_with_finite_differences_with_batch_norm(void **state) {
-    (void)state;
     for (size_t n = 0; n < SCORE_COUNT; n++) check_train_gradients(all_scores[n], true);
 }
 
 static void backward_agrees_with_finite_differences_without_batch_norm(void **state) {
-    (void)state;
     for (size_t n = 0; n < SCORE_COUNT; n++) check_train_gradients(all_scores[n], false);
 }
 
@@ -562,12 +553,10 @@ static void check_folded_gradients(reef_router_score score) {
 }
 
 static void backward_agrees_with_finite_differences_when_folded(void **state) {
-    (void)state;
     for (size_t n = 0; n < SCORE_COUNT; n++) check_folded_gradients(all_scores[n]);
 }
 
 static void backward_accumulates(void **state) {
-    (void)state;
     router r = make(odd, 20, 5, 23);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     clear_grads(&r);
@@ -587,7 +576,6 @@ static void backward_accumulates(void **state) {
 
 // 18 rows in pieces of 5, and in two whole ones.
 static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
-    (void)state;
     router r = make(odd, 20, 5, 23);
     reef_router_tape tape = r.tape, whole;
     r.rows = 18;
@@ -611,7 +599,6 @@ static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
 }
 
 static void inactive_pieces_get_and_give_no_gradient(void **state) {
-    (void)state;
     router r = make(odd, 20, 5, 24);
     folded f = fold(&r);
     const uint8_t active[4] = {1, 0, 1, 0};
@@ -670,7 +657,6 @@ static float *run_with_threads(reef_router_score score, size_t threads, size_t *
 }
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {
-    (void)state;
     const size_t threads[] = {1, 2, 3, 8, 70};
     for (size_t kind = 0; kind < SCORE_COUNT; kind++) {
         size_t count, again;
@@ -696,7 +682,6 @@ static void assert_names_row(router *r, reef_router_mode mode, const char *row) 
 }
 
 static void a_query_that_is_not_finite_is_named(void **state) {
-    (void)state;
     const float wrong[] = {NAN, INFINITY, -INFINITY, 3e38f};
     router r = make(odd, 20, 5, 41);
     folded f = fold(&r);
@@ -725,7 +710,6 @@ static void a_query_that_is_not_finite_is_named(void **state) {
 
 // The queries are finite, but not the mean of their squares.
 static void a_variance_that_overflows_is_named(void **state) {
-    (void)state;
     router r = make(odd, 20, 5, 43);
     float *place = r.x + 13 * r.shape.d_model, before = *place;
     r.x[4 * r.shape.d_model] = 1e16f; // far out, but not the farthest
@@ -737,7 +721,6 @@ static void a_variance_that_overflows_is_named(void **state) {
 }
 
 static void scores_that_overflow_are_named(void **state) {
-    (void)state;
     router r = make(odd_with(REEF_SCORE_SOFTMAX, false), 20, 5, 42);
     float *tables[] = {r.params.sub_keys_a, r.params.sub_keys_b};
     const size_t half = r.shape.d_key / 2, D = r.shape.d_model;
@@ -767,7 +750,6 @@ static void scores_that_overflow_are_named(void **state) {
 }
 
 static void shapes_that_do_not_fit_together_are_refused(void **state) {
-    (void)state;
     reef_error err;
     const struct {
         reef_router_shape shape;
@@ -797,7 +779,6 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
 }
 
 static void tapes_hold_whole_pieces(void **state) {
-    (void)state;
     const size_t wrong[][2] = {{0, 5}, {20, 0}, {20, 3}, {SIZE_MAX / 5 * 5, 5}};
     reef_error err;
     reef_router_tape tape;

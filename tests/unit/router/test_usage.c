@@ -5,7 +5,6 @@
 #include <math.h>
 
 static void uniform_use_is_perfectly_even(void **state) {
-    (void)state;
     reef_usage usage[6];
     for (size_t i = 0; i < 6; i++) usage[i] = (reef_usage){.count = 2, .score = 500};
     reef_usage_summary summary;
@@ -18,7 +17,6 @@ static void uniform_use_is_perfectly_even(void **state) {
 }
 
 static void one_expert_taking_all_is_log_n_uneven(void **state) {
-    (void)state;
     reef_usage usage[8] = {[5] = {.count = 3, .score = 3 * REEF_USAGE_SCORE_ONE}};
     reef_usage_summary summary;
     reef_usage_summarise(8, usage, &summary);
@@ -30,7 +28,6 @@ static void one_expert_taking_all_is_log_n_uneven(void **state) {
 
 // z = (1/2, 1/4, 1/4, 0): log 4 - (1/2 log 2 + 1/2 log 4) = log(2) / 2.
 static void a_mixed_case_agrees_with_the_formula(void **state) {
-    (void)state;
     const reef_usage usage[4] = {{4, 200}, {1, 100}, {7, 100}, {0, 0}};
     reef_usage_summary summary;
     reef_usage_summarise(4, usage, &summary);
@@ -41,7 +38,6 @@ static void a_mixed_case_agrees_with_the_formula(void **state) {
 }
 
 static void an_expert_chosen_with_a_vanishing_score_is_used(void **state) {
-    (void)state;
     const reef_usage usage[2] = {{.count = 1, .score = 0}, {.count = 1, .score = 10}};
     reef_usage_summary summary;
     reef_usage_summarise(2, usage, &summary);
@@ -50,7 +46,6 @@ static void an_expert_chosen_with_a_vanishing_score_is_used(void **state) {
 }
 
 static void no_use_at_all_is_all_zero(void **state) {
-    (void)state;
     const reef_usage usage[3] = {{0, 0}};
     reef_usage_summary summary;
     reef_usage_summarise(3, usage, &summary);
@@ -62,21 +57,15 @@ static void no_use_at_all_is_all_zero(void **state) {
 }
 
 static void sums_near_the_end_of_the_counter_do_not_overflow(void **state) {
-    (void)state;
     const reef_usage usage[2] = {{1, UINT64_MAX}, {1, UINT64_MAX}};
     reef_usage_summary summary;
     reef_usage_summarise(2, usage, &summary);
     assert_true(summary.unevenness < 1e-12);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uniform_use_is_perfectly_even),
-        cmocka_unit_test(one_expert_taking_all_is_log_n_uneven),
-        cmocka_unit_test(a_mixed_case_agrees_with_the_formula),
-        cmocka_unit_test(an_expert_chosen_with_a_vanishing_score_is_used),
-        cmocka_unit_test(no_use_at_all_is_all_zero),
-        cmocka_unit_test(sums_near_the_end_of_the_counter_do_not_overflow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(uniform_use_is_perfectly_even),
+      ALONE(one_expert_taking_all_is_log_n_uneven),
+      ALONE(a_mixed_case_agrees_with_the_formula),
+      ALONE(an_expert_chosen_with_a_vanishing_score_is_used),
+      ALONE(no_use_at_all_is_all_zero),
+      ALONE(sums_near_the_end_of_the_counter_do_not_overflow))

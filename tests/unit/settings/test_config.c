@@ -256,15 +256,10 @@ static void only_what_may_change_is_taken_over(void **state) {
     reef_options_release(&before);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(every_setting_can_stand_in_the_file),
-        SET_UP(options_win_over_the_file_and_the_environment_is_not_read),
-        SET_UP(a_mistake_in_the_file_is_reported_with_its_line),
-        SET_UP(a_wrong_value_is_reported_although_a_stronger_one_hides_it),
-        SET_UP(a_file_that_is_none_is_refused),
-        SET_UP(a_mistake_is_reported_in_the_form_that_was_asked_for),
-        SET_UP(only_what_may_change_is_taken_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(every_setting_can_stand_in_the_file),
+      SET_UP(options_win_over_the_file_and_the_environment_is_not_read),
+      SET_UP(a_mistake_in_the_file_is_reported_with_its_line),
+      SET_UP(a_wrong_value_is_reported_although_a_stronger_one_hides_it),
+      SET_UP(a_file_that_is_none_is_refused),
+      SET_UP(a_mistake_is_reported_in_the_form_that_was_asked_for),
+      SET_UP(only_what_may_change_is_taken_over))

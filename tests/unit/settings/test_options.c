@@ -18,7 +18,6 @@ static reef_status parse(reef_options *options, reef_error *err, const char *con
 }
 
 static void options_have_their_documented_defaults(void **state) {
-    (void)state;
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", "file:a"), REEF_OK);
@@ -35,7 +34,6 @@ static void options_have_their_documented_defaults(void **state) {
 }
 
 static void every_option_is_taken(void **state) {
-    (void)state;
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
@@ -56,7 +54,6 @@ static void every_option_is_taken(void **state) {
 }
 
 static void a_stay_needs_no_source(void **state) {
-    (void)state;
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--stay"), REEF_OK);
@@ -65,7 +62,6 @@ static void a_stay_needs_no_source(void **state) {
 }
 
 static void help_and_version_need_nothing_else(void **state) {
-    (void)state;
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--help", "--nonsense"), REEF_OK);
@@ -82,7 +78,6 @@ static void help_and_version_need_nothing_else(void **state) {
 }
 
 static void what_is_refused_is_named(void **state) {
-    (void)state;
     static const struct {
         const char *arguments[4];
         const char *named;
@@ -121,7 +116,6 @@ static void what_is_refused_is_named(void **state) {
 }
 
 static void too_many_sources_are_refused(void **state) {
-    (void)state;
     static char *arguments[2 * REEF_INPUT_COUNT_MAX + 8];
     int count = 0;
     reef_options options;
@@ -140,7 +134,6 @@ static void too_many_sources_are_refused(void **state) {
 }
 
 static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
-    (void)state;
     static reef_options options; // what a pattern becomes lives as long as the process
     reef_error err = {0};
     char folder[TEMP_DIR_BYTES], pattern[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
@@ -173,7 +166,6 @@ static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
 }
 
 static void a_pattern_that_fits_too_many_files_says_how_many(void **state) {
-    (void)state;
     reef_options options;
     reef_error err;
     char folder[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], argument[TEMP_DIR_BYTES + 8];
@@ -202,7 +194,6 @@ static void a_pattern_that_fits_too_many_files_says_how_many(void **state) {
 
 // What --check says may go into a log.
 static void settings_are_shown_without_passwords(void **state) {
-    (void)state;
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source",
@@ -232,7 +223,6 @@ static void settings_are_shown_without_passwords(void **state) {
 
 // It cannot be said which part of it is one.
 static void of_a_redis_url_that_is_none_nothing_is_shown(void **state) {
-    (void)state;
     static const char *const URLS[] = {
         "redis://:sec/ret@host/events",  "redis://reef:sec?ret@host/events",
         "redis://reef:secret/s",         "redis://host/s?password=secret",
@@ -250,18 +240,13 @@ static void of_a_redis_url_that_is_none_nothing_is_shown(void **state) {
     free(shown);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_have_their_documented_defaults),
-        cmocka_unit_test(every_option_is_taken),
-        cmocka_unit_test(a_stay_needs_no_source),
-        cmocka_unit_test(help_and_version_need_nothing_else),
-        cmocka_unit_test(what_is_refused_is_named),
-        cmocka_unit_test(too_many_sources_are_refused),
-        cmocka_unit_test(settings_are_shown_without_passwords),
-        cmocka_unit_test(of_a_redis_url_that_is_none_nothing_is_shown),
-        cmocka_unit_test(a_pattern_is_its_files_in_the_order_of_names),
-        cmocka_unit_test(a_pattern_that_fits_too_many_files_says_how_many),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(options_have_their_documented_defaults),
+      ALONE(every_option_is_taken),
+      ALONE(a_stay_needs_no_source),
+      ALONE(help_and_version_need_nothing_else),
+      ALONE(what_is_refused_is_named),
+      ALONE(too_many_sources_are_refused),
+      ALONE(settings_are_shown_without_passwords),
+      ALONE(of_a_redis_url_that_is_none_nothing_is_shown),
+      ALONE(a_pattern_is_its_files_in_the_order_of_names),
+      ALONE(a_pattern_that_fits_too_many_files_says_how_many))

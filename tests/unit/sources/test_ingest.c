@@ -40,20 +40,17 @@ static void assert_text(reef_ingested out, const void *bytes, size_t count, uint
 // ---- text ---------------------------------------------------------------------------------------
 
 static void text_is_taken_as_it_is(void **state) {
-    (void)state;
     assert_text(parse(REEF_INGEST_TEXT, "a\nb\n", 4), "a\nb\n", 4, 2);
     assert_text(parse(REEF_INGEST_TEXT, "\n", 1), "\n", 1, 1);
     assert_text(parse(REEF_INGEST_TEXT, "a\r\n\0\xff\n", 6), "a\r\n\0\xff\n", 6, 2);
 }
 
 static void a_last_line_gets_its_end(void **state) {
-    (void)state;
     assert_text(parse(REEF_INGEST_TEXT, "a\nb", 3), "a\nb\n", 4, 2);
     assert_text(parse(REEF_INGEST_TEXT, "\0", 1), "\0\n", 2, 1);
 }
 
 static void a_batch_has_a_bound(void **state) {
-    (void)state;
     size_t bytes = REEF_JOURNAL_BATCH_BYTES_MAX;
     char *text = malloc(bytes + 1);
     assert_non_null(text);
@@ -66,7 +63,6 @@ static void a_batch_has_a_bound(void **state) {
 }
 
 static void nothing_is_no_batch(void **state) {
-    (void)state;
     assert_refused(REEF_INGEST_TEXT, "", 0, "empty");
     assert_refused(REEF_INGEST_JSONL, "\n \n\t\r\n", 6, "empty");
 }
@@ -82,7 +78,6 @@ static void refused(const char *text, const char *file_entry) {
 }
 
 static void texts_of_json_lines_are_lines(void **state) {
-    (void)state;
     assert_text(lines("{\"text\": \"a\\nb\"}\n\n{\"id\": 7, \"text\": \"c\\n\"}\r\n"), "a\nb\nc\n",
                 6, 2);
     assert_text(lines("{\"text\": \"\"}"), "\n", 1, 1);
@@ -90,7 +85,6 @@ static void texts_of_json_lines_are_lines(void **state) {
 }
 
 static void a_bad_line_is_named_and_the_batch_refused(void **state) {
-    (void)state;
     refused("{\"text\": \"a\"}\n\n{\"text\": }\n", "line 3: no JSON");
     refused("{\"text\": \"a\"} {\"text\": \"b\"}\n", "line 1: no JSON");
     refused("{\"text\": \"a\", \"text\": \"b\"}\n", "line 1: no JSON");
@@ -101,14 +95,9 @@ static void a_bad_line_is_named_and_the_batch_refused(void **state) {
     refused("[\"a\"]\n", "line 1: no object such as {\"text\"");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_taken_as_it_is),
-        cmocka_unit_test(a_last_line_gets_its_end),
-        cmocka_unit_test(a_batch_has_a_bound),
-        cmocka_unit_test(nothing_is_no_batch),
-        cmocka_unit_test(texts_of_json_lines_are_lines),
-        cmocka_unit_test(a_bad_line_is_named_and_the_batch_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(text_is_taken_as_it_is),
+      ALONE(a_last_line_gets_its_end),
+      ALONE(a_batch_has_a_bound),
+      ALONE(nothing_is_no_batch),
+      ALONE(texts_of_json_lines_are_lines),
+      ALONE(a_bad_line_is_named_and_the_batch_refused))

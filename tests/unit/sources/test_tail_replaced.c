@@ -94,22 +94,18 @@ static void read_all(replacement how) {
 }
 
 static void a_file_made_in_the_place_of_a_removed_one_is_read_whole(void **state) {
-    (void)state;
     read_all(REMOVED);
 }
 
 static void a_file_moved_over_another_is_read_whole(void **state) {
-    (void)state;
     read_all(MOVED_OVER);
 }
 
 static void a_file_that_was_cut_and_written_again_is_read_whole(void **state) {
-    (void)state;
     read_all(CUT);
 }
 
 static void a_file_copied_over_another_is_read_whole(void **state) {
-    (void)state;
     read_all(COPIED_OVER);
 }
 
@@ -133,14 +129,10 @@ static void what_was_written_between_copy_and_cut_is_said_to_be_lost(void **stat
     assert_string_equal(w->words, "source_loss ");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_made_in_the_place_of_a_removed_one_is_read_whole),
-        cmocka_unit_test(a_file_moved_over_another_is_read_whole),
-        cmocka_unit_test(a_file_that_was_cut_and_written_again_is_read_whole),
-        cmocka_unit_test(a_file_copied_over_another_is_read_whole),
-        cmocka_unit_test_setup_teardown(what_was_written_between_copy_and_cut_is_said_to_be_lost,
-                                        world_new, world_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(a_file_made_in_the_place_of_a_removed_one_is_read_whole),
+      ALONE(a_file_moved_over_another_is_read_whole),
+      ALONE(a_file_that_was_cut_and_written_again_is_read_whole),
+      ALONE(a_file_copied_over_another_is_read_whole),
+      cmocka_unit_test_setup_teardown(what_was_written_between_copy_and_cut_is_said_to_be_lost,
+                                      world_new,
+                                      world_remove))

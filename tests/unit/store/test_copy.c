@@ -267,14 +267,9 @@ static void what_does_not_have_its_root_is_no_copy(void **state) {
     assert_absent(c->to);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_copy_holds_the_last_commit_in_fewer_pages),
-        SET_UP(a_pool_without_a_commit_can_be_copied),
-        SET_UP(copies_are_made_while_another_process_commits),
-        SET_UP(where_something_is_nothing_is_written),
-        SET_UP(on_a_full_disk_nothing_is_left),
-        SET_UP(what_does_not_have_its_root_is_no_copy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_copy_holds_the_last_commit_in_fewer_pages),
+      SET_UP(a_pool_without_a_commit_can_be_copied),
+      SET_UP(copies_are_made_while_another_process_commits),
+      SET_UP(where_something_is_nothing_is_written),
+      SET_UP(on_a_full_disk_nothing_is_left),
+      SET_UP(what_does_not_have_its_root_is_no_copy))

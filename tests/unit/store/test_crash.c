@@ -384,16 +384,13 @@ static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_commit_is_whole_or_absent_after_a_kill),
-        TEST(a_killed_reader_does_not_make_the_pool_grow),
-        TEST(a_pool_is_made_whole_or_not_at_all),
-        cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing_and_works_again_with_room,
-                                        disk_setup, disk_teardown),
-        cmocka_unit_test_setup_teardown(a_pool_on_a_full_disk_opens, disk_setup, disk_teardown),
-        cmocka_unit_test_setup_teardown(creating_on_a_full_disk_leaves_nothing_behind, disk_setup,
-                                        disk_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(a_commit_is_whole_or_absent_after_a_kill),
+      TEST(a_killed_reader_does_not_make_the_pool_grow),
+      TEST(a_pool_is_made_whole_or_not_at_all),
+      cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing_and_works_again_with_room,
+                                      disk_setup,
+                                      disk_teardown),
+      cmocka_unit_test_setup_teardown(a_pool_on_a_full_disk_opens, disk_setup, disk_teardown),
+      cmocka_unit_test_setup_teardown(creating_on_a_full_disk_leaves_nothing_behind,
+                                      disk_setup,
+                                      disk_teardown))

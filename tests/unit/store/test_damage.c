@@ -325,7 +325,6 @@ static reef_status stopped_by_signal(const char *path,
 }
 
 static void what_a_child_said_before_its_end_is_not_lost(void **state) {
-    (void)state;
     reef_error err;
     reef_check_report report;
     damage_log log = {.expected = "one line before the end"};
@@ -388,18 +387,13 @@ static void every_broken_page_gets_an_answer(void **state) {
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_flipped_bit_is_found_and_the_record_named),
-        POOL_TEST(writing_the_content_again_mends_a_damaged_record),
-        POOL_TEST(a_stale_record_is_found_through_sums),
-        POOL_TEST(a_lost_record_is_found_through_sums),
-        POOL_TEST(a_record_lost_with_its_sum_is_found_through_the_roots),
-        POOL_TEST(the_check_goes_on_after_damage),
-        POOL_TEST(a_file_truncated_under_the_map_costs_the_child_only),
-        cmocka_unit_test(what_a_child_said_before_its_end_is_not_lost),
-        POOL_TEST(a_pool_open_for_writing_can_be_verified),
-        POOL_TEST(every_broken_page_gets_an_answer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(POOL_TEST(a_flipped_bit_is_found_and_the_record_named),
+      POOL_TEST(writing_the_content_again_mends_a_damaged_record),
+      POOL_TEST(a_stale_record_is_found_through_sums),
+      POOL_TEST(a_lost_record_is_found_through_sums),
+      POOL_TEST(a_record_lost_with_its_sum_is_found_through_the_roots),
+      POOL_TEST(the_check_goes_on_after_damage),
+      POOL_TEST(a_file_truncated_under_the_map_costs_the_child_only),
+      ALONE(what_a_child_said_before_its_end_is_not_lost),
+      POOL_TEST(a_pool_open_for_writing_can_be_verified),
+      POOL_TEST(every_broken_page_gets_an_answer))

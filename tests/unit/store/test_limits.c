@@ -63,12 +63,9 @@ static void a_generation_has_ids_of_32_bits_and_no_more(void **state) {
     pool_check(f->store);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_pool_holds_all_generations_and_refuses_one_more,
-                                        pool_setup, pool_teardown),
-        cmocka_unit_test_setup_teardown(a_generation_has_ids_of_32_bits_and_no_more, pool_setup,
-                                        pool_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(cmocka_unit_test_setup_teardown(a_pool_holds_all_generations_and_refuses_one_more,
+                                      pool_setup,
+                                      pool_teardown),
+      cmocka_unit_test_setup_teardown(a_generation_has_ids_of_32_bits_and_no_more,
+                                      pool_setup,
+                                      pool_teardown))

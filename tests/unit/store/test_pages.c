@@ -333,17 +333,12 @@ static void a_check_beside_a_writer_blames_nothing(void **state) {
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_sound_file_is_never_blamed),
-        POOL_TEST(a_copy_without_free_pages_is_sound),
-        POOL_TEST(damage_to_a_tree_is_found_and_named),
-        POOL_TEST(damage_to_large_values_is_found_and_named),
-        POOL_TEST(damage_to_the_free_list_is_found),
-        POOL_TEST(meta_pages_that_do_not_belong_together_are_found),
-        POOL_TEST(meta_pages_that_lead_nowhere_are_refused),
-        POOL_TEST(a_commit_in_the_meantime_is_the_one_that_is_checked),
-        POOL_TEST(a_check_beside_a_writer_blames_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(POOL_TEST(a_sound_file_is_never_blamed),
+      POOL_TEST(a_copy_without_free_pages_is_sound),
+      POOL_TEST(damage_to_a_tree_is_found_and_named),
+      POOL_TEST(damage_to_large_values_is_found_and_named),
+      POOL_TEST(damage_to_the_free_list_is_found),
+      POOL_TEST(meta_pages_that_do_not_belong_together_are_found),
+      POOL_TEST(meta_pages_that_lead_nowhere_are_refused),
+      POOL_TEST(a_commit_in_the_meantime_is_the_one_that_is_checked),
+      POOL_TEST(a_check_beside_a_writer_blames_nothing))

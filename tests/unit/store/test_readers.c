@@ -262,14 +262,9 @@ static void without_a_table_no_reader_is_counted(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(sixty_four_readers_each_see_whole_commits),
-        TEST(a_killed_reader_keeps_no_page_from_reuse),
-        TEST(one_reader_too_many_is_refused),
-        TEST(the_oldest_reader_is_named_and_how_far_it_is_behind),
-        TEST(without_a_table_no_reader_is_counted),
-        TEST(a_read_in_steps_sees_what_was_committed_meanwhile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(sixty_four_readers_each_see_whole_commits),
+      TEST(a_killed_reader_keeps_no_page_from_reuse),
+      TEST(one_reader_too_many_is_refused),
+      TEST(the_oldest_reader_is_named_and_how_far_it_is_behind),
+      TEST(without_a_table_no_reader_is_counted),
+      TEST(a_read_in_steps_sees_what_was_committed_meanwhile))

@@ -39,7 +39,6 @@ static void assert_same_key(const reef_key *a, const reef_key *b) {
 }
 
 static void keys_survive_encoding(void **state) {
-    (void)state;
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
         reef_error err;
         reef_key_bytes bytes;
@@ -65,7 +64,6 @@ static int compare_bytes(const reef_key *a, const reef_key *b) {
 }
 
 static void encoded_keys_sort_like_their_fields(void **state) {
-    (void)state;
     const reef_key ascending[] = {
         {.db = REEF_DB_TENSORS, .generation = 0, .name = "b", .block = 700},
         {.db = REEF_DB_TENSORS, .generation = 1, .name = "a"},
@@ -265,7 +263,6 @@ static void equal_content_is_not_written_again(void **state) {
 }
 
 static void blocks_have_the_largest_power_of_two_of_rows(void **state) {
-    (void)state;
     assert_int_equal(reef_block_rows(1), 131072);
     assert_int_equal(reef_block_rows(2 * 256 * sizeof(float)), 64);
     assert_int_equal(reef_block_rows(2 * 255 * sizeof(float)), 64);
@@ -280,14 +277,12 @@ static void blocks_have_the_largest_power_of_two_of_rows(void **state) {
 }
 
 static void messages_have_no_control_characters(void **state) {
-    (void)state;
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(&(reef_key){.db = REEF_DB_JOURNAL, .name = "a\x1b[2Jb\n", .sequence = 3}, text);
     assert_string_equal(text, "journal (name a?[2Jb?, sequence 3)");
 }
 
 static void statuses_have_texts_and_exit_codes(void **state) {
-    (void)state;
     reef_error err;
     assert_string_equal(reef_status_text(REEF_OK), "ok");
     assert_string_equal(reef_status_text(REEF_ERR_NOT_FOUND), "not found");
@@ -302,7 +297,6 @@ static void statuses_have_texts_and_exit_codes(void **state) {
 }
 
 static void hashes_print_as_hexadecimal(void **state) {
-    (void)state;
     uint8_t hash[REEF_HASH_BYTES] = {0x00, 0x1f, 0xa0, [15] = 0xff};
     char text[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(hash, text);
@@ -311,7 +305,6 @@ static void hashes_print_as_hexadecimal(void **state) {
 
 // The hash of one known record: a change here is a change of the format.
 static void content_hash_and_header_stay_what_they_are(void **state) {
-    (void)state;
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
     reef_key_bytes encoded;
     reef_error err;
@@ -334,7 +327,6 @@ static void content_hash_and_header_stay_what_they_are(void **state) {
 }
 
 static void a_hash_is_read_as_it_was_written_and_nothing_else_is_one(void **state) {
-    (void)state;
     static const char *const BAD[] = {"",
                                       "f265d041ed446c1b4190b992bcc1381",
                                       "f265d041ed446c1b4190b992bcc138170",
@@ -356,22 +348,17 @@ static void a_hash_is_read_as_it_was_written_and_nothing_else_is_one(void **stat
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_survive_encoding),
-        cmocka_unit_test(encoded_keys_sort_like_their_fields),
-        TEST(bad_keys_are_refused),
-        TEST(payloads_of_all_types_and_sizes_come_back),
-        TEST(records_are_located_without_being_read),
-        TEST(every_database_holds_records),
-        TEST(a_missing_record_is_not_found_and_named),
-        TEST(equal_content_is_not_written_again),
-        cmocka_unit_test(blocks_have_the_largest_power_of_two_of_rows),
-        cmocka_unit_test(messages_have_no_control_characters),
-        cmocka_unit_test(statuses_have_texts_and_exit_codes),
-        cmocka_unit_test(hashes_print_as_hexadecimal),
-        cmocka_unit_test(a_hash_is_read_as_it_was_written_and_nothing_else_is_one),
-        cmocka_unit_test(content_hash_and_header_stay_what_they_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(ALONE(keys_survive_encoding),
+      ALONE(encoded_keys_sort_like_their_fields),
+      TEST(bad_keys_are_refused),
+      TEST(payloads_of_all_types_and_sizes_come_back),
+      TEST(records_are_located_without_being_read),
+      TEST(every_database_holds_records),
+      TEST(a_missing_record_is_not_found_and_named),
+      TEST(equal_content_is_not_written_again),
+      ALONE(blocks_have_the_largest_power_of_two_of_rows),
+      ALONE(messages_have_no_control_characters),
+      ALONE(statuses_have_texts_and_exit_codes),
+      ALONE(hashes_print_as_hexadecimal),
+      ALONE(a_hash_is_read_as_it_was_written_and_nothing_else_is_one),
+      ALONE(content_hash_and_header_stay_what_they_are))

@@ -58,7 +58,6 @@ typedef struct findings {
 
 static void on_damage(void *context, const reef_key *key, const char *what) {
     findings *found = context;
-    (void)key;
     found->count++;
     snprintf(found->last, sizeof(found->last), "%s", what);
 }
@@ -357,17 +356,12 @@ static void broken_pages_are_findings(void **state) {
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_pass_meets_every_sealed_record_once),
-        POOL_TEST(without_sealed_records_there_is_no_pass),
-        POOL_TEST(a_pass_continues_where_it_was_kept),
-        POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on),
-        POOL_TEST(a_record_that_is_not_the_one_in_sums_is_found),
-        POOL_TEST(a_small_piece_reads_few_records_however_little_they_hold),
-        POOL_TEST(behind_a_broken_tree_the_next_database_is_read),
-        POOL_TEST(a_record_of_scrubs_of_a_wrong_length_is_damaged),
-        POOL_TEST(broken_pages_are_findings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(POOL_TEST(a_pass_meets_every_sealed_record_once),
+      POOL_TEST(without_sealed_records_there_is_no_pass),
+      POOL_TEST(a_pass_continues_where_it_was_kept),
+      POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on),
+      POOL_TEST(a_record_that_is_not_the_one_in_sums_is_found),
+      POOL_TEST(a_small_piece_reads_few_records_however_little_they_hold),
+      POOL_TEST(behind_a_broken_tree_the_next_database_is_read),
+      POOL_TEST(a_record_of_scrubs_of_a_wrong_length_is_damaged),
+      POOL_TEST(broken_pages_are_findings))

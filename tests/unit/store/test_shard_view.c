@@ -186,7 +186,6 @@ static reef_status on_block(void *context,
                             const reef_key *key,
                             const reef_view *view,
                             reef_error *err) {
-    (void)err;
     assert_int_equal(view->bytes, 300);
     *(uint32_t *)context |= 1u << key->block;
     return REEF_OK;
@@ -438,18 +437,13 @@ static void each_step_of_a_read_is_of_one_epoch(void **state) {
     reef_store_close(view);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(every_record_is_read_once),
-        SET_UP(blocks_of_a_memory_lie_in_their_shards),
-        SET_UP(a_damaged_row_is_found_in_its_shard),
-        SET_UP(a_missing_shard_is_named),
-        SET_UP(a_shard_in_anothers_place_is_named),
-        SET_UP(what_would_change_shards_is_refused),
-        SET_UP(pools_that_each_have_all_rows_are_not_read_so),
-        SET_UP(a_shard_of_another_epoch_is_named),
-        SET_UP(a_read_waits_for_the_epoch_that_counts),
-        SET_UP(each_step_of_a_read_is_of_one_epoch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(every_record_is_read_once),
+      SET_UP(blocks_of_a_memory_lie_in_their_shards),
+      SET_UP(a_damaged_row_is_found_in_its_shard),
+      SET_UP(a_missing_shard_is_named),
+      SET_UP(a_shard_in_anothers_place_is_named),
+      SET_UP(what_would_change_shards_is_refused),
+      SET_UP(pools_that_each_have_all_rows_are_not_read_so),
+      SET_UP(a_shard_of_another_epoch_is_named),
+      SET_UP(a_read_waits_for_the_epoch_that_counts),
+      SET_UP(each_step_of_a_read_is_of_one_epoch))

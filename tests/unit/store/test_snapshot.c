@@ -423,7 +423,6 @@ static void damage_snapshot(pool_fixture *f, const char *name) {
 // Of each that is scanned its name, and "!" where it is damaged.
 static reef_status write_name(void *context, const reef_snapshot *snapshot, reef_error *err) {
     char *names = context;
-    (void)err;
     strcat(names, snapshot->name);
     strcat(names, snapshot->damaged ? "! " : " ");
     return REEF_OK;
@@ -715,22 +714,17 @@ static void on_a_full_disk_nothing_is_left(void **state) {
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_copy_is_restored_to_the_root_of_the_snapshot),
-        POOL_TEST(in_place_the_state_before_is_kept_and_can_be_restored),
-        POOL_TEST(live_sources_stand_where_they_stood),
-        POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs),
-        POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored),
-        POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear),
-        POOL_TEST(several_go_in_one_transaction_or_none),
-        POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds),
-        POOL_TEST(a_damaged_snapshot_is_in_the_way_of_what_it_may_need),
-        POOL_TEST(without_the_last_generations_record_only_a_restore_writes),
-        POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool),
-        POOL_TEST(killed_on_the_way_there_is_no_half_pool),
-        POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored),
-        POOL_TEST(on_a_full_disk_nothing_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(POOL_TEST(a_copy_is_restored_to_the_root_of_the_snapshot),
+      POOL_TEST(in_place_the_state_before_is_kept_and_can_be_restored),
+      POOL_TEST(live_sources_stand_where_they_stood),
+      POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs),
+      POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored),
+      POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear),
+      POOL_TEST(several_go_in_one_transaction_or_none),
+      POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds),
+      POOL_TEST(a_damaged_snapshot_is_in_the_way_of_what_it_may_need),
+      POOL_TEST(without_the_last_generations_record_only_a_restore_writes),
+      POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool),
+      POOL_TEST(killed_on_the_way_there_is_no_half_pool),
+      POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored),
+      POOL_TEST(on_a_full_disk_nothing_is_left))

@@ -674,23 +674,18 @@ static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_random_history_equals_a_plain_array),
-        POOL_TEST(a_commit_is_read_back_and_counted),
-        POOL_TEST(an_aborted_transaction_leaves_nothing),
-        POOL_TEST(read_transactions_and_readers_cannot_write),
-        POOL_TEST(a_second_writer_of_this_process_is_refused),
-        POOL_TEST(a_second_write_transaction_is_refused),
-        POOL_TEST(a_second_writer_of_another_process_is_refused),
-        POOL_TEST(a_forked_child_does_not_keep_the_writer_lock),
-        POOL_TEST(stores_of_one_process_share_a_pool),
-        POOL_TEST(a_reader_in_another_process_sees_whole_commits),
-        POOL_TEST(threads_read_one_store_while_it_is_written),
-        POOL_TEST(a_read_never_begins_on_a_commit_that_is_not_out),
-        POOL_TEST(little_address_space_is_enough),
-        POOL_TEST(a_full_map_is_reported_and_larger_the_next_time),
-        POOL_TEST(a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(POOL_TEST(a_random_history_equals_a_plain_array),
+      POOL_TEST(a_commit_is_read_back_and_counted),
+      POOL_TEST(an_aborted_transaction_leaves_nothing),
+      POOL_TEST(read_transactions_and_readers_cannot_write),
+      POOL_TEST(a_second_writer_of_this_process_is_refused),
+      POOL_TEST(a_second_write_transaction_is_refused),
+      POOL_TEST(a_second_writer_of_another_process_is_refused),
+      POOL_TEST(a_forked_child_does_not_keep_the_writer_lock),
+      POOL_TEST(stores_of_one_process_share_a_pool),
+      POOL_TEST(a_reader_in_another_process_sees_whole_commits),
+      POOL_TEST(threads_read_one_store_while_it_is_written),
+      POOL_TEST(a_read_never_begins_on_a_commit_that_is_not_out),
+      POOL_TEST(little_address_space_is_enough),
+      POOL_TEST(a_full_map_is_reported_and_larger_the_next_time),
+      POOL_TEST(a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time))

@@ -682,26 +682,21 @@ static void mistakes_are_refused(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_delta_is_what_the_totals_grew_by),
-        TEST(a_layer_that_grows_keeps_its_deltas),
-        TEST(commits_of_one_time_share_a_delta),
-        TEST(numbers_of_every_size_come_back),
-        TEST(a_delta_has_the_bytes_that_the_format_says),
-        TEST(windows_grow_coarser_with_age_and_days_end),
-        TEST(the_last_use_of_an_expert_is_known_as_well_as_its_window),
-        TEST(a_clock_that_goes_back_loses_nothing),
-        TEST(sums_are_those_of_a_plain_list_whatever_was_compacted_when),
-        TEST(a_day_that_was_begun_early_reaches_as_far_as_it_does),
-        TEST(space_is_bounded_when_every_expert_is_used),
-        TEST(days_beyond_their_bytes_go_as_a_whole),
-        TEST(steps_are_small_and_many),
-        TEST(a_step_that_is_not_committed_changes_nothing),
-        TEST(sums_survive_kills_at_any_moment),
-        TEST(what_is_no_list_of_uses_is_named),
-        TEST(a_damaged_total_is_mended_and_its_delta_left_out),
-        TEST(mistakes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(a_delta_is_what_the_totals_grew_by),
+      TEST(a_layer_that_grows_keeps_its_deltas),
+      TEST(commits_of_one_time_share_a_delta),
+      TEST(numbers_of_every_size_come_back),
+      TEST(a_delta_has_the_bytes_that_the_format_says),
+      TEST(windows_grow_coarser_with_age_and_days_end),
+      TEST(the_last_use_of_an_expert_is_known_as_well_as_its_window),
+      TEST(a_clock_that_goes_back_loses_nothing),
+      TEST(sums_are_those_of_a_plain_list_whatever_was_compacted_when),
+      TEST(a_day_that_was_begun_early_reaches_as_far_as_it_does),
+      TEST(space_is_bounded_when_every_expert_is_used),
+      TEST(days_beyond_their_bytes_go_as_a_whole),
+      TEST(steps_are_small_and_many),
+      TEST(a_step_that_is_not_committed_changes_nothing),
+      TEST(sums_survive_kills_at_any_moment),
+      TEST(what_is_no_list_of_uses_is_named),
+      TEST(a_damaged_total_is_mended_and_its_delta_left_out),
+      TEST(mistakes_are_refused))

@@ -755,30 +755,25 @@ static void a_damaged_generation_is_reported_once_and_the_last_one_as_open(void 
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(every_page_of_a_sound_pool_is_used_once_or_free),
-        POOL_TEST(every_flipped_bit_that_a_reader_can_meet_is_found),
-        POOL_TEST(a_free_list_that_names_a_page_in_use_is_found),
-        POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else),
-        POOL_TEST(a_sample_is_chosen_by_its_seed),
-        POOL_TEST(a_check_in_steps_finds_what_one_read_finds),
-        POOL_TEST(a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile),
-        POOL_TEST(windows_that_exceed_the_totals_are_found),
-        POOL_TEST(a_sound_pool_needs_nothing),
-        POOL_TEST(what_the_snapshot_has_not_is_restored_from_it),
-        POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore),
-        POOL_TEST(damaged_memory_is_its_kinds_alone),
-        POOL_TEST(sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root),
-        POOL_TEST(the_newest_sound_snapshot_is_restored),
-        POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
-        POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
-        POOL_TEST(positions_are_restored_from_a_snapshot_that_has_them),
-        POOL_TEST(a_snapshot_that_lost_a_read_position_can_be_removed),
-        POOL_TEST(with_more_findings_than_are_kept_only_a_copy_helps),
-        POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
-        POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
-        POOL_TEST(a_damaged_generation_is_reported_once_and_the_last_one_as_open),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(POOL_TEST(every_page_of_a_sound_pool_is_used_once_or_free),
+      POOL_TEST(every_flipped_bit_that_a_reader_can_meet_is_found),
+      POOL_TEST(a_free_list_that_names_a_page_in_use_is_found),
+      POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else),
+      POOL_TEST(a_sample_is_chosen_by_its_seed),
+      POOL_TEST(a_check_in_steps_finds_what_one_read_finds),
+      POOL_TEST(a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile),
+      POOL_TEST(windows_that_exceed_the_totals_are_found),
+      POOL_TEST(a_sound_pool_needs_nothing),
+      POOL_TEST(what_the_snapshot_has_not_is_restored_from_it),
+      POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore),
+      POOL_TEST(damaged_memory_is_its_kinds_alone),
+      POOL_TEST(sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root),
+      POOL_TEST(the_newest_sound_snapshot_is_restored),
+      POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
+      POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
+      POOL_TEST(positions_are_restored_from_a_snapshot_that_has_them),
+      POOL_TEST(a_snapshot_that_lost_a_read_position_can_be_removed),
+      POOL_TEST(with_more_findings_than_are_kept_only_a_copy_helps),
+      POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
+      POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
+      POOL_TEST(a_damaged_generation_is_reported_once_and_the_last_one_as_open))

@@ -52,7 +52,6 @@ static void learn_some(lifelong *f) {
 }
 
 static int discard_mould(void **state) {
-    (void)state;
     lifelong_discard(&some);
     return 0;
 }

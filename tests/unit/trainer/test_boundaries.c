@@ -79,7 +79,6 @@ static void assert_the_stream_decides(const reef_config *config,
 }
 
 static void the_stream_alone_decides_where_kinds_begin(void **state) {
-    (void)state;
     static const struct run {
         const char *setting[2];
         size_t generation_count;
@@ -161,7 +160,6 @@ static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **stat
 }
 
 static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
-    (void)state;
     enum { PART = 1500 };
     uint8_t stream[3 * PART + 200];
     size_t count = 0;

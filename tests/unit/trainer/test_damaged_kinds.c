@@ -349,19 +349,14 @@ static void a_chain_of_mergings_ends(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_damaged_visit_is_left_out_and_named),
-        TEST(a_pool_goes_on_with_what_is_whole),
-        TEST(of_a_name_the_error_speaks),
-        TEST(damaged_tables_of_a_kind_that_never_came_back),
-        TEST(a_damaged_mark_of_a_kind_that_came_back),
-        TEST(a_damaged_list_of_visits),
-        TEST(the_damaged_memory_of_the_open_generation),
-        TEST(a_damaged_visit_goes_with_the_states_of_its_time),
-        TEST(a_kind_is_given_beside_a_damaged_one),
-        TEST(a_chain_of_mergings_ends),
-        TEST(where_a_list_is_damaged_no_older_kind_is_given_as_it_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(a_damaged_visit_is_left_out_and_named),
+      TEST(a_pool_goes_on_with_what_is_whole),
+      TEST(of_a_name_the_error_speaks),
+      TEST(damaged_tables_of_a_kind_that_never_came_back),
+      TEST(a_damaged_mark_of_a_kind_that_came_back),
+      TEST(a_damaged_list_of_visits),
+      TEST(the_damaged_memory_of_the_open_generation),
+      TEST(a_damaged_visit_goes_with_the_states_of_its_time),
+      TEST(a_kind_is_given_beside_a_damaged_one),
+      TEST(a_chain_of_mergings_ends),
+      TEST(where_a_list_is_damaged_no_older_kind_is_given_as_it_was))

@@ -146,13 +146,8 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     assert_int_equal(status_of(p->b).pending_bytes, carried);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_generation_of_another_pool_is_refused),
-        SET_UP(no_more_than_there_is_room_for),
-        SET_UP(only_what_is_sealed_is_extracted),
-        SET_UP(what_is_damaged_is_refused),
-        SET_UP(an_import_that_cannot_be_committed_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_generation_of_another_pool_is_refused),
+      SET_UP(no_more_than_there_is_room_for),
+      SET_UP(only_what_is_sealed_is_extracted),
+      SET_UP(what_is_damaged_is_refused),
+      SET_UP(an_import_that_cannot_be_committed_changes_nothing))

@@ -305,8 +305,6 @@ static reef_status last_event(void *context,
                               const reef_key *key,
                               const reef_view *view,
                               reef_error *err) {
-    (void)view;
-    (void)err;
     *(uint64_t *)context = key->sequence;
     return REEF_OK;
 }
@@ -419,8 +417,6 @@ static reef_status keep_last(void *context,
                              const reef_key *key,
                              const reef_view *view,
                              reef_error *err) {
-    (void)view;
-    (void)err;
     reef_key *last = context;
     if (strcmp(key->name, last->name) == 0) last->sequence = key->sequence;
     return REEF_OK;

@@ -27,7 +27,6 @@ static void learn(lifelong *f) {
 }
 
 static int discard_four(void **state) {
-    (void)state;
     lifelong_discard(&four);
     return 0;
 }

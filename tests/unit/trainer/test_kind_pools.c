@@ -47,7 +47,6 @@ static void seal(lifelong *f) {
 }
 
 static void on_wrong_size(void *context, const reef_key *key, const char *what) {
-    (void)context;
     fail_msg("layer %u, block %u: %s", key->layer, key->block, what);
 }
 

@@ -372,13 +372,11 @@ static void assert_the_stream_decides(const reef_config *config) {
 }
 
 static void the_stream_alone_decides_the_bits(void **state) {
-    (void)state;
     reef_config config = lifelong_config();
     assert_the_stream_decides(&config);
 }
 
 static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
-    (void)state;
     reef_config config = lifelong_config();
     choose(&config, "expert", "glu");
     choose(&config, "score", "sigmoid");

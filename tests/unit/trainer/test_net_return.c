@@ -94,7 +94,6 @@ static void make_following(lifelong *f) {
 }
 
 static int discard_moulds(void **state) {
-    (void)state;
     lifelong_discard(&two);
     lifelong_discard(&following);
     return 0;

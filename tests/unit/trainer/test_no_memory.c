@@ -186,12 +186,9 @@ static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_pass_that_could_not_be_prepared_is_prepared_again,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_language_model_goes_on_exactly_or_not_at_all,
-                                        lifelong_setup, lifelong_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(cmocka_unit_test_setup_teardown(a_pass_that_could_not_be_prepared_is_prepared_again,
+                                      lifelong_setup,
+                                      lifelong_teardown),
+      cmocka_unit_test_setup_teardown(a_language_model_goes_on_exactly_or_not_at_all,
+                                      lifelong_setup,
+                                      lifelong_teardown))

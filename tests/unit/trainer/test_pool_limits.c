@@ -169,13 +169,8 @@ static void beyond_kinds_max_no_kind_begins(void **state) {
 #define LIMIT_TEST(name)                                                                           \
     cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        LIMIT_TEST(bounds_change_no_bit),
-        LIMIT_TEST(what_is_needed_is_more_than_the_bound),
-        LIMIT_TEST(more_memories_than_there_is_room_for),
-        LIMIT_TEST(memories_that_are_held_by_default_fit),
-        LIMIT_TEST(beyond_kinds_max_no_kind_begins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(LIMIT_TEST(bounds_change_no_bit),
+      LIMIT_TEST(what_is_needed_is_more_than_the_bound),
+      LIMIT_TEST(more_memories_than_there_is_room_for),
+      LIMIT_TEST(memories_that_are_held_by_default_fit),
+      LIMIT_TEST(beyond_kinds_max_no_kind_begins))

@@ -32,7 +32,6 @@ static void feed_by_turns(lifelong *f, size_t pieces) {
 }
 
 static reef_status add_point(void *context, const reef_point *point, reef_error *err) {
-    (void)err;
     *(double *)context += (double)point->bits_per_byte * LIFELONG_BATCH;
     return REEF_OK;
 }
@@ -100,11 +99,6 @@ static void after_a_restart_counting_restarts(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(losses_are_distinguished_and_add_up),
-        TEST(the_recent_loss_does_not_hang_on_the_first_batch),
-        TEST(after_a_restart_counting_restarts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(TEST(losses_are_distinguished_and_add_up),
+      TEST(the_recent_loss_does_not_hang_on_the_first_batch),
+      TEST(after_a_restart_counting_restarts))

@@ -148,11 +148,6 @@ static void what_cannot_be_pruned(void **state) {
 #define PRUNE_TEST(name)                                                                           \
     cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PRUNE_TEST(what_later_states_need_stays),
-        PRUNE_TEST(training_goes_on_to_the_same_bits),
-        PRUNE_TEST(what_cannot_be_pruned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(PRUNE_TEST(what_later_states_need_stays),
+      PRUNE_TEST(training_goes_on_to_the_same_bits),
+      PRUNE_TEST(what_cannot_be_pruned))

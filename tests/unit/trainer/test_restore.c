@@ -52,7 +52,6 @@ static reef_commit make_history(lifelong *f, reef_snapshot *snapshot) {
 
 static reef_status count_late_point(void *context, const reef_point *point, reef_error *err) {
     uint64_t *left = context; // bytes of the stream, then a count
-    (void)err;
     left[1] += point->stream_bytes > left[0];
     return REEF_OK;
 }
@@ -129,7 +128,6 @@ static void in_place_too_and_the_state_before_can_still_be_evaluated(void **stat
 
 static reef_status set_place(void *context, const reef_point *point, reef_error *err) {
     bool *places = context;
-    (void)err;
     places[point->stream_bytes / STEP_BYTES - 1] = true;
     return REEF_OK;
 }
@@ -276,13 +274,8 @@ static void snapshots_are_removed_together_or_not_at_all(void **state) {
 
 #define RESTORE_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
-        RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
-        RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
-        RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
-        RESTORE_TEST(snapshots_are_removed_together_or_not_at_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
+      RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
+      RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
+      RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
+      RESTORE_TEST(snapshots_are_removed_together_or_not_at_all))

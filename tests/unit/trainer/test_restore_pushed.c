@@ -383,18 +383,13 @@ static void ids_go_with_their_snapshot(void **state) {
 
 #define PUSHED_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PUSHED_TEST(what_was_pushed_and_waits_is_neither_lost_nor_trained_twice),
-        PUSHED_TEST(a_source_that_the_restored_state_never_read_continues_where_it_is),
-        PUSHED_TEST(each_state_knows_the_ids_of_what_it_was_trained_on),
-        PUSHED_TEST(undoing_a_restore_brings_the_ids_back),
-        PUSHED_TEST(a_new_pool_of_a_snapshot_knows_its_ids),
-        PUSHED_TEST(a_snapshot_keeps_the_last_1024_ids),
-        PUSHED_TEST(the_rest_of_a_batch_comes_where_the_journal_has_it),
-        PUSHED_TEST(a_batch_whose_rest_is_gone_can_be_pushed_again),
-        PUSHED_TEST(ids_go_with_their_snapshot),
-        PUSHED_TEST(a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(PUSHED_TEST(what_was_pushed_and_waits_is_neither_lost_nor_trained_twice),
+      PUSHED_TEST(a_source_that_the_restored_state_never_read_continues_where_it_is),
+      PUSHED_TEST(each_state_knows_the_ids_of_what_it_was_trained_on),
+      PUSHED_TEST(undoing_a_restore_brings_the_ids_back),
+      PUSHED_TEST(a_new_pool_of_a_snapshot_knows_its_ids),
+      PUSHED_TEST(a_snapshot_keeps_the_last_1024_ids),
+      PUSHED_TEST(the_rest_of_a_batch_comes_where_the_journal_has_it),
+      PUSHED_TEST(a_batch_whose_rest_is_gone_can_be_pushed_again),
+      PUSHED_TEST(ids_go_with_their_snapshot),
+      PUSHED_TEST(a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch))

@@ -256,8 +256,6 @@ static reef_status count_seal(void *context,
                               const reef_key *key,
                               const reef_view *view,
                               reef_error *err) {
-    (void)key;
-    (void)err;
     seal_count *count = context;
     char text[1024] = "";
     memcpy(text, view->data, view->bytes < sizeof(text) ? view->bytes : sizeof(text) - 1);

@@ -32,7 +32,6 @@ typedef struct seen {
 // Each point stands for the batches since the one before it.
 static reef_status see(void *context, const reef_point *point, reef_error *err) {
     seen *all = context;
-    (void)err;
     uint64_t batches = 1;
     double sum = 0;
     for (uint32_t l = 0; l < point->level; l++) batches *= REEF_SERIES_FOLD;

@@ -108,10 +108,4 @@ static void people_name_states(void **state) {
 #define STATE_TEST(name)                                                                           \
     cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        STATE_TEST(the_newest_state_that_was_there),
-        STATE_TEST(people_name_states),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(STATE_TEST(the_newest_state_that_was_there), STATE_TEST(people_name_states))

@@ -7,7 +7,6 @@
 #include <math.h>
 
 static void every_kind_and_score_learns(void **state) {
-    (void)state;
     static const char *const EXPERTS[] = {"gelu", "relu", "glu"};
     static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
     for (size_t i = 0; i < 9; i++) {
@@ -108,7 +107,6 @@ static double drift_on_leaking_tokens(bool forgotten) {
 }
 
 static void the_retain_term_keeps_what_leaks_small(void **state) {
-    (void)state;
     double without = drift_on_leaking_tokens(true), with = drift_on_leaking_tokens(false);
     assert_true(without > 0.0);
     assert_true(with < 0.8 * without);
@@ -196,7 +194,6 @@ static void training_that_diverges_is_reported_and_not_kept(void **state) {
 }
 
 static void the_reservoir_is_a_uniform_sample(void **state) {
-    (void)state;
     reef_error err;
     reef_config config = lifelong_config();
     reef_reservoir reservoir;

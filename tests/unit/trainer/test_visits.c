@@ -52,7 +52,6 @@ static void begin_with_two(lifelong *f) {
 }
 
 static int discard_two(void **state) {
-    (void)state;
     lifelong_discard(&two);
     return 0;
 }
@@ -294,7 +293,6 @@ typedef struct history {
 
 static reef_status add_point(void *context, const reef_point *point, reef_error *err) {
     history *sum = context;
-    (void)err;
     // One for each batch, in their order. A kind that came back has made its step already.
     sum->in_order &= point->step == sum->points || point->step == sum->points + 1;
     sum->points++;
