@@ -193,7 +193,7 @@ static int followed_bit(const reef_predictor *p, size_t k) {
 }
 
 // Two inputs of a bit that is expected, right with that chance; -1: none is.
-static void put_expected(reef_predictor *p, size_t i, int bit, const reef_chance *chance) {
+static void put_bit(reef_predictor *p, size_t i, int bit, const reef_chance *chance) {
     int16_t *odds = &p->in[i], *distance = odds + REEF_PREDICTIONS;
     *odds = *distance = 0;
     if (bit < 0) return;
@@ -204,9 +204,9 @@ static void put_expected(reef_predictor *p, size_t i, int bit, const reef_chance
 
 static void match_inputs(reef_predictor *p) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        put_expected(p, REEF_PREDICTION_MATCH + k, followed_bit(p, k),
-                     &p->state->match[k][p->match_states[k]]);
-    put_expected(p, REEF_PREDICTION_EXPECTED, reef_expected_bit(p), reef_expected_chance(p));
+        put_bit(p, REEF_PREDICTION_MATCH + k, followed_bit(p, k),
+                &p->state->match[k][p->match_states[k]]);
+    put_bit(p, REEF_PREDICTION_EXPECTED, reef_expected_bit(p), reef_expected_chance(p));
 }
 
 // From one token on, doubling.
@@ -386,7 +386,7 @@ static void learn_net(reef_predictor *p, int bit) {
 
 static void learn_histories(reef_predictor *p, int bit) {
     uint32_t node = node_of(p);
-    // What is drawn from a cell is drawn again from what the cell learns.
+    // Trees that were drawn from a cell are temporary: those of the table alone learn here.
     for (size_t k = 0; k < p->tree_count; k++) {
         size_t i = p->trees[k];
         p->nodes[i][node - 1] = p->table->next[p->histories[i]][bit];

@@ -171,11 +171,11 @@ typedef struct reef_net_state {
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
 } reef_net_state;
 
-typedef enum reef_context_kind {
+typedef enum reef_context_state {
     REEF_CONTEXT_NEW,   // nothing is known of it
     REEF_CONTEXT_PAIR,  // its cell has all
     REEF_CONTEXT_TREES, // its cell says that there are trees
-} reef_context_kind;
+} reef_context_state;
 
 /** Copies of the lines of trees that a trial opens, in place of those of the table. */
 typedef struct reef_trial_lines {
@@ -221,7 +221,7 @@ typedef struct reef_predictor {
     bool begun;                              // false: what follows is of the byte before
     uint32_t next_hashes[REEF_CONTEXTS_ALL]; // contexts of the byte after it
     uint32_t hashes[REEF_CONTEXTS_ALL];
-    reef_context_kind kinds[REEF_CONTEXTS_ALL];
+    reef_context_state kinds[REEF_CONTEXTS_ALL];
     reef_cell_line *lines[REEF_CONTEXTS_ALL];
     reef_expected_byte expected_byte;
     bool open;                              // its trees are

@@ -17,7 +17,7 @@
 static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     // One batch is the largest pass: the stream's windows, and one of the retain term.
-    size_t windows = reef_step_windows(config), rows = windows * config->context;
+    size_t windows = reef_batch_windows(config), rows = windows * config->context;
     trainer->batch.tokens = calloc(rows, 1);
     trainer->batch.targets = calloc(rows, 1);
     trainer->batch.weight = calloc(rows, sizeof(*trainer->batch.weight));
@@ -31,15 +31,15 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
         trainer->net.acts.row_ranks = trainer->options.ranks;
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->net.reservoir, config, err);
     if (status != REEF_OK || config->context_memory == 0) return status;
-    trainer->memory.bits = calloc(reef_batch_tokens(config), sizeof(*trainer->memory.bits));
-    trainer->memory.losses = calloc(reef_batch_tokens(config), sizeof(*trainer->memory.losses));
+    trainer->memory.bits = calloc(reef_batch_bytes(config), sizeof(*trainer->memory.bits));
+    trainer->memory.losses = calloc(reef_batch_bytes(config), sizeof(*trainer->memory.losses));
     if (trainer->memory.bits == NULL || trainer->memory.losses == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
     return reef_memory_lane_new(&trainer->memory.lane, config, err);
 }
 
 static reef_status start_language_gating(reef_trainer *trainer, reef_error *err) {
-    reef_status status = reef_step_reserve(trainer, trainer->network.generation_count, err);
+    reef_status status = reef_batch_reserve(trainer, trainer->network.generation_count, err);
     if (status == REEF_OK) status = reef_gating_init(&trainer->net.gating, &trainer->network, err);
     return status;
 }

@@ -139,7 +139,7 @@ static reef_status merge_and_commit(reef_trainer *trainer,
         return status;
     }
     if (trainer->kinds.current == m->from) trainer->kinds.current = m->into;
-    trainer->kinds.levels[m->from] = (reef_familiarity_level){0};
+    trainer->kinds.levels[m->from] = (reef_kind_level){0};
     // Deferred pieces are tested again, with the kinds that are left.
     trainer->stream.deferred_batches = 0;
     reef_recognition_forget(trainer);

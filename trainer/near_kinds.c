@@ -103,7 +103,7 @@ static reef_status score_pairs(near_search *s, reef_error *err) {
 }
 
 static reef_near_kinds near_of_pair(const near_search *s, const kind_pair *p) {
-    const reef_familiarity_level *levels = s->trainer->kinds.levels;
+    const reef_kind_level *levels = s->trainer->kinds.levels;
     uint32_t a = p->kinds[0], b = p->kinds[1];
     // How much less familiar the other one's text is to a kind than its own: the mean of both
     // directions, in bits.

@@ -507,7 +507,7 @@ static reef_status take_text(taking *t, const item *one, reef_error *err) {
     char origin[32];
     uint32_t kind;
     t->joins->record.step++;
-    // Consolidated here, or never taken in: nothing is left that could learn it.
+    // Merged here, or never taken in: nothing is left that could learn it.
     if (!reef_joins_find_kind(joins, one->owner, one->owner_kind, &kind))
         return skip_item(t, one, err);
     if (one->bytes > t->left)

@@ -110,9 +110,8 @@ static double layer_parameters_active(const reef_config *config, uint32_t layer,
 
 static void embedding(reef_flops *out, const reef_config *config) {
     uint64_t D = config->d_model, T = config->context, tables = reef_embedding_tables(config);
-    uint64_t sums = 2 * D * reef_flops_embedded(config);
-    add_part(out, REEF_FLOPS_EMBEDDING, sums,
-             sums + 2 * T * D); // backwards the positions' rows as well
+    uint64_t sums = 2 * D * (reef_flops_embedded(config) + T); // the position's row as well
+    add_part(out, REEF_FLOPS_EMBEDDING, sums, sums);
     add_parameters(out, tables * REEF_VOCAB * D + T * D, tables * D + D);
 }
 

@@ -14,7 +14,7 @@ char *tiny_text(const char *kind, size_t count) {
     static const char *const CODE[] = {"int i = 0;", "return x;", "if (a)",
                                        "{ }",        "x += 1;",   "for (;;)"};
     const char *const *words = strcmp(kind, "c") == 0 ? CODE : ENGLISH;
-    char *text = calloc(count + 16, 1);
+    char *text = keep(calloc(count + 16, 1));
     assert_non_null(text);
     unsigned draw = 7;
     for (size_t at = 0; at < count; at = strlen(text)) {

@@ -1,12 +1,15 @@
 // The inside of a reef_trainer. What works on it stands in the trainer's folders:
 //
+//   (here)       opening, status, operations: seal, prune, name and merge kinds
 //   core         batches of windows, losses, optimiser, events; trainer_ops.h
-//   step         one batch: forward, backward, optimiser
-//   stream       accepted bytes: judged, deferred, learned
+//   step         one batch: forward, backward, optimiser; a memory beside it
+//   stream       accepted bytes: recognised as of a kind, deferred, learned
 //   growth       boundaries: seal, open, grow, nets that return; gates
 //   commit       all of it as one transaction
 //   exchange     generations of other pools
-//   kinds        kinds of text: recognised, learned on, named, merged
+//   kinds        memories of kinds: open, current, those that came back
+//   model        configuration, net, generations, checkpoints, evaluation
+//   ranks        several processes
 //   layer        the other kind of model
 #ifndef REEF_TRAINER_INTERNAL_H
 #define REEF_TRAINER_INTERNAL_H
@@ -25,9 +28,7 @@
 #include "trainer_ops.h"
 #include "visit_log.h"
 
-// A training batch: `batch` windows of the stream, then up to one of old data where the open
-// generation's gate leaks.
-#define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
+#define REEF_RETAIN_WINDOWS 1     // of old data behind those of a batch, where a gate leaks
 #define REEF_RETAIN_CANDIDATES 32 // reservoir windows tested per step to find one that leaks
 
 typedef struct reef_source {
@@ -45,15 +46,9 @@ typedef struct reef_kind_head {
     bool stored;             // all of it
     uint32_t merged_into;    // where visit.merged: the kind that learns its text
     uint64_t without_net;    // bytes that its memory has learned since its net last learned
-    uint64_t used_at;        // see kind_head_uses
+    uint64_t used_at;        // see head_uses of the kinds
     reef_memory_stats seen;  // of its memory, see reef_memory_refresh_stats; zeros: not yet
 } reef_kind_head;
-
-/** How familiar its own text is to a kind before it is learned: see recognition.h. */
-typedef struct reef_familiarity_level {
-    uint64_t pieces;        // that were counted
-    double mean, deviation; // and the mean of how far they were from it
-} reef_familiarity_level;
 
 /** The text as it was accepted, and what is known of its losses. A layer by itself reads none. */
 typedef struct reef_trainer_stream {
@@ -73,7 +68,7 @@ typedef struct reef_trainer_kinds {
     uint32_t current;                     // the generation that began what is being learned
     bool keeps;                           // at the next boundary: what follows is of the same kind
     struct reef_recognition *recognition; // owned; of the deferred pieces
-    reef_familiarity_level *levels;       // owned; (level_count) by generation
+    reef_kind_level *levels;              // owned; (level_count) by generation
     size_t level_count;
     reef_kind_head *heads; // owned; in the order in which they were first read
     size_t head_count;
@@ -122,8 +117,8 @@ typedef struct reef_trainer_unstored {
     char **events;
     size_t event_count, event_capacity;
     reef_visit_log visit_log;
-    reef_scrub scrub; // to be kept, where
-    bool scrub_known; // it was set
+    bool scrub_known; // `scrub` was set
+    reef_scrub scrub;
 } reef_trainer_unstored;
 
 struct reef_trainer {
@@ -155,12 +150,9 @@ struct reef_trainer {
     reef_trainer_unstored unstored;
 };
 
-static inline size_t reef_batch_tokens(const reef_config *config) {
-    return (size_t)config->batch * config->context;
-}
-
+/** Bytes, and tokens, of a batch. */
 static inline size_t reef_batch_bytes(const reef_config *config) {
-    return reef_batch_tokens(config);
+    return (size_t)config->batch * config->context;
 }
 
 /** Is there a net? Else the context memory alone learns and answers. */

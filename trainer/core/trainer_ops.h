@@ -34,7 +34,7 @@ typedef struct reef_trainer_ops {
 
     /** Bring the rows of sealed generations into reach; see reef_trainer_repin. */
     reef_status (*pin)(reef_trainer *trainer, reef_error *err);
-    /** Accept bytes and train at most one batch; see reef_trainer_feed. */
+    /** Accept bytes and learn what one decision about them lets it; see reef_trainer_feed. */
     reef_status (*push)(reef_trainer *trainer,
                         const uint8_t *bytes,
                         size_t count,

@@ -479,7 +479,7 @@ static reef_status join_network(importing *i, reef_error *err) {
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, i->next, NULL, 0, err);
     if (status == REEF_OK) status = reef_network_reserve(&trainer->network, count, err);
-    if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
+    if (status == REEF_OK) status = reef_batch_reserve(trainer, count, err);
     // What older kinds have learned since the last boundary is held by the open generation, and
     // goes with it to its next number.
     if (status == REEF_OK) status = reef_kinds_write_all_next(trainer, err);

@@ -102,7 +102,7 @@ reef_status reef_trainer_kind_is_empty(const reef_trainer *trainer,
 
 bool reef_trainer_kind_level(const reef_trainer *trainer, uint32_t kind, reef_kind_level *out) {
     if (kind >= trainer->kinds.level_count || trainer->kinds.levels[kind].pieces == 0) return false;
-    const reef_familiarity_level *level = &trainer->kinds.levels[kind];
+    const reef_kind_level *level = &trainer->kinds.levels[kind];
     *out = (reef_kind_level){
         .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
     return true;

@@ -30,12 +30,12 @@ static reef_status sample_window(reef_trainer *trainer,
     reef_network network = trainer->network; // a view of the first generations
     network.generation_count = generation_count;
     reef_batch batch;
-    reef_status status = reef_step_read(trainer, &network, bytes, size, &batch, err);
+    reef_status status = reef_batch_read(trainer, &network, bytes, size, &batch, err);
     if (status != REEF_OK) return status;
     // Forced open as in training: the loss of the newest generation's own text must not depend on
     // how good its gate is yet.
-    if (generation_count > 1) memset(reef_step_read_fire(trainer, generation_count - 1), 1, count);
-    reef_gating_keep_newest(generation_count, count, reef_step_read_fire(trainer, 0),
+    if (generation_count > 1) memset(reef_batch_read_fire(trainer, generation_count - 1), 1, count);
+    reef_gating_keep_newest(generation_count, count, reef_batch_read_fire(trainer, 0),
                             batch.fire_stride);
     status = reef_network_forward(&trainer->net.acts, &network, trainer->workers, &batch,
                                   REEF_PASS_EVALUATE, err);
@@ -164,7 +164,7 @@ static reef_status seal_open(reef_trainer *trainer,
     reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
     if (status == REEF_OK)
         status = reef_network_reserve(network, network->generation_count + 1, err);
-    if (status == REEF_OK) status = reef_step_reserve(trainer, network->generation_count + 1, err);
+    if (status == REEF_OK) status = reef_batch_reserve(trainer, network->generation_count + 1, err);
     // Measured before and after sealing: with int8 rows or folded queries the loss may move, and
     // the difference is reported.
     if (status == REEF_OK)

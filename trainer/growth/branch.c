@@ -118,7 +118,7 @@ static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
         // twice.
         for (size_t at = 0; at + config->context < tokens; at += config->context) {
             if (count == config->batch) return count;
-            reef_step_place(trainer, count++, bytes + at);
+            reef_batch_place(trainer, count++, bytes + at);
         }
     }
     return count;
@@ -147,7 +147,7 @@ static reef_status settle_queries(reef_trainer *trainer,
     // better than none: it is only a start.
     if (windows == 0) windows = place_windows(trainer, from->info.generation, true);
     if (!config->batch_norm || windows == 0) return REEF_OK;
-    size_t stride = reef_step_windows(config) * config->context,
+    size_t stride = reef_batch_windows(config) * config->context,
            open = trainer->network.generation_count - 1;
     memset(trainer->batch.fire, 0, trainer->network.generation_count * stride);
     memset(trainer->batch.fire + open * stride, 1, stride);

@@ -119,8 +119,8 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic
  * in the concatenated stream: how it is cut into calls does not matter.
  *
- * When `steps` is not NULL the call returns after the first batch that is trained, or after a run
- * of deferred batches. *taken is how many bytes were accepted (possibly fewer than `count`), *steps
+ * When `steps` is not NULL the call returns once batches were trained: a piece of the stream, or all
+ * deferred ones that a decision lets it learn. *taken is how many bytes were accepted (possibly fewer than `count`), *steps
  * how many steps ran; call again with the rest.
  *
  * Errors: INVALID a new source whose name is not UTF-8; what was accepted before stays. INVALID

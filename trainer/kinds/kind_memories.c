@@ -276,7 +276,7 @@ reef_status reef_kind_learn_pending_batch(reef_trainer *trainer,
                                           uint32_t kind,
                                           double *bits,
                                           reef_error *err) {
-    size_t count = reef_batch_tokens(&trainer->network.config);
+    size_t count = reef_batch_bytes(&trainer->network.config);
     reef_kind_head *head;
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;

@@ -27,7 +27,7 @@ struct reef_memory_lane {
 };
 
 static bool make_room(reef_memory_lane *lane) {
-    size_t tokens = reef_batch_tokens(lane->config);
+    size_t tokens = reef_batch_bytes(lane->config);
     size_t size = reef_batch_bytes(lane->config) + 1;
     bool has_room = true;
     for (size_t i = 0; i < JOBS_MAX; i++) {
@@ -110,7 +110,7 @@ void reef_memory_lane_add(reef_memory_lane *lane,
     memcpy(job->bytes, bytes, reef_batch_bytes(lane->config) + 1);
     if (job->has_net)
         memcpy(job->predictions, predictions,
-               reef_batch_tokens(lane->config) * sizeof(*job->predictions));
+               reef_batch_bytes(lane->config) * sizeof(*job->predictions));
     pthread_mutex_lock(&lane->mutex);
     lane->count++;
     pthread_cond_broadcast(&lane->changed);

@@ -27,9 +27,9 @@ static reef_status fire_in_window(reef_trainer *trainer,
     // Only generation 0 exists, which has no gate.
     if (generation_count < 2) return REEF_OK;
     // Read from the start of the stretch: a gate's evidence adds up over the bytes before `at`.
-    reef_status status = reef_step_read(trainer, &network, bytes, at + T, &batch, err);
+    reef_status status = reef_batch_read(trainer, &network, bytes, at + T, &batch, err);
     for (size_t g = 1; status == REEF_OK && g < generation_count; g++)
-        memcpy(trainer->batch.fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at,
+        memcpy(trainer->batch.fire + g * stride + slot * T, reef_batch_read_fire(trainer, g) + at,
                T);
     return status;
 }
@@ -60,7 +60,7 @@ static reef_status take_leaking_window(reef_trainer *trainer,
         // A window on which the gate is silent costs nothing and constrains nothing.
         if (fired == 0) continue;
         *taken = true;
-        reef_step_place(trainer, slot, bytes + at);
+        reef_batch_place(trainer, slot, bytes + at);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
         // The open generation joins the older ones that fire.
         reef_gating_keep_newest(open + 1, T, trainer->batch.fire + slot * T, stride);
@@ -114,7 +114,7 @@ static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained
 
 static double mean_bits(const reef_trainer *trainer) {
     double nats = 0.0;
-    size_t count = reef_batch_tokens(&trainer->network.config);
+    size_t count = reef_batch_bytes(&trainer->network.config);
     for (size_t i = 0; i < count; i++) nats += trainer->net.acts.loss[i];
     return nats / REEF_LN2 / (double)count;
 }
@@ -124,13 +124,13 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     if (trainer->network.config.context_memory > 0) return;
     // A row's loss is about the token after it.
     reef_prequential_count(trainer, begin + 1, 1, trainer->net.acts.loss, 1.0 / REEF_LN2,
-                           reef_batch_tokens(&trainer->network.config));
+                           reef_batch_bytes(&trainer->network.config));
 }
 
 // The open generation trains with its gate forced open.
 static void force_open(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    size_t count = reef_batch_tokens(config), open = trainer->network.generation_count - 1;
+    size_t count = reef_batch_bytes(config), open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
     if (open == 0) return;
     memset(trainer->batch.fire + open * stride, 1, count);
@@ -161,7 +161,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     double start = reef_seconds();
     reef_error found;
-    reef_step_decide(trainer, bytes, gating);
+    reef_batch_decide(trainer, bytes, gating);
     force_open(trainer);
     // Last, behind all windows that are trained: the retain window has no loss, only a penalty.
     reef_status status = add_retain_window(trainer, config->batch, err);

@@ -95,17 +95,16 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // Losses are counted by source, so the span must be known before a byte is accepted.
     if (status == REEF_OK && count > 0)
         status = reef_prequential_source(trainer, (size_t)(from - trainer->stream.sources), err);
-    // Each iteration accepts bytes or trains one batch. Callers that ask for `steps` get control
-    // back after every batch, to answer requests in between.
+    // Each iteration accepts bytes or trains what one decision lets it. Callers that ask for
+    // `steps` get control back after that, to answer requests in between.
     while (status == REEF_OK) {
         size_t took, ran;
         status = trainer->ops->push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
         accepted += took;
         from->cursor += took;
         done += ran;
-        // Nothing accepted and nothing trained means that the rest waits for more bytes.
-        if ((took == 0 && ran == 0 && accepted == count) || (steps != NULL && ran > 0)) break;
-        if (accepted == count && ran == 0) break;
+        if (steps != NULL && ran > 0) break;
+        if (accepted == count && ran == 0) break; // the rest waits for more bytes
     }
     if (taken != NULL) *taken = accepted;
     if (steps != NULL) *steps = done;

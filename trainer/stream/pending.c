@@ -71,7 +71,7 @@ static reef_status count_batch(
 // ---- in the memory's lane -----------------------------------------------------------------------
 
 static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, reef_error *err) {
-    size_t count = reef_batch_tokens(&trainer->network.config);
+    size_t count = reef_batch_bytes(&trainer->network.config);
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) sum += trainer->memory.losses[i] = (double)job->bits[i];
     trainer->memory.last_bits = sum / (double)count;
@@ -149,7 +149,7 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
 // Move the gates over the first pending batch, which the net does not read.
 static void move_gates(reef_trainer *trainer) {
     if (reef_config_has_gates(&trainer->network.config))
-        reef_step_decide(trainer, trainer->stream.pending, &trainer->net.gating);
+        reef_batch_decide(trainer, trainer->stream.pending, &trainer->net.gating);
 }
 
 // The net learns it, and beside it the memory.

@@ -47,12 +47,12 @@ reef_status reef_pieces_next(reef_trainer *trainer, size_t *steps, reef_error *e
         for (size_t i = 0; i < pieces; i++) reef_recognition_count(trainer, i, current);
         return reef_pending_learn(trainer, current, pieces * batches, steps, err);
     }
-    size_t left = pieces * batches - decision.from;
-    status = reef_pending_learn(trainer, current, decision.from, steps, err);
+    size_t left = pieces * batches - decision.from_batch;
+    status = reef_pending_learn(trainer, current, decision.from_batch, steps, err);
     if (status != REEF_OK) return status;
     if (decision.verdict == REEF_VERDICT_NEW) return begin_kind(trainer, left, steps, err);
     // A piece that is another's in part says nothing of either.
-    for (size_t i = (decision.from + batches - 1) / batches; i < pieces; i++)
+    for (size_t i = (decision.from_batch + batches - 1) / batches; i < pieces; i++)
         reef_recognition_count(trainer, i, decision.kind);
     trainer->kinds.current = decision.kind;
     return reef_pending_learn(trainer, decision.kind, left, steps, err);

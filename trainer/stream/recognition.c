@@ -92,7 +92,7 @@ reef_status reef_recognition_reserve(reef_trainer *trainer, reef_error *err) {
     if (trainer->kinds.recognition == NULL)
         trainer->kinds.recognition = calloc(1, sizeof(*trainer->kinds.recognition));
     if (count > trainer->kinds.level_count) {
-        reef_familiarity_level *levels = realloc(trainer->kinds.levels, count * sizeof(*levels));
+        reef_kind_level *levels = realloc(trainer->kinds.levels, count * sizeof(*levels));
         if (levels != NULL) {
             memset(levels + trainer->kinds.level_count, 0,
                    (count - trainer->kinds.level_count) * sizeof(*levels));
@@ -112,19 +112,18 @@ reef_status reef_recognition_set_level(reef_trainer *trainer,
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
     reef_status status = reef_recognition_reserve(trainer, err);
     if (status == REEF_OK)
-        trainer->kinds.levels[kind] = (reef_familiarity_level){
+        trainer->kinds.levels[kind] = (reef_kind_level){
             .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
     return status;
 }
 
 void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind) {
-    if (kind < trainer->kinds.level_count)
-        trainer->kinds.levels[kind] = (reef_familiarity_level){0};
+    if (kind < trainer->kinds.level_count) trainer->kinds.levels[kind] = (reef_kind_level){0};
 }
 
 // Deviation of a piece from the kind's level, in spreads; negative: less familiar than its own
 // text.
-static double deviation_of(const reef_familiarity_level *level, double familiarity) {
+static double deviation_of(const reef_kind_level *level, double familiarity) {
     if (level->pieces == 0) return (familiarity - UNKNOWN_LEVEL) / UNKNOWN_SPREAD;
     double spread = 1.25 * level->deviation; // of a normal distribution
     if (spread < SPREAD_MIN) spread = SPREAD_MIN;
@@ -132,7 +131,7 @@ static double deviation_of(const reef_familiarity_level *level, double familiari
     return (familiarity - level->mean) / sqrt(spread * spread + young);
 }
 
-static void add_to_level(reef_familiarity_level *level, double familiarity) {
+static void add_to_level(reef_kind_level *level, double familiarity) {
     level->pieces++;
     if (level->pieces == 1) {
         level->mean = familiarity;
@@ -282,7 +281,8 @@ static bool find_switch(const reef_recognition *r, size_t pieces, reef_kind_deci
         if (from == pieces || sum <= -STRANGE * (double)(pieces - from) || lead - least <= best)
             continue;
         best = lead - least;
-        *out = (reef_kind_decision){REEF_VERDICT_SWITCH, from, r->candidates.kinds[i]};
+        *out = (reef_kind_decision){
+            .verdict = REEF_VERDICT_SWITCH, .from_piece = from, .kind = r->candidates.kinds[i]};
     }
     return best > SWITCH_LEAD;
 }
@@ -290,7 +290,7 @@ static bool find_switch(const reef_recognition *r, size_t pieces, reef_kind_deci
 // None of a candidate: a new kind, the current one (with an odd passage perhaps), or not clear yet.
 static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pieces) {
     const reef_recognition *r = trainer->kinds.recognition;
-    const reef_familiarity_level *level = &trainer->kinds.levels[trainer->kinds.current];
+    const reef_kind_level *level = &trainer->kinds.levels[trainer->kinds.current];
     double strangeness = 0.0, share = NEW_SHARE * (double)level->pieces;
     double needed = fmin(fmax(share, NEW_PIECES_MIN), NEW_PIECES_MAX) * NEW_MEAN;
     double least =
@@ -319,7 +319,7 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
     }
     if (level->pieces >= LEVEL_WARMUP && strangeness >= needed && (double)strange_pieces >= least &&
         !known)
-        return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from = from};
+        return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from_piece = from};
     // A young kind cannot be left for a new one: waiting for that would only hold the text back.
     if (level->pieces < LEVEL_WARMUP) strangeness = 0.0;
     bool clear = (strangeness <= 0.0 && !better) || pieces == DEFERRED_PIECES_MAX;
@@ -363,11 +363,11 @@ static reef_status find_change(reef_trainer *trainer,
                                reef_error *err) {
     const reef_memory *other = NULL;
     reef_status status = REEF_OK;
-    size_t piece = decision->from, within = 0;
+    size_t piece = decision->from_piece, within = 0;
     if (decision->verdict == REEF_VERDICT_SWITCH)
         status = reef_kind_load_memory(trainer, decision->kind, &other, err);
     if (status == REEF_OK) status = change_in_piece(trainer, piece, pieces, other, &within, err);
-    decision->from = piece * reef_piece_batches(&trainer->network.config) + within;
+    decision->from_batch = piece * reef_piece_batches(&trainer->network.config) + within;
     return status;
 }
 
@@ -383,7 +383,7 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     reef_status status = reef_recognition_reserve(trainer, err);
     if (status != REEF_OK) return status;
     reef_recognition *r = trainer->kinds.recognition;
-    const reef_familiarity_level *level = &trainer->kinds.levels[trainer->kinds.current];
+    const reef_kind_level *level = &trainer->kinds.levels[trainer->kinds.current];
     double *score = &r->current_score[deferred];
     status = check_empty(trainer, err);
     if (status == REEF_OK)
@@ -437,7 +437,7 @@ void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
     if (!reef_recognises_by_contexts(trainer)) return;
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->kinds.level_count; g++) {
-        const reef_familiarity_level *level = &trainer->kinds.levels[g];
+        const reef_kind_level *level = &trainer->kinds.levels[g];
         if (level->pieces == 0) continue;
         reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
                                           level->mean, level->deviation));
@@ -458,10 +458,10 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
         json_int_t kind = json_integer_value(json_array_get(item, 0));
         if (kind < 0 || (size_t)kind >= trainer->kinds.level_count)
             return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state has a malformed level");
-        trainer->kinds.levels[kind] = (reef_familiarity_level){
-            .pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
-            .mean = json_real_value(json_array_get(item, 2)),
-            .deviation = json_real_value(json_array_get(item, 3))};
+        trainer->kinds.levels[kind] =
+            (reef_kind_level){.pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
+                              .mean = json_real_value(json_array_get(item, 2)),
+                              .deviation = json_real_value(json_array_get(item, 3))};
     }
     json_int_t kind = current != NULL ? json_integer_value(current) : trainer->kinds.current;
     if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||

@@ -23,13 +23,14 @@
 typedef enum reef_verdict {
     REEF_VERDICT_DEFER,   // not clear yet
     REEF_VERDICT_CURRENT, // all deferred pieces are of the current kind
-    REEF_VERDICT_SWITCH,  // from `from` on they are of `kind`
-    REEF_VERDICT_NEW,     // from `from` on they are of a new kind
+    REEF_VERDICT_SWITCH,  // from `from_batch` on they are of `kind`
+    REEF_VERDICT_NEW,     // from `from_batch` on they are of a new kind
 } reef_verdict;
 
 typedef struct reef_kind_decision {
     reef_verdict verdict;
-    size_t from; // how many of the deferred batches are of the current kind still
+    size_t from_piece; // the deferred piece in which the kind changes
+    size_t from_batch; // how many of the deferred batches are of the current kind still
     uint32_t kind;
 } reef_kind_decision;
 

@@ -29,7 +29,7 @@ static int setup_disk(void **state) {
     sandbox_make(&small->box);
     write_text(small->box.text, TEXT_BYTES, 1);
     sandbox_make(&small->disk);
-    if (!small_disk_mount(small->disk.directory, "2m")) {
+    if (!small_disk_mount(small->disk.directory, "8m")) {
         sandbox_remove(&small->disk);
         small->disk.directory[0] = 0;
         return 0;

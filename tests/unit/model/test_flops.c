@@ -166,18 +166,19 @@ static void a_dense_model_by_hand(void **state) {
     for (size_t i = 0; SETTINGS[i] != NULL; i += 2) set(&config, SETTINGS[i], SETTINGS[i + 1]);
     reef_flops flops;
     reef_flops_count(&config, &flops);
-    // Of four tables the first token has one row, the second two; 2 adds of a value count 2 FLOPs each.
-    assert_int_equal(flops.forward[REEF_FLOPS_EMBEDDING], 3 * 2 * 2);
-    assert_int_equal(flops.backward[REEF_FLOPS_EMBEDDING], 3 * 2 * 2 + 2 * 2 * 2);
+    // Of four tables the first token has one row, the second two, and each has its position's; 2
+    // adds of a value count 2 FLOPs each.
+    assert_int_equal(flops.forward[REEF_FLOPS_EMBEDDING], 5 * 2 * 2);
+    assert_int_equal(flops.backward[REEF_FLOPS_EMBEDDING], 5 * 2 * 2);
     // (2 x 2)(2 x 6), (2 x 2)(2 x 2); all four pairs of the one block, for scores and for values.
     assert_int_equal(flops.forward[REEF_FLOPS_ATTENTION], 48 + 16 + 16 + 16);
     assert_int_equal(flops.backward[REEF_FLOPS_ATTENTION], 96 + 32 + 32 + 32);
     assert_int_equal(flops.forward[REEF_FLOPS_DENSE], 2 * 2 * 2 * 3 * 2);
     assert_int_equal(flops.forward[REEF_FLOPS_HEAD], 2 * 2 * 2 * 256);
-    assert_int_equal(flops.forward_window, 12 + 96 + 48 + 2048);
+    assert_int_equal(flops.forward_window, 20 + 96 + 48 + 2048);
     assert_int_equal(flops.backward_window, 20 + 192 + 96 + 4096);
-    assert_true(flops.token == (2204 + 4404) / 2.0);
-    assert_true(flops.step == (2204 + 4404) * 5.0);
+    assert_true(flops.token == (2212 + 4404) / 2.0);
+    assert_true(flops.step == (2212 + 4404) * 5.0);
     assert_int_equal(flops.parameters, 4 * 256 * 2 + 2 * 2 + 4 * 4 + 8 + 12 + 512 + 4);
     assert_int_equal(flops.parameters_active, 4 * 2 + 2 + 4 * 4 + 8 + 12 + 512 + 4);
 }

@@ -352,29 +352,29 @@ static float clip_scale(size_t row_values, const float *row_grad, float clip) {
     return norm > clip ? clip / norm : 1;
 }
 
-static void expert_update(const update_pass *acts, size_t begin, size_t end, float *row_grad) {
-    const reef_expert_update *update = acts->update;
-    const reef_pair *pairs = acts->pairs->sorted + begin;
+static void expert_update(const update_pass *pass, size_t begin, size_t end, float *row_grad) {
+    const reef_expert_update *update = pass->update;
+    const reef_pair *pairs = pass->pairs->sorted + begin;
     const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
-    const size_t row_values = acts->row_values, place = reef_row_place(&acts->share, expert),
+    const size_t row_values = pass->row_values, place = reef_row_place(&pass->share, expert),
                  row = place * row_values;
-    if (update->usage != NULL) usage_add(&update->usage[expert], count, pairs, acts->gate);
+    if (update->usage != NULL) usage_add(&update->usage[expert], count, pairs, pass->gate);
     if (update->flags != NULL && update->flags[expert]) return;
     // Its owner updates it. Usage is counted everywhere: `reef usage` shows it.
-    if (!reef_row_is_here(&acts->share, expert)) return;
+    if (!reef_row_is_here(&pass->share, expert)) return;
 
-    reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
-                             acts->factors);
-    uint32_t *updates = &acts->moments->counts[place];
+    reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y,
+                             pass->factors);
+    uint32_t *updates = &pass->moments->counts[place];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
     const reef_adam_bias bias = *updates < REEF_EXPERT_BIASES
-                                    ? acts->pairs->biases[*updates]
+                                    ? pass->pairs->biases[*updates]
                                     : reef_adam_bias_at(*updates, &update->adam);
-    reef_adam_update_with(row_values, acts->experts + row, acts->moments->adam_m + row,
-                          acts->moments->adam_v + row, row_grad,
+    reef_adam_update_with(row_values, pass->experts + row, pass->moments->adam_m + row,
+                          pass->moments->adam_v + row, row_grad,
                           clip_scale(row_values, row_grad, update->clip), bias, &update->adam);
-    if (acts->moments->average != NULL)
-        reef_average_update(row_values, acts->moments->average + row, acts->experts + row, *updates,
+    if (pass->moments->average != NULL)
+        reef_average_update(row_values, pass->moments->average + row, pass->experts + row, *updates,
                             update->average_rate);
     if (update->dirty != NULL) update->dirty[expert] = 1;
 }
@@ -400,32 +400,32 @@ REEF_PREFETCH_ONLY static inline void prefetch_values(const float *values, size_
 
 // In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it
 // has a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
-REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *acts, reef_pair first) {
+REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *pass, reef_pair first) {
     const size_t expert = reef_pair_expert(first);
-    if (!reef_row_is_here(&acts->share, expert)) return;
-    const size_t place = reef_row_place(&acts->share, expert), row = place * acts->row_values;
+    if (!reef_row_is_here(&pass->share, expert)) return;
+    const size_t place = reef_row_place(&pass->share, expert), row = place * pass->row_values;
     const uint32_t pair = reef_pair_index(first);
-    const size_t D = acts->shape->D, t = pair / (uint32_t)acts->shape->P;
-    __builtin_prefetch(&acts->moments->counts[place], 1, 2);
-    __builtin_prefetch(acts->factors + pair * reef_expert_vectors(acts->shape), 0, 2);
-    prefetch_values(acts->x + t * D, D);
-    prefetch_values(acts->d_y + t * D, D);
-    prefetch_values(acts->experts + row, acts->row_values);
-    prefetch_values(acts->moments->adam_m + row, acts->row_values);
-    prefetch_values(acts->moments->adam_v + row, acts->row_values);
-    if (acts->moments->average != NULL)
-        prefetch_values(acts->moments->average + row, acts->row_values);
+    const size_t D = pass->shape->D, t = pair / (uint32_t)pass->shape->P;
+    __builtin_prefetch(&pass->moments->counts[place], 1, 2);
+    __builtin_prefetch(pass->factors + pair * reef_expert_vectors(pass->shape), 0, 2);
+    prefetch_values(pass->x + t * D, D);
+    prefetch_values(pass->d_y + t * D, D);
+    prefetch_values(pass->experts + row, pass->row_values);
+    prefetch_values(pass->moments->adam_m + row, pass->row_values);
+    prefetch_values(pass->moments->adam_v + row, pass->row_values);
+    if (pass->moments->average != NULL)
+        prefetch_values(pass->moments->average + row, pass->row_values);
 }
 
 static void update_piece(void *context, size_t piece) {
-    const update_pass *acts = context;
-    const reef_expert_pairs *pairs = acts->pairs;
+    const update_pass *pass = context;
+    const reef_expert_pairs *pairs = pass->pairs;
     const size_t end = update_begin(pairs, piece + 1);
-    float *row_grad = pairs->row_grads + piece * reef_expert_grad_stride(acts->row_values);
+    float *row_grad = pairs->row_grads + piece * reef_expert_grad_stride(pass->row_values);
     for (size_t at = update_begin(pairs, piece); at < end;) {
         size_t next = reef_expert_pairs_end(pairs, at);
-        if (next < end) expert_prefetch(acts, pairs->sorted[next]);
-        expert_update(acts, at, next, row_grad);
+        if (next < end) expert_prefetch(pass, pairs->sorted[next]);
+        expert_update(pass, at, next, row_grad);
         at = next;
     }
 }
@@ -448,7 +448,7 @@ void reef_experts_update(reef_thread_pool *workers,
                          const float *gate,
                          const float *factors,
                          const reef_expert_update *update) {
-    update_pass acts = {.shape = shape,
+    update_pass pass = {.shape = shape,
                         .row_values = reef_expert_row_values(shape),
                         .share = update->share,
                         .experts = experts,
@@ -460,5 +460,5 @@ void reef_experts_update(reef_thread_pool *workers,
                         .factors = factors,
                         .update = update};
     keep_biases(pairs, &update->adam);
-    reef_thread_pool_run(workers, REEF_EXPERT_PIECES, update_piece, &acts);
+    reef_thread_pool_run(workers, REEF_EXPERT_PIECES, update_piece, &pass);
 }

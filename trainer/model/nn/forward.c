@@ -238,10 +238,7 @@ static void fetch_chosen(const reef_forward *f) {
 }
 
 // The retrieved experts of one block: each generation adds its own to x, the oldest first.
-static reef_status experts_forward(reef_forward *f,
-                                   reef_thread_pool *workers,
-                                   reef_activations_mode mode,
-                                   reef_error *err) {
+static reef_status experts_forward(reef_forward *f, reef_thread_pool *workers, reef_error *err) {
     reef_activations *acts = f->acts;
     if (f->ranks != NULL) {
         const reef_ranks_array input =
@@ -253,7 +250,7 @@ static reef_status experts_forward(reef_forward *f,
         if (!reef_activations_activate(acts, f->batch, g)) continue;
         reef_status status = reef_activations_prepare_generation(acts, generation, g, err);
         if (status != REEF_OK) return status;
-        bool trains_router = generation->open && mode == REEF_PASS_TRAIN;
+        bool trains_router = generation->open && f->train;
         reef_router_shape shape = reef_plan_router(f->plan, generation->info.side);
         // An open generation is evaluated with its batch norm folded into the query projection, by
         // running statistics: an evaluation must not depend on what else is in the batch.
@@ -285,10 +282,7 @@ static reef_status experts_forward(reef_forward *f,
     return REEF_OK;
 }
 
-static reef_status ffw_forward(reef_forward *f,
-                               reef_thread_pool *workers,
-                               reef_activations_mode mode,
-                               reef_error *err) {
+static reef_status ffw_forward(reef_forward *f, reef_thread_pool *workers, reef_error *err) {
     size_t windows = f->batch->windows;
     switch (f->plan->ffw) {
     case REEF_FFW_DENSE:
@@ -300,7 +294,7 @@ static reef_status ffw_forward(reef_forward *f,
         reef_thread_pool_run(workers, windows, moe_window, f);
         return REEF_OK;
     default:
-        return experts_forward(f, workers, mode, err);
+        return experts_forward(f, workers, err);
     }
 }
 
@@ -399,7 +393,7 @@ reef_status reef_network_forward(reef_activations *acts,
         f.layer_set = acts->layer_sets == 1 ? 0 : l;
         f.layer = &acts->layers[f.layer_set];
         reef_split_run(f.ranks, workers, batch->windows, attend_window, &f);
-        reef_status status = ffw_forward(&f, workers, mode, err);
+        reef_status status = ffw_forward(&f, workers, err);
         if (status != REEF_OK) return status;
     }
     reef_split_run(f.ranks, workers, batch->windows, head_window, &f);
