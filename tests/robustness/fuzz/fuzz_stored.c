@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define RECORDS_MAX 1024
+#define RECORDS_MAX 4096
 #define CHANGES_MAX 16
 #define LAYERS 4
 #define EXPERTS 64
