@@ -76,8 +76,8 @@ void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t sho
     match->misses = 0;
 }
 
-// Which of the two an entry becomes is not known, since its hash is gone: both have it, and the text
-// is compared before it is believed.
+// Which of the two an entry becomes is not known, since its hash is gone: both have it, and the
+// text is compared before it is believed.
 void reef_match_index_double(reef_lines *to, const reef_lines *from) {
     for (size_t entry = 0; entry < to->count * POSITIONS_A_LINE; entry++) {
         size_t old = entry / 2;

@@ -1,8 +1,9 @@
 // The longest earlier occurrence of the last bytes, and the byte that followed it.
 //
 // An index has, for a hash of the last `shortest` bytes, the lower 32 bits of the position behind
-// their last occurrence; 0: none. The text keeps fewer bytes than these tell apart. A candidate is compared byte by byte, so it is what it seems. It is followed as long as it is
-// right, and for some bytes after it was wrong: in logs one number differs and the rest agrees.
+// their last occurrence; 0: none. The text keeps fewer bytes than these tell apart. A candidate is
+// compared byte by byte, so it is what it seems. It is followed as long as it is right, and for
+// some bytes after it was wrong: in logs one number differs and the rest agrees.
 //
 // Entry and candidate are two misses, one after the other. So a byte is followed in three steps,
 // with other work between them.

@@ -11,8 +11,8 @@
 // says and what the memory says. It has mixers and SSE of its own, which begin as copies of the
 // memory's. The memory learns as if there were no net.
 //
-// A wide memory has further contexts. Their inputs are the last of each row of inputs and weights, so
-// that other memories use a shorter row.
+// A wide memory has further contexts. Their inputs are the last of each row of inputs and weights,
+// so that other memories use a shorter row.
 //
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
 //

@@ -1,7 +1,8 @@
 // The last bytes of a text, which matches and the line above are read from.
 //
-// Positions count the bytes of a stream. A ring keeps the last `capacity` of them and doubles, up to
-// its bound, before it would forget. A view continues the text of another ring in one of its own.
+// Positions count the bytes of a stream. A ring keeps the last `capacity` of them and doubles, up
+// to its bound, before it would forget. A view continues the text of another ring in one of its
+// own.
 #ifndef REEF_TEXT_RING_H
 #define REEF_TEXT_RING_H
 

@@ -32,8 +32,8 @@ static inline void reef_recent_push(reef_recent *recent, uint32_t token) {
 }
 
 // Keys of at most 16 bits have a bucket for every value. Of longer ones the upper bits of a product
-// with an odd constant (2^32 / golden ratio; the first multiplier of MurmurHash3's finaliser), which
-// every bit of the key reaches.
+// with an odd constant (2^32 / golden ratio; the first multiplier of MurmurHash3's finaliser),
+// which every bit of the key reaches.
 static inline uint32_t reef_recent_buckets(const reef_recent *recent,
                                            uint32_t bucket[REEF_GATE_ORDERS]) {
     uint32_t bytes = recent->tokens;
@@ -73,7 +73,7 @@ static inline float reef_gate_mean_push(reef_gate_mean *m, float prior, float me
     return m->mean;
 }
 
-// ---- from the logits of windows to a decay and a threshold: gate_calibrate.c -----------------------
+// ---- from the logits of windows to a decay and a threshold: gate_calibrate.c --------------------
 
 /**
  * Logits of windows, read in one of two ways. Apart, each from the start, as after a record

@@ -1,5 +1,5 @@
-// What is removed as a whole: all of a generation (rows, tensors, moments, flags, memory, visits and,
-// of the open one, totals of usage), or what it holds of one kind's visits.
+// What is removed as a whole: all of a generation (rows, tensors, moments, flags, memory, visits
+// and, of the open one, totals of usage), or what it holds of one kind's visits.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"

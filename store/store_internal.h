@@ -10,7 +10,7 @@
 
 #include <lmdb.h>
 
-// ---- one LMDB environment per pool and process, shared by every open store ------------------------
+// ---- one LMDB environment per pool and process, shared by every open store ----------------------
 
 typedef struct reef_environment reef_environment;
 
@@ -64,7 +64,7 @@ reef_status reef_environment_fail(const reef_environment *environment,
                                   const char *doing,
                                   reef_error *err);
 
-// ---- stores, transactions, records ---------------------------------------------------------------
+// ---- stores, transactions, records --------------------------------------------------------------
 
 typedef struct reef_view_part reef_view_part;
 typedef struct reef_view_cursor reef_view_cursor;

@@ -15,8 +15,8 @@
 
 // ---- command.c ----------------------------------------------------------------------------------
 //
-// The commands of POST /v1/command: from JSON to what is to be done, and from what was done to JSON.
-// docs/PROTOCOL.md describes them.
+// The commands of POST /v1/command: from JSON to what is to be done, and from what was done to
+// JSON. docs/PROTOCOL.md describes them.
 
 typedef enum reef_command_kind {
     REEF_COMMAND_STATUS,  // answered from a copy

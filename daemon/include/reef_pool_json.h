@@ -100,7 +100,7 @@ REEF_MUST_CHECK reef_status reef_usage_range_read(reef_txn *txn,
                                                   reef_error *err);
 json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, bool ranged);
 
-// ---- parts of replies ----------------------------------------------------------------------------
+// ---- parts of replies ---------------------------------------------------------------------------
 
 /** {"error": {"status": ..., "message": ...}} */
 json_t *reef_reply_error(const reef_error *err);

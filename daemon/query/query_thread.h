@@ -157,7 +157,7 @@ reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef
  */
 reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
 
-// ---- query_forgetting.c: the matrix that forgetting is read from, of a sample of the reservoir ---
+// ---- query_forgetting.c: the matrix of forgetting, of a sample of the reservoir -----------------
 
 /**
  * The matrix as far as it is known. A request spends a bounded time on it, so `complete` may be

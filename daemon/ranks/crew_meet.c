@@ -114,8 +114,8 @@ static reef_status judge_state(const reef_crew_card *card,
 
 // ---- of ranks that learn apart ------------------------------------------------------------------
 
-// Their pools differ once they have learned anything. So what is compared is the configuration, what
-// all began with, and how many joins each has done.
+// Their pools differ once they have learned anything. So what is compared is the configuration,
+// what all began with, and how many joins each has done.
 
 static reef_status judge_base(const reef_crew_card *card,
                               const reef_crew_card *first,

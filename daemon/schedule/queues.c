@@ -204,8 +204,8 @@ const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_
 
 // ---- one ring of bytes --------------------------------------------------------------------------
 //
-// The memory is one read larger than the high-water mark, so that a read which starts just below the
-// mark always fits.
+// The memory is one read larger than the high-water mark, so that a read which starts just below
+// the mark always fits.
 
 static size_t room_of(const reef_ring *ring) {
     return ring->high + REEF_READ_BYTES_MAX;

@@ -107,8 +107,8 @@ const reef_input_kind reef_input_file = {.scheme = "file",
 
 // ---- standard input -----------------------------------------------------------------------------
 //
-// A pipe, a socket, a terminal, or a file that is read from where it stands. It cannot be read again,
-// so what comes in continues the stream.
+// A pipe, a socket, a terminal, or a file that is read from where it stands. It cannot be read
+// again, so what comes in continues the stream.
 
 typedef struct input_stream {
     uv_handle_type kind; // UV_FILE, or which sort of stream

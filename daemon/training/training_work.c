@@ -328,7 +328,7 @@ void reef_training_end_state(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
-// ---- commits that are tried again ----------------------------------------------------------------
+// ---- commits that are tried again ---------------------------------------------------------------
 
 // The pause between two tries. Requests are handled meanwhile, and fail with the same error where
 // they need space. When a commit that a client requested succeeds, the pause is over. Returns false

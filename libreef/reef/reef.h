@@ -528,7 +528,8 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
 /**
- * How many bytes of a source a writer has accepted. 0: none yet. INVALID in a pool that was opened for reading.
+ * How many bytes of a source a writer has accepted. 0: none yet. INVALID in a pool that was opened
+ * for reading.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
                                                       const char *source,

@@ -56,8 +56,8 @@ void reef_lab_machine_json(json_t *document, size_t threads);
 // ---- lab_rival.c --------------------------------------------------------------------------------
 
 /**
- * Run `/usr/bin/python3 arguments...` (the first is the script; ends with NULL) to its end. *text is
- * what it printed, at most 64 KiB of it, the caller's; its standard error is ours.
+ * Run `/usr/bin/python3 arguments...` (the first is the script; ends with NULL) to its end. *text
+ * is what it printed, at most 64 KiB of it, the caller's; its standard error is ours.
  *
  * Errors: NOT_FOUND the script cannot be read; IO it could not be run, or failed.
  */

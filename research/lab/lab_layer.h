@@ -1,4 +1,5 @@
-// One PEER layer with random weights and tokens and nothing around it, for measurements of its speed.
+// One PEER layer with random weights and tokens and nothing around it, for measurements of its
+// speed.
 #ifndef REEF_LAB_LAYER_H
 #define REEF_LAB_LAYER_H
 

@@ -102,8 +102,8 @@ static inline float reef_i8_scale(const int8_t *row) {
  * out[k] = dot(rows[k] + offset, x) over D values of K rows that lie anywhere, with the bits of
  * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other
  * part of an expert's row is in cache when reef_axpy_rows follows; `span` may reach beyond the
- * memory there. The int8 twin sums the products of the whole numbers and multiplies the sum by the scale;
- * offset and span count values.
+ * memory there. The int8 twin sums the products of the whole numbers and multiplies the sum by the
+ * scale; offset and span count values.
  */
 REEF_API void reef_dot_rows(size_t K,
                             size_t D,

@@ -81,7 +81,9 @@ const reef_kernel_table *reef_kernels(void);
 const reef_coarse_kernels *reef_kernels_coarse(void);
 
 #if defined(__x86_64__)
-/** Whether this CPU has AVX-512 with dot products of bytes (VNNI) and compression of words (VBMI2). */
+/**
+ * Whether this CPU has AVX-512 with dot products of bytes (VNNI) and compression of words (VBMI2).
+ */
 bool reef_cpu_runs_coarse_avx512(void);
 #endif
 

@@ -91,7 +91,7 @@ static inline bool reef_record_is_sealed(const reef_txn *txn, const reef_key *ke
            (key->generation < txn->sealed_count || key->generation >= REEF_SNAPSHOT_GENERATION);
 }
 
-// ---- a check in a child process: reading a damaged file may raise a signal -----------------------
+// ---- a check in a child process: reading a damaged file may raise a signal ----------------------
 
 /** Checks a pool: reef_store_check_with after opening it, or a test's stand-in. */
 typedef reef_status (*reef_verify_work)(const char *path,

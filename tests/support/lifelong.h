@@ -23,8 +23,8 @@ typedef struct lifelong {
 } lifelong;
 
 /**
- * The pool that `reef init` makes, small: batches of LIFELONG_BATCH bytes, two layers of 36 and later
- * 16 experts, kinds told apart by context memories of the smallest bound.
+ * The pool that `reef init` makes, small: batches of LIFELONG_BATCH bytes, two layers of 36 and
+ * later 16 experts, kinds told apart by context memories of the smallest bound.
  */
 static inline reef_config lifelong_config(void) {
     reef_config config;
@@ -251,7 +251,9 @@ static inline void give_boundaries(lifelong *f) {
     choose(&f->config, "boundaries", "given");
 }
 
-/** A net alone, of a test that is about its losses and gates: kinds begin where the test says so. */
+/**
+ * A net alone, of a test that is about its losses and gates: kinds begin where the test says so.
+ */
 static inline void forget_memories(lifelong *f) {
     choose(&f->config, "context_memory", "0");
     choose(&f->config, "net_share", "1");

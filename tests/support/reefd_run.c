@@ -93,8 +93,8 @@ static uint64_t draw(uint64_t *state) {
     return *state >> 33;
 }
 
-// `make` writes the next word or line into a buffer of 32 bytes and returns how long it is. After BLOCK_BYTES the text
-// repeats: no test reads so far, and many want more text than they read.
+// `make` writes the next word or line into a buffer of 32 bytes and returns how long it is. After
+// BLOCK_BYTES the text repeats: no test reads so far, and many want more text than they read.
 static void write_words(const char *path,
                         const char *mode,
                         size_t bytes,

@@ -12,8 +12,8 @@
 #include <sys/types.h>
 
 #define REEFD_ARGUMENTS_MAX 600
-// At most so many accepted bytes are not learned yet by the tiny model: a piece that is to be judged,
-// and a batch, which needs one byte after it.
+// At most so many accepted bytes are not learned yet by the tiny model: a piece that is to be
+// judged, and a batch, which needs one byte after it.
 #define WAITING_BYTES (2048 + 2 * 32)
 #define REEFD_SIGNALLED 1000 // added to the signal's number in what reefd_wait returns
 
@@ -69,7 +69,9 @@ void reefd_await(const sandbox *box, pid_t pid);
 json_t *reefd_ask(const sandbox *box, const char *request);
 /** One request that must be refused; returns its status. */
 reef_status reefd_refuses(const sandbox *box, const char *request);
-/** Push one batch of text; `source` and `id` may be NULL. `result`, unless NULL, is the caller's. */
+/**
+ * Push one batch of text; `source` and `id` may be NULL. `result`, unless NULL, is the caller's.
+ */
 reef_status reefd_push(const sandbox *box,
                        const char *source,
                        const char *id,

@@ -1,6 +1,6 @@
-// A branch, with which the net of a kind that came back goes on (net_return.h): the open generation,
-// which has trained nothing yet, begins as a copy of a sealed one,
-// with its side, query networks, sub-keys, experts and corrections. The sealed one is only read.
+// A branch, with which the net of a kind that came back goes on (net_return.h): the open
+// generation, which has trained nothing yet, begins as a copy of a sealed one, with its side, query
+// networks, sub-keys, experts and corrections. The sealed one is only read.
 //
 // The pool's function stays what it is, to the bit, because the copy answers nothing before it has
 // trained: its gate has not been fitted and never fires. What it copies depends on what happens

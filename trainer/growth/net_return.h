@@ -1,8 +1,8 @@
 // A kind comes back, and its net goes on learning.
 //
 // The memory of a kind that comes back learns at once (kinds/kind_memories.h); its net is sealed
-// with its generation. Once the kind has learned REEF_RETURN_BYTES since, and a third of all that it
-// has learned, the open generation is sealed and the next one *continues* the kind:
+// with its generation. Once the kind has learned REEF_RETURN_BYTES since, and a third of all that
+// it has learned, the open generation is sealed and the next one *continues* the kind:
 //
 //   generation 0   memory and net of English                                            sealed
 //   generation 1   memory and net of German; visits of English                          sealed

@@ -119,9 +119,9 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic
  * in the concatenated stream: how it is cut into calls does not matter.
  *
- * When `steps` is not NULL the call returns once batches were trained: a piece of the stream, or all
- * deferred ones that a decision lets it learn. *taken is how many bytes were accepted (possibly fewer than `count`), *steps
- * how many steps ran; call again with the rest.
+ * When `steps` is not NULL the call returns once batches were trained: a piece of the stream, or
+ * all deferred ones that a decision lets it learn. *taken is how many bytes were accepted (possibly
+ * fewer than `count`), *steps how many steps ran; call again with the rest.
  *
  * Errors: INVALID a new source whose name is not UTF-8; what was accepted before stays. INVALID
  * training diverged: the loss or a query is not finite; NO_MEMORY: where a step ended half way by
@@ -343,8 +343,8 @@ typedef struct reef_import_options {
 /** What an import did, or would do. */
 typedef struct reef_import {
     reef_generation_record info; // in the other pool
-    // What its kind has learned of the memory that came with it; without one, the length of its part
-    // of the stream.
+    // What its kind has learned of the memory that came with it; without one, the length of its
+    // part of the stream.
     uint64_t trained_bytes;
     uint64_t experts;    // in all layers
     uint32_t generation; // its number in this pool

@@ -317,7 +317,7 @@ reef_status reef_kind_find(const reef_kind_list *list,
     return reef_fail(err, REEF_ERR_NOT_FOUND, "no kind is called %.64s; see reef kind list", word);
 }
 
-// ---- when kinds began, by the timeline -----------------------------------------------------------
+// ---- when kinds began, by the timeline ----------------------------------------------------------
 
 // Positions in the stream are exact, and this is for people.
 typedef struct dating {

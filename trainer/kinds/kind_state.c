@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- kinds that came back ----------------------------------------------------------------------------------
+// ---- kinds that came back -----------------------------------------------------------------------
 
 // Left out where there are none.
 static void set_merged(const reef_trainer *trainer, json_t **state) {

@@ -80,8 +80,8 @@ static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, 
     return count_batch(trainer, job->step, job->begin, trainer->memory.last_bits, err);
 }
 
-// Wait for the memory, and count the losses of what it learned. Does nothing where it has nothing to
-// learn. `before`: of the call before this one; returned, with its error, if not REEF_OK.
+// Wait for the memory, and count the losses of what it learned. Does nothing where it has nothing
+// to learn. `before`: of the call before this one; returned, with its error, if not REEF_OK.
 static reef_status settle(reef_trainer *trainer, reef_status before, reef_error *err) {
     reef_memory_lane *lane = trainer->memory.lane;
     reef_error found;

@@ -1,6 +1,6 @@
-// The pending bytes of the stream, and learning the first batches of them: by the kind that is being
-// learned, with its net and its memory, or by one that came before, with its memory alone. Whose
-// they are is decided in pieces.c. What is learned is taken out of the pending bytes.
+// The pending bytes of the stream, and learning the first batches of them: by the kind that is
+// being learned, with its net and its memory, or by one that came before, with its memory alone.
+// Whose they are is decided in pieces.c. What is learned is taken out of the pending bytes.
 #ifndef REEF_PENDING_H
 #define REEF_PENDING_H
 
@@ -14,8 +14,8 @@ size_t reef_pending_usable_bytes(const reef_trainer *trainer);
 
 /**
  * The first `count` pending batches are of `kind` and learned by it: by net and memory of the open
- * generation where that is its own, else by its memory. Where the net learns a share of the batches,
- * it learns all first ones of its generation, and then its share.
+ * generation where that is its own, else by its memory. Where the net learns a share of the
+ * batches, it learns all first ones of its generation, and then its share.
  *
  * steps  counted up by each
  *

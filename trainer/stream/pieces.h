@@ -15,7 +15,10 @@
  */
 REEF_MUST_CHECK reef_status reef_pieces_next(reef_trainer *trainer, size_t *steps, reef_error *err);
 
-/** Before a marker line: the current kind learns all whole batches that are pending. Errors as above. */
+/**
+ * Before a marker line: the current kind learns all whole batches that are pending. Errors as
+ * above.
+ */
 REEF_MUST_CHECK reef_status reef_pieces_end(reef_trainer *trainer, size_t *steps, reef_error *err);
 
 #endif

@@ -431,7 +431,7 @@ reef_status reef_recognition_learn_text(
     return status;
 }
 
-// ---- the trainer's state, as JSON ----------------------------------------------------------------
+// ---- the trainer's state, as JSON ---------------------------------------------------------------
 
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
     if (!reef_recognises_by_contexts(trainer)) return;
@@ -472,7 +472,7 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
     return REEF_OK;
 }
 
-// ---- the end --------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 void reef_recognition_forget(reef_trainer *trainer) {
     if (trainer->kinds.recognition != NULL)

@@ -2,9 +2,9 @@
 //
 // Bytes that were accepted wait until a piece of the stream is whole. It is judged before anything
 // learns it (pieces.h): the kind that is being learned takes it, or one that came before, or it
-// begins a kind of its own. While that is not clear the piece is deferred. So nothing ever has to be
-// taken back, and nothing is lost. Where boundaries are given, there is nothing to judge: the open
-// generation learns each batch.
+// begins a kind of its own. While that is not clear the piece is deferred. So nothing ever has to
+// be taken back, and nothing is lost. Where boundaries are given, there is nothing to judge: the
+// open generation learns each batch.
 //
 //   pending:  | deferred piece | deferred piece | next piece | part of a piece ...
 //             ^ stream_bytes, gating

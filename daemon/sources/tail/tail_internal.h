@@ -102,7 +102,9 @@ bool reef_tail_file_extend_prefix(reef_tail_file *file, uint32_t count);
 int reef_tail_file_check_prefix(reef_tail_file *file);
 /** 0 when the bytes before `end` have this hash, ENODATA when not, or the errno of a read. */
 int reef_tail_file_check_before(reef_tail_file *file, uint64_t end, uint64_t hash);
-/** Is it still the file that was read, by its first bytes and by the last that were seen? As above. */
+/**
+ * Is it still the file that was read, by its first bytes and by the last that were seen? As above.
+ */
 int reef_tail_file_check(reef_tail_file *file);
 /**
  * Its bytes up to `end` were seen. 0, ENODATA when it is not the same file any more, or the errno
@@ -162,7 +164,7 @@ struct reef_tail {
     size_t events_dropped; // since the queue was empty
 };
 
-// ---- tail_table.c: events ------------------------------------------------------------------------
+// ---- tail_table.c: events -----------------------------------------------------------------------
 
 /** Queue an event for tail_source.c. A full queue counts what it drops. */
 void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...)

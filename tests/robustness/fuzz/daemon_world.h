@@ -13,9 +13,9 @@
 void daemon_world_start(void);
 
 /**
- * Send `bytes` to the port or to the control socket, close that direction, and read until the daemon
- * closes the other. Lends the answer, which ends with a zero. Aborts when the daemon does not close
- * in time.
+ * Send `bytes` to the port or to the control socket, close that direction, and read until the
+ * daemon closes the other. Lends the answer, which ends with a zero. Aborts when the daemon does
+ * not close in time.
  */
 const char *daemon_world_ask(bool by_port, const uint8_t *bytes, size_t count, size_t *answered);
 

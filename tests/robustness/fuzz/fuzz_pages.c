@@ -1,6 +1,6 @@
-// A damaged pool file: what `reef verify` does with it before it lets LMDB map it. Input: changes of
-// its bytes, each page, place in the page, how many bytes and the bytes; a length of 0 cuts the file
-// off there.
+// A damaged pool file: what `reef verify` does with it before it lets LMDB map it. Input: changes
+// of its bytes, each page, place in the page, how many bytes and the bytes; a length of 0 cuts the
+// file off there.
 //
 // Where the walk over all pages finds nothing, LMDB gets the file, in this very process: that is
 // what the walk promises.

@@ -1,5 +1,5 @@
-// How large a memory becomes: whatever its tables can grow to is read back, and it learns on the same
-// wherever in the stream it is. Memories are made large here without learning.
+// How large a memory becomes: whatever its tables can grow to is read back, and it learns on the
+// same wherever in the stream it is. Memories are made large here without learning.
 #include "context_memory.h"
 #include "memory_internal.h"
 
@@ -41,7 +41,8 @@ static void assert_possible(const reef_memory_sizes *sizes, const reef_memory_si
         assert_true(sizes->lines_log2[t] >= before->lines_log2[t]);
 }
 
-// Calls `on_size` for the first sizes, and whenever a table or the text has grown. Returns the last.
+// Calls `on_size` for the first sizes, and whenever a table or the text has grown. Returns the
+// last.
 static reef_memory_sizes grow_all(uint64_t bytes_max, void (*on_size)(const reef_memory_sizes *)) {
     reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max);
     if (on_size != NULL) on_size(&sizes);
@@ -253,7 +254,8 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
 static void a_memory_learns_the_same_wherever_in_the_stream_it_is(void **state) {
     static uint8_t text[TEXT];
     static float first[TEXT], learned[TEXT], first_read[READ], read[READ];
-    // Nothing special is at the first; then where a word's bits end, signed and not, and far behind.
+    // Nothing special is at the first; then where a word's bits end, signed and not, and far
+    // behind.
     const uint64_t positions[] = {
         (1ull << 32) + 123456789, 1ull << 31, 1ull << 32, 1ull << 33, 1ull << 40,
         (1ull << 56) - TEXT};

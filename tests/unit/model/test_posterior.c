@@ -202,8 +202,8 @@ static void one_too_many_takes_the_place_of_the_least_likely(void **state) {
     assert_true(reef_posterior_runs(&p, 20));
 }
 
-// One that helps a little goes on: shares of a 150th, divided by four, and the loss of two thirds of
-// a bit in each byte.
+// One that helps a little goes on: shares of a 150th, divided by four, and the loss of two thirds
+// of a bit in each byte.
 static void one_that_helps_a_little_runs_on(void **state) {
     reef_posterior p = {0};
     for (uint32_t k = 0; k < 4; k++) reef_posterior_join(&p, k, NULL, 0);

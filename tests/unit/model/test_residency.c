@@ -288,7 +288,8 @@ static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
     end_run(&r);
 }
 
-// What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 values and a scale.
+// What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 values and a
+// scale.
 static void what_fits_is_copied(void **state) {
     const uint64_t row_bytes = (uint64_t)2 * SIDE * SIDE * (REEF_I8_SCALE_BYTES + 64);
     run r;

@@ -1,5 +1,5 @@
-// Boundaries stand at the byte where they should, whatever the cuts, commits and restarts; bounds on
-// experts and kinds hold.
+// Boundaries stand at the byte where they should, whatever the cuts, commits and restarts; bounds
+// on experts and kinds hold.
 #include "lifelong.h"
 #include "test.h"
 #include "trainer_internal.h"

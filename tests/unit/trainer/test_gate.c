@@ -1,5 +1,5 @@
-// Gates inside the trainer: memories are chosen for each gate, the newest that fires goes first, and
-// the stream alone decides the bits.
+// Gates inside the trainer: memories are chosen for each gate, the newest that fires goes first,
+// and the stream alone decides the bits.
 #include "lifelong.h"
 #include "test.h"
 #include "trainer_internal.h"

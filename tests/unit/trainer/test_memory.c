@@ -472,7 +472,8 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
         assert_int_equal(reef_pool_init(f->pool, &f->config, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, CASES[i].words));
     }
-    // A layer has no text: what is for texts is left out of a new pool, and wrong in one that is there.
+    // A layer has no text: what is for texts is left out of a new pool, and wrong in one that is
+    // there.
     f->config = lifelong_config();
     choose(&f->config, "model", "layer");
     choose(&f->config, "context_memory", "4194304");

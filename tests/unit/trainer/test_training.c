@@ -76,8 +76,9 @@ static void a_grown_generation_goes_on_learning(void **state) {
     assert_int_equal(status_of(f).experts_open, 2 * 81);
 }
 
-// How far today's output on old data is from the old one, where the gate of the new generation fires
-// on it. What is to be retained is drawn from the sample of old text, unless that is `forgotten`.
+// How far today's output on old data is from the old one, where the gate of the new generation
+// fires on it. What is to be retained is drawn from the sample of old text, unless that is
+// `forgotten`.
 static double drift_on_leaking_tokens(bool forgotten) {
     void *state = NULL;
     lifelong_setup(&state);

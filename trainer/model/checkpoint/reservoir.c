@@ -10,8 +10,9 @@
 
 enum { STREAM_OLD = 101, STREAM_YOUNG = 102 };
 
-// What gates are fitted on: enough to tell kinds apart, and nothing beside a context memory. Windows
-// are of a few hundred bytes, so that many places of the stream are in it; see window_bytes.
+// What gates are fitted on: enough to tell kinds apart, and nothing beside a context memory.
+// Windows are of a few hundred bytes, so that many places of the stream are in it; see
+// window_bytes.
 #define RESERVOIR_BYTES (1 << 20)
 #define WINDOW_BYTES 1024
 #define OLD_TO_YOUNG 4 // old slots to one young slot

@@ -5,10 +5,10 @@
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
 // field, kind, default, lowest, highest, help. The order is the order of the JSON text and
-// of help; a new field goes to the end of its group. What nobody turns is a constant beside the code
-// that reads it, and no field. Defaults are what a model of bytes is made with:
-// a context memory, and beside it a small net, since one that learns much of the stream once is worth
-// more than a large one that learns little of it (docs/LEARNING.md).
+// of help; a new field goes to the end of its group. What nobody turns is a constant beside the
+// code that reads it, and no field. Defaults are what a model of bytes is made with: a context
+// memory, and beside it a small net, since one that learns much of the stream once is worth more
+// than a large one that learns little of it (docs/LEARNING.md).
 #define CONFIG_TABLE(X)                                                                            \
     X(model, CHOICE, "lm", 0, 0,                                                                   \
       "kind of model: lm, a language model over bytes; layer, one PEER layer by itself, for "      \

@@ -8,8 +8,8 @@
 #define PIECE 4096     // bytes that one generation answers in one call
 #define RECENT 16      // bytes before a surprise that vote on who is asked
 #define VOTES_UNTIL 64 // bytes after one, and who runs has been found
-// While the text is of one kind few others are asked, and those alone that have nearly as many votes
-// as the first; where it changes, more.
+// While the text is of one kind few others are asked, and those alone that have nearly as many
+// votes as the first; where it changes, more.
 #define NAMED_CALM 2 // kinds that a surprise adds
 #define LATER_CALM 1 // and each later vote
 #define NAMED_MAX 4  // the same where it changes

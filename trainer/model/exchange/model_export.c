@@ -1,4 +1,5 @@
-// A state of a pool as one file in the safetensors format, for other programs; nothing here reads it.
+// A state of a pool as one file in the safetensors format, for other programs; nothing here reads
+// it.
 //
 // Names are those of the pool's tensors, and "memory.RECORD" of a context memory's. Rows of experts
 // are taken apart into w_down, w_up and w_gate, so that a program that knows nothing of pools finds

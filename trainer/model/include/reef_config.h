@@ -40,8 +40,8 @@ typedef enum reef_subkeys {
 } reef_subkeys;
 
 /**
- * Where a kind of text begins: where contexts come that no memory has met, or at marker lines and by
- * command.
+ * Where a kind of text begins: where contexts come that no memory has met, or at marker lines and
+ * by command.
  */
 typedef enum reef_boundaries {
     REEF_BOUNDARIES_CONTEXTS,
@@ -137,8 +137,8 @@ typedef struct reef_config_field {
 } reef_config_field;
 
 /**
- * Every field's `standard`: a model of bytes with a context memory and a small net beside it. Set what
- * is given, call reef_config_fit, and set it again.
+ * Every field's `standard`: a model of bytes with a context memory and a small net beside it. Set
+ * what is given, call reef_config_fit, and set it again.
  */
 REEF_API void reef_config_default(reef_config *config);
 REEF_API const reef_config_field *reef_config_fields(size_t *count);
@@ -148,15 +148,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *value,
                                                      reef_error *err);
 /**
- * The word of a field of type "text", such as "boundaries", for messages and documents; "" if no such
- * field exists.
+ * The word of a field of type "text", such as "boundaries", for messages and documents; "" if no
+ * such field exists.
  */
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /**
  * What a new pool chooses by its other settings, before given values are set again: no context
- * memory where none can be, where there is none given boundaries and a net that learns everything, the
- * least net where memories alone learn, and no more experts a head than there are sub-keys on the
- * smallest side.
+ * memory where none can be, where there is none given boundaries and a net that learns everything,
+ * the least net where memories alone learn, and no more experts a head than there are sub-keys on
+ * the smallest side.
  */
 REEF_API void reef_config_fit(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
