@@ -31,6 +31,8 @@ make_root() { # folder that is kept, new root
     cp -a --reflink=auto "$kept/base" "$root"
     rm "$root/.complete"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
+    # Whom this machine trusts beyond Debian's list, as behind a proxy: npm reaches nothing without.
+    if [ -n "${NODE_EXTRA_CA_CERTS:-}" ]; then cp -L "$NODE_EXTRA_CA_CERTS" "$root/etc/trusted.crt"; fi
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # nothing is started in it
     chmod 755 "$root/usr/sbin/policy-rc.d"
 }
@@ -48,6 +50,7 @@ in_root() { # folder that is kept, root, command
         root=$2
         shift 2
         exec chroot "$root" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-            HOME=/root TERM=dumb LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+            HOME=/root TERM=dumb LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+            ${NODE_EXTRA_CA_CERTS:+NODE_EXTRA_CA_CERTS=/etc/trusted.crt} "$@"
     ' in_root "$kept/archives" "$root" "$@"
 }
