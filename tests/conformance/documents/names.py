@@ -20,13 +20,11 @@ def fail(page, text):
     failures.append(f"{page}: {text}")
 
 
-def tracked():
-    done = subprocess.run(["git", "-C", SOURCES, "ls-files"], capture_output=True, text=True)
-    if done.returncode == 0:
-        return [name for name in done.stdout.split("\n") if name and os.path.exists(f"{SOURCES}/{name}")]
+def source_files():
+    """Not by git: a machine that has the sources need not have it."""
     found = []
     for folder, folders, names in os.walk(SOURCES):
-        folders[:] = [name for name in folders if name not in ("build", ".git", "node_modules")]
+        folders[:] = [name for name in folders if name not in ("build", ".git", "node_modules", "__pycache__")]
         found += [os.path.relpath(f"{folder}/{name}", SOURCES) for name in names]
     return found
 
@@ -36,7 +34,7 @@ def read(name):
         return file.read()
 
 
-FILES = tracked()
+FILES = source_files()
 PAGES = {name: read(name) for name in FILES if name.endswith(".md") and "node_modules" not in name}
 SOURCE = {name: read(name) for name in FILES if CODE.search(name) and not name.startswith("docs/schemas/")}
 # base/gone.c has the names that are gone.
