@@ -59,7 +59,7 @@ static const reef_gone GONE[] = {
     {"--warmup", "it is 80 steps"},
     {"--weigh-older", NULL},
     {"bench", "reef-lab of research/, which is built with -DREEF_RESEARCH=ON"},
-    {"branch", "the net of a kind goes on by itself when the kind comes back"},
+    {"branch", "when a kind returns, its net learns again by itself"},
     {"compact", "reefd merges windows of usage by itself"},
     {"completion", "bash completion is installed with reef"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},

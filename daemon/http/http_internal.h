@@ -25,7 +25,7 @@ struct reef_http_connection {
     struct MHD_Connection *connection;
     reef_http_door *door;
     uint64_t since_ms; // when its phase began
-    bool is_too_many;  // it came when as many as may be were connected: it is told so and closed
+    bool is_too_many;  // all connections were taken: it gets one reply, and is closed
     // nothing is asked of its client: a request is deferred, or a stream has nothing
     bool waits_for_us;
     bool hung_up;                // while a request was deferred: seen since `since_ms`

@@ -114,8 +114,8 @@ static reef_status judge_state(const reef_crew_card *card,
 
 // ---- of ranks that learn apart ------------------------------------------------------------------
 
-// Their pools differ once they have learned anything. So what is compared is the configuration,
-// what all began with, and how many joins each has done.
+// Ranks that learn apart have different pools. So this compares the configuration, the generation
+// that all began with, and the number of joins.
 
 static reef_status judge_base(const reef_crew_card *card,
                               const reef_crew_card *first,
@@ -188,8 +188,8 @@ static reef_status fail_unequal(const reef_crew_card *cards, size_t rank, reef_e
                      cards[0].stream_bytes);
 }
 
-// Pools that do not belong together begin anew where they are equal: copies of one. Nobody learns
-// before all have written that down; so a start that was cut off there finds them equal again.
+// Pools of different trainings start a new one if they are equal copies of one pool. No rank learns
+// before all have stored that, so an interrupted start finds equal copies again.
 static reef_status judge_apart(const reef_crew_card *cards,
                                size_t count,
                                bool *anew,
