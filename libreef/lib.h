@@ -1,11 +1,10 @@
 // The inside of libreef: one handle over what the modules offer. Everything behind it may change;
 // reef/reef.h may only grow.
 //
-//   lib_pool.c     make, open, close, commit, boundaries
+//   lib_pool.c     the frame of every call; make, open, close, commit, boundaries
 //   lib_info.c     what there is: generations, snapshots, usage
-//   lib_kind.c     kinds of text: what each learned, who answers a text
-//   lib_layer.c    one PEER layer
-//   lib_train.c    models of bytes
+//   lib_kind.c     kinds of text: what each learned
+//   lib_train.c    one PEER layer; models of bytes
 //   lib_archive.c  texts coded by them
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
@@ -43,19 +42,14 @@ struct reef_pool {
 };
 
 /**
- * A program may have chosen another locale, in which numbers in text have no point, or left another
- * arithmetic (which rounds otherwise, takes small values for zero, or traps): what is stored and
- * computed would be other bits. For the thread's time in the library both are those that programs
- * begin with, and the threads that it makes have them too.
- */
-void reef_lib_take_caller(reef_lib_caller *out);
-void reef_lib_give_back(const reef_lib_caller *caller);
-
-/**
  * Calls on a pool are serialised, and own BLAS while they compute. INVALID, and nothing to leave,
  * in a process that was forked of the one that opened it.
  */
 REEF_MUST_CHECK reef_status reef_lib_enter(reef_pool *pool, reef_error *err);
+/** The same, to do `what` to it: INVALID also for a pool that was opened for reading. */
+REEF_MUST_CHECK reef_status reef_lib_enter_writer(reef_pool *pool,
+                                                  const char *what,
+                                                  reef_error *err);
 void reef_lib_leave(reef_pool *pool);
 
 /**
@@ -68,16 +62,6 @@ reef_lib_take(void *own, size_t own_bytes, const void *theirs, const char *name,
 REEF_MUST_CHECK reef_status
 reef_lib_give(void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err);
 
-/** INVALID for a pool that was opened for reading, with what was to be done to it. */
-REEF_MUST_CHECK reef_status reef_lib_check_writer(const reef_pool *pool,
-                                                  const char *what,
-                                                  reef_error *err);
-
-/** The pool's last commit. */
-REEF_MUST_CHECK reef_status reef_lib_read_commit(reef_pool *pool,
-                                                 reef_commit *out,
-                                                 reef_error *err);
-
 /**
  * The model of the state that is asked for: of a writer that of its last commit, which first is
  * what was trained.
@@ -87,8 +71,5 @@ REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 REEF_MUST_CHECK reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err);
 /** After a question: release what is read in place until the next one. */
 void reef_lib_unpin(reef_pool *pool);
-
-/** Was the pool opened by the process that this one was forked of? */
-bool reef_lib_is_inherited(const reef_pool *pool);
 
 #endif

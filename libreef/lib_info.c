@@ -28,7 +28,7 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
     const reef_config *config = &pool->config;
     reef_commit commit;
     // The committed state, read in one transaction.
-    reef_status status = reef_lib_read_commit(pool, &commit, err);
+    reef_status status = reef_store_read_commit(pool->store, &commit, err);
     if (status != REEF_OK) return status;
     *info = (reef_pool_info){
         .model = reef_config_word(config, "model"),

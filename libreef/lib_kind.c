@@ -1,4 +1,4 @@
-// Kinds of text: what each has learned and when, its name, and which of them answer a text.
+// Kinds of text: what each has learned and when, and its name.
 #include "lib.h"
 
 #include <inttypes.h>
@@ -103,56 +103,12 @@ reef_status reef_pool_read_visit(
                              : status;
 }
 
-// ---- who answers a text -------------------------------------------------------------------------
-
-_Static_assert(REEF_CANDIDATES == REEF_ANSWERS_MAX, "as in reef/reef.h");
-
-static reef_status check_answers(const reef_pool *pool,
-                                 uint32_t width,
-                                 const uint32_t *kinds,
-                                 reef_error *err) {
-    if (pool->config.context_memory == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "pool %.120s has no context memories, by which kinds answer",
-                         reef_store_path(pool->store));
-    if (kinds == NULL || width == 0 || width > REEF_ANSWERS_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%" PRIu32 " candidates of each byte: give an array for 1 to %u", width,
-                         REEF_ANSWERS_MAX);
-    return REEF_OK;
-}
-
-reef_status reef_pool_evaluate_kinds(reef_pool *pool,
-                                     const void *bytes,
-                                     size_t count,
-                                     uint32_t width,
-                                     uint32_t *kinds,
-                                     float *weights,
-                                     reef_evaluation *out,
-                                     reef_error *err) {
-    reef_score score = {.answers = {.width = width, .kinds = kinds, .weights = weights}};
-    reef_status status = reef_lib_enter(pool, err);
-    if (status != REEF_OK) return status;
-    status = check_answers(pool, width, kinds, err);
-    if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
-    if (status == REEF_OK)
-        status = reef_model_score(pool->model, bytes, count, NULL, &score, NULL, NULL, err);
-    reef_lib_unpin(pool);
-    reef_lib_leave(pool);
-    if (status != REEF_OK || out == NULL) return status;
-    const reef_evaluation evaluation = {
-        .bytes = score.bytes, .bits = score.bits, .bits_per_byte = score.bits_per_byte};
-    return reef_lib_give(out, &evaluation, sizeof(evaluation), "reef_evaluation", err);
-}
-
 // ---- what is done to them -----------------------------------------------------------------------
 
 reef_status reef_pool_name_kind(reef_pool *pool, uint32_t kind, const char *name, reef_error *err) {
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "name a kind", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "name a kind", err);
-    if (status == REEF_OK)
-        status = reef_trainer_kind_name(pool->trainer, kind, name == NULL ? "" : name, false, err);
+    status = reef_trainer_kind_name(pool->trainer, kind, name == NULL ? "" : name, false, err);
     reef_lib_leave(pool);
     return status;
 }
@@ -164,11 +120,9 @@ reef_status reef_pool_merge_kind(reef_pool *pool,
                                  reef_merge_info *out,
                                  reef_error *err) {
     reef_kind_merging m;
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "merge kinds", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "merge kinds", err);
-    if (status == REEF_OK)
-        status = reef_trainer_kind_merge(pool->trainer, from, into, dry_run != 0, &m, err);
+    status = reef_trainer_kind_merge(pool->trainer, from, into, dry_run != 0, &m, err);
     reef_lib_leave(pool);
     if (status != REEF_OK || out == NULL) return status;
     const reef_merge_info info = {.from_bytes = m.from_bytes,
@@ -192,11 +146,9 @@ reef_status reef_pool_near_kinds(reef_pool *pool,
     *count = 0;
     if (near == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pairs of kinds", room);
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "look for near kinds", err);
     if (status == REEF_OK) {
-        status = reef_lib_check_writer(pool, "look for near kinds", err);
-        if (status == REEF_OK)
-            status = reef_trainer_near_kinds(pool->trainer, near, room, count, err);
+        status = reef_trainer_near_kinds(pool->trainer, near, room, count, err);
         reef_lib_leave(pool);
     }
     for (size_t i = 0; status == REEF_OK && i < *count; i++) {
@@ -211,11 +163,9 @@ reef_status reef_pool_near_kinds(reef_pool *pool,
 reef_status reef_pool_prune(
     reef_pool *pool, uint32_t keep_last, int32_t dry_run, reef_prune_info *out, reef_error *err) {
     reef_pruning pruned = {0};
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "give up states", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "give up states", err);
-    if (status == REEF_OK)
-        status = reef_trainer_prune(pool->trainer, keep_last, dry_run != 0, &pruned, err);
+    status = reef_trainer_prune(pool->trainer, keep_last, dry_run != 0, &pruned, err);
     reef_lib_leave(pool);
     if (status != REEF_OK || out == NULL) return status;
     const reef_prune_info info = {

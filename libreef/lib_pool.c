@@ -1,4 +1,5 @@
-// Pools as handles: make, open, close, commit, boundaries.
+// Pools as handles: the frame of every call (the caller's locale and arithmetic, structs of any
+// version, one call on a pool at a time); make, open, close, commit, boundaries.
 #include "lib.h"
 
 #include <inttypes.h>
@@ -15,6 +16,100 @@ _Static_assert(sizeof(reef_error) == sizeof(reef_status) + 256, "as in reef/reef
 
 const char *reef_library_version(void) {
     return REEF_VERSION_TEXT;
+}
+
+// ---- the frame of every call --------------------------------------------------------------------
+
+static locale_t plain; // made once, for as long as the process lives
+
+static void make_plain(void) {
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+// A program may have chosen another locale, in which numbers in text have no point, or left another
+// arithmetic (which rounds otherwise, takes small values for zero, or traps): what is stored and
+// computed would be other bits. For the thread's time in the library both are those that programs
+// begin with, and the threads that it makes have them too.
+static void take_caller(reef_lib_caller *out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_plain);
+    out->locale = uselocale(plain); // without memory for it: none, which changes nothing
+    (void)fegetenv(&out->arithmetic);
+    (void)fesetenv(FE_DFL_ENV);
+}
+
+static void give_back(const reef_lib_caller *caller) {
+    (void)uselocale(caller->locale);
+    (void)fesetenv(&caller->arithmetic);
+}
+
+static reef_status size_of(const void *theirs, const char *name, size_t *out, reef_error *err) {
+    memcpy(out, theirs, sizeof(*out)); // the first field of all of them
+    if (*out >= sizeof(size_t) && *out < 65536) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID, "%s has size %zu; set it to sizeof(%s)", name, *out,
+                     name);
+}
+
+reef_status reef_lib_take(
+    void *own, size_t own_bytes, const void *theirs, const char *name, reef_error *err) {
+    size_t bytes;
+    memset(own, 0, own_bytes);
+    if (theirs == NULL) return REEF_OK;
+    reef_status status = size_of(theirs, name, &bytes, err);
+    // A caller built with an older header has fewer fields; the rest stays zero.
+    if (status == REEF_OK) memcpy(own, theirs, bytes < own_bytes ? bytes : own_bytes);
+    return status;
+}
+
+reef_status reef_lib_give(
+    void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err) {
+    size_t bytes, first = sizeof(bytes);
+    reef_status status = size_of(theirs, name, &bytes, err);
+    if (status != REEF_OK) return status;
+    size_t shared = bytes < own_bytes ? bytes : own_bytes;
+    memcpy((char *)theirs + first, (const char *)own + first, shared - first);
+    // Fields that a newer header has and this library does not know are zero.
+    if (bytes > shared) memset((char *)theirs + shared, 0, bytes - shared);
+    return REEF_OK;
+}
+
+// A child of fork() has a copy of the handle, but not its threads; and LMDB is only for the process
+// that opened it.
+static bool is_inherited(const reef_pool *pool) {
+    return pool->pid != getpid();
+}
+
+reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
+    if (is_inherited(pool))
+        return reef_fail(
+            err, REEF_ERR_INVALID,
+            "pool %.120s was opened by process %ld, from which this one was forked: open "
+            "it here as well",
+            reef_store_path(pool->store), (long)pool->pid);
+    // One call at a time: the trainer and the model are not for several threads.
+    pthread_mutex_lock(&pool->lock);
+    take_caller(&pool->caller);
+    reef_gemm_claim();
+    return REEF_OK;
+}
+
+void reef_lib_leave(reef_pool *pool) {
+    reef_gemm_give_back();
+    give_back(&pool->caller);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+reef_status reef_lib_enter_writer(reef_pool *pool, const char *what, reef_error *err) {
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK || pool->trainer != NULL) return status;
+    reef_lib_leave(pool);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "cannot %s: pool %.120s was opened for reading; open it with write set", what,
+                     reef_store_path(pool->store));
+}
+
+void reef_lib_unpin(reef_pool *pool) {
+    if (pool->model != NULL) reef_model_unpin(pool->model);
 }
 
 // ---- make ---------------------------------------------------------------------------------------
@@ -74,11 +169,11 @@ reef_status reef_pool_create_layer(const char *path,
     reef_layer_options own;
     reef_config config;
     reef_lib_caller caller;
-    reef_lib_take_caller(&caller);
+    take_caller(&caller);
     reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_layer_options", err);
     if (status == REEF_OK) status = layer_config(&config, &own, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
-    reef_lib_give_back(&caller);
+    give_back(&caller);
     return status;
 }
 
@@ -103,13 +198,13 @@ static reef_status set_texts(reef_config *config, const char *const *settings, r
 reef_status reef_pool_create_model(const char *path, const char *const *settings, reef_error *err) {
     reef_config config;
     reef_lib_caller caller;
-    reef_lib_take_caller(&caller);
+    take_caller(&caller);
     reef_config_default(&config);
     reef_status status = set_texts(&config, settings, err);
     reef_config_fit(&config);
     if (status == REEF_OK) status = set_texts(&config, settings, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
-    reef_lib_give_back(&caller);
+    give_back(&caller);
     return status;
 }
 
@@ -185,13 +280,13 @@ reef_status reef_pool_open(reef_pool **out,
         .threads = own.threads, .memory_bytes = own.memory_bytes, .frozen = own.frozen != 0};
     reef_lib_caller caller;
     // Loading computes as well, so it needs the same locale and arithmetic as a call.
-    reef_lib_take_caller(&caller);
+    take_caller(&caller);
     reef_gemm_claim();
     status = load_pool(pool, path, &own, err);
     // Between calls no transaction stays open: it would keep pages from reuse.
     reef_lib_unpin(pool);
     reef_gemm_give_back();
-    reef_lib_give_back(&caller);
+    give_back(&caller);
     if (status == REEF_OK) {
         *out = pool;
         pool = NULL; // the caller owns it now
@@ -201,8 +296,7 @@ reef_status reef_pool_open(reef_pool **out,
 }
 
 void reef_pool_close(reef_pool *pool) {
-    if (pool == NULL || reef_lib_is_inherited(pool))
-        return; // what a child has of it ends with the child
+    if (pool == NULL || is_inherited(pool)) return; // what a child has of it ends with the child
     reef_trainer_close(pool->trainer);
     reef_model_close(pool->model);
     if (pool->store != NULL) reef_store_close(pool->store);
@@ -216,45 +310,41 @@ void reef_pool_close(reef_pool *pool) {
 
 reef_status reef_pool_commit(reef_pool *pool, uint64_t *commit, reef_error *err) {
     reef_commit done = {0};
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "commit", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "commit", err);
-    if (status == REEF_OK) status = reef_trainer_commit(pool->trainer, &done, err);
+    status = reef_trainer_commit(pool->trainer, &done, err);
     if (status == REEF_OK && commit != NULL) *commit = done.number;
     reef_lib_leave(pool);
     return status;
 }
 
 reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "seal", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "seal", err);
-    bool layer = reef_config_is_layer(&pool->config);
-    if (status == REEF_OK && side > 0 && !layer)
+    if (reef_config_is_layer(&pool->config))
+        status = reef_trainer_layer_seal(pool->trainer, side, NULL, NULL, err);
+    else if (side > 0)
         status =
             reef_fail(err, REEF_ERR_INVALID,
                       "side %u: the next generation of a model is as large as its side_new", side);
-    if (status == REEF_OK)
-        status = layer ? reef_trainer_layer_seal(pool->trainer, side, NULL, NULL, err)
-                       : reef_trainer_seal(pool->trainer, NULL, NULL, err);
+    else
+        status = reef_trainer_seal(pool->trainer, NULL, NULL, err);
     reef_lib_leave(pool);
     return status;
 }
 
 reef_status reef_pool_grow(reef_pool *pool, uint32_t side, reef_error *err) {
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "grow", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "grow", err);
-    if (status == REEF_OK) status = reef_trainer_grow(pool->trainer, side, err);
+    status = reef_trainer_grow(pool->trainer, side, err);
     reef_lib_leave(pool);
     return status;
 }
 
 reef_status reef_pool_snapshot(reef_pool *pool, const char *name, reef_error *err) {
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "make a snapshot", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "make a snapshot", err);
-    if (status == REEF_OK) status = reef_trainer_snapshot(pool->trainer, name, NULL, err);
+    status = reef_trainer_snapshot(pool->trainer, name, NULL, err);
     reef_lib_leave(pool);
     return status;
 }
@@ -265,10 +355,9 @@ reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_er
         return reef_fail(err, REEF_ERR_NOT_FOUND, "no snapshot has the name %.100s: it is too long",
                          name);
     strcpy(names[0], name);
-    reef_status status = reef_lib_enter(pool, err);
+    reef_status status = reef_lib_enter_writer(pool, "remove a snapshot", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, "remove a snapshot", err);
-    if (status == REEF_OK) status = reef_trainer_snapshots_remove(pool->trainer, names, 1, err);
+    status = reef_trainer_snapshots_remove(pool->trainer, names, 1, err);
     reef_lib_leave(pool);
     return status;
 }
@@ -291,10 +380,9 @@ reef_status reef_pool_freeze(reef_pool *pool,
                                 .last = last,
                                 .usage_above = own.usage_above,
                                 .thaw = own.thaw != 0};
-    status = reef_lib_enter(pool, err);
+    status = reef_lib_enter_writer(pool, own.thaw ? "thaw experts" : "freeze experts", err);
     if (status != REEF_OK) return status;
-    status = reef_lib_check_writer(pool, own.thaw ? "thaw experts" : "freeze experts", err);
-    if (status == REEF_OK) status = reef_trainer_freeze(pool->trainer, &freeze, &count, err);
+    status = reef_trainer_freeze(pool->trainer, &freeze, &count, err);
     reef_lib_leave(pool);
     if (status == REEF_OK && changed != NULL) *changed = count;
     return status;

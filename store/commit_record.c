@@ -37,3 +37,11 @@ reef_status reef_commit_read(reef_txn *txn, reef_commit *out, reef_error *err) {
     if (status == REEF_OK) commit_decode(bytes, out);
     return status;
 }
+
+reef_status reef_store_read_commit(reef_store *store, reef_commit *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}

@@ -8,10 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-uint32_t reef_config_peer_layers(const reef_config *config) {
-    return reef_config_retrieving_layers(config);
-}
-
 uint64_t reef_generation_experts(const reef_generation_record *generation, uint32_t peer_layers) {
     return (uint64_t)generation->side * generation->side * peer_layers;
 }

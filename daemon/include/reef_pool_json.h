@@ -52,9 +52,6 @@ json_t *reef_check_json(json_t *pool,
                         double percent,
                         double seconds);
 
-/** Layers of a model that have experts. */
-uint32_t reef_config_peer_layers(const reef_config *config);
-
 // ---- usage_json.c -------------------------------------------------------------------------------
 //
 // Usage of one layer of one generation: the same fields on the command line and over HTTP.

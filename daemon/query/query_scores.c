@@ -326,8 +326,8 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
         status = reef_generation_read(txn, g, &all[g], err);
     json_t *list = json_array();
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
-        json_array_append_new(list,
-                              reef_generation_json(&all[g], reef_config_peer_layers(&config)));
+        json_array_append_new(
+            list, reef_generation_json(&all[g], reef_config_retrieving_layers(&config)));
     json_object_set_new(result, "generations", list);
     free(all);
     return status;

@@ -97,17 +97,9 @@ void reef_training_pause_for(reef_training *training, uint64_t seconds) {
 }
 
 // Seal, grow, freeze and snapshot commit by themselves; the record is in the pool.
-reef_status reef_training_read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
 reef_status reef_training_note_own_commit(reef_training *training, double ms, reef_error *err) {
     reef_commit commit;
-    reef_status status = reef_training_read_commit(training->options.store, &commit, err);
+    reef_status status = reef_store_read_commit(training->options.store, &commit, err);
     if (status == REEF_OK && commit.number != training->view.last.commit.number)
         note_commit_done(training, &commit, ms);
     return status;
@@ -117,7 +109,7 @@ reef_status reef_training_note_own_commit(reef_training *training, double ms, re
 // the last one is in it: that stays dirty.
 reef_status reef_training_note_aside(reef_training *training, reef_error *err) {
     reef_commit commit;
-    reef_status status = reef_training_read_commit(training->options.store, &commit, err);
+    reef_status status = reef_store_read_commit(training->options.store, &commit, err);
     if (status != REEF_OK) return status;
     uv_mutex_lock(&training->lock);
     training->view.last.commit = commit;

@@ -83,9 +83,6 @@ void reef_training_pause_for(reef_training *training, uint64_t seconds);
  * short.
  */
 bool reef_training_wait_until(reef_training *training, uint64_t deadline, reef_request **request);
-REEF_MUST_CHECK reef_status reef_training_read_commit(reef_store *store,
-                                                      reef_commit *commit,
-                                                      reef_error *err);
 REEF_MUST_CHECK reef_status reef_training_note_own_commit(reef_training *training,
                                                           double ms,
                                                           reef_error *err);

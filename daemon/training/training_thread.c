@@ -430,7 +430,7 @@ reef_status reef_training_start(reef_training **out,
     training->view.state = REEF_STATE_WAITING;
     reef_trainer_status_read(options->trainer, &training->view.trainer);
     training->view.committed = training->view.trainer;
-    status = reef_training_read_commit(options->store, &training->view.last.commit, err);
+    status = reef_store_read_commit(options->store, &training->view.last.commit, err);
     if (status == REEF_OK) {
         int code = uv_thread_create(&training->thread, training_main, training);
         if (code)

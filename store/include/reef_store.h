@@ -269,6 +269,10 @@ REEF_API void reef_txn_abort(reef_txn *txn); // accepts NULL
 REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn,
                                                       reef_commit *out,
                                                       reef_error *err);
+/** The same by a transaction of its own. */
+REEF_API REEF_MUST_CHECK reef_status reef_store_read_commit(reef_store *store,
+                                                            reef_commit *out,
+                                                            reef_error *err);
 
 // ---- copies of a pool ---------------------------------------------------------------------------
 

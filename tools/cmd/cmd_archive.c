@@ -216,11 +216,8 @@ static reef_status read_compression(const reef_cli_call *cli, compression *r, re
 
 // Who named no state learns which one it was, if the pool has gone on since.
 static reef_status print_state(reef_store *store, const reef_archive_info *info, reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_commit commit = {0};
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
-    reef_txn_abort(txn);
+    reef_commit commit;
+    reef_status status = reef_store_read_commit(store, &commit, err);
     if (status == REEF_OK && commit.stream_bytes > info->stream_bytes)
         fprintf(stderr,
                 "reef compress: as of %s %s; "

@@ -80,19 +80,6 @@ static reef_status verify_copy(const char *to, copy_report *report, reef_error *
                      to, report->check.damaged);
 }
 
-// What would be copied, and whether there is room for it under that name.
-static reef_status plan_copy(reef_store *store,
-                             const char *to,
-                             reef_commit *commit,
-                             reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_status status = reef_store_check_copy(reef_store_path(store), to, err);
-    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
 static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef_error *err) {
     const char *to = cli->operands[0];
     reef_store *store = NULL;
@@ -101,9 +88,11 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     report->bytes_before = data_bytes(cli->pool);
-    // The plan runs all checks of the copy (is the target new, is there room) and writes nothing.
-    status = cli->dry_run ? plan_copy(store, to, &report->commit, err)
-                          : reef_store_copy(store, to, &report->commit, err);
+    // The same checks as of the copy: whether the target is new, and has room.
+    if (cli->dry_run) status = reef_store_check_copy(reef_store_path(store), to, err);
+    if (status == REEF_OK)
+        status = cli->dry_run ? reef_store_read_commit(store, &report->commit, err)
+                              : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
     if (cli->dry_run) return status;
     // Verifying reads the copy once more, from the disk that will hold it.

@@ -134,8 +134,8 @@ static reef_status configure(const reef_cli_call *cli,
 
 static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
     uint64_t vectors = config->expert == REEF_EXPERT_GLU ? 3 : 2;
-    return (uint64_t)side * side * reef_config_peer_layers(config) * vectors * config->d_model *
-           sizeof(float);
+    return (uint64_t)side * side * reef_config_retrieving_layers(config) * vectors *
+           config->d_model * sizeof(float);
 }
 
 static void estimate(making *m) {
@@ -199,7 +199,7 @@ static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error 
 
 static uint64_t experts_made(const making *m) {
     uint64_t side = m->config.side;
-    return side * side * reef_config_peer_layers(&m->config);
+    return side * side * reef_config_retrieving_layers(&m->config);
 }
 
 static void print_net(const making *m) {
@@ -209,7 +209,7 @@ static void print_net(const making *m) {
            reef_config_word(config, "model"), config->layers, config->d_model, config->context);
     printf("  experts     %s (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " layers; --ffw %s)\n",
            reef_cli_count(experts_made(m), words), config->side, config->side,
-           reef_config_peer_layers(config), config->ffw);
+           reef_config_retrieving_layers(config), config->ffw);
 }
 
 static void print_model(const making *m) {

@@ -154,7 +154,7 @@ static reef_status reply_grow(reef_cli_call *cli,
                               reef_error *err) {
     // Only the open generation can grow: sealed ones never change by a bit.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
-    uint64_t layers = reef_config_peer_layers(&pool->config);
+    uint64_t layers = reef_config_retrieving_layers(&pool->config);
     // Growing a grid from b to s adds s*s - b*b experts in each layer with experts.
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)

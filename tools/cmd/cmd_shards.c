@@ -131,14 +131,6 @@ typedef struct report {
     double seconds;
 } report;
 
-static reef_status read_commit(reef_store *store, reef_commit *out, reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
 static void print_report(const reef_cli_call *cli, const report *r) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(r->commit.root, root);
@@ -203,7 +195,7 @@ reef_status reef_cmd_shards(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     r.made = reef_cli_alloc(r.count, sizeof(*r.made));
     status = open_sources(&s, cli, err);
-    if (status == REEF_OK) status = read_commit(s.stores[0], &r.commit, err);
+    if (status == REEF_OK) status = reef_store_read_commit(s.stores[0], &r.commit, err);
     if (status == REEF_OK) status = check_divides(s.stores[0], r.count, err);
     if (status == REEF_OK)
         status = reef_shards_make(s.stores, s.count, r.count, cli->operands[cli->operand_count - 1],

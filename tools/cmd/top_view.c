@@ -303,7 +303,7 @@ static void put_generation(view *v, uint32_t g) {
     const reef_top_data *d = v->data;
     const reef_generation_record *one = &d->generations[g];
     char *usage = usage_words(v, g);
-    uint64_t count = (uint64_t)one->side * one->side * reef_config_peer_layers(&d->config);
+    uint64_t count = (uint64_t)one->side * one->side * reef_config_retrieving_layers(&d->config);
     put_line(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
              one->sealed ? "sealed" : "open", CLI_COUNT(count),
              stream_words(d, one->opened_at, CLI_WORDS), usage);

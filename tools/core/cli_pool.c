@@ -144,12 +144,12 @@ reef_status reef_cli_layer_check(const reef_config *config, uint64_t layer, reef
 
 uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation) {
-    return reef_generation_experts(generation, reef_config_peer_layers(&pool->config));
+    return reef_generation_experts(generation, reef_config_retrieving_layers(&pool->config));
 }
 
 json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation) {
-    return reef_generation_json(generation, reef_config_peer_layers(&pool->config));
+    return reef_generation_json(generation, reef_config_retrieving_layers(&pool->config));
 }
 
 reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_error *err) {
@@ -280,7 +280,7 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                    const reef_generation_record *generation,
                                    reef_usage_summary *out,
                                    reef_error *err) {
-    uint32_t layers = reef_config_peer_layers(&pool->config);
+    uint32_t layers = reef_config_retrieving_layers(&pool->config);
     size_t count = (size_t)generation->side * generation->side;
     reef_usage *usage = reef_cli_alloc(count, sizeof(*usage));
     reef_status status = REEF_OK;

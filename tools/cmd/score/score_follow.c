@@ -197,16 +197,13 @@ static reef_status score_next(
 
 // Read the last commit, when there has been one and the model is of the present.
 static reef_status scorer_renew(stream_scorer *scorer, reef_error *err) {
-    reef_txn *txn = NULL;
     reef_commit commit;
     // A fixed state has no newer commit.
     if (strcmp(scorer->as_of, "now") != 0) return REEF_OK;
     // Opening takes time: it is repeated only after a multiple of it, so that it stays a small
     // share.
     if (reef_seconds() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
-    reef_status status = reef_txn_begin(&txn, scorer->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
-    reef_txn_abort(txn);
+    reef_status status = reef_store_read_commit(scorer->store, &commit, err);
     // The same commit is the same model.
     if (status != REEF_OK || commit.number == reef_model_commit(scorer->model)->number)
         return status;
