@@ -72,6 +72,9 @@ void move(const world *w, const char *from, const char *to);
 void delete (const world *w, const char *name);
 /** In a shell; it must succeed. */
 void command(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** The follower's clock goes on by so much; nobody waits. */
 void pause_ms(unsigned ms);
+/** Really wait, for files and names that are to have other times. */
+void await_other_time(unsigned ms);
 
 #endif

@@ -2,12 +2,12 @@
 // finds its position again.
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
+#include "reef_system.h"
 #include "tail_world.h"
 #include "test.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 // ---- one file -----------------------------------------------------------------------------------
@@ -50,10 +50,7 @@ static void a_line_without_end_is_given_in_pieces(void **state) {
 static void a_file_that_is_not_there_is_waited_for(void **state) {
     world *w = *state;
     follow(w);
-    for (int i = 0; i < 30; i++) { // longer than a rotation may take
-        assert_int_equal(pull(w), 0);
-        pause_ms(100);
-    }
+    assert_nothing_for(w, 3000); // longer than a rotation may take
     assert_string_equal(w->words, "source_waits ");
     write_lines(w, "app.log", 10);
     pull_all(w);
@@ -92,12 +89,6 @@ static void what_is_removed_unread_is_reported(void **state) {
     assert_string_equal(w->words, "source_loss ");
 }
 
-static uint64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 // No process has it open after a restart, so a scan that does not find it could take it for gone.
 static void a_file_missed_for_a_moment_is_not_gone(void **state) {
     world *w = *state;
@@ -112,12 +103,12 @@ static void a_file_missed_for_a_moment_is_not_gone(void **state) {
     move(w, "app.log", "app.log.1");
     move(w, "app.log.1", "away/app.log.1");
     follow(w);
-    uint64_t begin = now_ms();
+    double begin = 1e3 * reef_seconds();
     assert_int_equal(pull(w), 0);
     assert_int_equal(pull(w), 0);
     move(w, "away/app.log.1", "app.log.1");
     (void)pull(w);
-    if (now_ms() - begin >= REEF_SETTLE_MS) {
+    if (1e3 * reef_seconds() - begin >= REEF_SETTLE_MS) {
         print_message("skipped: this machine was too busy to look again in time\n");
         skip();
     }
@@ -236,10 +227,7 @@ static void a_copy_that_stays_is_not_read_again(void **state) {
     follow(w);
     pull_all(w);
     command("cp '%s' '%s.1'", w->path, w->path);
-    for (int i = 0; i < 30; i++) {
-        pull(w);
-        pause_ms(100);
-    }
+    assert_nothing_for(w, 3000);
     write_lines(w, "app.log", 50);
     pull_all(w);
     assert_string_equal(w->words, "");
@@ -294,7 +282,7 @@ static void packed_files_are_read_on(void **state) {
 // ---- logrotate ----------------------------------------------------------------------------------
 
 static void logrotate(const world *w, const char *how) {
-    if (strstr(how, "%s") != NULL) pause_ms(1001); // a name for each second
+    if (strstr(how, "%s") != NULL) await_other_time(1001); // a name for each second
     char path[TEMP_DIR_BYTES];
     temp_dir_join(path, w->folder, "rotate.conf");
     FILE *file = fopen(path, "w");
@@ -427,34 +415,30 @@ static void marks_of_others_are_refused(void **state) {
                      REEF_ERR_CORRUPT);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_remove)
-    const struct CMUnitTest tests[] = {
-        TEST(whole_lines_are_given_and_parts_of_lines_wait),
-        TEST(a_line_without_end_is_given_in_pieces),
-        TEST(a_file_that_is_not_there_is_waited_for),
-        TEST(a_file_that_is_removed_and_made_again_is_read_from_its_start),
-        TEST(what_is_removed_unread_is_reported),
-        TEST(a_file_missed_for_a_moment_is_not_gone),
-        TEST(permission_may_be_lost_and_regained),
-        TEST(a_renamed_file_is_read_to_its_end_before_the_new_one),
-        TEST(a_last_line_without_end_gets_one_when_its_file_is_left),
-        TEST(many_rotations_at_once_are_read_in_their_order),
-        TEST(a_cut_file_is_read_on_in_its_copy),
-        TEST(a_copy_that_stays_is_not_read_again),
-        TEST(a_cut_without_copy_is_reported),
-        TEST(a_file_that_was_cut_in_its_middle_is_read_from_its_start),
-        TEST(packed_files_are_read_on),
-        TEST(logrotate_creates),
-        TEST(logrotate_copies_and_truncates),
-        TEST(logrotate_compresses_later),
-        TEST(logrotate_compresses_at_once),
-        TEST(logrotate_compresses_copies),
-        TEST(logrotate_names_by_date),
-        TEST(files_that_are_deleted_while_nothing_is_read_are_kept),
-        TEST(files_that_are_deleted_during_a_long_round_are_kept),
-        TEST(what_cannot_be_followed_is_refused),
-        TEST(marks_of_others_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, world_remove)
+
+TESTS(WORLD(whole_lines_are_given_and_parts_of_lines_wait),
+      WORLD(a_line_without_end_is_given_in_pieces),
+      WORLD(a_file_that_is_not_there_is_waited_for),
+      WORLD(a_file_that_is_removed_and_made_again_is_read_from_its_start),
+      WORLD(what_is_removed_unread_is_reported),
+      WORLD(a_file_missed_for_a_moment_is_not_gone),
+      WORLD(permission_may_be_lost_and_regained),
+      WORLD(a_renamed_file_is_read_to_its_end_before_the_new_one),
+      WORLD(a_last_line_without_end_gets_one_when_its_file_is_left),
+      WORLD(many_rotations_at_once_are_read_in_their_order),
+      WORLD(a_cut_file_is_read_on_in_its_copy),
+      WORLD(a_copy_that_stays_is_not_read_again),
+      WORLD(a_cut_without_copy_is_reported),
+      WORLD(a_file_that_was_cut_in_its_middle_is_read_from_its_start),
+      WORLD(packed_files_are_read_on),
+      WORLD(logrotate_creates),
+      WORLD(logrotate_copies_and_truncates),
+      WORLD(logrotate_compresses_later),
+      WORLD(logrotate_compresses_at_once),
+      WORLD(logrotate_compresses_copies),
+      WORLD(logrotate_names_by_date),
+      WORLD(files_that_are_deleted_while_nothing_is_read_are_kept),
+      WORLD(files_that_are_deleted_during_a_long_round_are_kept),
+      WORLD(what_cannot_be_followed_is_refused),
+      WORLD(marks_of_others_are_refused))

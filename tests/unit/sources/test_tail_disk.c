@@ -224,15 +224,11 @@ static void a_file_renamed_before_it_is_opened_keeps_its_position(void **state) 
     rotate_during(*state, &moment_of_open);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_disk_that_fails_is_reported_once),
-        TEST(a_beginning_that_cannot_be_read_is_no_new_file),
-        TEST(a_copy_that_cannot_be_read_is_no_new_file),
-        TEST(a_packed_file_that_cannot_be_read_is_waited_for),
-        TEST(a_file_renamed_before_its_stat_keeps_its_position),
-        TEST(a_file_renamed_before_it_is_opened_keeps_its_position),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, teardown)
+
+TESTS(WORLD(a_disk_that_fails_is_reported_once),
+      WORLD(a_beginning_that_cannot_be_read_is_no_new_file),
+      WORLD(a_copy_that_cannot_be_read_is_no_new_file),
+      WORLD(a_packed_file_that_cannot_be_read_is_waited_for),
+      WORLD(a_file_renamed_before_its_stat_keeps_its_position),
+      WORLD(a_file_renamed_before_it_is_opened_keeps_its_position))
