@@ -82,14 +82,14 @@ const charts = (() => {
 
     // Marks differ in shape and in the dashes of their line, not in colour alone.
     const MARKS = {
-        found: { text: 'sealed where the text changed', color: '--second', dash: [], shape: 'diamond' },
+        found: { text: 'sealed as the text changed or came back', color: '--second', dash: [], shape: 'diamond' },
         seal: { text: 'sealed by command or mark', color: '--main', dash: [6, 4], shape: 'triangle' },
         other: { text: 'grown, joined or restored', color: '--soft', dash: [2, 3], shape: 'square' },
     };
     const PATHS = { diamond: 'M6 0 L12 6 L6 12 L0 6 Z', triangle: 'M0 1 L12 1 L6 12 Z', square: 'M1 1 H11 V11 H1 Z' };
 
     function markOf(event) {
-        if (event.event === 'seal') return event.reason === 'contexts' ? 'found' : 'seal';
+        if (event.event === 'seal') return ['contexts', 'return'].includes(event.reason) ? 'found' : 'seal';
         return ['grow', 'import', 'restore'].includes(event.event) ? 'other' : null;
     }
 

@@ -62,7 +62,7 @@ class Picture:
 def token():
     p = Picture(900, 500, "A byte through the model")
     p.text(20, 28, "One byte, layer by layer", 16, bold=True)
-    p.box(20, 46, 150, 50, "blue", "embedding of the byte", "and of 3 before it", size=13)
+    p.box(10, 46, 160, 50, "blue", "embedding of the byte", "and of 3 before it", size=12)
     for i, (x, name, kind) in enumerate([(220, "attention", "plain"), (390, "PEER layer", "amber")]):
         p.arrow((x - (50 if i == 0 else 30), 71), (x, 71))
         p.box(x, 46, 140, 50, kind, name)
@@ -131,8 +131,7 @@ def generations():
         p.line((x, y - 6), (x, y), (end, y), (end, y - 6))
         p.text(x - 12, y + 5, name, 14, "end", bold=True)
         p.text(end + 8, y + 5, "the same bits for ever" if name != "now" else "", 13, kind="muted")
-    p.text(250, 408, "English and C are answered by the same generations now as they were then, so nothing is forgotten.", 13,
-           kind="muted")
+    p.text(250, 408, "What answered English and C then answers them now, so nothing is forgotten.", 13, kind="muted")
     return p
 
 

@@ -165,11 +165,14 @@ const reef_memory *reef_kind_view_loaded(const reef_trainer *trainer,
 }
 
 void reef_kind_read_facts(reef_trainer *trainer, reef_txn *txn) {
-    reef_kind_head *head = reef_kind_head_find(trainer, trainer->kinds.current);
-    if (head == NULL) return;
-    // It is only shown: what is damaged is reported where it is needed.
-    if (reef_kind_memory_stats_read(txn, head->visit.kind, &head->seen, NULL) != REEF_OK)
-        head->seen = (reef_memory_stats){0};
+    const uint32_t kinds[] = {trainer->kinds.current, reef_open_kind(trainer)};
+    for (size_t i = 0; i < 2; i++) {
+        reef_kind_head *head = reef_kind_head_find(trainer, kinds[i]);
+        if (head == NULL) continue;
+        // It is only shown: what is damaged is reported where it is needed.
+        if (reef_kind_memory_stats_read(txn, kinds[i], &head->seen, NULL) != REEF_OK)
+            head->seen = (reef_memory_stats){0};
+    }
 }
 
 // ---- learning -----------------------------------------------------------------------------------

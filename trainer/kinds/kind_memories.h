@@ -88,7 +88,7 @@ void reef_kind_let_net_follow(reef_trainer *trainer, uint32_t kind);
 const reef_memory *reef_kind_view_loaded(const reef_trainer *trainer,
                                          uint32_t kind,
                                          reef_memory_stats *seen);
-/** For status: see what the pool has of the current kind, after it was opened. */
+/** For status: see what the pool has of the current kind and that of the open generation, after it was opened. */
 void reef_kind_read_facts(reef_trainer *trainer, reef_txn *txn);
 
 /** A kind was merged: it has no memory from here on, `into` learns its text. NO_MEMORY. */

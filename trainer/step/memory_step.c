@@ -23,15 +23,17 @@ static void describe(reef_memory_status *out,
     out->stats.bytes_max = bytes_max;
 }
 
+// Of a kind that came back nothing is loaded before it is learned, by a daemon that began just now for example.
+static void describe_kind(const reef_trainer *trainer, uint32_t kind, reef_memory_status *out) {
+    reef_memory_stats seen = trainer->memory.stats;
+    const reef_memory *memory =
+        kind == reef_open_kind(trainer) ? reef_open_kind_memory(trainer) : NULL;
+    if (memory == NULL) memory = reef_kind_view_loaded(trainer, kind, &seen);
+    describe(out, memory, &seen, trainer->network.config.context_memory);
+}
+
 void reef_memory_step_describe(const reef_trainer *trainer, reef_trainer_status *out) {
-    const reef_memory *memory = reef_open_kind_memory(trainer);
-    uint64_t bytes_max = trainer->network.config.context_memory;
-    reef_memory_stats seen = memory != NULL ? trainer->memory.stats : (reef_memory_stats){0};
-    describe(&out->memory, memory, &seen, bytes_max);
+    describe_kind(trainer, reef_open_kind(trainer), &out->memory);
     out->kind_memory = out->memory;
-    if (out->kind == reef_open_generation(trainer)->info.generation ||
-        (out->kind == reef_open_kind(trainer) && memory != NULL))
-        return;
-    memory = reef_kind_view_loaded(trainer, out->kind, &seen);
-    describe(&out->kind_memory, memory, &seen, bytes_max);
+    if (out->kind != reef_open_kind(trainer)) describe_kind(trainer, out->kind, &out->kind_memory);
 }

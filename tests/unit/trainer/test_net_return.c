@@ -207,6 +207,24 @@ static void they_are_no_kinds(void **state) {
     reef_kind_list_release(&list);
 }
 
+// Before anything is learned nothing of it is loaded.
+static void after_a_restart_the_status_has_the_memory_of_its_kind(void **state) {
+    lifelong *f = *state;
+    make_following(f);
+    for (uint32_t kind = 0; kind < 2;
+         kind++) { // the one that it continues is learned, then another one
+        if (kind == 1) feed_kind(f, 1, TURN / 2, 4);
+        commit(f);
+        const uint64_t learned = status_of(f).memory.stats.learned_bytes;
+        reopen(f, 2);
+        const reef_trainer_status status = status_of(f);
+        assert_int_equal(status.kind, kind);
+        assert_int_equal(status.memory.stats.learned_bytes, learned);
+        assert_in_range(status.memory.stats.bytes, 1, status.memory.stats.bytes_max);
+        assert_in_range(status.memory.stats.cells_used, 1, status.memory.stats.cells);
+    }
+}
+
 static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -381,6 +399,7 @@ int main(void) {
         TEST(threads_commits_and_restarts_leave_no_trace),
         TEST(they_are_no_kinds),
         TEST(the_open_one_can_be_sealed_and_its_kind_merged),
+        TEST(after_a_restart_the_status_has_the_memory_of_its_kind),
         TEST(while_one_is_open_its_kind_is_the_one_that_learns),
         TEST(a_snapshot_keeps_the_net_of_its_time),
         TEST(it_goes_on_after_a_kill),
