@@ -5,70 +5,70 @@
 #include "status.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef reef_status (*argument_reader)(reef_request *request, json_t *object, reef_error *err);
 
-static reef_status fail_arguments(const json_error_t *why, const json_t *object, reef_error *err) {
-    return reef_fail(err, REEF_ERR_INVALID, "command '%s': %s",
-                     json_string_value(json_object_get(object, "command")), why->text);
+// All members beside the command's name, as of json_unpack. Strict: an argument that is not known
+// is a mistake of the caller, not something to ignore.
+static reef_status take(json_t *object, reef_error *err, const char *format, ...) {
+    json_error_t why;
+    json_t *name = json_incref(json_object_get(object, "command"));
+    (void)json_object_del(object, "command");
+    va_list arguments;
+    va_start(arguments, format);
+    int failed = json_vunpack_ex(object, &why, JSON_STRICT, format, arguments);
+    va_end(arguments);
+    reef_status status = failed ? reef_fail(err, REEF_ERR_INVALID, "command '%s': %s",
+                                            json_string_value(name), why.text)
+                                : REEF_OK;
+    json_decref(name);
+    return status;
 }
 
 static reef_status read_nothing(reef_request *request, json_t *object, reef_error *err) {
     (void)request;
-    json_error_t why;
-    const char *command = NULL;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s}", "command", &command))
-        return fail_arguments(&why, object, err);
-    return REEF_OK;
+    return take(object, err, "{}");
 }
 
 static reef_status read_seal(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL, *dtype = NULL;
-    // JSON_STRICT: an argument that is not known is a mistake of the caller, not something to
-    // ignore.
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?s}", "command", &command, "seal_dtype",
-                       &dtype))
-        return fail_arguments(&why, object, err);
-    if (dtype == NULL) return REEF_OK;
+    const char *dtype = NULL;
+    reef_status status = take(object, err, "{s?s}", "seal_dtype", &dtype);
+    if (status != REEF_OK || dtype == NULL) return status;
     // The word is checked against the field's own list, so there is one list of types.
     reef_config config; // only to learn whether it is a value of the field
     reef_config_default(&config);
-    reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
+    status = reef_config_set(&config, "seal_dtype", dtype, err);
     // The request keeps the canonical form of the word.
     if (status == REEF_OK)
-        snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s",
+        snprintf(request->order.seal_dtype, sizeof(request->order.seal_dtype), "%s",
                  reef_config_word(&config, "seal_dtype"));
     return status;
 }
 
 static reef_status read_grow(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
     json_int_t side = 0;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I}", "command", &command, "side", &side))
-        return fail_arguments(&why, object, err);
+    reef_status status = take(object, err, "{s:I}", "side", &side);
+    if (status != REEF_OK) return status;
     if (side < 1 || side > UINT32_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "side %" JSON_INTEGER_FORMAT " is out of bounds",
                          side);
-    request->side = (uint32_t)side;
+    request->order.number = (uint32_t)side;
     return REEF_OK;
 }
 
 static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
     // Defaults mean all layers and all experts.
     json_int_t layer = -1, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
     int thaw = 0, dry_run = 0;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?I, s?I, s?I, s?F, s?b, s?b}", "command",
-                       &command, "layer", &layer, "first", &first, "last", &last, "usage_above",
-                       &quantile, "thaw", &thaw, "dry_run", &dry_run))
-        return fail_arguments(&why, object, err);
+    reef_status status =
+        take(object, err, "{s?I, s?I, s?I, s?F, s?b, s?b}", "layer", &layer, "first", &first,
+             "last", &last, "usage_above", &quantile, "thaw", &thaw, "dry_run", &dry_run);
+    if (status != REEF_OK) return status;
     if (layer < -1 || layer >= REEF_LAYER_COUNT_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
     if (first < 0 || last < first)
@@ -78,97 +78,87 @@ static reef_status read_freeze(reef_request *request, json_t *object, reef_error
     // Negated, so that NaN is refused too.
     if (!(quantile >= 0 && quantile < 1))
         return reef_fail(err, REEF_ERR_INVALID, "usage_above %g is not in [0, 1)", quantile);
-    request->freeze = (reef_freeze){.layer = (int32_t)layer,
-                                    .first = (uint64_t)first,
-                                    .last = (uint64_t)last,
-                                    .usage_above = quantile,
-                                    .thaw = thaw != 0,
-                                    .dry_run = dry_run != 0};
+    request->order.freeze = (reef_freeze){.layer = (int32_t)layer,
+                                          .first = (uint64_t)first,
+                                          .last = (uint64_t)last,
+                                          .usage_above = quantile,
+                                          .thaw = thaw != 0,
+                                          .dry_run = dry_run != 0};
     return REEF_OK;
 }
 
 static reef_status read_thaw(reef_request *request, json_t *object, reef_error *err) {
     reef_status status = read_freeze(request, object, err);
-    request->freeze.thaw = true;
+    request->order.freeze.thaw = true;
     return status;
 }
 
-static reef_status read_kind_name(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL, *name = NULL;
-    json_int_t kind = 0;
-    int dry_run = 0;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s:s, s?b}", "command", &command,
-                       "kind", &kind, "name", &name, "dry_run", &dry_run))
-        return fail_arguments(&why, object, err);
+static reef_status keep_kind(uint32_t *out, json_int_t kind, reef_error *err) {
     if (kind < 0 || kind >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT, kind);
+    *out = (uint32_t)kind;
+    return REEF_OK;
+}
+
+static reef_status keep_name(reef_request *request,
+                             const char *whose,
+                             const char *name,
+                             reef_error *err) {
     if (strlen(name) > REEF_NAME_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "the kind's name has %zu bytes, at most %d are allowed", strlen(name),
+                         "the %s's name has %zu bytes, at most %d are allowed", whose, strlen(name),
                          REEF_NAME_BYTES_MAX);
-    request->kind_number = (uint32_t)kind;
-    request->dry_run = dry_run != 0;
-    snprintf(request->name, sizeof(request->name), "%s", name);
+    snprintf(request->order.name, sizeof(request->order.name), "%s", name);
     return REEF_OK;
+}
+
+static reef_status read_kind_name(reef_request *request, json_t *object, reef_error *err) {
+    const char *name = NULL;
+    json_int_t kind = 0;
+    int dry_run = 0;
+    reef_status status =
+        take(object, err, "{s:I, s:s, s?b}", "kind", &kind, "name", &name, "dry_run", &dry_run);
+    request->order.dry_run = dry_run != 0;
+    if (status == REEF_OK) status = keep_kind(&request->order.number, kind, err);
+    return status == REEF_OK ? keep_name(request, "kind", name, err) : status;
 }
 
 static reef_status read_kind_merge(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
     json_int_t from = 0, into = 0;
     int dry_run = 0;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s:I, s?b}", "command", &command,
-                       "from", &from, "into", &into, "dry_run", &dry_run))
-        return fail_arguments(&why, object, err);
-    const json_int_t kinds[] = {from, into};
-    for (size_t i = 0; i < 2; i++)
-        if (kinds[i] < 0 || kinds[i] >= REEF_GENERATION_COUNT_MAX)
-            return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT,
-                             kinds[i]);
-    request->merging = (reef_kind_merging){.from = (uint32_t)from, .into = (uint32_t)into};
-    request->dry_run = dry_run != 0;
-    return REEF_OK;
+    reef_status status =
+        take(object, err, "{s:I, s:I, s?b}", "from", &from, "into", &into, "dry_run", &dry_run);
+    request->order.dry_run = dry_run != 0;
+    if (status == REEF_OK) status = keep_kind(&request->order.number, from, err);
+    return status == REEF_OK ? keep_kind(&request->order.other, into, err) : status;
 }
 
 static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
     json_int_t keep_last = 0;
     int dry_run = 0;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?b}", "command", &command,
-                       "keep_last", &keep_last, "dry_run", &dry_run))
-        return fail_arguments(&why, object, err);
+    reef_status status =
+        take(object, err, "{s:I, s?b}", "keep_last", &keep_last, "dry_run", &dry_run);
+    if (status != REEF_OK) return status;
     if (keep_last < 1 || keep_last > REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'prune': keep_last %" JSON_INTEGER_FORMAT " is not 1 to %u",
                          keep_last, REEF_GENERATION_COUNT_MAX);
-    request->keep_last = (uint32_t)keep_last;
-    request->dry_run = dry_run != 0;
+    request->order.number = (uint32_t)keep_last;
+    request->order.dry_run = dry_run != 0;
     return REEF_OK;
 }
 
 static reef_status read_snapshot(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL, *name = NULL;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s}", "command", &command, "name", &name))
-        return fail_arguments(&why, object, err);
-    if (strlen(name) > REEF_NAME_BYTES_MAX)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the snapshot's name has %zu bytes, at most %d are allowed", strlen(name),
-                         REEF_NAME_BYTES_MAX);
-    snprintf(request->name, sizeof(request->name), "%s", name);
-    return REEF_OK;
+    const char *name = NULL;
+    reef_status status = take(object, err, "{s:s}", "name", &name);
+    return status == REEF_OK ? keep_name(request, "snapshot", name, err) : status;
 }
 
 static reef_status read_snapshot_remove(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
     json_t *names = NULL, *item;
     size_t i;
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:o}", "command", &command, "names",
-                       &names))
-        return fail_arguments(&why, object, err);
+    reef_status status = take(object, err, "{s:o}", "names", &names);
+    if (status != REEF_OK) return status;
     if (json_array_size(names) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'snapshot_remove': names is not a list of snapshots' names");
@@ -191,15 +181,13 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
 }
 
 static reef_status read_verify(reef_request *request, json_t *object, reef_error *err) {
-    json_error_t why;
-    const char *command = NULL;
     int quick = 0;
     double percent = 100;
     // Without a seed every check samples other records, so repeated checks cover the pool.
     json_int_t seed = (json_int_t)(uv_hrtime() & UINT32_MAX); // another sample each time
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?b, s?F, s?I}", "command", &command,
-                       "quick", &quick, "sample", &percent, "seed", &seed))
-        return fail_arguments(&why, object, err);
+    reef_status status =
+        take(object, err, "{s?b, s?F, s?I}", "quick", &quick, "sample", &percent, "seed", &seed);
+    if (status != REEF_OK) return status;
     bool sampled = json_object_get(object, "sample") != NULL;
     // A quick check looks at structure alone and samples nothing.
     if (quick && sampled)
@@ -223,25 +211,28 @@ static const struct {
     const char *name;
     reef_command_kind kind;
     reef_request_kind request; // of REEF_COMMAND_TRAINER and REEF_COMMAND_SERVICE
+    reef_crew_kind order;      // of REEF_REQUEST_ORDER
     argument_reader read;
 } COMMANDS[] = {
-    {"status", REEF_COMMAND_STATUS, 0, read_nothing},
-    {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, read_nothing},
-    {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_seal},
-    {"grow", REEF_COMMAND_TRAINER, REEF_REQUEST_GROW, read_grow},
-    {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
-    {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
-    {"kind_name", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_NAME, read_kind_name},
-    {"kind_merge", REEF_COMMAND_TRAINER, REEF_REQUEST_KIND_MERGE, read_kind_merge},
-    {"prune", REEF_COMMAND_TRAINER, REEF_REQUEST_PRUNE, read_prune},
-    {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
-    {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
-    {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, read_nothing},
-    {"resume", REEF_COMMAND_TRAINER, REEF_REQUEST_RESUME, read_nothing},
-    {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, read_nothing},
-    {"verify", REEF_COMMAND_SERVICE, REEF_REQUEST_VERIFY, read_verify},
-    {"reload", REEF_COMMAND_SERVICE, REEF_REQUEST_RELOAD, read_nothing},
-    {"stop", REEF_COMMAND_STOP, 0, read_nothing},
+#define ORDER REEF_COMMAND_TRAINER, REEF_REQUEST_ORDER
+    {"status", REEF_COMMAND_STATUS, 0, 0, read_nothing},
+    {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, 0, read_nothing},
+    {"seal", ORDER, REEF_CREW_SEAL, read_seal},
+    {"grow", ORDER, REEF_CREW_GROW, read_grow},
+    {"freeze", ORDER, REEF_CREW_FREEZE, read_freeze},
+    {"thaw", ORDER, REEF_CREW_FREEZE, read_thaw},
+    {"kind_name", ORDER, REEF_CREW_KIND_NAME, read_kind_name},
+    {"kind_merge", ORDER, REEF_CREW_KIND_MERGE, read_kind_merge},
+    {"prune", ORDER, REEF_CREW_PRUNE, read_prune},
+    {"snapshot", ORDER, REEF_CREW_SNAPSHOT, read_snapshot},
+    {"snapshot_remove", ORDER, REEF_CREW_SNAPSHOT_REMOVE, read_snapshot_remove},
+    {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, 0, read_nothing},
+    {"resume", REEF_COMMAND_TRAINER, REEF_REQUEST_RESUME, 0, read_nothing},
+    {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, 0, read_nothing},
+    {"verify", REEF_COMMAND_SERVICE, REEF_REQUEST_VERIFY, 0, read_verify},
+    {"reload", REEF_COMMAND_SERVICE, REEF_REQUEST_RELOAD, 0, read_nothing},
+    {"stop", REEF_COMMAND_STOP, 0, 0, read_nothing},
+#undef ORDER
 };
 
 static reef_status fail_unknown(const char *name, reef_error *err) {
@@ -263,6 +254,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
         if (strcmp(name, COMMANDS[i].name) != 0) continue;
         command->kind = COMMANDS[i].kind;
         command->request.kind = COMMANDS[i].request;
+        command->request.order.kind = COMMANDS[i].order;
         return COMMANDS[i].read(&command->request, object, err);
     }
     return fail_unknown(name, err);
@@ -291,48 +283,34 @@ reef_status reef_command_parse(reef_command *command,
 // ---- answers ------------------------------------------------------------------------------------
 
 static json_t *removal_json(const reef_request *request) {
-    json_t *object = json_object(), *names = json_array();
+    json_t *names = json_array();
     for (size_t i = 0; i < request->name_count; i++)
         json_array_append_new(names, reef_json_text(request->names[i]));
-    json_object_set_new(object, "removed", names);
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
-    return object;
+    return json_pack("{s:o}", "removed", names);
 }
 
 static json_t *freeze_json(const reef_request *request) {
-    json_t *object = json_object();
-    json_object_set_new(object, "changed", reef_json_count(request->changed));
-    json_object_set_new(object, "thaw", json_boolean(request->freeze.thaw));
-    json_object_set_new(object, "dry_run", json_boolean(request->freeze.dry_run));
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
-    return object;
+    const reef_freeze *asked = &request->order.freeze;
+    return json_pack("{s:I, s:b, s:b}", "changed", (json_int_t)request->done.changed, "thaw",
+                     asked->thaw, "dry_run", asked->dry_run);
 }
 
-static json_t *kind_name_json(const reef_request *request) {
-    json_t *object = json_object();
-    json_object_set_new(object, "kind", reef_json_count(request->kind_number));
-    json_object_set_new(object, "name",
-                        request->name[0] ? json_string(request->name) : json_null());
-    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
-    return object;
+static json_t *kind_name_json(const reef_crew_order *asked) {
+    return json_pack("{s:I, s:s?, s:b}", "kind", (json_int_t)asked->number, "name",
+                     asked->name[0] ? asked->name : NULL, "dry_run", asked->dry_run);
 }
 
 static json_t *kind_merge_json(const reef_request *request) {
-    json_t *object = reef_kind_merging_json(&request->merging);
-    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    json_t *object = reef_kind_merging_json(&request->done.merging);
+    json_object_set_new(object, "dry_run", json_boolean(request->order.dry_run));
     return object;
 }
 
 static json_t *prune_json(const reef_request *request) {
-    json_t *object = json_object();
-    json_object_set_new(object, "states", reef_json_count(request->pruning.states));
-    json_object_set_new(object, "visits", reef_json_count(request->pruning.visits));
-    json_object_set_new(object, "bytes", reef_json_count(request->pruning.bytes));
-    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
-    return object;
+    const reef_pruning *done = &request->done.pruning;
+    return json_pack("{s:I, s:I, s:I, s:b}", "states", (json_int_t)done->states, "visits",
+                     (json_int_t)done->visits, "bytes", (json_int_t)done->bytes, "dry_run",
+                     request->order.dry_run);
 }
 
 static void set_sealing(json_t *object, const reef_sealing *sealing) {
@@ -344,44 +322,42 @@ static void set_sealing(json_t *object, const reef_sealing *sealing) {
 }
 
 static json_t *generation_json(const reef_request *request) {
-    json_t *object = json_object();
-    json_object_set_new(object, "generation", reef_json_count(request->trainer.generation));
-    if (request->kind == REEF_REQUEST_GROW)
-        json_object_set_new(object, "side", reef_json_count(request->side));
-    if (request->kind == REEF_REQUEST_SEAL) set_sealing(object, &request->sealing);
+    json_t *object = json_pack("{s:I}", "generation", (json_int_t)request->trainer.generation);
+    if (request->order.kind == REEF_CREW_GROW)
+        json_object_set_new(object, "side", reef_json_count(request->order.number));
+    if (request->order.kind == REEF_CREW_SEAL) set_sealing(object, &request->done.sealing);
     json_object_set_new(object, "experts", reef_json_count(request->trainer.experts));
     json_object_set_new(object, "experts_open", reef_json_count(request->trainer.experts_open));
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
     return object;
 }
 
-static json_t *result_json(const reef_request *request) {
-    // Each request has its result in a field of its own; only the one of its kind is valid.
-    switch (request->kind) {
-    case REEF_REQUEST_COMMIT:
-    case REEF_REQUEST_PAUSE:
-    case REEF_REQUEST_RESUME:
-    case REEF_REQUEST_DRAIN:
-        return reef_commit_json(&request->last);
-    case REEF_REQUEST_SNAPSHOT:
-        return reef_snapshot_json(&request->snapshot);
-    case REEF_REQUEST_SNAPSHOT_REMOVE:
+static json_t *order_json(const reef_request *request) {
+    switch (request->order.kind) {
+    case REEF_CREW_SNAPSHOT_REMOVE:
         return removal_json(request);
-    case REEF_REQUEST_FREEZE:
+    case REEF_CREW_FREEZE:
         return freeze_json(request);
-    case REEF_REQUEST_KIND_NAME:
-        return kind_name_json(request);
-    case REEF_REQUEST_KIND_MERGE:
+    case REEF_CREW_KIND_NAME:
+        return kind_name_json(&request->order);
+    case REEF_CREW_KIND_MERGE:
         return kind_merge_json(request);
-    case REEF_REQUEST_PRUNE:
+    case REEF_CREW_PRUNE:
         return prune_json(request);
-    case REEF_REQUEST_RELOAD:
-    case REEF_REQUEST_VERIFY:
-        // Built by the service; the reply takes a reference of its own.
-        return json_incref(request->result);
     default:
         return generation_json(request);
     }
+}
+
+static json_t *result_json(const reef_request *request) {
+    // Built by the service; the reply takes a reference of its own.
+    if (request->kind == REEF_REQUEST_RELOAD || request->kind == REEF_REQUEST_VERIFY)
+        return json_incref(request->result);
+    if (request->kind != REEF_REQUEST_ORDER) return reef_commit_json(&request->last);
+    if (request->order.kind == REEF_CREW_SNAPSHOT)
+        return reef_snapshot_json(&request->done.snapshot);
+    json_t *object = order_json(request);
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
 }
 
 json_t *reef_command_result(const reef_request *request) {

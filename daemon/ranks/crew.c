@@ -167,74 +167,6 @@ static void hear(reef_crew *crew, reef_crew_order *order) {
     reef_ranks_tell(crew->ranks, crew->payload, order->payload_bytes);
 }
 
-static reef_status commit(reef_crew *crew, reef_trainer *trainer, reef_error *err) {
-    reef_status status = reef_trainer_commit(trainer, NULL, err);
-    if (status == REEF_OK) reef_crew_gather_figures(crew, trainer);
-    return status;
-}
-
-static reef_status carry_out(reef_crew *crew,
-                             const reef_crew_order *order,
-                             reef_trainer *trainer,
-                             reef_error *err) {
-    size_t taken, steps;
-    uint64_t changed;
-    reef_kind_merging merging;
-    reef_pruning pruning;
-    reef_snapshot snapshot;
-    reef_usage_compaction compaction;
-    switch (order->kind) {
-    case REEF_CREW_FEED:
-        return reef_crew_feed(crew, trainer, order->name, crew->payload, order->payload_bytes,
-                              &taken, &steps, err);
-    case REEF_CREW_COMMIT:
-        return commit(crew, trainer, err);
-    case REEF_CREW_SEAL:
-        return reef_trainer_seal(trainer, order->seal_dtype[0] ? order->seal_dtype : NULL, NULL,
-                                 err);
-    case REEF_CREW_GROW:
-        return reef_trainer_grow(trainer, order->number, err);
-    case REEF_CREW_FREEZE:
-        return reef_trainer_freeze(trainer, &order->freeze, &changed, err);
-    case REEF_CREW_KIND_NAME:
-        return reef_trainer_kind_name(trainer, order->number, order->name, order->dry_run, err);
-    case REEF_CREW_KIND_MERGE:
-        return reef_trainer_kind_merge(trainer, order->number, order->other, order->dry_run,
-                                       &merging, err);
-    case REEF_CREW_PRUNE:
-        return reef_trainer_prune(trainer, order->number, order->dry_run, &pruning, err);
-    case REEF_CREW_SNAPSHOT:
-        return reef_trainer_snapshot(trainer, order->name, &snapshot, err);
-    case REEF_CREW_SNAPSHOT_REMOVE:
-        return reef_trainer_snapshots_remove(
-            trainer, (void *)crew->payload,
-            order->payload_bytes / sizeof(char[REEF_NAME_BYTES_MAX + 1]), err);
-    case REEF_CREW_POOL_MAX:
-        reef_trainer_set_pool_max(trainer, order->pool_max);
-        return REEF_OK;
-    case REEF_CREW_COMPACT:
-        return reef_trainer_compact(trainer, &compaction, err);
-    case REEF_CREW_STILL_HERE:
-    case REEF_CREW_END:
-        break;
-    }
-    return REEF_OK;
-}
-
-void reef_crew_follow(reef_crew *crew, reef_trainer *trainer) {
-    reef_error err = {.status = REEF_OK};
-    reef_crew_order order;
-    reef_crew_begin_figures(crew, trainer);
-    do {
-        hear(crew, &order);
-        reef_status status = carry_out(crew, &order, trainer, &err);
-        // What the model or a name rules out failed on rank 0 as well, which tells whoever asked.
-        bool own = status == REEF_ERR_IO || status == REEF_ERR_NO_MEMORY ||
-                   status == REEF_ERR_CORRUPT || status == REEF_ERR_VERSION;
-        if (own) reef_crew_fail(crew, &err);
-    } while (order.kind != REEF_CREW_END);
-}
-
 // ---- figures ------------------------------------------------------------------------------------
 //
 // What each rank costs and waits for. Every rank counts for itself; at each commit all tell each
@@ -247,23 +179,6 @@ static double exchanging_seconds(const reef_crew *crew) {
     for (size_t i = 0; i < REEF_RANKS_PARTS; i++)
         seconds += parts[i].packing_seconds + parts[i].waiting_seconds;
     return seconds;
-}
-
-reef_status reef_crew_feed(reef_crew *crew,
-                           reef_trainer *trainer,
-                           const char *source,
-                           const uint8_t *bytes,
-                           size_t count,
-                           size_t *taken,
-                           size_t *steps,
-                           reef_error *err) {
-    if (crew == NULL) return reef_trainer_feed(trainer, source, bytes, count, taken, steps, err);
-    double began = reef_seconds(), exchanged = exchanging_seconds(crew);
-    double cpu = reef_process_cpu_seconds();
-    reef_status status = reef_trainer_feed(trainer, source, bytes, count, taken, steps, err);
-    crew->computing_seconds += reef_seconds() - began - (exchanging_seconds(crew) - exchanged);
-    crew->cpu_seconds += reef_process_cpu_seconds() - cpu;
-    return status;
 }
 
 // ---- one rank's own -----------------------------------------------------------------------------
@@ -324,20 +239,7 @@ static void set_lags(reef_crew_figures *figures, size_t count) {
         figures[r].lag_seconds = longest - figures[r].waiting_seconds;
 }
 
-void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer) {
-    reef_trainer_status status;
-    if (crew == NULL) return;
-    reef_trainer_status_read(trainer, &status);
-    crew->first_step = status.step;
-    crew->figured_at = reef_seconds();
-    crew->figures = calloc(reef_ranks_count(crew->ranks), sizeof(*crew->figures));
-    crew->shown = calloc(reef_ranks_count(crew->ranks), sizeof(*crew->shown));
-    if (crew->figures == NULL || crew->shown == NULL)
-        reef_ranks_end(crew->ranks, "no memory for figures of the ranks");
-    reef_crew_gather_figures(crew, trainer);
-}
-
-void reef_crew_gather_figures(reef_crew *crew, const reef_trainer *trainer) {
+static void gather_figures(reef_crew *crew, const reef_trainer *trainer) {
     if (crew == NULL) return;
     size_t count = reef_ranks_count(crew->ranks);
     crew->figures[reef_ranks_rank(crew->ranks)] = own_figures(crew, trainer);
@@ -349,6 +251,19 @@ void reef_crew_gather_figures(reef_crew *crew, const reef_trainer *trainer) {
     pthread_mutex_lock(&crew->lock);
     memcpy(crew->shown, crew->figures, count * sizeof(*crew->shown));
     pthread_mutex_unlock(&crew->lock);
+}
+
+void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer) {
+    reef_trainer_status status;
+    if (crew == NULL) return;
+    reef_trainer_status_read(trainer, &status);
+    crew->first_step = status.step;
+    crew->figured_at = reef_seconds();
+    crew->figures = calloc(reef_ranks_count(crew->ranks), sizeof(*crew->figures));
+    crew->shown = calloc(reef_ranks_count(crew->ranks), sizeof(*crew->shown));
+    if (crew->figures == NULL || crew->shown == NULL)
+        reef_ranks_end(crew->ranks, "no memory for figures of the ranks");
+    gather_figures(crew, trainer);
 }
 
 size_t reef_crew_figures_read(reef_crew *crew, reef_crew_figures **out) {
@@ -385,4 +300,103 @@ json_t *reef_crew_json(reef_crew *crew) {
                                "ranks", list);
     free(figures);
     return object;
+}
+
+// ---- what all ranks do --------------------------------------------------------------------------
+
+static reef_status commit(reef_crew *crew,
+                          reef_trainer *trainer,
+                          reef_commit *out,
+                          reef_error *err) {
+    reef_status status = reef_trainer_commit(trainer, out, err);
+    if (status == REEF_OK) gather_figures(crew, trainer);
+    return status;
+}
+
+static reef_status feed(reef_crew *crew,
+                        reef_trainer *trainer,
+                        const char *source,
+                        const void *bytes,
+                        size_t count,
+                        reef_crew_result *out,
+                        reef_error *err) {
+    if (crew == NULL)
+        return reef_trainer_feed(trainer, source, bytes, count, &out->taken, &out->steps, err);
+    double began = reef_seconds(), exchanged = exchanging_seconds(crew);
+    double cpu = reef_process_cpu_seconds();
+    reef_status status =
+        reef_trainer_feed(trainer, source, bytes, count, &out->taken, &out->steps, err);
+    crew->computing_seconds += reef_seconds() - began - (exchanging_seconds(crew) - exchanged);
+    crew->cpu_seconds += reef_process_cpu_seconds() - cpu;
+    return status;
+}
+
+static reef_status carry_out(reef_crew *crew,
+                             reef_trainer *trainer,
+                             const reef_crew_order *order,
+                             const void *payload,
+                             size_t bytes,
+                             reef_crew_result *out,
+                             reef_error *err) {
+    switch (order->kind) {
+    case REEF_CREW_FEED:
+        return feed(crew, trainer, order->name, payload, bytes, out, err);
+    case REEF_CREW_COMMIT:
+        return commit(crew, trainer, &out->commit, err);
+    case REEF_CREW_SEAL:
+        return reef_trainer_seal(trainer, order->seal_dtype[0] ? order->seal_dtype : NULL,
+                                 &out->sealing, err);
+    case REEF_CREW_GROW:
+        return reef_trainer_grow(trainer, order->number, err);
+    case REEF_CREW_FREEZE:
+        return reef_trainer_freeze(trainer, &order->freeze, &out->changed, err);
+    case REEF_CREW_KIND_NAME:
+        return reef_trainer_kind_name(trainer, order->number, order->name, order->dry_run, err);
+    case REEF_CREW_KIND_MERGE:
+        return reef_trainer_kind_merge(trainer, order->number, order->other, order->dry_run,
+                                       &out->merging, err);
+    case REEF_CREW_PRUNE:
+        return reef_trainer_prune(trainer, order->number, order->dry_run, &out->pruning, err);
+    case REEF_CREW_SNAPSHOT:
+        return reef_trainer_snapshot(trainer, order->name, &out->snapshot, err);
+    case REEF_CREW_SNAPSHOT_REMOVE:
+        return reef_trainer_snapshots_remove(trainer, (void *)(uintptr_t)payload, // only read
+                                             bytes / (REEF_NAME_BYTES_MAX + 1), err);
+    case REEF_CREW_POOL_MAX:
+        reef_trainer_set_pool_max(trainer, order->pool_max);
+        return REEF_OK;
+    case REEF_CREW_COMPACT:
+        return reef_trainer_compact(trainer, &out->compaction, err);
+    case REEF_CREW_STILL_HERE:
+    case REEF_CREW_END:
+        break;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_crew_do(reef_crew *crew,
+                         reef_trainer *trainer,
+                         const reef_crew_order *order,
+                         const void *payload,
+                         size_t bytes,
+                         reef_crew_result *out,
+                         reef_error *err) {
+    reef_crew_tell(crew, *order, payload, bytes);
+    return carry_out(crew, trainer, order, payload, bytes, out, err);
+}
+
+void reef_crew_follow(reef_crew *crew, reef_trainer *trainer) {
+    reef_error err = {.status = REEF_OK};
+    reef_crew_order order;
+    reef_crew_result unused;
+    reef_crew_begin_figures(crew, trainer);
+    do {
+        hear(crew, &order);
+        reef_status status =
+            carry_out(crew, trainer, &order, crew->payload, order.payload_bytes, &unused, &err);
+        // What the model or a name rules out failed on rank 0 as well, which tells whoever asked.
+        bool own = status == REEF_ERR_IO || status == REEF_ERR_NO_MEMORY ||
+                   status == REEF_ERR_CORRUPT || status == REEF_ERR_VERSION;
+        if (own) reef_crew_fail(crew, &err);
+    } while (order.kind != REEF_CREW_END);
 }

@@ -19,8 +19,10 @@
 #include "reef_kinds.h"
 #include "reef_log.h"
 #include "reef_settings.h"
+#include "reef_snapshot.h"
 #include "reef_states.h"
 #include "reef_trainer.h"
+#include "reef_usage.h"
 
 #include <jansson.h>
 
@@ -98,8 +100,31 @@ typedef struct reef_crew_order {
 
 #define REEF_CREW_FEED_BYTES_MAX 8192 // of an order: what is not taken is sent again
 
+/** What came of an order, by its kind. */
+typedef struct reef_crew_result {
+    size_t taken, steps; // feed
+    reef_commit commit;  // commit
+    uint64_t changed;    // freeze
+    reef_sealing sealing;
+    reef_kind_merging merging;
+    reef_pruning pruning;
+    reef_snapshot snapshot;
+    reef_usage_compaction compaction;
+} reef_crew_result;
+
 /** Tell the others; then the caller does the same itself. `payload` may be NULL. */
 void reef_crew_tell(reef_crew *crew, reef_crew_order order, const void *payload, size_t bytes);
+/**
+ * Have the trainers of all ranks do it: the others are told, and this one's does it. Without a crew
+ * it alone. Errors: those of the call of reef_trainer.h.
+ */
+REEF_MUST_CHECK reef_status reef_crew_do(reef_crew *crew,
+                                         reef_trainer *trainer,
+                                         const reef_crew_order *order,
+                                         const void *payload,
+                                         size_t bytes,
+                                         reef_crew_result *out,
+                                         reef_error *err);
 /** Seconds in which something has to be told. */
 double reef_crew_patience(const reef_crew *crew);
 
@@ -127,17 +152,6 @@ typedef struct reef_crew_figures {
 
 /** Before the first order; every rank. This and the calls below accept a NULL crew. */
 void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer);
-/** reef_trainer_feed, counted. */
-REEF_MUST_CHECK reef_status reef_crew_feed(reef_crew *crew,
-                                           reef_trainer *trainer,
-                                           const char *source,
-                                           const uint8_t *bytes,
-                                           size_t count,
-                                           size_t *taken,
-                                           size_t *steps,
-                                           reef_error *err);
-/** Exchange figures. Every rank at once: after a commit by order that worked. */
-void reef_crew_gather_figures(reef_crew *crew, const reef_trainer *trainer);
 /** A copy, the caller's, of what was gathered last; returns for how many ranks, or 0 and NULL. */
 size_t reef_crew_figures_read(reef_crew *crew, reef_crew_figures **out);
 /** The same for people; NULL without a crew. */

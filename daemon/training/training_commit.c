@@ -2,8 +2,6 @@
 //
 // A commit that fails leaves the state in memory as it was and is tried again after a pause, a
 // bounded number of times.
-#include "crew.h"
-#include "reef_usage.h"
 #include "training_internal.h"
 
 #include <inttypes.h>
@@ -61,14 +59,14 @@ static void pass_scrub_on(reef_training *training) {
 }
 
 reef_status reef_training_commit_once(reef_training *training, reef_error *err) {
-    reef_commit commit;
+    reef_crew_result done;
     pass_scrub_on(training);
     uint64_t begin = uv_hrtime();
-    reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_COMMIT}, NULL, 0);
-    reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
+    reef_status status =
+        reef_crew_do(training->options.crew, training->options.trainer,
+                     &(reef_crew_order){.kind = REEF_CREW_COMMIT}, NULL, 0, &done, err);
     if (status == REEF_OK)
-        reef_crew_gather_figures(training->options.crew, training->options.trainer);
-    if (status == REEF_OK) note_commit_done(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
+        note_commit_done(training, &done.commit, (double)(uv_hrtime() - begin) / 1e6);
     reef_training_refresh(training);
     return status;
 }
@@ -118,10 +116,11 @@ reef_status reef_training_note_aside(reef_training *training, reef_error *err) {
 }
 
 static reef_status compact_once(reef_training *training, bool *more, reef_error *err) {
-    reef_usage_compaction done;
-    reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_COMPACT}, NULL, 0);
-    reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
-    *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
+    reef_crew_result done;
+    reef_status status =
+        reef_crew_do(training->options.crew, training->options.trainer,
+                     &(reef_crew_order){.kind = REEF_CREW_COMPACT}, NULL, 0, &done, err);
+    *more = status == REEF_OK && (done.compaction.merged > 0 || done.compaction.dropped > 0);
     return *more ? reef_training_note_aside(training, err) : status;
 }
 

@@ -3,8 +3,6 @@
 // A state is due at every full period of UTC, and when the daemon starts. The pool then has the
 // state of that moment, also where nothing is trained: whoever asks for the state of noon gets what
 // was learned by noon, and not what came after a pause.
-#include "crew.h"
-#include "reef_snapshot.h"
 #include "reef_system.h"
 #include "training_internal.h"
 
@@ -66,6 +64,7 @@ static reef_status remove_old(reef_training *training, const kept_states *kept, 
     uint64_t *made = calloc(kept->count + 1, sizeof(*made));
     bool *stays = calloc(kept->count + 1, sizeof(*stays));
     char(*names)[REEF_NAME_BYTES_MAX + 1] = calloc(kept->count + 1, sizeof(*names));
+    reef_crew_result unused;
     reef_status status = REEF_OK;
     size_t count = 0;
     if (made == NULL || stays == NULL || names == NULL)
@@ -75,11 +74,10 @@ static reef_status remove_old(reef_training *training, const kept_states *kept, 
         reef_keep_choose(&training->options.commits.keep, made, kept->count, stays);
     for (size_t i = 0; status == REEF_OK && i < kept->count; i++)
         if (!stays[i]) memcpy(names[count++], kept->all[i].name, sizeof(*names));
-    if (status == REEF_OK && count > 0) {
-        reef_crew_tell(training->options.crew, (reef_crew_order){.kind = REEF_CREW_SNAPSHOT_REMOVE},
-                       names, count * sizeof(*names));
-        status = reef_trainer_snapshots_remove(training->options.trainer, names, count, err);
-    }
+    if (status == REEF_OK && count > 0)
+        status = reef_crew_do(training->options.crew, training->options.trainer,
+                              &(reef_crew_order){.kind = REEF_CREW_SNAPSHOT_REMOVE}, names,
+                              count * sizeof(*names), &unused, err);
     free(made);
     free(stays);
     free(names);
@@ -90,18 +88,16 @@ static reef_status remove_old(reef_training *training, const kept_states *kept, 
 static reef_status keep_state(reef_training *training, reef_error *err) {
     kept_states kept;
     reef_commit commit;
-    reef_snapshot snapshot;
-    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_crew_order order = {.kind = REEF_CREW_SNAPSHOT};
+    reef_crew_result unused;
     reef_status status = training->dirty ? reef_training_commit_once(training, err) : REEF_OK;
     if (status != REEF_OK) return status;
     status = list_kept(training, &kept, &commit, err);
     bool is_new = status == REEF_OK && !is_kept(&kept, &commit);
     if (is_new) {
-        reef_keep_name(name, reef_unix_ms());
-        reef_crew_order order = {.kind = REEF_CREW_SNAPSHOT};
-        memcpy(order.name, name, sizeof(name));
-        reef_crew_tell(training->options.crew, order, NULL, 0);
-        status = reef_trainer_snapshot(training->options.trainer, name, &snapshot, err);
+        reef_keep_name(order.name, reef_unix_ms());
+        status = reef_crew_do(training->options.crew, training->options.trainer, &order, NULL, 0,
+                              &unused, err);
         free(kept.all);
         kept = (kept_states){0};
         if (status == REEF_OK) status = list_kept(training, &kept, &commit, err);

@@ -5,7 +5,6 @@
 // again after a pause, a bounded number of times.
 #include "training_internal.h"
 
-#include "crew.h"
 #include "joins.h"
 #include "reef_process.h"
 

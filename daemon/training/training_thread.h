@@ -12,13 +12,11 @@
 #ifndef REEF_TRAINING_THREAD_H
 #define REEF_TRAINING_THREAD_H
 
+#include "crew.h"
 #include "kept_states.h"
 #include "reef_error.h"
-#include "reef_kinds.h"
 #include "reef_log.h"
-#include "reef_snapshot.h"
 #include "reef_source.h"
-#include "reef_states.h"
 #include "reef_trainer.h"
 #include "scrubber.h"
 
@@ -48,16 +46,9 @@ typedef enum reef_training_state {
 const char *reef_training_state_text(reef_training_state state);
 
 typedef enum reef_request_kind {
-    REEF_REQUEST_COMMIT,
-    REEF_REQUEST_SEAL,
-    REEF_REQUEST_GROW,
-    REEF_REQUEST_FREEZE,
-    REEF_REQUEST_KIND_NAME,
-    REEF_REQUEST_KIND_MERGE,
-    REEF_REQUEST_PRUNE,
-    REEF_REQUEST_SNAPSHOT,
-    REEF_REQUEST_SNAPSHOT_REMOVE,
-    REEF_REQUEST_PAUSE, // commit, and train no more until it is resumed
+    REEF_REQUEST_COMMIT, // where there is something to commit
+    REEF_REQUEST_ORDER,  // for the trainers of all ranks
+    REEF_REQUEST_PAUSE,  // commit, and train no more until it is resumed
     REEF_REQUEST_RESUME,
     REEF_REQUEST_DRAIN,         // train what has been read by now, and commit
     REEF_REQUEST_CALL,          // something of the caller's own
@@ -102,20 +93,13 @@ typedef struct reef_commit_view {
  */
 typedef struct reef_request {
     reef_request_kind kind;
-    char seal_dtype[8]; // seal; empty for the configuration's choice
-    uint32_t side;      // grow
-    uint64_t *until;    // drain: (queues) where each queue ended when the request was made; set on
-                        // request
+    reef_crew_order order;                  // of REEF_REQUEST_ORDER
+    char (*names)[REEF_NAME_BYTES_MAX + 1]; // its payload, (name_count) on the heap: snapshots to
+    size_t name_count;                      // remove
+    uint64_t *until; // drain: (queues) where each queue ended when the request was made; set on
+                     // request
     reef_request_call call;
-    void *call_context;                 // the caller's, alive until the request is answered
-    bool dry_run;                       // kind_name, kind_merge, prune
-    uint32_t kind_number;               // kind_name
-    reef_kind_merging merging;          // `from` and `into` are asked for, the rest is the reply
-    uint32_t keep_last;                 // prune
-    reef_freeze freeze;                 // freeze
-    char name[REEF_NAME_BYTES_MAX + 1]; // snapshot, kind_name
-    char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
-    size_t name_count;
+    void *call_context;         // the caller's, alive until the request is answered
     reef_commit_policy commits; // commit policy
     reef_verify_scope verify;   // verify
     uint64_t asked_ns;          // when it was handed over
@@ -123,10 +107,7 @@ typedef struct reef_request {
     reef_error error; // status REEF_OK when it worked
     double waited_ms; // until it was begun: for the step before it
     void *result;     // reload, verify: a json_t, the request's
-    uint64_t changed; // freeze
-    reef_sealing sealing;
-    reef_pruning pruning;
-    reef_snapshot snapshot;
+    reef_crew_result done;
     reef_trainer_status trainer;
     reef_commit_view last;
     // the loop's own

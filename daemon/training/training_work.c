@@ -1,7 +1,5 @@
 // The pieces of work of the trainer's thread but for commits; see training_thread.h.
-#include "crew.h"
 #include "joins.h"
-#include "reef_kinds.h"
 #include "training_internal.h"
 
 #include <assert.h>
@@ -12,15 +10,17 @@
 #define DECISION_RETRY_SECONDS 1
 
 // Without a lock: only this thread reads the policy.
-static void set_commit_policy(reef_training *training, const reef_commit_policy *policy) {
+static reef_status set_commit_policy(reef_training *training,
+                                     const reef_commit_policy *policy,
+                                     reef_error *err) {
     // Another period begins at once; otherwise the next state is due when it was.
     if (training->options.commits.state_every_ms != policy->state_every_ms)
         training->state_due_ms = 0;
     training->options.commits = *policy;
-    reef_crew_tell(
-        training->options.crew,
-        (reef_crew_order){.kind = REEF_CREW_POOL_MAX, .pool_max = policy->pool_bytes_max}, NULL, 0);
-    reef_trainer_set_pool_max(training->options.trainer, policy->pool_bytes_max);
+    reef_crew_result unused;
+    const reef_crew_order order = {.kind = REEF_CREW_POOL_MAX, .pool_max = policy->pool_bytes_max};
+    return reef_crew_do(training->options.crew, training->options.trainer, &order, NULL, 0, &unused,
+                        err);
 }
 
 static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
@@ -34,76 +34,15 @@ static reef_status pause_training(reef_training *training, reef_error *err) {
     return status;
 }
 
-// What a request has the trainer do, for the other ranks, before this one does it.
-static void tell_request(reef_crew *crew, const reef_request *request) {
-    reef_crew_order order = {.dry_run = request->dry_run};
-    memcpy(order.name, request->name, sizeof(request->name));
-    switch (request->kind) {
-    case REEF_REQUEST_SEAL:
-        order.kind = REEF_CREW_SEAL;
-        memcpy(order.seal_dtype, request->seal_dtype, sizeof(order.seal_dtype));
-        break;
-    case REEF_REQUEST_GROW:
-        order.kind = REEF_CREW_GROW;
-        order.number = request->side;
-        break;
-    case REEF_REQUEST_FREEZE:
-        order.kind = REEF_CREW_FREEZE;
-        order.freeze = request->freeze;
-        break;
-    case REEF_REQUEST_KIND_NAME:
-        order.kind = REEF_CREW_KIND_NAME;
-        order.number = request->kind_number;
-        break;
-    case REEF_REQUEST_KIND_MERGE:
-        order.kind = REEF_CREW_KIND_MERGE;
-        order.number = request->merging.from;
-        order.other = request->merging.into;
-        break;
-    case REEF_REQUEST_PRUNE:
-        order.kind = REEF_CREW_PRUNE;
-        order.number = request->keep_last;
-        break;
-    case REEF_REQUEST_SNAPSHOT:
-        order.kind = REEF_CREW_SNAPSHOT;
-        break;
-    case REEF_REQUEST_SNAPSHOT_REMOVE:
-        order.kind = REEF_CREW_SNAPSHOT_REMOVE;
-        reef_crew_tell(crew, order, request->names, request->name_count * sizeof(*request->names));
-        return;
-    default: // nothing for the trainer, or by a commit, which tells by itself
-        return;
-    }
-    reef_crew_tell(crew, order, NULL, 0);
-}
-
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
     // One function for every request: HTTP and signals all end here.
     reef_trainer *trainer = training->options.trainer;
-    tell_request(training->options.crew, request);
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
         return commit_if_dirty(training, err);
-    case REEF_REQUEST_SEAL:
-        return reef_trainer_seal(trainer, request->seal_dtype[0] ? request->seal_dtype : NULL,
-                                 &request->sealing, err);
-    case REEF_REQUEST_GROW:
-        return reef_trainer_grow(trainer, request->side, err);
-    case REEF_REQUEST_FREEZE:
-        return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
-    case REEF_REQUEST_KIND_NAME:
-        return reef_trainer_kind_name(trainer, request->kind_number, request->name,
-                                      request->dry_run, err);
-    case REEF_REQUEST_KIND_MERGE:
-        return reef_trainer_kind_merge(trainer, request->merging.from, request->merging.into,
-                                       request->dry_run, &request->merging, err);
-    case REEF_REQUEST_PRUNE:
-        return reef_trainer_prune(trainer, request->keep_last, request->dry_run, &request->pruning,
-                                  err);
-    case REEF_REQUEST_SNAPSHOT:
-        return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
-    case REEF_REQUEST_SNAPSHOT_REMOVE:
-        return reef_trainer_snapshots_remove(trainer, request->names, request->name_count, err);
+    case REEF_REQUEST_ORDER:
+        return reef_crew_do(training->options.crew, trainer, &request->order, request->names,
+                            request->name_count * sizeof(*request->names), &request->done, err);
     case REEF_REQUEST_PAUSE:
         return pause_training(training, err);
     case REEF_REQUEST_RESUME:
@@ -120,8 +59,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
                              training->paused ? "paused" : "ending");
         return commit_if_dirty(training, err);
     case REEF_REQUEST_COMMIT_POLICY:
-        set_commit_policy(training, &request->commits);
-        return REEF_OK;
+        return set_commit_policy(training, &request->commits, err);
     case REEF_REQUEST_RELOAD:
     case REEF_REQUEST_VERIFY:
         break; // the service's
@@ -182,36 +120,32 @@ static reef_status feed(reef_training *training,
                         const char *source,
                         const uint8_t *bytes,
                         size_t count,
-                        size_t *taken,
-                        size_t *steps,
+                        reef_crew_result *out,
                         reef_error *err) {
     reef_crew_order order = {.kind = REEF_CREW_FEED};
     reef_crew *crew = training->options.crew;
-    if (crew != NULL) {
-        // The call returns after a step; what it leaves travels again.
-        if (count > REEF_CREW_FEED_BYTES_MAX) count = REEF_CREW_FEED_BYTES_MAX;
-        assert(strlen(source) < sizeof(order.name)); // as the trainer has it
-        memcpy(order.name, source, strlen(source));
-        reef_crew_tell(crew, order, bytes, count);
-    }
-    return reef_crew_feed(crew, training->options.trainer, source, bytes, count, taken, steps, err);
+    // The call returns after a step; what it leaves travels again.
+    if (crew != NULL && count > REEF_CREW_FEED_BYTES_MAX) count = REEF_CREW_FEED_BYTES_MAX;
+    assert(strlen(source) < sizeof(order.name)); // as the trainer has it
+    memcpy(order.name, source, strlen(source));
+    return reef_crew_do(crew, training->options.trainer, &order, bytes, count, out, err);
 }
 
 reef_status reef_training_feed(reef_training *training, const work *piece, reef_error *err) {
-    size_t taken = 0, steps = 0;
+    reef_crew_result fed = {0};
     // Only this thread moves a queue on to its next source.
     size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
     uint64_t room = reef_joins_room(training->options.joins);
     size_t count = piece->next.count < room ? piece->next.count : (size_t)room;
-    reef_status status = feed(training, training->options.sources[source].name, piece->next.bytes,
-                              count, &taken, &steps, err);
-    reef_joins_accepted(training->options.joins, taken);
+    reef_status status =
+        feed(training, training->options.sources[source].name, piece->next.bytes, count, &fed, err);
+    reef_joins_accepted(training->options.joins, fed.taken);
     if (status != REEF_OK) return status;
     // The trainer takes what it is given, or fails.
-    assert(taken <= piece->next.count);
+    assert(fed.taken <= piece->next.count);
     training->dirty = true;
-    training->commit_steps += steps;
-    took(training, source, piece, taken);
+    training->commit_steps += fed.steps;
+    took(training, source, piece, fed.taken);
     reef_training_refresh(training);
     reef_training_advance(training);
     return REEF_OK;
@@ -395,10 +329,10 @@ reef_status reef_training_drain(reef_training *training, reef_error *err) {
     reef_status status = REEF_OK;
     const char *name = training->options.sources[training->options.source_count - 1].name;
     // Zero bytes of the last source: the trainer decides about the batches that it still holds.
-    for (size_t steps = 1, taken = 0; status == REEF_OK && steps;) {
-        status = feed(training, name, (const uint8_t *)"", 0, &taken, &steps, err);
-        if (steps) training->dirty = true;
-        if (steps) reef_training_advance(training);
+    for (reef_crew_result fed = {.steps = 1}; status == REEF_OK && fed.steps;) {
+        status = feed(training, name, (const uint8_t *)"", 0, &fed, err);
+        if (fed.steps) training->dirty = true;
+        if (fed.steps) reef_training_advance(training);
     }
     reef_training_refresh(training);
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, err);

@@ -18,23 +18,23 @@ static void each_command_is_understood(void **state) {
     assert_int_equal(command.kind, REEF_COMMAND_TRAINER);
     assert_int_equal(command.request.kind, REEF_REQUEST_COMMIT);
     assert_int_equal(parse(&command, "{\"command\": \"seal\"}", &err), REEF_OK);
-    assert_int_equal(command.request.kind, REEF_REQUEST_SEAL);
-    assert_string_equal(command.request.seal_dtype, ""); // the pool's own
+    assert_int_equal(command.request.order.kind, REEF_CREW_SEAL);
+    assert_string_equal(command.request.order.seal_dtype, ""); // the pool's own
     assert_int_equal(parse(&command, "{\"command\": \"seal\", \"seal_dtype\": \"int8\"}", &err),
                      REEF_OK);
-    assert_int_equal(command.request.kind, REEF_REQUEST_SEAL);
-    assert_string_equal(command.request.seal_dtype, "int8");
+    assert_int_equal(command.request.order.kind, REEF_CREW_SEAL);
+    assert_string_equal(command.request.order.seal_dtype, "int8");
     assert_int_equal(parse(&command, "{\"side\": 5, \"command\": \"grow\"}", &err), REEF_OK);
-    assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
-    assert_int_equal(command.request.side, 5);
+    assert_int_equal(command.request.order.kind, REEF_CREW_GROW);
+    assert_int_equal(command.request.order.number, 5);
     assert_int_equal(parse(&command, "{\"command\": \"snapshot\", \"name\": \"a.b\"}", &err),
                      REEF_OK);
-    assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT);
-    assert_string_equal(command.request.name, "a.b");
+    assert_int_equal(command.request.order.kind, REEF_CREW_SNAPSHOT);
+    assert_string_equal(command.request.order.name, "a.b");
     assert_int_equal(
         parse(&command, "{\"command\": \"snapshot_remove\", \"names\": [\"a.b\", \"c\"]}", &err),
         REEF_OK);
-    assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT_REMOVE);
+    assert_int_equal(command.request.order.kind, REEF_CREW_SNAPSHOT_REMOVE);
     assert_int_equal(command.request.name_count, 2);
     assert_string_equal(command.request.names[0], "a.b");
     assert_string_equal(command.request.names[1], "c");
@@ -46,7 +46,7 @@ static void freeze_takes_everything_unless_a_range_is_given(void **state) {
     reef_command command;
     reef_error err;
     assert_int_equal(parse(&command, "{\"command\": \"freeze\"}", &err), REEF_OK);
-    const reef_freeze *freeze = &command.request.freeze;
+    const reef_freeze *freeze = &command.request.order.freeze;
     assert_int_equal(freeze->layer, -1);
     assert_int_equal(freeze->first, 0);
     assert_true(freeze->last > UINT32_MAX);
@@ -150,8 +150,8 @@ static void random_bytes_are_never_a_command(void **state) {
         reef_error err;
         reef_status status = reef_command_parse(&command, line, count, &err);
         if (status == REEF_OK) {
-            assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
-            assert_true(command.request.side >= 1);
+            assert_int_equal(command.request.order.kind, REEF_CREW_GROW);
+            assert_true(command.request.order.number >= 1);
         }
     }
 }
@@ -188,7 +188,8 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
 }
 
 static void answers_have_what_the_trainer_did(void **state) {
-    reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
+    reef_request request = {
+        .kind = REEF_REQUEST_ORDER, .order = {.kind = REEF_CREW_FREEZE}, .done = {.changed = 12}};
     request.last.commit.number = 4;
     request.last.commit.root[0] = 0xab;
     json_t *result = reef_command_result(&request);
