@@ -1,5 +1,6 @@
 // Commands and their answers; see routes.h. Parsing is strict: a misspelt argument that was
 // silently ignored could freeze the wrong experts for good.
+#include "reef_client.h"
 #include "reef_pool_json.h"
 #include "routes.h"
 #include "status.h"
@@ -366,4 +367,28 @@ json_t *reef_command_result(const reef_request *request) {
     if (request->kind != REEF_REQUEST_VERIFY)
         json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
     return result;
+}
+
+// ---- without a daemon ---------------------------------------------------------------------------
+
+reef_status reef_command_run(reef_trainer *trainer,
+                             json_t *object,
+                             json_t **result,
+                             reef_error *err) {
+    reef_command command = {0};
+    reef_request *request = &command.request;
+    *result = NULL;
+    reef_status status = parse_object(&command, object, err);
+    if (status == REEF_OK && request->kind != REEF_REQUEST_ORDER)
+        status = reef_fail(err, REEF_ERR_INVALID, "only a daemon can do that");
+    if (status == REEF_OK)
+        status = reef_crew_do(NULL, trainer, &request->order, request->names,
+                              request->name_count * sizeof(*request->names), &request->done, err);
+    if (status == REEF_OK) {
+        reef_trainer_status_read(trainer, &request->trainer);
+        *result = result_json(request);
+        if (*result == NULL) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a reply");
+    }
+    reef_request_release(request);
+    return status;
 }

@@ -4,7 +4,9 @@
 #define REEF_CLIENT_H
 
 #include "reef_error.h"
+#include "reef_trainer.h"
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -26,6 +28,17 @@
  */
 REEF_API REEF_MUST_CHECK reef_status reef_daemon_call(
     const char *pool, const char *socket_path, const char *command, char **result, reef_error *err);
+
+/**
+ * What a daemon would do on a command, done to a trainer of this process: where no daemon runs.
+ *
+ * command  as above, used up; of those that change a pool: INVALID for others
+ * result   written: the reply, the caller's (decref); NULL after an error
+ */
+REEF_MUST_CHECK reef_status reef_command_run(reef_trainer *trainer,
+                                             json_t *command,
+                                             json_t **result,
+                                             reef_error *err);
 
 /** A batch for a source that is pushed into. */
 typedef struct reef_daemon_batch {

@@ -210,32 +210,16 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
 
 // ---- seal ---------------------------------------------------------------------------------------
 
-static reef_status seal(reef_trainer *trainer,
-                        json_t *arguments,
-                        json_t **result,
-                        reef_error *err) {
-    reef_sealing sealing;
-    // Absent means the pool's own setting.
-    const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
-    reef_status status = reef_trainer_seal(trainer, dtype, &sealing, err);
-    if (status == REEF_OK) // as the daemon answers
-        // The same members as the daemon's reply, because the printing functions read both.
-        *result = json_pack("{s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation,
-                            "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
-                            reef_cli_real(sealing.loss_before), "loss_after",
-                            reef_cli_real(sealing.loss_after));
-    return status;
-}
-
-// Asked of the last commit, which a daemon may be ahead of.
-static reef_status check_seal(reef_trainer *trainer,
-                              json_t *arguments,
-                              json_t **result,
+// Asked of the last commit, which a daemon may be ahead of: whether it can be sealed, and the side
+// of the next one.
+static reef_status check_seal(const reef_cli_call *cli,
+                              const char *dtype,
+                              uint32_t *side,
                               reef_error *err) {
-    uint32_t side;
-    const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
-    reef_status status = reef_trainer_seal_check(trainer, dtype, &side, err);
-    if (status == REEF_OK) *result = json_pack("{s:I}", "side", (json_int_t)side);
+    reef_cli_trainer own;
+    reef_status status = reef_cli_trainer_open(&own, cli, false, err);
+    if (status == REEF_OK) status = reef_trainer_seal_check(own.trainer, dtype, side, err);
+    reef_cli_trainer_close(&own);
     return status;
 }
 
@@ -277,14 +261,12 @@ static void print_loss(const json_t *result) {
 static void print_sealing(const reef_cli_call *cli,
                           const reef_cli_pool *pool,
                           uint32_t sealed,
+                          uint32_t side,
                           const char *dtype,
                           const json_t *result) {
     const reef_generation_record *old = &pool->generations[sealed];
     const reef_config *config = &pool->config;
     const char *would = cli->dry_run ? "would seal" : "sealed";
-    // The next side is the trainer's decision, in the reply of the check.
-    uint32_t side = cli->dry_run ? (uint32_t)reef_cli_count_of(result, "side")
-                                 : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, CLI_COUNT(reef_cli_generation_experts(pool, old)),
            reef_cli_stream_unit(config), old->opened_at, dtype);
@@ -304,22 +286,24 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     uint32_t sealed = pool.generation_count - 1;
     // Setting it checks the word, so that a dry run refuses what the real one would.
     if (dtype != NULL) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
-    if (status == REEF_OK) {
-        json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
-        status = cli->dry_run ? reef_cli_check(cli, request, check_seal, &result, err)
-                              : reef_cli_change(cli, request, seal, &result, err);
-    }
+    uint32_t side = 0; // of the next one
+    if (status == REEF_OK && cli->dry_run)
+        status = check_seal(cli, dtype, &side, err);
+    else if (status == REEF_OK)
+        status = reef_cli_change(
+            cli, json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype), &result, err);
     // Of the pool where the option is missing.
     dtype = reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && !cli->dry_run) {
         // The daemon may have opened generations of its own since the pool was read.
         sealed = (uint32_t)reef_cli_count_of(result, "sealed");
         status = reef_cli_pool_refresh(&pool, err);
+        if (status == REEF_OK) side = pool.generations[sealed + 1].side;
     }
     if (status == REEF_OK && cli->json)
         status = seal_json(cli, &pool, sealed, dtype, result, err);
     else if (status == REEF_OK)
-        print_sealing(cli, &pool, sealed, dtype, result);
+        print_sealing(cli, &pool, sealed, side, dtype, result);
     json_decref(result);
     reef_cli_pool_close(&pool);
     return status;
@@ -327,26 +311,12 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
 
 // ---- prune --------------------------------------------------------------------------------------
 
-static reef_status prune(reef_trainer *trainer,
-                         json_t *arguments,
-                         json_t **result,
-                         reef_error *err) {
-    reef_pruning done;
-    uint32_t keep_last = (uint32_t)reef_cli_count_of(arguments, "keep_last");
-    bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
-    reef_status status = reef_trainer_prune(trainer, keep_last, dry_run, &done, err);
-    if (status == REEF_OK)
-        *result = json_pack("{s:I, s:I, s:I}", "states", (json_int_t)done.states, "visits",
-                            (json_int_t)done.visits, "bytes", (json_int_t)done.bytes);
-    return status;
-}
-
 // What it would do, by this program or by the daemon.
 static reef_status ask_prune(
     const reef_cli_call *cli, uint64_t keep_last, bool dry_run, json_t **result, reef_error *err) {
     json_t *request = json_pack("{s:s, s:I, s:b}", "command", "prune", "keep_last",
                                 (json_int_t)keep_last, "dry_run", dry_run);
-    return reef_cli_change(cli, request, prune, result, err);
+    return reef_cli_change(cli, request, result, err);
 }
 
 static json_int_t number(const json_t *result, const char *name) {

@@ -240,19 +240,6 @@ reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
 
 // ---- name ---------------------------------------------------------------------------------------
 
-static reef_status set_name(reef_trainer *trainer,
-                            json_t *arguments,
-                            json_t **result,
-                            reef_error *err) {
-    uint32_t kind = (uint32_t)reef_cli_count_of(arguments, "kind");
-    const char *name = json_string_value(json_object_get(arguments, "name"));
-    bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
-    reef_status status = reef_trainer_kind_name(trainer, kind, name, dry_run, err);
-    if (status == REEF_OK)
-        *result = json_pack("{s:I, s:s}", "kind", (json_int_t)kind, "name", name);
-    return status;
-}
-
 static reef_status reply_name(reef_cli_call *cli,
                               const reef_kind_facts *kind,
                               const char *name,
@@ -293,7 +280,7 @@ reef_status reef_cmd_kind_name(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) {
         json_t *request = json_pack("{s:s, s:I, s:s, s:b}", "command", "kind_name", "kind",
                                     (json_int_t)kind->kind, "name", name, "dry_run", cli->dry_run);
-        status = reef_cli_change(cli, request, set_name, &result, err);
+        status = reef_cli_change(cli, request, &result, err);
     }
     json_decref(result);
     if (status == REEF_OK) status = reply_name(cli, kind, name, err);

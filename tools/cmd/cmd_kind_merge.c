@@ -46,19 +46,6 @@ static reef_status read_kinds(reef_cli_call *cli, reef_kind_list *out, reef_erro
 
 // ---- merge --------------------------------------------------------------------------------------
 
-static reef_status merge(reef_trainer *trainer,
-                         json_t *arguments,
-                         json_t **result,
-                         reef_error *err) {
-    reef_kind_merging m;
-    bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
-    reef_status status =
-        reef_trainer_kind_merge(trainer, (uint32_t)reef_cli_count_of(arguments, "from"),
-                                (uint32_t)reef_cli_count_of(arguments, "into"), dry_run, &m, err);
-    if (status == REEF_OK) *result = reef_kind_merging_json(&m);
-    return status;
-}
-
 static void add_row(reef_cli_table *table, const json_t *merging, const char *role) {
     char name[32];
     double bits[2];
@@ -86,7 +73,7 @@ static void print_merging(const reef_cli_call *cli, const json_t *merging) {
            cli->dry_run ? "would end" : "has ended");
 }
 
-// The result, with `done` instead of the members that only a daemon adds.
+// The result, with `done` instead of what a reply says beside it.
 static json_t *done_json(const reef_cli_call *cli, json_t *merging) {
     json_object_del(merging, "dry_run");
     json_object_del(merging, "last_commit");
@@ -131,13 +118,16 @@ static reef_status measure(
     return status;
 }
 
-static reef_status find_near(reef_trainer *trainer,
-                             json_t *arguments,
+static reef_status find_near(const reef_cli_call *cli,
+                             size_t limit,
                              json_t **result,
                              reef_error *err) {
-    size_t limit = (size_t)reef_cli_count_of(arguments, "limit"), count = 0;
+    size_t count = 0;
+    reef_cli_trainer own;
     near_pair *pairs = reef_cli_alloc(limit, sizeof(*pairs));
-    reef_status status = measure(trainer, pairs, limit, &count, err);
+    reef_status status = reef_cli_trainer_open(&own, cli, false, err);
+    if (status == REEF_OK) status = measure(own.trainer, pairs, limit, &count, err);
+    reef_cli_trainer_close(&own);
     json_t *list = json_array();
     qsort(pairs, count, sizeof(*pairs), cheapest_first);
     for (size_t i = 0; i < count; i++) {
@@ -191,10 +181,7 @@ static reef_status list_near(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     reef_status status = reef_cli_integer(cli, "limit", 1, 1000000, &limit, err);
     if (status == REEF_OK) status = read_kinds(cli, &list, err);
-    if (status == REEF_OK) {
-        json_t *request = json_pack("{s:I}", "limit", (json_int_t)limit);
-        status = reef_cli_check(cli, request, find_near, &result, err);
-    }
+    if (status == REEF_OK) status = find_near(cli, (size_t)limit, &result, err);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, json_incref(result), err);
     else if (status == REEF_OK)
@@ -222,8 +209,8 @@ reef_status reef_cmd_kind_merge(reef_cli_call *cli, reef_error *err) {
     json_t *request =
         json_pack("{s:s, s:I, s:I, s:b}", "command", "kind_merge", "from", (json_int_t)kinds[0],
                   "into", (json_int_t)kinds[1], "dry_run", cli->dry_run);
-    status = cli->dry_run ? reef_cli_check(cli, request, merge, &result, err)
-                          : reef_cli_change(cli, request, merge, &result, err);
+    status = cli->dry_run ? reef_cli_check(cli, request, &result, err)
+                          : reef_cli_change(cli, request, &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, done_json(cli, result), err);
     print_merging(cli, result);

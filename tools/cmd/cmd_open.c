@@ -32,27 +32,6 @@ const reef_cli_manual reef_thaw_manual = {
     .example = "reef thaw reef.pool --layer 1",
 };
 
-static reef_status freeze(reef_trainer *trainer,
-                          json_t *arguments,
-                          json_t **result,
-                          reef_error *err) {
-    reef_freeze request = {
-        // The same members as the daemon's command, so the request serves both ways.
-        .layer = (int32_t)json_integer_value(json_object_get(arguments, "layer")),
-        .first = reef_cli_count_of(arguments, "first"),
-        .last = reef_cli_count_of(arguments, "last"),
-        // Zero where the option was not given: every expert of the range.
-        .usage_above = reef_cli_real_of(arguments, "usage_above"),
-        // One function for both commands: they differ in the bit that is written.
-        .thaw = strcmp(json_string_value(json_object_get(arguments, "command")), "thaw") == 0,
-        .dry_run = json_is_true(json_object_get(arguments, "dry_run")),
-    };
-    uint64_t changed = 0;
-    reef_status status = reef_trainer_freeze(trainer, &request, &changed, err);
-    if (status == REEF_OK) *result = json_pack("{s:I}", "changed", (json_int_t)changed);
-    return status;
-}
-
 static reef_status build_request(const reef_cli_call *cli,
                                  const char *command,
                                  json_t **request,
@@ -91,7 +70,7 @@ static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error
     reef_status status = build_request(cli, command, &request, err);
     if (status == REEF_OK && command[0] == 'f' && !cli->dry_run && is_all(cli))
         status = reef_cli_confirm(cli, "All experts of the open generation stop learning", err);
-    if (status == REEF_OK) status = reef_cli_change(cli, request, freeze, &result, err);
+    if (status == REEF_OK) status = reef_cli_change(cli, request, &result, err);
     if (status != REEF_OK) return status;
     json_int_t changed = json_integer_value(json_object_get(result, "changed"));
     json_decref(result);
@@ -128,23 +107,13 @@ const reef_cli_manual reef_grow_manual = {
     .example = "reef grow reef.pool --side 48",
 };
 
-static reef_status grow_locally(reef_trainer *trainer,
-                                json_t *arguments,
-                                json_t **result,
-                                reef_error *err) {
-    uint32_t side = (uint32_t)reef_cli_count_of(arguments, "side");
-    reef_status status = reef_trainer_grow(trainer, side, err);
-    if (status == REEF_OK) *result = json_object();
+// So that a dry run refuses what the real one would.
+static reef_status check_grow(const reef_cli_call *cli, uint32_t side, reef_error *err) {
+    reef_cli_trainer own;
+    reef_status status = reef_cli_trainer_open(&own, cli, false, err);
+    if (status == REEF_OK) status = reef_trainer_grow_check(own.trainer, side, err);
+    reef_cli_trainer_close(&own);
     return status;
-}
-
-static reef_status check_grow(reef_trainer *trainer,
-                              json_t *arguments,
-                              json_t **result,
-                              reef_error *err) {
-    (void)result;
-    uint32_t side = (uint32_t)reef_cli_count_of(arguments, "side");
-    return reef_trainer_grow_check(trainer, side, err);
 }
 
 static reef_status reply_grow(reef_cli_call *cli,
@@ -171,16 +140,6 @@ static reef_status reply_grow(reef_cli_call *cli,
     return REEF_OK;
 }
 
-// The same check as the trainer's, so that a dry run refuses what the real one would.
-static reef_status check_side(uint32_t before, uint64_t side, reef_error *err) {
-    if (side <= before)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the open generation has side %" PRIu32 " already; --side %" PRIu64
-                         " would not make it larger",
-                         before, side);
-    return REEF_OK;
-}
-
 reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     uint64_t side = 0;
     // Range first; whether it is larger than today is known only with the pool open.
@@ -195,13 +154,17 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_has_net(&pool, err);
     // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;
-    if (status == REEF_OK) status = check_side(before, side, err);
-    if (status == REEF_OK) {
-        json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
-        // Through the daemon if one runs, so that it continues to train with the new size.
-        status = cli->dry_run ? reef_cli_check(cli, request, check_grow, &result, err)
-                              : reef_cli_change(cli, request, grow_locally, &result, err);
-    }
+    if (status == REEF_OK && side <= before)
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "the open generation has side %" PRIu32 " already; --side %" PRIu64
+                           " would not make it larger",
+                           before, side);
+    if (status == REEF_OK && cli->dry_run)
+        status = check_grow(cli, (uint32_t)side, err);
+    else if (status == REEF_OK)
+        status = reef_cli_change(
+            cli, json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side), &result,
+            err);
     if (status == REEF_OK && !cli->dry_run) status = reef_cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = reply_grow(cli, &pool, before, (uint32_t)side, err);
     json_decref(result);

@@ -58,17 +58,6 @@ static reef_status read_snapshot(reef_cli_pool *pool,
 
 // ---- create -------------------------------------------------------------------------------------
 
-static reef_status create(reef_trainer *trainer,
-                          json_t *arguments,
-                          json_t **result,
-                          reef_error *err) {
-    reef_snapshot snapshot;
-    const char *name = json_string_value(json_object_get(arguments, "name"));
-    reef_status status = reef_trainer_snapshot(trainer, name, &snapshot, err);
-    if (status == REEF_OK) *result = reef_snapshot_json(&snapshot);
-    return status;
-}
-
 // What the store would refuse, so that a dry run refuses it too: an invalid name, and a name that
 // is taken.
 static reef_status check_free(reef_cli_pool *pool, const char *name, reef_error *err) {
@@ -87,34 +76,26 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     const char *name = cli->operands[0];
     reef_cli_pool pool;
     json_t *result = NULL;
-    reef_snapshot snapshot = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     // A taken name is found before anything is asked of the daemon.
     status = check_free(&pool, name, err);
-    if (status == REEF_OK && !cli->dry_run) {
-        json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
-        // Through the daemon where one runs: the snapshot is then of its last commit.
-        status = request != NULL
-                     ? reef_cli_change(cli, request, create, &result, err)
-                     // json_pack fails only where a name is not UTF-8.
-                     : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
-        if (status == REEF_OK)
-            // Read back, to show what was stored.
-            status = read_snapshot(&pool, name, &snapshot, err);
-    }
-    json_decref(result);
     reef_cli_pool_close(&pool);
+    // Through the daemon where one runs: the snapshot is then of its last commit.
+    if (status == REEF_OK && !cli->dry_run)
+        status = reef_cli_change(cli, json_pack("{s:s, s:s}", "command", "snapshot", "name", name),
+                                 &result, err);
     if (status != REEF_OK) return status;
-    if (cli->json)
-        return reef_cli_reply(cli,
-                              json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
-                                        cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
-                              err);
+    if (cli->json) {
+        if (result != NULL) json_object_del(result, "waited_ms");
+        return reef_cli_reply(
+            cli, json_pack("{s:b, s:o?}", "done", !cli->dry_run, "snapshot", result), err);
+    }
     if (cli->dry_run)
         printf("would make snapshot %s\n", name);
     else
-        printf("made snapshot %s of step %" PRIu64 "\n", name, snapshot.step);
+        printf("made snapshot %s of step %" PRIu64 "\n", name, reef_cli_count_of(result, "step"));
+    json_decref(result);
     return REEF_OK;
 }
 

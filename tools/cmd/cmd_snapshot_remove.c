@@ -179,33 +179,13 @@ static size_t going(const choices *list) {
 
 // ---- removing -----------------------------------------------------------------------------------
 
-static reef_status remove_names(reef_trainer *trainer,
-                                json_t *arguments,
-                                json_t **result,
-                                reef_error *err) {
-    json_t *names = json_object_get(arguments, "names"), *item;
-    // The names come as JSON from this program itself, so each is a string that fits.
-    char(*copies)[REEF_NAME_BYTES_MAX + 1] =
-        reef_cli_alloc(json_array_size(names), sizeof(*copies));
-    size_t i;
-    json_array_foreach(names, i, item)
-        snprintf(copies[i], sizeof(*copies), "%s", json_string_value(item));
-    reef_status status =
-        reef_trainer_snapshots_remove(trainer, copies, json_array_size(names), err);
-    free(copies);
-    if (status == REEF_OK) *result = json_pack("{s:O}", "removed", names);
-    return status;
-}
-
 static reef_status remove_chosen(const reef_cli_call *cli, const choices *list, reef_error *err) {
     json_t *names = json_array(), *result = NULL;
     for (size_t i = 0; i < list->count; i++)
         if (list->all[i].goes)
             json_array_append_new(names, reef_json_text(list->all[i].snapshot.name));
     json_t *request = json_pack("{s:s, s:o}", "command", "snapshot_remove", "names", names);
-    if (request == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
-    reef_status status = reef_cli_change(cli, request, remove_names, &result, err);
+    reef_status status = reef_cli_change(cli, request, &result, err);
     json_decref(result);
     return status;
 }

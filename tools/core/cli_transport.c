@@ -64,52 +64,59 @@ void reef_cli_route_log(const reef_cli_call *cli) {
     free(pool);
 }
 
-// The same function as in the daemon's command, so results agree. For writing the writer's lock is
-// taken: a second process gets BUSY. A check must not stop a daemon.
-static reef_status call_trainer(const reef_cli_call *cli,
-                                bool write,
-                                json_t *arguments,
-                                reef_cli_local local,
-                                json_t **result,
-                                reef_error *err) {
-    reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
-    const reef_store_options options = {.write = write};
-    const reef_trainer_options trainer_options = {.threads = cli->threads,
-                                                  .memory_bytes = cli->memory_bytes};
-    reef_status status = reef_store_open(&store, cli->pool, &options, err);
-    if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &trainer_options, err);
-    if (status == REEF_OK) status = local(trainer, arguments, result, err);
-    reef_trainer_close(trainer);
-    if (store != NULL) reef_store_close(store);
+reef_status reef_cli_trainer_open(reef_cli_trainer *out,
+                                  const reef_cli_call *cli,
+                                  bool write,
+                                  reef_error *err) {
+    const reef_trainer_options options = {.threads = cli->threads,
+                                          .memory_bytes = cli->memory_bytes};
+    *out = (reef_cli_trainer){0};
+    reef_status status =
+        reef_store_open(&out->store, cli->pool, &(reef_store_options){.write = write}, err);
+    return status == REEF_OK ? reef_trainer_open(&out->trainer, out->store, &options, err) : status;
+}
+
+void reef_cli_trainer_close(reef_cli_trainer *trainer) {
+    reef_trainer_close(trainer->trainer);
+    reef_store_close(trainer->store);
+}
+
+// For writing the writer's lock is taken: a second process gets BUSY. A check must not stop a
+// daemon.
+static reef_status run_here(
+    const reef_cli_call *cli, bool write, json_t *request, json_t **result, reef_error *err) {
+    reef_cli_trainer own;
+    reef_status status = reef_cli_trainer_open(&own, cli, write, err);
+    if (status == REEF_OK) status = reef_command_run(own.trainer, request, result, err);
+    reef_cli_trainer_close(&own);
     return status;
 }
 
 reef_status reef_cli_change(const reef_cli_call *cli,
                             json_t *request,
-                            reef_cli_local local,
                             json_t **result,
                             reef_error *err) {
     *result = NULL;
     json_t *running = NULL;
+    if (request == NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "the request could not be built: names are UTF-8");
     // The status is asked first: NOT_FOUND from the change itself could also mean that its object
     // does not exist.
     reef_status status = reef_cli_daemon_status(cli, &running, NULL);
     json_decref(running);
     // A daemon that does not reply has the lock, so trying the pool would fail anyway.
     status = status != REEF_ERR_NOT_FOUND ? call_daemon(cli, request, result, err)
-                                          : call_trainer(cli, true, request, local, result, err);
+                                          : run_here(cli, true, request, result, err);
     json_decref(request);
     return status;
 }
 
 reef_status reef_cli_check(const reef_cli_call *cli,
                            json_t *request,
-                           reef_cli_local check,
                            json_t **result,
                            reef_error *err) {
     *result = NULL;
-    reef_status status = call_trainer(cli, false, request, check, result, err);
+    reef_status status = run_here(cli, false, request, result, err);
     json_decref(request);
     return status;
 }

@@ -8,30 +8,35 @@
 
 #include <jansson.h>
 
-/** What a command does with a trainer of its own; *result is the caller's (decref). */
-typedef reef_status (*reef_cli_local)(reef_trainer *trainer,
-                                      json_t *arguments,
-                                      json_t **result,
-                                      reef_error *err);
+/** The command's pool, opened by this process, and a trainer on it. */
+typedef struct reef_cli_trainer {
+    reef_store *store;
+    reef_trainer *trainer;
+} reef_cli_trainer;
+
+/** For reading only, unless `write`. Close also after an error. */
+REEF_MUST_CHECK reef_status reef_cli_trainer_open(reef_cli_trainer *out,
+                                                  const reef_cli_call *cli,
+                                                  bool write,
+                                                  reef_error *err);
+void reef_cli_trainer_close(reef_cli_trainer *trainer);
 
 /**
- * Carry out a change: ask the daemon when one runs on the pool, otherwise open the pool for writing
- * and call `local`. Both leave the same object in *result (the caller's, decref).
+ * Carry out a change: ask the daemon when one runs on the pool, otherwise do the same here. Both
+ * leave the same object in *result (the caller's, decref).
  *
  * request  {"command": ..., arguments}; taken over
  */
 REEF_MUST_CHECK reef_status reef_cli_change(const reef_cli_call *cli,
                                             json_t *request,
-                                            reef_cli_local local,
                                             json_t **result,
                                             reef_error *err);
 /**
- * What a dry run asks: may `request` (taken over) be done to the pool as its last commit left it?
- * Opens it for reading only. What `check` leaves in *result is the caller's (decref).
+ * What a dry run that takes its time asks: `request` (taken over), which changes nothing, of the
+ * pool as its last commit left it. As reef_cli_change, and no daemon waits for it.
  */
 REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
                                            json_t *request,
-                                           reef_cli_local check,
                                            json_t **result,
                                            reef_error *err);
 /**
