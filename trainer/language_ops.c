@@ -45,7 +45,7 @@ static reef_status start_language_gating(reef_trainer *trainer, reef_error *err)
 }
 
 static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_checkpoint_load_reservoir(txn, &trainer->net.reservoir, err);
+    reef_status status = reef_reservoir_load(txn, &trainer->net.reservoir, err);
     reef_memory_step_refresh_stats(trainer);
     if (status == REEF_OK) reef_kind_read_facts(trainer, txn);
     return status;
@@ -79,8 +79,7 @@ static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *e
 
 static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = reef_kinds_put_visits(trainer, txn, err);
-    return status == REEF_OK ? reef_checkpoint_reservoir(txn, &trainer->net.reservoir, err)
-                             : status;
+    return status == REEF_OK ? reef_reservoir_put(txn, &trainer->net.reservoir, err) : status;
 }
 
 static void language_committed(reef_trainer *trainer) {

@@ -8,7 +8,6 @@
 //
 // The first snapshots hold no moments. A language model then continues with a new optimiser state,
 // without windows of the stream that the snapshot has not seen.
-#include "lineage.h"
 #include "loss_history.h"
 #include "reef_fail_point.h"
 #include "reef_push_journal.h"

@@ -19,12 +19,12 @@
 //                                             "surprise" of the next byte as well where the gate
 //                                             reads losses
 #include "trainer_state.h"
+#include "as_of.h"
 #include "events.h"
 #include "kind_memories.h"
 #include "loss_history.h"
 #include "recognition.h"
 #include "reef_json_build.h"
-#include "stream_position.h"
 #include "trainer_internal.h"
 
 #include <jansson.h>
@@ -205,12 +205,8 @@ static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error
 
 reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t generation = reef_open_generation(trainer)->info.generation;
-    reef_key key = reef_state_key(generation, "state");
-    reef_view view;
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status != REEF_OK) return status;
-    json_t *state = NULL;
-    status = reef_state_parse(&state, &view, generation, err);
+    json_t *state;
+    reef_status status = reef_state_read(&state, txn, generation, err);
     if (status != REEF_OK) return status;
     json_int_t step = 0, generation_step = 0, stream_bytes = 0, not_learned_bytes = 0, seen = 0,
                young_seen = 0;
@@ -243,16 +239,12 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
 
 reef_status reef_passed_read(reef_txn *txn, reef_passed *out, reef_error *err) {
     uint32_t count;
-    reef_view view;
+    json_t *state;
     *out = (reef_passed){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK || count == 0) return status;
     // The state lies under the number of the open generation, which is always the last.
-    reef_key key = reef_state_key(count - 1, "state");
-    status = reef_record_view(txn, &key, &view, err);
-    if (status != REEF_OK) return status;
-    json_t *state = NULL;
-    status = reef_state_parse(&state, &view, count - 1, err);
+    status = reef_state_read(&state, txn, count - 1, err);
     if (status != REEF_OK) return status;
     const json_t *not_learned = json_object_get(state, "skipped_bytes");
     const json_t *visited = json_object_get(state, "visited_bytes");
@@ -264,16 +256,12 @@ reef_status reef_passed_read(reef_txn *txn, reef_passed *out, reef_error *err) {
 
 reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
     uint32_t count;
-    reef_view view;
-    json_t *state = NULL;
+    json_t *state;
     *out = NULL;
     reef_status status = reef_generation_count(txn, &count, err);
-    if (status != REEF_OK) return status;
     // An empty pool has no generation; then generation 0 gives the error that names the missing
     // record.
-    reef_key key = reef_state_key(count == 0 ? 0 : count - 1, "state");
-    status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_state_parse(&state, &view, key.generation, err);
+    if (status == REEF_OK) status = reef_state_read(&state, txn, count == 0 ? 0 : count - 1, err);
     if (status != REEF_OK) return status;
     // Borrowed from `state`, which ends with this call: the caller gets a reference of its own.
     *out = json_incref(json_object_get(state, "sources"));

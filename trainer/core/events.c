@@ -1,6 +1,6 @@
 // What happened to the pool, as JSON lines that the next commit writes to the timeline.
 #include "events.h"
-#include "stream_position.h"
+#include "as_of.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>

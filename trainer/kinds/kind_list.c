@@ -1,7 +1,6 @@
 // The kinds of a state of a pool, read from its records: see reef_kinds.h.
 #include "kind_heads.h"
 #include "kind_names.h"
-#include "stream_position.h"
 #include "visit_log.h"
 
 #include <inttypes.h>
@@ -111,12 +110,9 @@ static void take_names(reef_kind_list *list, const reef_kind_names *names) {
 // not of a later one.
 static reef_status read_state(
     reef_kind_list *list, reef_txn *txn, uint32_t records, bool is_own, reef_error *err) {
-    const reef_key key = reef_state_key(records, "state");
-    reef_view view;
-    json_t *state = NULL;
+    json_t *state;
     reef_kind_names names = {0};
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_state_parse(&state, &view, records, err);
+    reef_status status = reef_state_read(&state, txn, records, err);
     if (status == REEF_OK) status = reef_kind_names_load(&names, state, err);
     if (status == REEF_OK) {
         if (is_own) take_learned(list, state);

@@ -3,7 +3,8 @@
 //   kind          a generation begins one, and its number is the kind's
 //   open kind     what the open generation's net learns: the kind it began, or an older one
 //   current kind  what the last text was of, by recognition.h: the open kind or one that came back
-//   head          an older kind's memory, a copy of its generation's that learns on (memory/visit.h)
+//   head          an older kind's memory, a copy of its generation's that learns on
+//                 (generation_memory.h)
 //
 // Heads are read when they are needed, and released while other kinds learn, once the pool has what
 // they learned. So what a kind knows depends on the order of bytes alone, and not on which heads

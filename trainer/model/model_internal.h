@@ -1,11 +1,10 @@
 // The inside of a reef_model, shared by the files that ask it something:
 //
 //   open.c          the copy: how it is read from a pool, and taken over by a later one
-//   read_state.c   the generations of a state, and their memories
-//   lost_kinds.c    kinds that are damaged
+//   read_state.c    the generations of a state, and their memories
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   recall.c        what context memories add to it
-//   kept_text.c     the text that context memories keep, and its words
+//   line_score.c    how unusual a line is, by the text that context memories keep
 //   generate.c      a text continued
 //   layer_model.c   the same copy of a layer by itself
 #ifndef REEF_MODEL_INTERNAL_H
@@ -44,7 +43,7 @@ struct reef_model {
     bool scorer_is_lent;      // by the model that this one is a twin of; else owned
 };
 
-// lost_kinds.c
+// open.c
 
 /** Add to reef_model_lost_kinds. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_model_note_lost(reef_model *model,

@@ -1,6 +1,5 @@
 // Archives: the coder, the format, and round trips through a pool that keeps learning.
 #include "archive_format.h"
-#include "arithmetic_coder.h"
 #include "draw.h"
 #include "lifelong.h"
 #include "piece_coder.h"

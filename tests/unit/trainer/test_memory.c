@@ -1,12 +1,12 @@
 // The context memory of a generation: learned with the stream, kept by commits, asked by every
 // reader.
+#include "checkpoint_internal.h"
 #include "generation_memory.h"
 #include "lifelong.h"
 #include "memory_internal.h"
 #include "reef_snapshot.h"
 #include "test.h"
 #include "trainer_internal.h"
-#include "zero_runs.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 // Ranks that divide the rows of experts hold together what one process alone holds, to the bit, in
 // memory and on the disk. Every rank runs this program (mpirun).
 #include "lifelong.h"
+#include "nn_internal.h"
 #include "reef_mpi.h"
-#include "split.h"
 #include "trainer_internal.h"
 
 enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, DEADLINE_SECONDS = 120 };

@@ -1,5 +1,13 @@
-// See arithmetic_coder.h.
-#include "arithmetic_coder.h"
+// An arithmetic coder of bits, in 32 bits and without carries, as in lpaq (Mahoney 2007).
+//
+// The range low .. high is split in proportion to the probabilities of both bits, and the part of
+// the bit that came becomes the range. Bytes in which both ends agree are settled and leave it, so
+// that a carry into them never happens. Where the ends stay on both sides of a byte's border the
+// range becomes small, and a bit costs more than it should: rarely, and no bit is ever impossible.
+//
+// Behind the end of a code lie zeros: the encoder writes only what tells it from others, and the
+// decoder reads nothing that is not there. Any bytes are a code of some bits.
+#include "piece_coder.h"
 
 #include <assert.h>
 

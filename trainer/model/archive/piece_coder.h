@@ -1,15 +1,39 @@
-// Pieces of a text through a session of a memory, and the work on many of them by many threads.
+// The coder of archives (arithmetic_coder.c), pieces of a text through a session of a memory, and
+// the work on many of them by many threads.
 //
 // Which thread works on a piece changes nothing: each is coded by a session of its own.
 #ifndef REEF_PIECE_CODER_H
 #define REEF_PIECE_CODER_H
 
-#include "arithmetic_coder.h"
 #include "reef_archive.h"
 #include "reef_context.h"
 #include "reef_kernels.h"
 
 #include <pthread.h>
+
+/** The bytes that do not fit into `room` are counted, and lost. */
+typedef struct reef_encoder {
+    uint32_t low, high; // both inclusive
+    uint8_t *bytes;     // (room) the caller's; NULL with a room of 0: only the size is asked for
+    size_t count, room;
+} reef_encoder;
+
+typedef struct reef_decoder {
+    uint32_t low, high;
+    uint32_t code;        // the bytes of the code that lie in the range
+    const uint8_t *bytes; // (count) lent
+    size_t at, count;
+} reef_decoder;
+
+void reef_encoder_init(reef_encoder *encoder, uint8_t *bytes, size_t room);
+/** `one`: probability that the bit is 1, in units of 1/65536, 1 to 65535. */
+void reef_encoder_put(reef_encoder *encoder, uint32_t one, int bit);
+/** Writes the end. The code has `count` bytes then; if that is above `room`, it is not whole. */
+void reef_encoder_end(reef_encoder *encoder);
+
+void reef_decoder_init(reef_decoder *decoder, const uint8_t *bytes, size_t count);
+/** The bit that was put with the same probability. */
+int reef_decoder_take(reef_decoder *decoder, uint32_t one);
 
 /** Work on pieces, as all threads share it. */
 typedef struct reef_piece_work reef_piece_work;

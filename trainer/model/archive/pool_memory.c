@@ -8,7 +8,6 @@
 #include "checkpoint.h"
 #include "reef_config.h"
 #include "reef_snapshot.h"
-#include "stream_position.h"
 
 #include <jansson.h>
 #include <xxhash.h>
@@ -69,11 +68,8 @@ static reef_status chain_of_open(reef_txn *txn,
                                  uint32_t records,
                                  uint8_t chain[REEF_HASH_BYTES],
                                  reef_error *err) {
-    reef_view view;
-    json_t *state = NULL;
-    reef_key key = {.db = REEF_DB_TENSORS, .generation = records, .name = "state"};
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_state_parse(&state, &view, records, err);
+    json_t *state;
+    reef_status status = reef_state_read(&state, txn, records, err);
     if (status != REEF_OK) return status;
     const char *text = json_string_value(json_array_get(json_object_get(state, "memory"), 2));
     if (text == NULL)

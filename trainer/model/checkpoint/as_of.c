@@ -1,10 +1,11 @@
 // See as_of.h.
 #include "as_of.h"
 
-#include "reef_system.h"
+#include "reef_json_build.h"
 #include "reef_moment.h"
 #include "reef_snapshot.h"
 #include "reef_states.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,5 +74,40 @@ reef_status reef_as_of_find(reef_as_of *out, reef_txn *txn, const char *as_of, r
         return reef_fail(err, REEF_ERR_NOT_FOUND, "no generation %lu: the pool has 0 to %u",
                          generation, count - 1);
     out->last = out->own = (uint32_t)generation;
+    return REEF_OK;
+}
+
+// ---- the trainer's state ------------------------------------------------------------------------
+
+reef_status reef_state_read(json_t **out, reef_txn *txn, uint32_t records, reef_error *err) {
+    const reef_key key = reef_state_key(records, "state");
+    json_error_t fault;
+    reef_view view;
+    *out = NULL;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    *out = json_loadb(view.data, view.bytes, 0, &fault);
+    if (*out != NULL) return REEF_OK;
+    if (reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
+    return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state of generation %u is not JSON",
+                     records);
+}
+
+reef_status reef_state_position(reef_txn *txn,
+                                uint32_t records,
+                                uint64_t *step,
+                                uint64_t *generation_step,
+                                uint64_t *stream_bytes,
+                                reef_error *err) {
+    json_t *state;
+    reef_status status = reef_state_read(&state, txn, records, err);
+    if (status != REEF_OK) return status;
+    // Read from the JSON instead of from the commit record: a snapshot's copy has its own state,
+    // and no commit.
+    *step = (uint64_t)json_integer_value(json_object_get(state, "step"));
+    *generation_step = (uint64_t)json_integer_value(json_object_get(state, "generation_step"));
+    *stream_bytes = (uint64_t)json_integer_value(json_object_get(state, "stream_bytes"));
+    json_decref(state);
     return REEF_OK;
 }

@@ -16,7 +16,7 @@
 //                              commit leaves what they grew by (usage_windows.c)
 //   memory                     see checkpoint_memory.c
 //   visits                     see checkpoint_visits.c
-//   reservoir  slot            see checkpoint_reservoir.c
+//   reservoir  slot            see reservoir.c
 //
 //
 // Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows; the last

@@ -4,7 +4,6 @@
 
 #include "generation.h"
 #include "reef_shard.h"
-#include "reservoir.h"
 
 /**
  * Write what changed of an open generation: its dense part whole, expert blocks with dirty rows,
@@ -95,13 +94,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_packed(
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_visits(
     reef_txn *txn, uint32_t holder, reef_visit *const *visits, size_t count, reef_error *err);
-
-REEF_MUST_CHECK reef_status reef_checkpoint_reservoir(reef_txn *txn,
-                                                      const reef_reservoir *reservoir,
-                                                      reef_error *err);
-REEF_MUST_CHECK reef_status reef_checkpoint_load_reservoir(reef_txn *txn,
-                                                           reef_reservoir *reservoir,
-                                                           reef_error *err);
 
 #define REEF_GATE_VALUES 7 // floats of a gate as they are stored: see reef_checkpoint_put_gate
 

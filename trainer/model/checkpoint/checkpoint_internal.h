@@ -1,12 +1,12 @@
 // The inside of checkpoint.h, shared by the files that write and read the records of a generation:
 //
 //   checkpoint.c           a generation as a whole; how each record is laid out
-//   checkpoint_tensors.c   dense tensors and their moments
-//   checkpoint_gate.c      its gate
-//   checkpoint_experts.c    blocks of experts: rows, moments, flags, usage
+//   checkpoint_tensors.c   dense tensors, their moments, its gate
+//   checkpoint_experts.c   blocks of experts: rows, moments, flags, usage
 //   checkpoint_memory.c    its context memory
-//   residency.c  rows that stay in the store's map
-//   checkpoint_experts.c    usage and flags, for readers
+//   zero_runs.c            blocks of a memory, packed
+//   checkpoint_visits.c    memories of kinds that came back
+//   residency.c            rows that stay in the store's map
 #ifndef REEF_CHECKPOINT_INTERNAL_H
 #define REEF_CHECKPOINT_INTERNAL_H
 
@@ -25,19 +25,6 @@ static inline size_t reef_moment_planes(const float *average) {
 static inline reef_key reef_tensor_key(reef_db db, uint32_t generation, const char *name) {
     return (reef_key){.db = db, .generation = generation, .name = name};
 }
-REEF_MUST_CHECK reef_status reef_checkpoint_put_tensor(reef_txn *txn,
-                                                       uint32_t generation,
-                                                       const char *name,
-                                                       reef_dtype dtype,
-                                                       const void *data,
-                                                       size_t bytes,
-                                                       reef_error *err);
-REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor(reef_txn *txn,
-                                                        uint32_t generation,
-                                                        const char *name,
-                                                        void *data,
-                                                        size_t bytes,
-                                                        reef_error *err);
 /** All dense tensors of a generation, as it is evaluated. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_tensors(reef_txn *txn,
                                                         const reef_generation *generation,
@@ -72,8 +59,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                                          size_t floats,
                                                          bool averaged,
                                                          reef_error *err);
-
-// checkpoint_gate.c
 
 REEF_MUST_CHECK reef_status reef_checkpoint_put_gate(reef_txn *txn,
                                                      const reef_generation *generation,
@@ -168,5 +153,22 @@ REEF_MUST_CHECK reef_status reef_checkpoint_moments_buffer(float **out,
                                                            const reef_config *config,
                                                            const reef_generation *generation,
                                                            reef_error *err);
+
+// zero_runs.c
+
+/** The most that `bytes` bytes can become. */
+size_t reef_zero_runs_bound(size_t bytes);
+
+/** out  (reef_zero_runs_bound(bytes)) written. Returns how many. */
+size_t reef_zero_runs_pack(uint8_t *out, const uint8_t *in, size_t bytes);
+
+/** How many bytes `in` becomes; at most 128 times as many as it has. */
+size_t reef_zero_runs_length(const uint8_t *in, size_t in_bytes);
+
+/** out  (bytes) written. False unless `in` is what becomes exactly so many. */
+REEF_MUST_CHECK bool reef_zero_runs_unpack(uint8_t *out,
+                                           size_t bytes,
+                                           const uint8_t *in,
+                                           size_t in_bytes);
 
 #endif

@@ -1,13 +1,13 @@
 // The context memory of a generation as records of `memory`:
 //
 //   PART, block    its tables, a part (reef_memory_parts) in blocks of REEF_BLOCK_BYTES_MAX bytes,
-//                  the last one shorter, each packed (zero_runs.h); of a part without bytes none
+//                  the last one shorter, each packed (zero_runs.c); of a part without bytes none
 //   mark           position behind the last byte that the tables learned, u64, and the chain there;
 //                  packed like the parts
 //   tail, block    of an open generation: what was learned since, in such blocks as it is; see
 //                  memory/generation_memory.c
 //
-// A visit (memory/visit.h) has the same records in `visits`, under its holder and its kind.
+// A visit (generation_memory.h) has the same records in `visits`, under its holder and its kind.
 //
 // When tables are written is decided by the commits, so none of this is in the root hash while a
 // generation is open: the chain is, as part of the trainer's state. Sealed, it has no tail, and all
@@ -15,7 +15,6 @@
 #include "checkpoint_internal.h"
 #include "reef_model.h"
 #include "reef_shard.h"
-#include "zero_runs.h"
 
 #include <stdlib.h>
 #include <string.h>

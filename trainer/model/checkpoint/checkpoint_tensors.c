@@ -1,27 +1,27 @@
-// Dense tensors of a generation, and their moments, as records.
+// Dense tensors of a generation, their moments, and its gate, as records.
 #include "checkpoint_internal.h"
 
+#include <math.h>
 #include <string.h>
 
-reef_status reef_checkpoint_put_tensor(reef_txn *txn,
-                                       uint32_t generation,
-                                       const char *name,
-                                       reef_dtype dtype,
-                                       const void *data,
-                                       size_t bytes,
-                                       reef_error *err) {
+static reef_status put_floats(reef_txn *txn,
+                              uint32_t generation,
+                              const char *name,
+                              const float *data,
+                              size_t count,
+                              reef_error *err) {
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, name);
-    return reef_record_put(txn, &key, dtype, data, bytes, err);
+    return reef_record_put(txn, &key, REEF_F32, data, count * sizeof(*data), err);
 }
 
-reef_status reef_checkpoint_read_tensor(reef_txn *txn,
-                                        uint32_t generation,
-                                        const char *name,
-                                        void *data,
-                                        size_t bytes,
-                                        reef_error *err) {
+static reef_status read_floats(reef_txn *txn,
+                               uint32_t generation,
+                               const char *name,
+                               float *data,
+                               size_t count,
+                               reef_error *err) {
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, name);
-    return reef_record_read(txn, &key, data, bytes, err);
+    return reef_record_read(txn, &key, data, count * sizeof(*data), err);
 }
 
 reef_status reef_checkpoint_put_tensors(reef_txn *txn,
@@ -32,8 +32,7 @@ reef_status reef_checkpoint_put_tensors(reef_txn *txn,
         // As with experts: averages are the model, raw weights are training's.
         const float *values = tensor->average != NULL ? tensor->average : tensor->data;
         reef_status status =
-            reef_checkpoint_put_tensor(txn, generation->info.generation, tensor->name, REEF_F32,
-                                       values, tensor->count * sizeof(float), err);
+            put_floats(txn, generation->info.generation, tensor->name, values, tensor->count, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -67,8 +66,8 @@ reef_status reef_checkpoint_read_tensors(reef_txn *txn,
                                          reef_error *err) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
         reef_tensor *tensor = &generation->tensors[i];
-        reef_status status = reef_checkpoint_read_tensor(txn, records, tensor->name, tensor->data,
-                                                         tensor->count * sizeof(float), err);
+        reef_status status =
+            read_floats(txn, records, tensor->name, tensor->data, tensor->count, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -117,4 +116,54 @@ reef_status reef_checkpoint_read_tensor_moments(
         memcpy(tensor->data, buffer + 2 * tensor->count, bytes);
     }
     return REEF_OK;
+}
+
+// ---- the gate -----------------------------------------------------------------------------------
+
+reef_status reef_checkpoint_put_gate(reef_txn *txn,
+                                     const reef_generation *generation,
+                                     reef_error *err) {
+    uint32_t g = generation->info.generation;
+    // Generation 0 has no gate, and neither has a generation of a layer.
+    if (g == 0 || generation->gate.weights == NULL) return REEF_OK;
+    const reef_gate *gate = &generation->gate;
+    float values[REEF_GATE_VALUES] = {
+        gate->bias,      gate->decay,           gate->start,
+        gate->threshold, generation->gate_leak, generation->gate_detect,
+        gate->prior};
+    reef_status status = put_floats(txn, g, "gate", values, REEF_GATE_VALUES, err);
+    if (status != REEF_OK) return status;
+    return put_floats(txn, g, "gate_weights", gate->weights, REEF_GATE_WEIGHTS, err);
+}
+
+static void set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]) {
+    generation->gate.bias = values[0];
+    generation->gate.decay = values[1];
+    generation->gate.start = values[2];
+    generation->gate.threshold = values[3];
+    generation->gate_leak = values[4];
+    generation->gate_detect = values[5];
+    generation->gate.prior = values[6];
+}
+
+reef_status reef_checkpoint_read_gate(reef_txn *txn,
+                                      uint32_t records,
+                                      reef_generation *generation,
+                                      reef_error *err) {
+    if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
+    float values[REEF_GATE_VALUES];
+    reef_status status = read_floats(txn, records, "gate", values, REEF_GATE_VALUES, err);
+    if (status != REEF_OK) return status;
+    set_gate(generation, values);
+    return read_floats(txn, records, "gate_weights", generation->gate.weights, REEF_GATE_WEIGHTS,
+                       err);
+}
+
+reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out, reef_error *err) {
+    float values[REEF_GATE_VALUES];
+    *out = (double)NAN;
+    reef_status status = read_floats(txn, generation, "gate", values, REEF_GATE_VALUES, err);
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+    if (status == REEF_OK) *out = (double)values[4];
+    return status;
 }

@@ -1,15 +1,15 @@
 // The memories of a state's kinds: how far each had come, and where that is stored.
 //
-// The *head* of a kind is its memory with all visits up to the state (memory/visit.h), as the head
-// of a branch is its newest commit. It has nothing to do with heads of retrieval. It is read
+// The *head* of a kind is its memory with all visits up to the state (generation_memory.h), as the
+// head of a branch is its newest commit. It has nothing to do with heads of retrieval. It is read
 // from the last tables that are stored of it, in the newest holder that has some or else with the
 // kind's own generation, and from the tails of all holders since.
 #ifndef REEF_KIND_HEADS_H
 #define REEF_KIND_HEADS_H
 
 #include "as_of.h"
+#include "generation_memory.h"
 #include "reef_model.h"
-#include "visit.h"
 
 /** One line of the record `kinds` of a holder, as it is stored. */
 typedef struct reef_visit_entry {

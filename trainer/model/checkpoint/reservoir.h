@@ -54,4 +54,12 @@ REEF_MUST_CHECK reef_status reef_reservoir_lists_init(reef_reservoir_lists *list
                                                       reef_error *err);
 void reef_reservoir_lists_release(reef_reservoir_lists *lists);
 
+/** Slots that changed since the last commit, into the transaction of one. */
+REEF_MUST_CHECK reef_status reef_reservoir_put(reef_txn *txn,
+                                               const reef_reservoir *reservoir,
+                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_reservoir_load(reef_txn *txn,
+                                                reef_reservoir *reservoir,
+                                                reef_error *err);
+
 #endif

@@ -1,5 +1,9 @@
-// See zero_runs.h.
-#include "zero_runs.h"
+// Bytes with runs of zeros left out: tables that are half empty take little more than half on disk.
+//
+// A byte c below 128 says that c + 1 bytes follow as they are, one from 128 on that c - 125 zeros
+// come (3 to 130). The same bytes are always packed the same way, so that records of equal tables
+// are equal; a general compressor promises that within one version only.
+#include "checkpoint_internal.h"
 
 #include <string.h>
 

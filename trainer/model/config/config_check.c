@@ -1,5 +1,9 @@
 // What must hold of a configuration as a whole: sizes that fit together, and settings that mean
-// something for its kind of model.
+// something for its kind of model; and what a new pool chooses by what is given.
+//
+// What always holds: a value that came through reef_config_set or reef_config_parse lies within its
+// field's bounds, and what parse returns has passed reef_config_check. What the fields do is the
+// business of the files that read them.
 #include "config_internal.h"
 
 #include "architecture.h"
@@ -121,6 +125,39 @@ static reef_status memory_check(const reef_config *c, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID,
                      "context_memory is for language models, and this pool has no text; leave it "
                      "at 0");
+}
+
+// Nobody asks it, but a generation stores one: the least that there can be.
+static void leave_out_net(reef_config *config) {
+    config->layers = 1;
+    config->d_model = 2;
+    config->attention_heads = 1;
+    strcpy(config->ffw, "d");
+    config->d_ffw = 1;
+}
+
+static void fit_topk(reef_config *config) {
+    uint32_t least = config->side < config->side_new ? config->side : config->side_new;
+    if (config->topk > least) config->topk = least;
+}
+
+// It stands for the feed-forward network of somebody else's model, with nothing beside it.
+static void fit_layer(reef_config *config) {
+    config->heads = 8;
+    config->topk = 16;
+    config->d_key = 64;
+    config->learning_rate = 0.002f;
+}
+
+void reef_config_fit(reef_config *config) {
+    if (reef_config_is_layer(config)) fit_layer(config);
+    if (config->model != REEF_MODEL_LM) config->context_memory = 0; // a memory is of bytes
+    if (config->context_memory == 0) {
+        config->net_share = 1.0f;
+        config->boundaries = REEF_BOUNDARIES_GIVEN;
+    }
+    if (!(config->net_share > 0.0f)) leave_out_net(config);
+    fit_topk(config);
 }
 
 void reef_config_reduce(reef_config *config) {

@@ -1,5 +1,5 @@
 // The value of one field of a configuration: where it lies, which values it may have, and how
-// people write it.
+// people write it, amounts of bytes among others.
 #include "config_internal.h"
 #include "reef_edit_distance.h"
 #include "reef_gone.h"
@@ -181,6 +181,27 @@ static reef_status boolean_read(reef_config *config,
     }
     return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but must be true or false", field->name,
                      value);
+}
+
+reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err) {
+    static const char UNITS[] = "KMGTkmgt";
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    const char *unit = *end != '\0' ? strchr(UNITS, *end) : NULL;
+    // A unit's position among the four is its power of 1024, minus one.
+    unsigned shift = unit != NULL ? 10 * (unsigned)((unit - UNITS) % 4 + 1) : 0;
+    // strtoull takes signs and leading blanks; a number starts with a digit.
+    bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
+                end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;
+    if (!good)
+        return reef_fail(
+            err, REEF_ERR_INVALID,
+            "'%.64s' is not an amount of memory: a whole number of bytes, or with K, M, G "
+            "or T, such as 2G",
+            text);
+    *bytes = (uint64_t)value << shift;
+    return REEF_OK;
 }
 
 // An amount of bytes, which may be written with a unit.

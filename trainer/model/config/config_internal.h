@@ -1,10 +1,9 @@
 // The inside of the configuration, shared by the files that make it up:
 //
 //   config_table.c  the table: every field, its default, its bounds and its help
-//   config.c        the defaults of new pools
 //   config_field.c  the value of one field, within its bounds
 //                   and a field by its name, or the one that was probably meant
-//   config_check.c  values that must fit together
+//   config_check.c  values that must fit together, and what new pools choose by them
 //   config_json.c   the text of a configuration, and its record in a pool
 #ifndef REEF_CONFIG_INTERNAL_H
 #define REEF_CONFIG_INTERNAL_H
@@ -57,8 +56,6 @@ REEF_MUST_CHECK reef_status reef_config_field_set(reef_config *config,
 REEF_MUST_CHECK reef_status reef_config_field_check(const reef_config *config,
                                                     const reef_config_field *field,
                                                     reef_error *err);
-
-// config_field.c
 
 /** INVALID, with the name that is closest to this one, which no field has. */
 REEF_MUST_CHECK reef_status reef_config_name_unknown(const char *name, reef_error *err);

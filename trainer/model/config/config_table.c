@@ -2,6 +2,9 @@
 // and its help; command line options, JSON keys and documents all come from it.
 #include "config_internal.h"
 
+#include <assert.h>
+#include <string.h>
+
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
 // field, kind, default, lowest, highest, help. The order is the order of the JSON text and
@@ -91,4 +94,15 @@ static const reef_config_field FIELDS[] = {
 const reef_config_field *reef_config_fields(size_t *count) {
     *count = FIELD_COUNT;
     return FIELDS;
+}
+
+void reef_config_default(reef_config *config) {
+    memset(config, 0, sizeof(*config)); // padding too: equal configurations are equal bytes
+    size_t count;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        reef_status status = reef_config_field_set(config, &fields[i], fields[i].standard, NULL);
+        assert(status == REEF_OK);
+        (void)status;
+    }
 }

@@ -46,7 +46,7 @@ static inline size_t reef_expert_hidden_values(const reef_expert_shape *shape) {
 }
 
 /**
- * Rows that other ranks own, as one pass needs them: see row_exchange.h. They lie one after the
+ * Rows that other ranks own, as one pass needs them: see row_exchange.c. They lie one after the
  * other, of the table's type.
  */
 typedef struct reef_fetched_rows {

@@ -12,7 +12,7 @@
 // Points of the loss are kept of one line only (loss_history.c). A restore leaves those that both
 // lines share; of what lies between these and the state that it goes to they are missing from then
 // on.
-#include "lineage.h"
+#include "reef_model.h"
 
 #include <inttypes.h>
 #include <jansson.h>

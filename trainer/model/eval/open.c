@@ -13,6 +13,31 @@
 #define PASS_WINDOWS 16
 #define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a context is long
 #define LOAD_ATTEMPTS_MAX 3               // nobody restores more often
+#define WARM_BYTES 1024                   // touch most pages of a session's tables of lines
+
+// ---- kinds that could not be read whole --------------------------------------------------------
+
+reef_status reef_model_note_lost(reef_model *model, const reef_lost_kind *lost, reef_error *err) {
+    reef_lost_kind *more = realloc(model->lost, (model->lost_count + 1) * sizeof(*more));
+    if (more == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a list of lost kinds");
+    model->lost = more;
+    model->lost[model->lost_count++] = *lost;
+    return REEF_OK;
+}
+
+void reef_model_forget_lost(reef_model *model) {
+    free(model->lost);
+    model->lost = NULL;
+    model->lost_count = 0;
+}
+
+const reef_lost_kind *reef_model_lost_kinds(const reef_model *model, size_t *count) {
+    *count = model->lost_count;
+    return model->lost;
+}
+
+// ---- reading ------------------------------------------------------------------------------------
 
 static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
     reef_network *network = &model->network;
@@ -245,6 +270,25 @@ void reef_model_close(reef_model *model) {
     free(model->margins);
     free(model);
 }
+
+// A new session has memory that no page is behind yet: the first text would wait for thousands of
+// page faults, and for the words of megabytes of text. A reader that is opened beside one that
+// answers has the time for both.
+reef_status reef_model_warm(reef_model *model, reef_error *err) {
+    const reef_line_scorer *words;
+    uint8_t text[WARM_BYTES];
+    size_t count = 0;
+    reef_score ignored = {0};
+    if (!reef_recall_answers(&model->network)) return REEF_OK;
+    reef_status status = reef_model_line_scorer(model, &words, err);
+    // The newest that learned something: an open generation may have a memory of nothing yet.
+    for (uint32_t g = reef_model_generation_count(model); count < 2 && g-- > 0;)
+        count = reef_model_text(model, g, text, sizeof(text));
+    if (status != REEF_OK || count < 2) return status;
+    return reef_model_score(model, text, count, NULL, &ignored, NULL, NULL, err);
+}
+
+// ---- what there is ------------------------------------------------------------------------------
 
 void reef_model_set_frozen(reef_model *model, bool frozen) {
     reef_recall_freeze(&model->recall, frozen);

@@ -1,6 +1,6 @@
 // Which state a pool had at some moment: of commits and snapshots the time is stored, of sealed
 // generations the timeline has it.
-#include "lineage.h"
+#include "reef_model.h"
 #include "reef_snapshot.h"
 #include "reef_states.h"
 

@@ -20,7 +20,6 @@
 #include "reef_json_build.h"
 #include "reef_snapshot.h"
 #include "safetensors.h"
-#include "stream_position.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -8,9 +8,9 @@
 #define REEF_GENERATION_H
 
 #include "architecture.h"
+#include "generation_memory.h"
 #include "reef_model.h"
 #include "reef_system.h"
-#include "visit.h"
 
 /** One named dense parameter; all of a generation's lie in one block of memory. */
 typedef struct reef_tensor {

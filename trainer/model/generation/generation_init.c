@@ -23,11 +23,12 @@ static void fill_floats(float *out, size_t count, float value) {
     for (size_t i = 0; i < count; i++) out[i] = value;
 }
 
-void reef_generation_draw_router(reef_generation *generation,
-                                 const reef_config *config,
-                                 uint32_t layer,
-                                 const reef_generation *before,
-                                 uint64_t seed) {
+// Sub-keys of an open generation; its queries too, or copied from `before` if given.
+static void draw_router(reef_generation *generation,
+                        const reef_config *config,
+                        uint32_t layer,
+                        const reef_generation *before,
+                        uint64_t seed) {
     size_t D = config->d_model;
     size_t width = (size_t)config->heads * config->d_key;
     reef_router_shape shape = reef_generation_shape(config, generation->info.side);
@@ -61,15 +62,16 @@ void reef_generation_draw_router(reef_generation *generation,
     }
 }
 
+// Rows from `from` on, with w_up of deviation `up`; 0 leaves it as it is.
 // The vectors of a row alternate in memory: each is drawn from its own streams so that growing the
 // grid later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both.
 // A value is nothing but a w_up.
-void reef_generation_draw_experts(reef_expert_table *table,
-                                  size_t from,
-                                  const reef_config *config,
-                                  uint32_t layer,
-                                  float up,
-                                  uint64_t seed) {
+static void draw_experts(reef_expert_table *table,
+                         size_t from,
+                         const reef_config *config,
+                         uint32_t layer,
+                         float up,
+                         uint64_t seed) {
     reef_expert_shape shape = reef_generation_expert_shape(config, layer);
     size_t D = config->d_model, w_up = reef_expert_up(&shape) * D;
     float down = 1.0f / sqrtf((float)D);
@@ -142,9 +144,61 @@ void reef_generation_initialise(reef_generation *generation,
     float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_generation_draw_router(generation, config, l, first ? NULL : before, seed);
-        reef_generation_draw_experts(&generation->expert_tables[l], 0, config, l, up, seed);
+        draw_router(generation, config, l, first ? NULL : before, seed);
+        draw_experts(&generation->expert_tables[l], 0, config, l, up, seed);
         memset(generation->expert_tables[l].dirty, 1, generation->expert_tables[l].expert_count);
     }
     reef_generation_average_reset(generation);
+}
+
+// ---- growth -------------------------------------------------------------------------------------
+
+static void copy_row_averages(reef_generation *to, const reef_generation *from) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        const reef_expert_table *old = &from->expert_tables[l];
+        if (old->moments.average == NULL) continue;
+        reef_floats_copy(to->expert_tables[l].moments.average, old->moments.average,
+                         old->row_count * old->row_values);
+    }
+}
+
+reef_status reef_generation_grow(reef_generation **out,
+                                 const reef_generation *open,
+                                 const reef_config *config,
+                                 uint32_t side,
+                                 reef_error *err) {
+    *out = NULL;
+    if (side <= open->info.side)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "side %u is not larger than the open generation's %u", side,
+                         open->info.side);
+    reef_generation_record info = open->info;
+    info.side = side;
+    reef_generation *grown = NULL;
+    reef_status status = reef_generation_new_divided(&grown, config, &info, open->division, err);
+    if (status != REEF_OK) return status;
+    uint64_t seed = reef_random_bits(config->seed, 1, info.generation);
+    for (uint32_t l = 0; l < config->layers; l++) {
+        if (!reef_layer_retrieves(config, l)) continue;
+        draw_router(grown, config, l, open,
+                    seed); // fresh sub-keys; the old ones are copied below
+        reef_expert_table *table = &grown->expert_tables[l];
+        const reef_expert_table *old = &open->expert_tables[l];
+        // New rows come behind those that are here: of both tables a rank has every so many blocks.
+        size_t N = old->expert_count, here = old->row_count, row = old->row_values;
+        reef_floats_copy(table->experts, old->experts, here * row);
+        reef_floats_copy(table->moments.adam_m, old->moments.adam_m, here * row);
+        reef_floats_copy(table->moments.adam_v, old->moments.adam_v, here * row);
+        memcpy(table->moments.counts, old->moments.counts, here * sizeof(*old->moments.counts));
+        memcpy(table->flags, old->flags, N);
+        memcpy(table->usage, old->usage, N * sizeof(*old->usage));
+        draw_experts(table, N, config, l, 0.0f, seed);
+        memset(table->dirty, 1, table->expert_count);
+    }
+    reef_generation_average_reset(grown); // of new rows and sub-keys
+    copy_row_averages(grown, open);
+    reef_generation_copy_tensors(grown, open, true);
+    reef_generation_gate_copy(grown, open);
+    *out = grown;
+    return REEF_OK;
 }

@@ -2,10 +2,8 @@
 //
 //   generation_layout.c  the one list of every tensor
 //   generation.c         memory, and what one generation takes over from another
-//   generation_init.c    initial values
+//   generation_init.c    initial values; an open one with a larger side
 //   generation_seal.c    averages and folded queries; the sealed twin of an open one
-//   generation_grow.c    an open one with a larger side
-//   expert_row.c         a row of an expert's values
 //   generation_merge.c   matrices with a generation's corrections added
 //
 // What they compute is for forward.c and backward.c, and bytes on disk for checkpoint.c.
@@ -28,25 +26,6 @@ static inline void reef_floats_copy(float *out, const float *in, size_t count) {
 void reef_generation_count_tensors(reef_generation *generation, const reef_config *config);
 /** Name its tensors, now that they have memory, and assign them and their views to it. */
 void reef_generation_lay_out(reef_generation *generation, const reef_config *config);
-
-// generation_init.c
-
-/**
- * Draw the sub-keys of an open generation; its queries too, or copy them from `before` if given.
- */
-void reef_generation_draw_router(reef_generation *generation,
-                                 const reef_config *config,
-                                 uint32_t layer,
-                                 const reef_generation *before,
-                                 uint64_t seed);
-
-/** Rows from `from` on drawn, with w_up of deviation `up`; 0 leaves it as it is. */
-void reef_generation_draw_experts(reef_expert_table *table,
-                                  size_t from,
-                                  const reef_config *config,
-                                  uint32_t layer,
-                                  float up,
-                                  uint64_t seed);
 
 // generation.c
 

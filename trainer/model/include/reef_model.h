@@ -476,5 +476,10 @@ REEF_API bool reef_lineage_has(const reef_lineage *lineage, uint64_t commit);
  * Has the series the losses with from < position <= to, or did a restore take some of them away?
  */
 REEF_API bool reef_lineage_knows_losses(const reef_lineage *lineage, uint64_t from, uint64_t to);
+/**
+ * Where the stream stood in the last state that led both to the present one and to that of an older
+ * commit, which had `stream_bytes`.
+ */
+uint64_t reef_lineage_shared(const reef_lineage *lineage, uint64_t commit, uint64_t stream_bytes);
 
 #endif

@@ -2,9 +2,8 @@
 //
 //   layer.c         forward and backward over generations
 //   layer_tape.c    memory of one forward
-//   layer_train.c   what backward collects, the step, the boundary
-//   layer_tensor.c  parameters by name
-//   layer_model.c   a read-only copy
+//   layer_grad.c    what backward collects
+//   layer_model.c   parameters by name, and a read-only copy
 #ifndef REEF_LAYER_INTERNAL_H
 #define REEF_LAYER_INTERNAL_H
 
@@ -108,7 +107,7 @@ REEF_MUST_CHECK reef_status reef_layer_back(const reef_layer_view *view,
                                             float *d_x,
                                             reef_error *err);
 
-// layer_train.c
+// layer_grad.c
 
 void reef_layer_collected_release(reef_layer_collected *collected);
 /** Make room for the rows of a tape before its backward, so that collecting cannot fail. */
@@ -119,7 +118,10 @@ void reef_layer_collect(const reef_layer_view *view,
                         const reef_layer_tape *tape,
                         const float *x,
                         const float *d_y);
-// layer_tensor.c
+/** Values of the batch statistics of one batch; 0 without batch norm. */
+size_t reef_layer_statistics_width(const reef_config *config);
+
+// layer_model.c
 
 REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_network *network,
                                                    uint32_t generation,
@@ -147,8 +149,5 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
 REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_generation *generation,
                                                       const char *name,
                                                       reef_error *err);
-
-/** Values of the batch statistics of one batch; 0 without batch norm. */
-size_t reef_layer_statistics_width(const reef_config *config);
 
 #endif

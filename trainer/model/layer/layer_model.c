@@ -1,5 +1,75 @@
-// A read-only copy of some state of a layer by itself: forward, backward and parameters.
+// Parameters of a layer by itself, read by name from any generation; and a read-only copy of some
+// state of it.
 #include "model_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- parameters by name -------------------------------------------------------------------------
+
+static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
+
+size_t reef_layer_vector_index(const char *name, size_t vectors) {
+    size_t v = 0;
+    while (v < vectors && strcmp(name, VECTORS[v]) != 0) v++;
+    return v;
+}
+
+const reef_tensor *reef_layer_tensor_find(const reef_generation *generation, const char *name) {
+    char full[REEF_NAME_BYTES_MAX + 1];
+    int length = snprintf(full, sizeof(full), "block0.%s", name);
+    return length > 0 && (size_t)length < sizeof(full) ? reef_generation_find(generation, full)
+                                                       : NULL;
+}
+
+reef_status reef_layer_tensor_check_count(const char *name,
+                                          size_t has,
+                                          size_t count,
+                                          reef_error *err) {
+    if (has == count) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID, "%s has %zu values, but the array has %zu", name, has,
+                     count);
+}
+
+reef_status reef_layer_tensor_missing(const reef_generation *generation,
+                                      const char *name,
+                                      reef_error *err) {
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
+                     generation->info.generation, generation->open ? "open" : "sealed", name);
+}
+
+reef_status reef_layer_tensor_read(const reef_network *network,
+                                   uint32_t number,
+                                   const char *name,
+                                   float *out,
+                                   size_t count,
+                                   reef_error *err) {
+    if (number >= network->generation_count)
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "no generation %" PRIu32 ": the layer has 0 to %zu", number,
+                         network->generation_count - 1);
+    const reef_generation *generation = network->generations[number];
+    const reef_expert_table *table = &generation->expert_tables[0];
+    size_t D = network->config.d_model, vectors = table->row_values / D,
+           v = reef_layer_vector_index(name, vectors);
+    // A vector of the experts is not a tensor: rows may be int8, or in the store's map, so each is
+    // read through its table.
+    if (v < vectors) {
+        reef_status status =
+            reef_layer_tensor_check_count(name, table->expert_count * D, count, err);
+        for (size_t n = 0; status == REEF_OK && n < table->expert_count; n++)
+            reef_expert_table_row_read(table, n, v * D, D, out + n * D);
+        return status;
+    }
+    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
+    if (tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
+    reef_status status = reef_layer_tensor_check_count(name, tensor->count, count, err);
+    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof(*out));
+    return status;
+}
+
+// ---- the copy ----------------------------------------------------------------------------------
 
 static reef_status begin_call(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)

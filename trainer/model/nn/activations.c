@@ -4,7 +4,7 @@
 // generations never fire in a given stream.
 #include "activations.h"
 #include "generation.h"
-#include "split.h"
+#include "nn_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -77,10 +77,10 @@ typedef struct reef_activations {
     reef_expert_pairs pairs;                        // of the open generation
     reef_row_prefetch *prefetch; // not owned: fetches rows that are read in place; NULL if none are
     // The caller's to set: the ranks that share out the training passes from now on; NULL: this
-    // process computes all of them. See split.h.
+    // process computes all of them. See split.c.
     reef_ranks *ranks;
     // The caller's, once for all: those that the rows of experts are divided over, which then make
-    // every pass at once; NULL: this process has all rows. See row_exchange.h.
+    // every pass at once; NULL: this process has all rows. See row_exchange.c.
     reef_ranks *row_ranks;
     double seconds_router, seconds_experts, seconds_update;
 } reef_activations;

@@ -5,12 +5,24 @@
 // of weights are matrix products over all rows of the batch, cut into fixed tiles of the weight, so
 // there is nothing to reduce and no trace of the thread count.
 #include "nn_internal.h"
-#include "projection.h"
-#include "split.h"
-#include "transformer.h"
 
 #include <assert.h>
 #include <string.h>
+
+/** The state of one pass: which block, which generation. */
+typedef struct reef_backward {
+    reef_activations *acts;
+    reef_network *network;
+    const reef_batch *batch;
+    reef_thread_pool *workers;
+    reef_generation *open; // the generation being trained
+    bool first;            // it is generation 0: the backbone trains
+    const reef_layer_plan *plan;
+    reef_activations_layer *layer;
+    uint32_t l;
+    size_t g;
+    size_t rows;
+} reef_backward;
 
 static void weight_gradients(const reef_backward *b,
                              size_t count,

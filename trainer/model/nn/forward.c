@@ -10,7 +10,7 @@
 //   folded       router of an open generation with the batch norm of its queries folded into their
 //                projection, by running statistics; a sealed one has no other router
 //   merged       copies of the backbone's matrices with one generation's corrections added: what a
-//                token is multiplied with for which that generation fires (projection.h)
+//                token is multiplied with for which that generation fires (projection.c)
 //   side         sub-keys on each side of a router; side * side experts in the layer's table
 //   plan         shapes and kind of feed-forward network of one layer, from the configuration
 //   tape         what forward stores for backward
@@ -25,13 +25,24 @@
 // (In training also on the batch statistics of the open generation's queries.) Where a generation
 // does not fire for a token, not one bit of the residual stream is touched.
 #include "nn_internal.h"
-#include "projection.h"
-#include "row_exchange.h"
-#include "split.h"
-#include "transformer.h"
 
 #include <assert.h>
 #include <string.h>
+
+/** The state of one pass: which block, which generation. */
+typedef struct reef_forward {
+    reef_activations *acts;
+    bool train;        // REEF_PASS_TRAIN
+    reef_ranks *ranks; // that share the pass; NULL: it is this process's alone
+    const reef_network *network;
+    const reef_batch *batch;
+    // The block that is computed now, and the generation whose experts run in it.
+    const reef_layer_plan *plan;
+    reef_activations_layer *layer;
+    size_t layer_set; // index of `layer`: 0 in evaluation, else l
+    uint32_t l;
+    size_t g;
+} reef_forward;
 
 // ---- embedding ----------------------------------------------------------------------------------
 

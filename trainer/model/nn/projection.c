@@ -1,5 +1,5 @@
-// See projection.h. A product runs over the whole window, whoever fires: so its shape is fixed.
-#include "projection.h"
+// See nn_internal.h. A product runs over the whole window, whoever fires: so its shape is fixed.
+#include "nn_internal.h"
 
 #include <string.h>
 

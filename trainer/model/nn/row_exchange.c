@@ -1,5 +1,5 @@
-// See row_exchange.h.
-#include "row_exchange.h"
+// See nn_internal.h.
+#include "nn_internal.h"
 
 #include "generation.h"
 #include "reef_system.h"

@@ -1,5 +1,5 @@
-// See split.h.
-#include "split.h"
+// See nn_internal.h.
+#include "nn_internal.h"
 
 #include "reef_system.h"
 
