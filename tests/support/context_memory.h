@@ -2,18 +2,13 @@
 #ifndef CONTEXT_MEMORY_H
 #define CONTEXT_MEMORY_H
 
+#include "checked.h"
 #include "reef_context.h"
-#include "test.h"
-
-static inline void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
-}
 
 /** Of that bound; 0: the default. */
 static inline reef_memory *new_memory(uint64_t bytes_max) {
-    reef_error err;
     reef_memory *memory = NULL;
-    must(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = bytes_max}, &err), &err);
+    must(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = bytes_max}, &why));
     return memory;
 }
 
@@ -22,14 +17,12 @@ static inline void learn(reef_memory *memory,
                          size_t count,
                          const reef_net_prediction *net,
                          float *bits) {
-    reef_error err;
-    must(reef_memory_learn(memory, bytes, count, net, bits, &err), &err);
+    must(reef_memory_learn(memory, bytes, count, net, bits, &why));
 }
 
 static inline reef_memory_session *open_session(const reef_memory *memory, bool frozen) {
-    reef_error err;
     reef_memory_session *session = NULL;
-    must(reef_memory_session_open(&session, memory, frozen, &err), &err);
+    must(reef_memory_session_open(&session, memory, frozen, &why));
     return session;
 }
 

@@ -24,8 +24,7 @@ static inline reef_layer_options lib_layer_options(void) {
 }
 
 static inline reef_pool *lib_layer_new(const char *path, const reef_layer_options *options) {
-    reef_error err;
-    must(reef_pool_create_layer(path, options, &err), &err);
+    must(reef_pool_create_layer(path, options, &why));
     return lib_pool_open(path, 1, NULL, 2);
 }
 
@@ -49,26 +48,24 @@ static inline void lib_batch(uint64_t task, uint64_t batch, size_t rows, float *
 static inline double lib_train_step(
     reef_pool *pool, reef_tape *tape, uint64_t task, uint64_t batch, const uint8_t *mask) {
     float x[ROWS * D], target[ROWS * D], y[ROWS * D], d_y[ROWS * D], d_x[ROWS * D];
-    reef_error err;
     const reef_layer_call call = {.size = sizeof(call), .train = 1, .mask = mask};
     double sum = 0;
     lib_batch(task, batch, ROWS, x, target);
-    must(reef_layer_forward(pool, &call, ROWS, x, y, tape, &err), &err);
+    must(reef_layer_forward(pool, &call, ROWS, x, y, tape, &why));
     for (size_t i = 0; i < ROWS * D; i++) {
         d_y[i] = 2.0f * (y[i] - target[i]) / (ROWS * D);
         sum += ((double)y[i] - (double)target[i]) * ((double)y[i] - (double)target[i]);
     }
-    must(reef_layer_backward(pool, tape, x, d_y, d_x, &err), &err);
-    must(reef_layer_step(pool, 0.0f, &err), &err);
+    must(reef_layer_backward(pool, tape, x, d_y, d_x, &why));
+    must(reef_layer_step(pool, 0.0f, &why));
     return sum / (ROWS * D);
 }
 
 /** Steps `from` .. `end - 1` of a task; the error of the last one. */
 static inline double lib_train(reef_pool *pool, uint64_t task, uint64_t from, uint64_t end) {
     reef_tape *tape;
-    reef_error err;
     double loss = 0;
-    must(reef_tape_new(&tape, &err), &err);
+    must(reef_tape_new(&tape, &why));
     for (uint64_t step = from; step < end; step++)
         loss = lib_train_step(pool, tape, task, step, NULL);
     reef_tape_free(tape);
@@ -78,10 +75,9 @@ static inline double lib_train(reef_pool *pool, uint64_t task, uint64_t from, ui
 /** The layer's output for batch 0 of task 9, as of its first `generations` (0: all). */
 static inline void lib_outputs(reef_pool *pool, uint32_t generations, float y[ROWS * D]) {
     float x[ROWS * D], target[ROWS * D];
-    reef_error err;
     const reef_layer_call call = {.size = sizeof(call), .generations = generations};
     lib_batch(9, 0, ROWS, x, target);
-    must(reef_layer_forward(pool, &call, ROWS, x, y, NULL, &err), &err);
+    must(reef_layer_forward(pool, &call, ROWS, x, y, NULL, &why));
 }
 
 #endif

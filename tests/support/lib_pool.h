@@ -4,20 +4,12 @@
 
 #include <reef/reef.h>
 
+#include "checked.h"
 #include "temp_dir.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define WITHIN(directory, name)                                                                    \
     char name[TEMP_DIR_BYTES];                                                                     \
     temp_dir_join(name, directory, #name)
-
-static inline void must(reef_status status, const reef_error *err) {
-    if (status == REEF_OK) return;
-    fprintf(stderr, "unexpected: %s\n", err->message);
-    abort(); // also where a test's own thread is what fails
-}
 
 static inline int make_directory(void **state) {
     char *directory = malloc(TEMP_DIR_BYTES);
@@ -36,11 +28,10 @@ static inline reef_pool *lib_pool_open(const char *path,
                                        int write,
                                        const char *as_of,
                                        int threads) {
-    reef_error err;
     reef_pool *pool;
     const reef_pool_options options = {
         .size = sizeof(options), .write = write, .as_of = as_of, .threads = (uint32_t)threads};
-    must(reef_pool_open(&pool, path, &options, &err), &err);
+    must(reef_pool_open(&pool, path, &options, &why));
     return pool;
 }
 

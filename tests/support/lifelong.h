@@ -3,10 +3,9 @@
 #ifndef LIFELONG_H
 #define LIFELONG_H
 
+#include "pool.h"
 #include "reef_context.h"
 #include "reef_trainer.h"
-#include "temp_dir.h"
-#include "test.h"
 
 enum { LIFELONG_BATCH = 64, LIFELONG_PROBE_BYTES = 400, LIFELONG_SAID_BYTES = 65536 };
 
@@ -59,13 +58,8 @@ static inline void lifelong_text(uint8_t *out, size_t count, int kind, uint32_t 
     }
 }
 
-static inline void ok(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s", err->message);
-}
-
 static inline void choose(reef_config *config, const char *name, const char *value) {
-    reef_error err;
-    ok(reef_config_set(config, name, value, &err), &err);
+    must(reef_config_set(config, name, value, &why));
 }
 
 static inline int lifelong_setup(void **state) {
@@ -92,14 +86,12 @@ static inline void close_pool(lifelong *f) {
 static inline void damage_hash_in_state(reef_store *store,
                                         uint32_t generation,
                                         const char *member) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_view view;
     reef_commit last;
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = generation, .name = "state"};
-    ok(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_commit_read(txn, &last, &err), &err);
-    ok(reef_record_view(txn, &key, &view, &err), &err);
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_commit_read(txn, &last, &why));
+    must(reef_record_view(txn, &key, &view, &why));
     char *text = malloc(view.bytes + 1);
     assert_non_null(text);
     memcpy(text, view.data, view.bytes);
@@ -110,9 +102,9 @@ static inline void damage_hash_in_state(reef_store *store,
     assert_non_null(at);
     assert_int_equal(strspn(at + 1, "0123456789abcdef"), 2 * REEF_HASH_BYTES);
     memcpy(at + 1, "zz", 2);
-    ok(reef_record_put(txn, &key, REEF_BYTES, text, view.bytes, &err), &err);
+    must(reef_record_put(txn, &key, REEF_BYTES, text, view.bytes, &why));
     last.step++;
-    ok(reef_txn_commit(txn, &last, &err), &err);
+    must(reef_txn_commit(txn, &last, &why));
     free(text);
 }
 
@@ -137,17 +129,15 @@ static inline size_t times_said(const lifelong *f, const char *words) {
 }
 
 static inline void open_pool(lifelong *f, size_t threads) {
-    reef_error err;
     reef_trainer_options options = {
         .threads = threads, .on_event = lifelong_on_event, .context = f};
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    must(reef_trainer_open(&f->trainer, f->store, &options, &why));
     if (f->on_open != NULL) f->on_open(f->trainer);
 }
 
 static inline void make_pool(lifelong *f, size_t threads) {
-    reef_error err;
-    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    must(reef_pool_init(f->pool, &f->config, &why));
     open_pool(f, threads);
 }
 
@@ -161,21 +151,19 @@ typedef struct lifelong_mould {
 
 /** Keep what f has committed as the mould. */
 static inline void lifelong_keep(const lifelong *f, lifelong_mould *mould) {
-    reef_error err;
     char pool[TEMP_DIR_BYTES];
     temp_dir_new(mould->dir);
     temp_dir_join(pool, mould->dir, "pool");
-    ok(reef_store_copy(f->store, pool, NULL, &err), &err);
+    must(reef_store_copy(f->store, pool, NULL, &why));
 }
 
 /** Open a copy of the mould as f's pool, which must not be there yet. */
 static inline void lifelong_copy(lifelong *f, const lifelong_mould *mould, size_t threads) {
-    reef_error err;
     reef_store *store = NULL;
     char pool[TEMP_DIR_BYTES];
     temp_dir_join(pool, mould->dir, "pool");
-    ok(reef_store_open(&store, pool, NULL, &err), &err);
-    ok(reef_store_copy(store, f->pool, NULL, &err), &err);
+    must(reef_store_open(&store, pool, NULL, &why));
+    must(reef_store_copy(store, f->pool, NULL, &why));
     reef_store_close(store);
     open_pool(f, threads);
 }
@@ -186,9 +174,8 @@ static inline void lifelong_discard(lifelong_mould *mould) {
 }
 
 static inline void feed(lifelong *f, const uint8_t *bytes, size_t count) {
-    reef_error err;
     size_t taken;
-    ok(reef_trainer_feed(f->trainer, "test", bytes, count, &taken, NULL, &err), &err);
+    must(reef_trainer_feed(f->trainer, "test", bytes, count, &taken, NULL, &why));
     assert_int_equal(taken, count);
 }
 
@@ -201,9 +188,8 @@ static inline void feed_kind(lifelong *f, int kind, size_t count, uint32_t seed)
 }
 
 static inline reef_commit commit(lifelong *f) {
-    reef_error err;
     reef_commit out;
-    ok(reef_trainer_commit(f->trainer, &out, &err), &err);
+    must(reef_trainer_commit(f->trainer, &out, &why));
     return out;
 }
 
@@ -213,36 +199,26 @@ static inline reef_trainer_status status_of(const lifelong *f) {
     return status;
 }
 
-static inline void lifelong_on_damage(void *context, const char *what) {
-    print_error("damage: %s\n", what);
-}
-
 /** Every checksum, page and root hash of the pool. */
 static inline void assert_sound(const lifelong *f) {
-    reef_error err;
-    reef_check_report report;
-    ok(reef_store_check(f->store, lifelong_on_damage, NULL, &report, &err), &err);
-    assert_int_equal(report.damaged, 0);
+    (void)pool_check(f->store);
 }
 
 static inline reef_generation_record generation_of(const lifelong *f, uint32_t number) {
-    reef_error err;
     reef_generation_record out;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_generation_read(txn, number, &out, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_generation_read(txn, number, &out, &why));
     reef_txn_abort(txn);
     return out;
 }
 
 /** Logits (LIFELONG_PROBE_BYTES, REEF_VOCAB) of a text of one kind, as of any state. */
 static inline void logits_of(reef_store *store, const char *as_of, int kind, float *out) {
-    reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof(probe), out, &err), &err);
+    must(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &why));
+    must(reef_model_logits(model, probe, sizeof(probe), out, &why));
     reef_model_close(model);
 }
 
@@ -262,8 +238,7 @@ static inline void forget_memories(lifelong *f) {
 
 /** The open generation is sealed, and what follows is of another kind. */
 static inline void next_kind(lifelong *f) {
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
 }
 
 /** A setup: pools of memories alone, which tell kinds apart by contexts. */
@@ -276,13 +251,12 @@ static inline int lifelong_setup_kinds(void **state) {
 
 /** What a text of a kind costs as of any state, in bits, its context memories included. */
 static inline double bits_as_of(const lifelong *f, const char *as_of, int kind) {
-    reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
+    must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return score.bits;
 }

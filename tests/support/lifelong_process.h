@@ -14,10 +14,9 @@ static inline int write_logits(const char *pool,
                                const char *as_of,
                                const char *kind,
                                const char *path) {
-    reef_error err;
     reef_store *store = NULL;
     float *logits = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits));
-    if (reef_store_open(&store, pool, &(reef_store_options){0}, &err) != REEF_OK) return 1;
+    if (reef_store_open(&store, pool, &(reef_store_options){0}, &why) != REEF_OK) return 1;
     logits_of(store, as_of, atoi(kind), logits);
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(logits, 1, LIFELONG_LOGIT_BYTES, file) != LIFELONG_LOGIT_BYTES ||

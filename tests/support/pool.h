@@ -1,15 +1,12 @@
-// Pools for tests: a fixture with an empty pool open for writing, and calls that must succeed.
-//
-// The calls use assertions of cmocka, so they belong into the test's own
-// process; a forked child checks statuses itself and ends with _exit.
+// Pools for tests: a fixture with an empty pool open for writing, and what is done with any pool.
 #ifndef POOL_H
 #define POOL_H
 
+#include "checked.h"
 #include "draw.h"
 #include "reef_pool_check.h"
 #include "reef_store.h"
 #include "temp_dir.h"
-#include "test.h"
 
 #include <fcntl.h>
 
@@ -19,48 +16,27 @@ typedef struct pool_fixture {
     reef_store *store;              // open for writing
 } pool_fixture;
 
-static inline void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
-}
-
-/** The call failed with this status, and its message contains `part`. */
-static inline void must_fail(reef_status status,
-                             reef_status expected,
-                             const reef_error *err,
-                             const char *part) {
-    if (status != expected)
-        fail_msg("%s instead of %s: %s", reef_status_text(status), reef_status_text(expected),
-                 status == REEF_OK ? "" : err->message);
-    if (strstr(err->message, part) == NULL) fail_msg("\"%s\" is not in: %s", part, err->message);
-    assert_int_equal(err->status, expected);
-}
-
 static inline reef_store *pool_open(const char *path, bool create, bool write) {
-    reef_error err;
     reef_store *store = NULL;
     must(reef_store_open(&store, path, &(reef_store_options){.create = create, .write = write},
-                         &err),
-         &err);
+                         &why));
     return store;
 }
 
 static inline reef_txn *pool_begin(reef_store *store, reef_txn_mode mode) {
-    reef_error err;
     reef_txn *txn = NULL;
-    must(reef_txn_begin(&txn, store, mode, &err), &err);
+    must(reef_txn_begin(&txn, store, mode, &why));
     return txn;
 }
 
 static inline reef_commit pool_commit(reef_txn *txn, uint64_t step) {
-    reef_error err;
     reef_commit commit = {.step = step, .stream_bytes = 100 * step, .unix_ms = 1};
-    must(reef_txn_commit(txn, &commit, &err), &err);
+    must(reef_txn_commit(txn, &commit, &why));
     return commit;
 }
 
 static inline void pool_put(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes) {
-    reef_error err;
-    must(reef_record_put(txn, key, REEF_BYTES, payload, bytes, &err), &err);
+    must(reef_record_put(txn, key, REEF_BYTES, payload, bytes, &why));
 }
 
 static inline void on_unexpected_damage(void *context, const char *what) {
@@ -69,22 +45,20 @@ static inline void on_unexpected_damage(void *context, const char *what) {
 
 /** The pool checks clean; returns what was looked at. */
 static inline reef_check_report pool_check(reef_store *store) {
-    reef_error err;
     reef_check_report report;
-    must(reef_store_check(store, on_unexpected_damage, NULL, &report, &err), &err);
+    must(reef_store_check(store, on_unexpected_damage, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
     return report;
 }
 
 static inline void pool_open_generation(reef_txn *txn, uint32_t number) {
-    reef_error err;
     const reef_generation_record generation = {.generation = number,
                                                .parent = number == 0 ? 0 : number - 1,
                                                .side = 4,
                                                .first_id = 16 * (uint64_t)number,
                                                .dtype = REEF_F32,
                                                .opened_step = 10 * (uint64_t)number};
-    must(reef_generation_put(txn, &generation, &err), &err);
+    must(reef_generation_put(txn, &generation, &why));
 }
 
 static inline void fill(uint8_t *out, size_t bytes, uint64_t seed) {

@@ -3,9 +3,9 @@
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
+#include "checked.h"
 #include "generation.h"
 #include "reef_random.h"
-#include "test.h"
 
 #include <math.h>
 
@@ -43,26 +43,24 @@ static inline reef_config small_config(void) {
 
 // The one before is sealed with rows of `dtype`.
 static inline void add_generation(model_fixture *f, reef_dtype dtype) {
-    reef_error err;
     reef_generation *generation = NULL;
     bool first = f->network.generation_count == 0;
     reef_generation_record info = {.generation = (uint32_t)f->network.generation_count,
                                    .side = first ? 5 : 4,
                                    .dtype = REEF_F32};
-    assert_int_equal(reef_generation_new(&generation, &f->config, &info, &err), REEF_OK);
+    must(reef_generation_new(&generation, &f->config, &info, &why));
     const reef_generation *before =
         first ? NULL : f->network.generations[f->network.generation_count - 1];
     reef_generation_initialise(generation, &f->config, before);
     if (!first) {
         reef_generation *sealed = NULL;
-        assert_int_equal(reef_generation_make_sealed(
-                             &sealed, f->network.generations[f->network.generation_count - 1],
-                             &f->config, dtype, &err),
-                         REEF_OK);
+        must(reef_generation_make_sealed(&sealed,
+                                         f->network.generations[f->network.generation_count - 1],
+                                         &f->config, dtype, &why));
         reef_generation_free(f->network.generations[f->network.generation_count - 1]);
         f->network.generations[f->network.generation_count - 1] = sealed;
     }
-    assert_int_equal(reef_network_append(&f->network, generation, &err), REEF_OK);
+    must(reef_network_append(&f->network, generation, &why));
     reef_activations_forget_generation(&f->acts, f->network.generation_count - 1);
     if (!first) reef_activations_forget_generation(&f->acts, f->network.generation_count - 2);
 }
@@ -91,17 +89,15 @@ static inline void stir(reef_generation *generation, const reef_config *config) 
 
 /** A model of one open generation, with settings of its own: name, value, .. NULL. */
 static inline model_fixture *small_model(const char *const *settings) {
-    reef_error err;
     model_fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     f->config = small_config();
     for (; settings != NULL && settings[0] != NULL; settings += 2)
-        assert_int_equal(reef_config_set(&f->config, settings[0], settings[1], &err), REEF_OK);
-    assert_int_equal(reef_config_check(&f->config, &err), REEF_OK);
+        must(reef_config_set(&f->config, settings[0], settings[1], &why));
+    must(reef_config_check(&f->config, &why));
     f->network.config = f->config;
     f->rows = (size_t)WINDOWS * f->config.context;
-    assert_int_equal(reef_activations_init(&f->acts, &f->network.config, WINDOWS, true, &err),
-                     REEF_OK);
+    must(reef_activations_init(&f->acts, &f->network.config, WINDOWS, true, &why));
     f->tokens = calloc(f->rows, 1);
     f->targets = calloc(f->rows, 1);
     f->fire = calloc(3 * f->rows, 1);
@@ -143,9 +139,7 @@ static inline int teardown(void **state) {
 }
 
 static inline void forward(model_fixture *f, reef_activations_mode mode) {
-    reef_error err;
-    assert_int_equal(reef_network_forward(&f->acts, &f->network, NULL, &f->batch, mode, &err),
-                     REEF_OK);
+    must(reef_network_forward(&f->acts, &f->network, NULL, &f->batch, mode, &why));
 }
 
 static inline double loss(model_fixture *f) {

@@ -38,8 +38,7 @@ static inline int teardown(void **state) {
 }
 
 static inline void seal(lifelong *f) {
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
 }
 
 static inline void learn(lifelong *f, int kind) {
@@ -49,8 +48,7 @@ static inline void learn(lifelong *f, int kind) {
 
 /** A generation as it was sealed, in a pool at `path`. */
 static inline void extract(lifelong *f, uint32_t generation, const char *path) {
-    reef_error err;
-    ok(reef_generation_extract(f->store, generation, path, &err), &err);
+    must(reef_generation_extract(f->store, generation, path, &why));
 }
 
 /** Take in the last generation of the pool at `path`, as it was sealed. */
@@ -75,9 +73,8 @@ static inline reef_status import_of(lifelong *f,
 }
 
 static inline reef_import import_one(lifelong *f, const char *path) {
-    reef_error err;
     reef_import import;
-    ok(import_of(f, path, NULL, &import, &err), &err);
+    must(import_of(f, path, NULL, &import, &why));
     return import;
 }
 
@@ -86,21 +83,18 @@ static inline reef_import import_one(lifelong *f, const char *path) {
  * are open.
  */
 static inline void start(pair *p) {
-    reef_error err;
     make_pool(p->a, 1);
     learn(p->a, 0);
-    ok(reef_store_copy(p->a->store, p->b->pool, NULL, &err), &err);
+    must(reef_store_copy(p->a->store, p->b->pool, NULL, &why));
     learn(p->a, 1);
     extract(p->a, 1, p->one);
     open_pool(p->b, 1);
 }
 
 static inline reef_commit last_commit(lifelong *f) {
-    reef_error err;
     reef_commit out;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_commit_read(txn, &out, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_commit_read(txn, &out, &why));
     reef_txn_abort(txn);
     return out;
 }
@@ -136,11 +130,9 @@ static inline record_list records_of(reef_store *store, uint32_t generation) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
                                     REEF_DB_MEMORY};
     record_list list = {0};
-    reef_error err;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     for (size_t i = 0; i < 4; i++)
-        ok(reef_record_scan(txn, parts[i], generation, add_record, &list, &err), &err);
+        must(reef_record_scan(txn, parts[i], generation, add_record, &list, &why));
     reef_txn_abort(txn);
     return list;
 }

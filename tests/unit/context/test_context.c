@@ -25,8 +25,7 @@ static void read_text(reef_memory_session *session,
                       const uint8_t *bytes,
                       size_t count,
                       float *bits) {
-    reef_error err;
-    must(reef_memory_session_read(session, bytes, count, NULL, bits, &err), &err);
+    must(reef_memory_session_read(session, bytes, count, NULL, bits, &why));
 }
 
 static void read_once(
@@ -258,8 +257,7 @@ static void a_reset_session_is_a_new_one(void **state) {
         reef_memory_session *session = open_session(w->memory, frozen);
         read_text(session, w->learned, READ, NULL);
         uint32_t one = 0;
-        reef_error err;
-        must(reef_memory_session_predict(session, &one, &err), &err); // in the middle of a byte
+        must(reef_memory_session_predict(session, &one, &why)); // in the middle of a byte
         reef_memory_session_update(session, 1);
         reef_memory_session_reset(session);
         read_text(session, w->read, READ, after);
@@ -437,7 +435,6 @@ static void a_session_of_an_empty_memory_learns_its_text(void **state) {
 static void probabilities_are_within_their_range_and_make_the_bits(void **state) {
     world *w = *state;
     static float bits[READ];
-    reef_error err;
     for (int frozen = 0; frozen < 2; frozen++) {
         read_once(w->memory, frozen, w->read, READ, bits);
         reef_memory_session *session = open_session(w->memory, frozen);
@@ -446,7 +443,7 @@ static void probabilities_are_within_their_range_and_make_the_bits(void **state)
             for (int b = 7; b >= 0; b--) {
                 uint32_t one = 0;
                 int bit = w->read[i] >> b & 1;
-                must(reef_memory_session_predict(session, &one, &err), &err);
+                must(reef_memory_session_predict(session, &one, &why));
                 assert_true(one >= 1 && one <= 65535);
                 surprise -= log2((bit ? one : 65536 - one) / 65536.0);
                 reef_memory_session_update(session, bit);
@@ -480,13 +477,12 @@ static void the_chances_of_all_bytes_sum_to_one(void **state) {
 
 static size_t encode(
     const reef_memory *memory, const uint8_t *text, size_t count, uint8_t *code, size_t room) {
-    reef_error err;
     bit_coder coder = bit_encoder(code, room);
     reef_memory_session *session = open_session(memory, false);
     for (size_t i = 0; i < 8 * count; i++) {
         uint32_t one = 0;
         int bit = text[i / 8] >> (7 - i % 8) & 1;
-        must(reef_memory_session_predict(session, &one, &err), &err);
+        must(reef_memory_session_predict(session, &one, &why));
         bit_encode(&coder, one, bit);
         reef_memory_session_update(session, bit);
     }
@@ -496,13 +492,12 @@ static size_t encode(
 
 static void decode(
     const reef_memory *memory, uint8_t *code, size_t bytes, uint8_t *text, size_t count) {
-    reef_error err;
     bit_coder coder = bit_decoder(code, bytes);
     reef_memory_session *session = open_session(memory, false);
     memset(text, 0, count);
     for (size_t i = 0; i < 8 * count; i++) {
         uint32_t one = 0;
-        must(reef_memory_session_predict(session, &one, &err), &err);
+        must(reef_memory_session_predict(session, &one, &why));
         int bit = bit_decode(&coder, one);
         text[i / 8] = (uint8_t)(text[i / 8] << 1 | bit);
         reef_memory_session_update(session, bit);
@@ -595,23 +590,21 @@ static void a_short_stream_takes_little_memory(void **state) {
 static void bounds_that_no_memory_has_are_refused(void **state) {
     const uint64_t wrong[] = {1, REEF_MEMORY_BYTES_MIN - 1, REEF_MEMORY_BYTES_MAX + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-        reef_error err = {0};
-        reef_memory *memory = (reef_memory *)&err; // is set to NULL whatever happens
+        reef_memory *memory = (reef_memory *)&why; // is set to NULL whatever happens
         reef_memory_options options = {.bytes_max = wrong[i]};
-        assert_int_equal(reef_memory_new(&memory, &options, &err), REEF_ERR_INVALID);
+        assert_int_equal(reef_memory_new(&memory, &options, &why), REEF_ERR_INVALID);
         assert_null(memory);
-        assert_int_equal(err.status, REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, "context memory"));
+        assert_int_equal(why.status, REEF_ERR_INVALID);
+        assert_non_null(strstr(why.message, "context memory"));
         assert_int_equal(reef_memory_new(&memory, &options, NULL), REEF_ERR_INVALID);
     }
     reef_memory_free(NULL);
 }
 
 static void a_memory_without_options_has_the_default_bound(void **state) {
-    reef_error err;
     reef_memory *memory = NULL;
     reef_memory_stats stats;
-    must(reef_memory_new(&memory, NULL, &err), &err);
+    must(reef_memory_new(&memory, NULL, &why));
     reef_memory_read_stats(memory, &stats);
     assert_int_equal(stats.bytes_max, REEF_MEMORY_BYTES_DEFAULT);
     assert_int_equal(stats.cells_used, 0);
@@ -674,7 +667,6 @@ static void bytes_read_at_once_count_as_their_bits_do(void **state) {
     world *w = *state;
     enum { INPUTS_MAX = 64 };
     double shares[INPUTS_MAX], hits[INPUTS_MAX], by_bits[INPUTS_MAX], hits_by_bits[INPUTS_MAX];
-    reef_error err;
     size_t count = reef_memory_input_count();
     for (int frozen = 0; frozen < 2; frozen++) {
         reef_memory_session *session = open_session(w->memory, frozen);
@@ -684,7 +676,7 @@ static void bytes_read_at_once_count_as_their_bits_do(void **state) {
         for (size_t i = 0; i < READ; i++)
             for (int bit = 7; bit >= 0; bit--) {
                 uint32_t one = 0;
-                must(reef_memory_session_predict(session, &one, &err), &err);
+                must(reef_memory_session_predict(session, &one, &why));
                 reef_memory_session_update(session, w->read[i] >> bit & 1);
             }
         reef_memory_session_inputs(session, by_bits, hits_by_bits);

@@ -56,12 +56,11 @@ static void what_repeats_is_trusted_and_costs_little(void **state) {
 // read.
 static size_t read_to_trusted(reef_memory_session *session, const uint8_t *text) {
     const reef_predictor *p = (const reef_predictor *)(const void *)session; // its first field
-    reef_error err;
     uint32_t one = 0;
     for (size_t i = 0; i < TEXT; i++) {
-        must(reef_memory_session_predict(session, &one, &err), &err);
+        must(reef_memory_session_predict(session, &one, &why));
         if (p->expected_byte.trusted) return i;
-        must(reef_memory_session_read(session, text + i, 1, NULL, NULL, &err), &err);
+        must(reef_memory_session_read(session, text + i, 1, NULL, NULL, &why));
     }
     fail_msg("no byte is trusted");
     return 0;
@@ -72,14 +71,13 @@ static void its_bits_make_the_probability_of_the_byte(void **state) {
     reef_memory *memory = memory_of(11, text);
     reef_memory_session *session = open_session(memory, false);
     const reef_predictor *p = (const reef_predictor *)(const void *)session;
-    reef_error err;
     read_to_trusted(session, text);
     uint8_t byte = (uint8_t)p->expected_byte.byte;
     double chance = 1.0, whole = p->expected_byte.probability / 65536.0;
     for (int i = 7; i >= 0; i--) {
         uint32_t one = 0;
         int bit = byte >> i & 1;
-        must(reef_memory_session_predict(session, &one, &err), &err);
+        must(reef_memory_session_predict(session, &one, &why));
         assert_true(p->expected_byte.trusted);
         chance *= (bit ? one : 65536 - one) / 65536.0;
         reef_memory_session_update(session, bit);
@@ -93,7 +91,6 @@ static void its_bits_make_the_probability_of_the_byte(void **state) {
 static void every_other_byte_costs_what_was_said_of_it(void **state) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(13, text);
-    reef_error err;
     for (int frozen = 0; frozen < 2; frozen++) {
         reef_memory_session *session = open_session(memory, frozen == 1);
         double chances[256], sum = 0.0;
@@ -104,9 +101,9 @@ static void every_other_byte_costs_what_was_said_of_it(void **state) {
             float bits = 0.0f;
             uint8_t at = (uint8_t)byte;
             reef_memory_session_reset(session);
-            must(reef_memory_session_read(session, text, before, NULL, NULL, &err), &err);
-            must(reef_memory_session_distribution(session, NULL, 0, chances, &err), &err);
-            must(reef_memory_session_read(session, &at, 1, NULL, &bits, &err), &err);
+            must(reef_memory_session_read(session, text, before, NULL, NULL, &why));
+            must(reef_memory_session_distribution(session, NULL, 0, chances, &why));
+            must(reef_memory_session_read(session, &at, 1, NULL, &bits, &why));
             assert_true(fabs((double)bits + log2(chances[byte])) < 1e-5);
         }
         for (size_t b = 0; b < 256; b++) sum += chances[b];
@@ -159,14 +156,13 @@ static int elected_by(reef_predictor *p, size_t one, size_t other) {
 static void of_equal_votes_the_shorter_context_wins(void **state) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(23, text);
-    reef_error err;
     size_t ties = 0;
     for (size_t before = BLOCK; before < BLOCK + 20; before++) {
         reef_memory_session *session = open_session(memory, false);
         reef_predictor *p = (reef_predictor *)(void *)session;
         uint32_t one = 0;
-        must(reef_memory_session_read(session, text, before, NULL, NULL, &err), &err);
-        must(reef_memory_session_predict(session, &one, &err), &err);
+        must(reef_memory_session_read(session, text, before, NULL, NULL, &why));
+        must(reef_memory_session_predict(session, &one, &why));
         for (size_t k = 0; k < p->known_count; k++)
             for (size_t longer = k + 1; longer < p->known_count; longer++) {
                 int byte = elected_by(p, k, k);

@@ -20,24 +20,22 @@ static void text_of(uint32_t kind, uint32_t seed, size_t count, uint8_t *out) {
 }
 
 static void set(reef_kind_vote *vote, uint32_t kind, const uint8_t *text, size_t count) {
-    reef_error err;
     reef_memory *memory = text == NULL ? NULL : new_memory(REEF_MEMORY_BYTES_MIN);
     if (text != NULL) learn(memory, text, count, NULL, NULL);
-    must(reef_kind_vote_set(vote, kind, memory, &err), &err);
+    must(reef_kind_vote_set(vote, kind, memory, &why));
     reef_memory_free(memory);
 }
 
 static reef_memory *memories[KINDS + 1]; // of the first kinds; each learns when it is asked for
 
 static void set_kind(reef_kind_vote *vote, uint32_t number, uint32_t kind) {
-    reef_error err;
     uint8_t text[LEARNED];
     if (memories[kind] == NULL) {
         memories[kind] = new_memory(REEF_MEMORY_BYTES_MIN);
         text_of(kind, 1, LEARNED, text);
         learn(memories[kind], text, LEARNED, NULL, NULL);
     }
-    must(reef_kind_vote_set(vote, number, memories[kind], &err), &err);
+    must(reef_kind_vote_set(vote, number, memories[kind], &why));
 }
 
 static int free_memories(void **state) {
@@ -46,9 +44,8 @@ static int free_memories(void **state) {
 }
 
 static reef_kind_vote *new_vote_of(uint32_t sample) {
-    reef_error err;
     reef_kind_vote *vote = NULL;
-    must(reef_kind_vote_new(&vote, sample, &err), &err);
+    must(reef_kind_vote_new(&vote, sample, &why));
     return vote;
 }
 
@@ -165,10 +162,9 @@ static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
     reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
     learn(memory, text, LONG, NULL, NULL);
     for (int large = 0; large < 2; large++) {
-        reef_error err;
         reef_kind_vote *vote = new_vote_of(large ? REEF_KIND_SAMPLE : REEF_KIND_SAMPLE_SMALL);
         for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
-        must(reef_kind_vote_set(vote, 3, memory, &err), &err);
+        must(reef_kind_vote_set(vote, 3, memory, &why));
         assert_first(vote, 5, 3);
         size_t count = reef_kind_vote_count(vote, read, READ, 0.0, kinds, 4);
         assert_int_equal(count > 0 && kinds[0] == 3, large);

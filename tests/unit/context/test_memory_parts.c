@@ -58,9 +58,8 @@ static reef_status fetch(
 }
 
 static reef_memory *restore(stored *s) {
-    reef_error err;
     reef_memory *memory = NULL;
-    must(reef_memory_restore(&memory, fetch, s, &err), &err);
+    must(reef_memory_restore(&memory, fetch, s, &why));
     return memory;
 }
 
@@ -163,15 +162,14 @@ static void sessions_of_a_restored_memory_read_the_same_bits(void **state) {
     enum { COUNT = 8000, READ = 2000 };
     static uint8_t text[COUNT + READ];
     static float bits[2][READ];
-    reef_error err;
     uint64_t seed = 347;
     draw_text(&seed, sizeof(text), text);
     reef_memory *memory = new_memory(0);
     learn(memory, text, COUNT, NULL, NULL);
     for (int k = 0; k < 2; k++) {
         reef_memory_session *session = NULL;
-        must(reef_memory_session_open(&session, memory, false, &err), &err);
-        must(reef_memory_session_read(session, text + COUNT, READ, NULL, bits[k], &err), &err);
+        must(reef_memory_session_open(&session, memory, false, &why));
+        must(reef_memory_session_read(session, text + COUNT, READ, NULL, bits[k], &why));
         reef_memory_session_close(session);
         memory = stored_and_restored(memory);
     }
@@ -195,12 +193,11 @@ static void what_a_fetch_returns_is_returned(void **state) {
     reef_memory *memory = small_memory(WIDE, 349, 3000), *copy = NULL;
     stored s = store(memory);
     for (s.fails = 1; s.fails <= s.count; s.fails++) {
-        reef_error err;
         copy = memory; // is set to NULL whatever happens
         s.fetches = 0;
-        assert_int_equal(reef_memory_restore(&copy, fetch, &s, &err), REEF_ERR_IO);
+        assert_int_equal(reef_memory_restore(&copy, fetch, &s, &why), REEF_ERR_IO);
         assert_null(copy);
-        assert_string_equal(err.message, "as the test wants it");
+        assert_string_equal(why.message, "as the test wants it");
     }
     s.fails = s.fetches = 0;
     copy = restore(&s);
@@ -211,11 +208,10 @@ static void what_a_fetch_returns_is_returned(void **state) {
 }
 
 static void must_be_refused(stored *s, reef_status status, const char *word) {
-    reef_error err = {0};
     reef_memory *memory = NULL;
-    assert_int_equal(reef_memory_restore(&memory, fetch, s, &err), status);
+    assert_int_equal(reef_memory_restore(&memory, fetch, s, &why), status);
     assert_null(memory);
-    if (strstr(err.message, word) == NULL) fail_msg("\"%s\" without \"%s\"", err.message, word);
+    if (strstr(why.message, word) == NULL) fail_msg("\"%s\" without \"%s\"", why.message, word);
 }
 
 static size_t part_of(const stored *s, const char *name) {
@@ -331,9 +327,8 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
                 s.data[part][at + (size_t)i] ^= (uint8_t)(1u << draw_int(&seed, 0, 7));
             if (part == 0) s.data[0][at] ^= (uint8_t)(1u << draw_int(&seed, 0, 7));
         }
-        reef_error err;
         reef_memory *copy = NULL;
-        reef_status status = reef_memory_restore(&copy, fetch, &s, &err);
+        reef_status status = reef_memory_restore(&copy, fetch, &s, &why);
         if (status == REEF_OK) {
             learn(copy, text, COUNT, trial % 2 ? net : NULL, NULL);
             reef_memory_free(copy);
@@ -385,7 +380,6 @@ static const uint8_t *view_part(const stored *s, const char *name, size_t *bytes
 }
 
 static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
-    reef_error err;
     uint64_t seed = 5;
     reef_memory_stats whole, facts;
     uint8_t *text = malloc(TEXT);
@@ -400,23 +394,21 @@ static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
                   *cells = view_part(&s, "cells", &cells_bytes),
                   *trees = view_part(&s, "trees", &trees_bytes);
     must(reef_memory_stored_stats(header, header_bytes, cells, cells_bytes, trees, trees_bytes,
-                                  &facts, &err),
-         &err);
+                                  &facts, &why));
     assert_memory_equal(&facts, &whole, sizeof(whole));
     // A part of the tables is a fair sample of them.
     must(reef_memory_stored_stats(header, header_bytes, cells, cells_bytes / 4, trees,
-                                  trees_bytes / 4, &facts, &err),
-         &err);
+                                  trees_bytes / 4, &facts, &why));
     double scale = (double)facts.cells_used / (double)whole.cells_used;
     assert_true(scale > 0.9 && scale < 1.1);
     scale = (double)facts.trees_used / (double)whole.trees_used;
     assert_true(scale > 0.9 && scale < 1.1);
     // Without them nothing is said to be in use.
-    must(reef_memory_stored_stats(header, header_bytes, NULL, 0, NULL, 0, &facts, &err), &err);
+    must(reef_memory_stored_stats(header, header_bytes, NULL, 0, NULL, 0, &facts, &why));
     assert_int_equal(facts.cells, whole.cells);
     assert_int_equal(facts.cells_used, 0);
     assert_int_equal(
-        reef_memory_stored_stats(header, header_bytes - 1, NULL, 0, NULL, 0, &facts, &err),
+        reef_memory_stored_stats(header, header_bytes - 1, NULL, 0, NULL, 0, &facts, &why),
         REEF_ERR_CORRUPT);
     stored_release(&s);
     reef_memory_free(memory);

@@ -20,8 +20,7 @@ static void read_bytes(reef_memory_session *session,
                        size_t count,
                        const reef_net_prediction *net,
                        float *bits) {
-    reef_error err;
-    must(reef_memory_session_read(session, bytes, count, net, bits, &err), &err);
+    must(reef_memory_session_read(session, bytes, count, net, bits, &why));
 }
 
 static double mean_of(const float *bits, size_t count) {
@@ -322,7 +321,6 @@ static void predicts_with_a_distribution_are_those_of_reading(void **state) {
     enum { COUNT = 300 };
     static float probabilities[COUNT][256], bits[COUNT];
     static reef_net_prediction net[COUNT];
-    reef_error err;
     uint64_t seed = 269;
     for (size_t i = 0; i < COUNT; i++) {
         draw_probabilities(&seed, probabilities[i]);
@@ -336,14 +334,14 @@ static void predicts_with_a_distribution_are_those_of_reading(void **state) {
         for (size_t i = 0; i < COUNT; i++) {
             double chance = 1.0;
             // What is said last counts; of no tokens nothing is said.
-            must(reef_memory_session_net(session, probabilities[0], 9, &err), &err);
-            must(reef_memory_session_net(session, probabilities[i], (uint16_t)(i % 5), &err), &err);
+            must(reef_memory_session_net(session, probabilities[0], 9, &why));
+            must(reef_memory_session_net(session, probabilities[i], (uint16_t)(i % 5), &why));
             for (int b = 7; b >= 0; b--) {
                 uint32_t one = 0;
                 int bit = text[i] >> b & 1;
-                must(reef_memory_session_predict(session, &one, &err), &err);
+                must(reef_memory_session_predict(session, &one, &why));
                 if (b > 0)
-                    assert_int_equal(reef_memory_session_net(session, probabilities[0], 1, &err),
+                    assert_int_equal(reef_memory_session_net(session, probabilities[0], 1, &why),
                                      REEF_ERR_INVALID);
                 chance *= (bit ? one : 65536 - one) / 65536.0;
                 reef_memory_session_update(session, bit);
@@ -360,11 +358,10 @@ static void check_distribution(const reef_memory *memory,
                                size_t at,
                                const float *probabilities,
                                uint16_t tokens) {
-    reef_error err;
     double out[256], sum = 0.0;
     reef_memory_session *session = open_session(memory, frozen);
     read_bytes(session, text, at, NULL, NULL);
-    must(reef_memory_session_distribution(session, probabilities, tokens, out, &err), &err);
+    must(reef_memory_session_distribution(session, probabilities, tokens, out, &why));
     for (int byte = 0; byte < 256; byte++) {
         sum += out[byte];
         if (byte % 7 != (int)(at % 7) && byte != text[at]) continue;
@@ -372,11 +369,11 @@ static void check_distribution(const reef_memory *memory,
         reef_memory_session_reset(session);
         read_bytes(session, text, at, NULL, NULL);
         if (probabilities != NULL)
-            must(reef_memory_session_net(session, probabilities, tokens, &err), &err);
+            must(reef_memory_session_net(session, probabilities, tokens, &why));
         for (int b = 7; b >= 0; b--) {
             uint32_t one = 0;
             int bit = byte >> b & 1;
-            must(reef_memory_session_predict(session, &one, &err), &err);
+            must(reef_memory_session_predict(session, &one, &why));
             chance *= bit ? one / 65536.0 : 1.0 - one / 65536.0;
             reef_memory_session_update(session, bit);
         }
@@ -408,7 +405,6 @@ static void a_distribution_changes_nothing(void **state) {
     enum { COUNT = 400 };
     static float plain[READ], bits[READ], probabilities[256];
     static reef_net_prediction net[READ];
-    reef_error err;
     double first[256], second[256];
     uint64_t seed = 277;
     draw_net(&seed, text, READ, 700, 800, net);
@@ -419,10 +415,10 @@ static void a_distribution_changes_nothing(void **state) {
             // A net from the middle on: its weights begin there, and not at the first distribution.
             const reef_net_prediction *of = i < COUNT / 2 ? NULL : &net[i];
             draw_probabilities(&seed, probabilities);
-            must(reef_memory_session_distribution(b, probabilities, 3, first, &err), &err);
-            must(reef_memory_session_distribution(b, NULL, 0, second, &err), &err);
+            must(reef_memory_session_distribution(b, probabilities, 3, first, &why));
+            must(reef_memory_session_distribution(b, NULL, 0, second, &why));
             if (i % 50 == 0) assert_memory_not_equal(first, second, sizeof(first));
-            must(reef_memory_session_distribution(b, probabilities, 3, second, &err), &err);
+            must(reef_memory_session_distribution(b, probabilities, 3, second, &why));
             assert_memory_equal(first, second, sizeof(first));
             read_bytes(a, text + i, 1, of, plain + i);
             read_bytes(b, text + i, 1, of, bits + i);
@@ -432,8 +428,8 @@ static void a_distribution_changes_nothing(void **state) {
         read_bytes(b, text + COUNT, READ - COUNT, NULL, bits);
         assert_memory_equal(plain, bits, (READ - COUNT) * sizeof(*bits));
         uint32_t one = 0;
-        must(reef_memory_session_predict(b, &one, &err), &err);
-        assert_int_equal(reef_memory_session_distribution(b, NULL, 0, first, &err),
+        must(reef_memory_session_predict(b, &one, &why));
+        assert_int_equal(reef_memory_session_distribution(b, NULL, 0, first, &why),
                          REEF_ERR_INVALID);
         reef_memory_session_close(a);
         reef_memory_session_close(b);
@@ -445,14 +441,13 @@ static void a_distribution_changes_nothing(void **state) {
 
 static void what_was_skipped_is_where_the_text_is(void **state) {
     static float read[READ], skipped[READ], cold[READ];
-    reef_error err;
     reef_memory *memory = learned_memory();
     size_t half = READ / 2;
     // Frozen, all but the matches is a function of the last bytes, words and lines.
     reef_memory_session *a = open_session(memory, true), *b = open_session(memory, true);
     read_bytes(a, text, half, NULL, NULL);
-    must(reef_memory_session_skip(b, text, half / 2, &err), &err);
-    must(reef_memory_session_skip(b, text + half / 2, half - half / 2, &err), &err);
+    must(reef_memory_session_skip(b, text, half / 2, &why));
+    must(reef_memory_session_skip(b, text + half / 2, half - half / 2, &why));
     assert_memory_equal(&((const reef_predictor *)(const void *)a)->position,
                         &((const reef_predictor *)(const void *)b)->position,
                         sizeof(reef_position));
@@ -466,7 +461,7 @@ static void what_was_skipped_is_where_the_text_is(void **state) {
     reef_memory_session_close(b);
     // In known text a match is found as soon as it may be.
     a = open_session(memory, false);
-    must(reef_memory_session_skip(a, learned + 5000, 100, &err), &err);
+    must(reef_memory_session_skip(a, learned + 5000, 100, &why));
     read_bytes(a, learned + 5100, 200, NULL, skipped);
     assert_true(mean_of(skipped, 200) < 0.5);
     reef_memory_session_close(a);
@@ -475,11 +470,9 @@ static void what_was_skipped_is_where_the_text_is(void **state) {
 
 static void skipping_teaches_nothing_and_costs_no_page(void **state) {
     static float first[READ], second[READ];
-    reef_error err;
     reef_memory *memory = learned_memory();
     reef_memory_session *session = open_session(memory, false);
-    for (int time = 0; time < 2; time++)
-        must(reef_memory_session_skip(session, text, READ, &err), &err);
+    for (int time = 0; time < 2; time++) must(reef_memory_session_skip(session, text, READ, &why));
     const reef_predictor *p = (const reef_predictor *)(const void *)session; // its first field
     assert_int_equal(p->cells.written_count, 0);
     assert_int_equal(p->slots.written_count, 0);
@@ -491,12 +484,12 @@ static void skipping_teaches_nothing_and_costs_no_page(void **state) {
     assert_true(fabs(mean_of(first, READ) - mean_of(second, READ)) < 0.02);
     // Within a byte nothing passes by; before it, what was predicted is dropped.
     uint32_t one = 0, again = 0;
-    must(reef_memory_session_predict(session, &one, &err), &err);
-    must(reef_memory_session_skip(session, text, 0, &err), &err);
-    must(reef_memory_session_predict(session, &again, &err), &err);
+    must(reef_memory_session_predict(session, &one, &why));
+    must(reef_memory_session_skip(session, text, 0, &why));
+    must(reef_memory_session_predict(session, &again, &why));
     assert_int_equal(one, again);
     reef_memory_session_update(session, 0);
-    assert_int_equal(reef_memory_session_skip(session, text, 1, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_memory_session_skip(session, text, 1, &why), REEF_ERR_INVALID);
     reef_memory_session_close(session);
     reef_memory_free(memory);
 }

@@ -144,9 +144,8 @@ static reef_status fetch(
 }
 
 static reef_memory *make(const reef_memory_sizes *sizes) {
-    reef_error err;
     reef_memory *memory = NULL;
-    must(reef_memory_make(&memory, sizes, &err), &err);
+    must(reef_memory_make(&memory, sizes, &why));
     reef_mix_state_init(memory->predictor.state);
     reef_predictor_begin(&memory->predictor);
     return memory;
@@ -170,19 +169,18 @@ static void assert_same_tables(const reef_memory *memory, const reef_memory *cop
 // Its header announces what there is; and read back, which takes a walk over all tables, it is what
 // was stored.
 static void read_back(const reef_memory_sizes *sizes, bool restores) {
-    reef_error err;
     stored s = {.whole = false};
     reef_memory_part announced[PARTS_MAX];
     reef_memory *memory = make(sizes), *copy = NULL;
     mark(memory);
     reef_memory_parts(memory, s.parts);
-    must(reef_memory_stored_parts(s.parts[0].data, s.parts[0].bytes, announced, &err), &err);
+    must(reef_memory_stored_parts(s.parts[0].data, s.parts[0].bytes, announced, &why));
     for (size_t i = 0; i < reef_memory_part_count(); i++) {
         assert_string_equal(announced[i].name, s.parts[i].name);
         assert_true(announced[i].bytes == s.parts[i].bytes);
     }
     if (restores) {
-        must(reef_memory_restore(&copy, fetch, &s, &err), &err);
+        must(reef_memory_restore(&copy, fetch, &s, &why));
         assert_same_tables(memory, copy);
     }
     sizes_seen++;
@@ -216,11 +214,10 @@ static reef_memory *make_before(uint64_t position, uint64_t bytes) {
 }
 
 static reef_memory *stored_and_restored(reef_memory *memory) {
-    reef_error err;
     reef_memory *copy = NULL;
     stored s = {.whole = true};
     reef_memory_parts(memory, s.parts);
-    must(reef_memory_restore(&copy, fetch, &s, &err), &err);
+    must(reef_memory_restore(&copy, fetch, &s, &why));
     reef_memory_free(memory);
     return copy;
 }
@@ -233,7 +230,6 @@ static double sum_of(const float *bits, size_t count) {
 
 // Learned and read over a position, in pieces between which the memory is stored and restored.
 static void pass(uint64_t position, const uint8_t *text, float *learned, float *read) {
-    reef_error err;
     reef_memory *memory = make_before(position, TEXT / 2);
     for (size_t at = 0; at < TEXT; at += TEXT / 4) {
         learn(memory, text + at, TEXT / 4, NULL, learned + at);
@@ -245,8 +241,7 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
     memory = make_before(position, TEXT / 2);
     learn(memory, text, TEXT / 2 - READ / 2, NULL, NULL);
     reef_memory_session *session = open_session(memory, false);
-    must(reef_memory_session_read(session, text + TEXT / 2 - READ / 2, READ, NULL, read, &err),
-         &err);
+    must(reef_memory_session_read(session, text + TEXT / 2 - READ / 2, READ, NULL, read, &why));
     reef_memory_session_close(session);
     reef_memory_free(memory);
 }

@@ -7,16 +7,12 @@
 #include "slot_table.h"
 #include "text_ring.h"
 
+#include "checked.h"
 #include "draw.h"
 #include "draw_text.h"
-#include "test.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
-
-static void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
-}
 
 // ---- lines --------------------------------------------------------------------------------------
 
@@ -31,9 +27,8 @@ typedef struct lines_fixture {
 } lines_fixture;
 
 static void open_lines(lines_fixture *f, size_t count) {
-    reef_error err;
     *f = (lines_fixture){.bytes = count * REEF_LINE_BYTES, .seed = 29};
-    must(reef_lines_init(&f->table, count, &err), &err);
+    must(reef_lines_init(&f->table, count, &why));
     f->in_table = malloc(f->bytes);
     f->in_view = malloc(f->bytes);
     assert_non_null(f->in_table);
@@ -48,7 +43,7 @@ static void open_lines(lines_fixture *f, size_t count) {
         memcpy(reef_lines_at(&f->table, at), f->in_table + at * REEF_LINE_BYTES, REEF_LINE_BYTES);
     }
     memcpy(f->in_view, f->in_table, f->bytes);
-    must(reef_lines_init_view(&f->view, &f->table, &err), &err);
+    must(reef_lines_init_view(&f->view, &f->table, &why));
 }
 
 static void close_lines(lines_fixture *f) {
@@ -80,12 +75,11 @@ static void write_lines(lines_fixture *f, size_t count) {
 
 static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
     lines_fixture f;
-    reef_error err;
     open_lines(&f, LINES);
     assert_lines(&f.view, f.in_view);
     for (int repeat = 0; repeat < 200; repeat++) {
         size_t count = (size_t)draw_int(&f.seed, 0, 60);
-        must(reef_lines_reserve(&f.view, count, &err), &err);
+        must(reef_lines_reserve(&f.view, count, &why));
         write_lines(&f, count);
     }
     assert_lines(&f.view, f.in_view);
@@ -95,14 +89,13 @@ static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
 
 static void a_reset_view_forgets_what_was_written(void **state) {
     lines_fixture f;
-    reef_error err;
     open_lines(&f, LINES);
     for (int text = 0; text < 20; text++) {
         reef_lines_reset(&f.view);
         memcpy(f.in_view, f.in_table, f.bytes);
         assert_lines(&f.view, f.in_table);
         for (int repeat = draw_int(&f.seed, 0, 40); repeat > 0; repeat--) {
-            must(reef_lines_reserve(&f.view, 50, &err), &err);
+            must(reef_lines_reserve(&f.view, 50, &why));
             write_lines(&f, 50);
         }
         assert_lines(&f.view, f.in_view);
@@ -114,12 +107,11 @@ static void a_reset_view_forgets_what_was_written(void **state) {
 static void two_views_of_a_table_are_apart(void **state) {
     lines_fixture f;
     reef_lines other;
-    reef_error err;
     open_lines(&f, LINES);
-    must(reef_lines_init_view(&other, &f.table, &err), &err);
-    must(reef_lines_reserve(&other, 1, &err), &err);
+    must(reef_lines_init_view(&other, &f.table, &why));
+    must(reef_lines_reserve(&other, 1, &why));
     memset(reef_lines_at(&other, 5), 0xEE, REEF_LINE_BYTES);
-    must(reef_lines_reserve(&f.view, 100, &err), &err);
+    must(reef_lines_reserve(&f.view, 100, &why));
     write_lines(&f, 100);
     assert_lines(&f.view, f.in_view);
     memcpy(f.in_view, f.in_table, f.bytes);
@@ -133,14 +125,13 @@ static void two_views_of_a_table_are_apart(void **state) {
 // copied, with as many reserved each time as are then written, in one text and in the next.
 static void lines_never_run_out_within_what_was_reserved(void **state) {
     lines_fixture f;
-    reef_error err;
     open_lines(&f, LINES_LARGE);
     const int most[] = {1, 7, 130, REEF_CHUNK_LINES};
     for (size_t text = 0; text < sizeof(most) / sizeof(*most); text++) {
         reef_lines_reset(&f.view);
         for (size_t at = 0; at < LINES_LARGE;) {
             size_t count = (size_t)draw_int(&f.seed, most[text] / 2 + 1, most[text]);
-            must(reef_lines_reserve(&f.view, count, &err), &err);
+            must(reef_lines_reserve(&f.view, count, &why));
             for (; count > 0 && at < LINES_LARGE; count--, at++)
                 reef_lines_at(&f.view, at)[at % 64] ^= 0xFF;
         }
@@ -154,13 +145,12 @@ static void lines_never_run_out_within_what_was_reserved(void **state) {
 
 static void a_reset_view_takes_no_more_memory(void **state) {
     lines_fixture f;
-    reef_error err;
     open_lines(&f, LINES_LARGE);
     size_t chunks = 0;
     for (int text = 0; text < 4; text++) {
         reef_lines_reset(&f.view);
         for (size_t at = 0; at < 24000; at++) {
-            must(reef_lines_reserve(&f.view, 1, &err), &err);
+            must(reef_lines_reserve(&f.view, 1, &why));
             reef_lines_at(&f.view, at)[0]++;
         }
         if (text == 0) chunks = f.view.chunk_count;
@@ -272,9 +262,8 @@ static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
     uint32_t *hashes = malloc(HASHES * sizeof(*hashes));
     assert_non_null(hashes);
     uint64_t seed = 41;
-    reef_error err;
     reef_lines cells;
-    must(reef_lines_init(&cells, LINES_FIRST, &err), &err);
+    must(reef_lines_init(&cells, LINES_FIRST, &why));
     for (int i = 0; i < HASHES; i++) {
         hashes[i] = (uint32_t)draw_bits(&seed);
         reef_cell_line *line = cell_line(&cells, hashes[i]);
@@ -285,7 +274,7 @@ static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
     // As long as the check has a bit that is not the line's: to the largest table.
     for (uint32_t log2 = REEF_CELL_LINES_MIN_LOG2; log2 < 16; log2++) {
         reef_lines larger;
-        must(reef_lines_init(&larger, 2 * cells.count, &err), &err);
+        must(reef_lines_init(&larger, 2 * cells.count, &why));
         reef_cells_double(&larger, &cells, table);
         size_t before = 0, after = 0, kept = 0;
         for (size_t at = 0; at < larger.count; at++)
@@ -318,11 +307,10 @@ static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
 
 static void doubling_keeps_the_order_of_age(void **state) {
     const reef_histories *table = reef_histories_table();
-    reef_error err;
     for (int turn = 0; turn < 12; turn++) {
         reef_lines cells, larger;
-        must(reef_lines_init(&cells, 1 << REEF_CELL_LINES_MIN_LOG2, &err), &err);
-        must(reef_lines_init(&larger, 2 << REEF_CELL_LINES_MIN_LOG2, &err), &err);
+        must(reef_lines_init(&cells, 1 << REEF_CELL_LINES_MIN_LOG2, &why));
+        must(reef_lines_init(&larger, 2 << REEF_CELL_LINES_MIN_LOG2, &why));
         // All of one line, of its lower half and equally worthy; `turn` moves the hand.
         for (uint32_t n = 0; n < REEF_CELLS_A_LINE + (uint32_t)turn; n++) {
             reef_cell_line *line = cell_line(&cells, n << 4);
@@ -438,18 +426,17 @@ static void trees_move_with_a_memory_that_grows(void **state) {
     assert_non_null(text);
     uint64_t seed = 53;
     draw_text(&seed, STEP * STEPS, text);
-    reef_error err;
     reef_memory *memory = NULL;
-    must(reef_memory_new(&memory, NULL, &err), &err);
+    must(reef_memory_new(&memory, NULL, &why));
     reef_predictor *p = &memory->predictor;
     uint32_t cells_first = p->cell_lines_log2, slots_first = p->slot_lines_log2;
     for (size_t step = 0; step < STEPS; step++) {
-        must(reef_memory_learn(memory, text + step * STEP, STEP, NULL, NULL, &err), &err);
+        must(reef_memory_learn(memory, text + step * STEP, STEP, NULL, NULL, &why));
         assert_int_equal(p->cells.count, (size_t)1 << p->cell_lines_log2);
         assert_int_equal(p->slots.count, (size_t)1 << p->slot_lines_log2);
         if (step % 8 != 7) continue;
         reef_lines doubled;
-        must(reef_lines_init(&doubled, 2 * p->slots.count, &err), &err);
+        must(reef_lines_init(&doubled, 2 * p->slots.count, &why));
         reef_slots_double(&doubled, &p->slots, &p->cells, p->table);
         trees_count n = compare_doubled(p, &doubled);
         print_message("%zu bytes: %zu trees, %zu kept\n", (step + 1) * STEP, n.found, n.kept);
@@ -497,13 +484,12 @@ static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **sta
     draw_bytes(&seed, TEXT, bytes);
     for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++) {
         reef_text_ring ring;
-        reef_error err;
-        must(reef_text_init(&ring, 16, 1 << 14, &err), &err);
+        must(reef_text_init(&ring, 16, 1 << 14, &why));
         ring.begin = ring.end = begins[b];
         for (uint32_t count = 0; count < TEXT;) {
             uint32_t more = (uint32_t)draw_int(&seed, 0, draw_int(&seed, 1, 3000));
             if (more > TEXT - count) more = TEXT - count;
-            must(reef_text_reserve(&ring, more, &err), &err);
+            must(reef_text_reserve(&ring, more, &why));
             for (uint32_t i = 0; i < more; i++) reef_text_push(&ring, bytes[count++]);
             assert_true(ring.capacity <= ring.bound);
             uint64_t kept = count < ring.bound ? count : ring.bound;
@@ -520,9 +506,8 @@ static void without_a_reserve_a_ring_forgets_and_does_not_grow(void **state) {
     static uint8_t bytes[200];
     uint64_t seed = 61;
     reef_text_ring ring;
-    reef_error err;
     draw_bytes(&seed, sizeof(bytes), bytes);
-    must(reef_text_init(&ring, 64, 1024, &err), &err);
+    must(reef_text_init(&ring, 64, 1024, &why));
     for (size_t i = 0; i < sizeof(bytes); i++) reef_text_push(&ring, bytes[i]);
     assert_int_equal(ring.capacity, 64);
     assert_text(&ring, 0, bytes, 64);
@@ -536,20 +521,19 @@ static void assert_view_continues(uint64_t begin, uint32_t in_base) {
     static uint8_t bytes[TEXT];
     uint64_t seed = 67 + in_base;
     reef_text_ring base, view;
-    reef_error err;
     draw_bytes(&seed, TEXT, bytes);
-    must(reef_text_init(&base, 16, BOUND, &err), &err);
+    must(reef_text_init(&base, 16, BOUND, &why));
     base.begin = base.end = begin;
     for (uint32_t i = 0; i < in_base; i++) {
-        must(reef_text_reserve(&base, 1, &err), &err);
+        must(reef_text_reserve(&base, 1, &why));
         reef_text_push(&base, bytes[i]);
     }
-    must(reef_text_init_view(&view, &base, &err), &err);
+    must(reef_text_init_view(&view, &base, &why));
     for (int text = 0; text < 2; text++) {
         assert_text(&view, begin, bytes, base.kept);
         uint32_t more = text == 0 ? 3 * BOUND : BOUND;
         for (uint32_t i = 0; i < more; i++) {
-            must(reef_text_reserve(&view, 1, &err), &err);
+            must(reef_text_reserve(&view, 1, &why));
             reef_text_push(&view, bytes[in_base + i]);
             if (i < BOUND && i % 2039 == 0) assert_text(&view, begin, bytes, base.kept + i + 1);
         }
@@ -589,10 +573,9 @@ typedef struct match_world {
 } match_world;
 
 static void open_match(match_world *w, uint32_t shortest, size_t lines, const uint8_t *bytes) {
-    reef_error err;
     *w = (match_world){.shortest = shortest, .bytes = bytes};
-    must(reef_lines_init(&w->index, lines, &err), &err);
-    must(reef_text_init(&w->text, 1 << 16, 1 << 16, &err), &err);
+    must(reef_lines_init(&w->index, lines, &why));
+    must(reef_text_init(&w->text, 1 << 16, 1 << 16, &why));
 }
 
 static void close_match(match_world *w) {
@@ -728,11 +711,10 @@ static void a_doubled_index_finds_what_it_found(void **state) {
     draw_bytes(&seed, HALF, bytes);
     memcpy(bytes + HALF, bytes, HALF);
     match_world w;
-    reef_error err;
     open_match(&w, 6, 1024, bytes);
     while (w.count < HALF) match_byte(&w, true);
     reef_lines larger;
-    must(reef_lines_init(&larger, 2048, &err), &err);
+    must(reef_lines_init(&larger, 2048, &why));
     reef_match_index_double(&larger, &w.index);
     reef_lines_release(&w.index);
     w.index = larger;

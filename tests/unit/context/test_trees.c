@@ -219,7 +219,6 @@ static void contexts_that_come_again_keep_their_cells(void **state) {
     uint64_t words = 101, seed = 163;
     draw_text(&words, LEARNED, text);
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
-    reef_error err;
     reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
     learn(memory, text, LEARNED, NULL, NULL);
     for (int noisy = 0; noisy < 2; noisy++) {
@@ -228,7 +227,7 @@ static void contexts_that_come_again_keep_their_cells(void **state) {
             learn(memory, &byte, 1, NULL, NULL);
         }
         reef_memory_session *session = open_session(memory, true);
-        must(reef_memory_session_read(session, text, LEARNED, NULL, NULL, &err), &err);
+        must(reef_memory_session_read(session, text, LEARNED, NULL, NULL, &why));
         reef_memory_session_inputs(session, shares, hits);
         reef_memory_session_close(session);
         print_message("of three bytes %.3f are known, of eight %.3f\n", hits[REEF_CONTEXT_ORDER_3],

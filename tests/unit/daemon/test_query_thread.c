@@ -78,38 +78,34 @@ static reef_status score(reef_query_thread *queries, reef_query *query, reef_err
 }
 
 static void submit(world *w, reef_query_run run, const char *as_of) {
-    reef_error err;
     reef_query *query = calloc(1, sizeof(*query));
     assert_non_null(query);
     query->run = run;
     snprintf(query->as_of, sizeof(query->as_of), "%s", as_of);
-    ok(reef_query_thread_submit(w->queries, query, &err), &err);
+    must(reef_query_thread_submit(w->queries, query, &why));
 }
 
 static void start(world *w, uint64_t memory_bytes) {
-    reef_error err;
-    ok(reef_query_thread_start(
-           &w->queries,
-           &(reef_query_thread_options){
-               .store = w->f->store, .threads = 1, .memory_bytes = memory_bytes, .wake = &w->wake},
-           &err),
-       &err);
+    must(reef_query_thread_start(
+        &w->queries,
+        &(reef_query_thread_options){
+            .store = w->f->store, .threads = 1, .memory_bytes = memory_bytes, .wake = &w->wake},
+        &why));
 }
 
 // All of them wait from the start, so the queue is empty for none but the last.
 static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state) {
     world *w = *state;
-    reef_error err;
     uint8_t text[2048];
     choose(&w->f->config, "side", "32"); // some rows fill pages, and are read where they lie
     make_pool(w->f, 1);
     lifelong_text(text, sizeof(text), 1, 0);
     feed(w->f, text, sizeof(text));
-    ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(w->f->trainer, NULL, NULL, &why));
     (void)commit(w->f);
     start(w, 1);
     reef_readers before;
-    ok(reef_store_readers(w->f->store, &before, &err), &err);
+    must(reef_store_readers(w->f->store, &before, &why));
     submit(w, wait_for_others, "now");
     submit(w, score, "0");
     submit(w, score, "now");
@@ -159,12 +155,11 @@ static reef_status score_now(reef_query_thread *queries, reef_query *query, reef
 }
 
 static void submit_now(world *w, bool for_twins) {
-    reef_error err;
     reef_query *query = calloc(1, sizeof(*query));
     assert_non_null(query);
     query->run = score_now;
     query->asks_now = for_twins;
-    ok(reef_query_thread_submit(w->queries, query, &err), &err);
+    must(reef_query_thread_submit(w->queries, query, &why));
 }
 
 // The next score, the caller's; what was held is no score.
@@ -275,18 +270,15 @@ static void learn_bytes(world *w, size_t count, int kind, uint32_t seed) {
 
 // Learn, commit and score the new state by a reader of one's own. Returns the commit's number.
 static json_int_t learn_and_score(world *w, int round, double *bits) {
-    reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
     learn_bytes(w, STORED_BYTES, round % 5, 2 * (uint32_t)round);
     (void)commit(w->f);
     learn_bytes(w, TAIL_BYTES, round % 5, 2 * (uint32_t)round + 1);
     (void)commit(w->f);
-    ok(reef_model_open(&model, w->f->store, "now", &(reef_model_options){.threads = 1}, &err),
-       &err);
-    ok(reef_model_score(model, (const uint8_t *)PROBE, sizeof(PROBE), NULL, &score, NULL, NULL,
-                        &err),
-       &err);
+    must(reef_model_open(&model, w->f->store, "now", &(reef_model_options){.threads = 1}, &why));
+    must(reef_model_score(model, (const uint8_t *)PROBE, sizeof(PROBE), NULL, &score, NULL, NULL,
+                          &why));
     json_int_t number = (json_int_t)reef_model_commit(model)->number;
     reef_model_close(model);
     *bits = score.bits;
@@ -354,12 +346,11 @@ static json_t *ask(world *w, reef_query_run run) {
 
 static void of_many_tasks_the_newest_are_shown(void **state) {
     world *w = *state;
-    reef_error err;
     uint8_t text[TASK_BYTES];
     choose(&w->f->config, "boundaries", "given"); // a kind begins where the test says so
     make_pool(w->f, 1);
     for (uint32_t task = 0; task < TASKS; task++) {
-        if (task) ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
+        if (task) must(reef_trainer_seal(w->f->trainer, NULL, NULL, &why));
         lifelong_text(text, sizeof(text), (int)task % 5, task);
         feed(w->f, text, sizeof(text));
     }
@@ -385,14 +376,12 @@ static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
 
 static void reading_the_stats_opens_no_model(void **state) {
     world *w = *state;
-    reef_error err;
     uint8_t text[TASK_BYTES];
-    reef_txn *own = NULL;
     make_pool(w->f, 1);
     (void)commit(w->f);
     start(w, 0);
     assert_stats(w, 0, 0);
-    ok(reef_txn_begin(&own, w->f->store, REEF_TXN_READ, &err), &err);
+    reef_txn *own = pool_begin(w->f->store, REEF_TXN_READ);
     assert_stats(w, 1, 0);
     for (int i = 0; i < 2; i++) {
         lifelong_text(text, sizeof(text), 1, (uint64_t)i);

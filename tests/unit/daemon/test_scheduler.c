@@ -21,9 +21,8 @@ typedef struct world {
 } world;
 
 static void open_schedule(world *w) {
-    reef_error err;
-    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 5, &err) != REEF_OK)
-        fail_msg("%s", err.message);
+    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 5, &why) != REEF_OK)
+        fail_msg("%s", why.message);
 }
 
 static void set_up(world *w, void **state, size_t live, const reef_input_kind *other) {
@@ -75,9 +74,8 @@ static void train(world *w, size_t queue) {
 
 static void write_in_pool(world *w, bool commit, const reef_schedule_choice *decision) {
     reef_txn *txn = pool_begin(w->store, REEF_TXN_WRITE);
-    reef_error err;
-    if (decision != NULL) assert_int_equal(reef_decision_write(txn, decision, &err), REEF_OK);
-    if (commit) assert_int_equal(reef_stride_write(txn, &w->schedule.stride, &err), REEF_OK);
+    if (decision != NULL) must(reef_decision_write(txn, decision, &why));
+    if (commit) must(reef_stride_write(txn, &w->schedule.stride, &why));
     (void)pool_commit(txn, 1);
 }
 
@@ -276,8 +274,7 @@ static void decisions_survive_a_crash(void **state) {
     reef_key key = {.db = REEF_DB_JOURNAL, .name = REEF_STRIDE_NAME};
     for (key.sequence = 1; key.sequence < 3; key.sequence++) {
         reef_view view;
-        reef_error err;
-        assert_int_equal(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND);
+        assert_int_equal(reef_record_view(txn, &key, &view, &why), REEF_ERR_NOT_FOUND);
     }
     reef_txn_abort(txn);
     reef_schedule_release(&w.schedule);
@@ -357,8 +354,7 @@ static void decisions_that_cannot_be_made_again_are_forgotten(void **state) {
     w.now += 5 * (uint64_t)SECOND;
     assert_int_equal(find(&w), REEF_SCHEDULE_FORGET);
     reef_txn *txn = pool_begin(w.store, REEF_TXN_WRITE);
-    reef_error err;
-    assert_int_equal(reef_decisions_drop(txn, &w.schedule.after, &err), REEF_OK);
+    must(reef_decisions_drop(txn, &w.schedule.after, &why));
     (void)pool_commit(txn, 1);
     reef_schedule_forgot(&w.schedule);
     decide(&w, 1, true);
@@ -429,19 +425,18 @@ static void places_are_kept(void **state) {
     world w;
     char *mark = NULL;
     uint64_t begin = 0;
-    reef_error err;
     set_up(&w, state, 1, NULL);
     char name[256];
     memset(name, 'n', 255);
     name[255] = 0;
-    assert_int_equal(reef_source_checkpoint_read(w.store, name, &begin, &mark, &err),
+    assert_int_equal(reef_source_checkpoint_read(w.store, name, &begin, &mark, &why),
                      REEF_ERR_NOT_FOUND);
     assert_null(mark);
     reef_txn *txn = pool_begin(w.store, REEF_TXN_WRITE);
-    assert_int_equal(reef_source_checkpoint_write(txn, name, 77, "{\"inode\":5}", &err), REEF_OK);
-    assert_int_equal(reef_source_checkpoint_write(txn, "x", 1, "no json", &err), REEF_ERR_INVALID);
+    must(reef_source_checkpoint_write(txn, name, 77, "{\"inode\":5}", &why));
+    assert_int_equal(reef_source_checkpoint_write(txn, "x", 1, "no json", &why), REEF_ERR_INVALID);
     (void)pool_commit(txn, 1);
-    assert_int_equal(reef_source_checkpoint_read(w.store, name, &begin, &mark, &err), REEF_OK);
+    must(reef_source_checkpoint_read(w.store, name, &begin, &mark, &why));
     assert_int_equal(begin, 77);
     assert_string_equal(mark, "{\"inode\":5}");
     free(mark);

@@ -3,8 +3,8 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // mincore
 
+#include "checked.h"
 #include "reef_huge_page.h"
-#include "test.h"
 
 #include <sys/mman.h>
 
@@ -31,8 +31,7 @@ static void arrays_are_zero_and_aligned(void **state) {
 static void touching_keeps_the_values(void **state) {
     const size_t count = ((size_t)35 << 20) / sizeof(uint32_t) + 3;
     reef_thread_pool *workers = NULL;
-    reef_error err = {0};
-    assert_int_equal(reef_thread_pool_new(&workers, 3, &err), REEF_OK);
+    must(reef_thread_pool_new(&workers, 3, &why));
     uint32_t *array = reef_huge_page_new(count, sizeof(*array));
     assert_non_null(array);
     array[0] = 1;

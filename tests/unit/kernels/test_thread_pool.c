@@ -1,8 +1,8 @@
 // Workers: every piece exactly once, whatever the counts, and all writes visible afterwards.
 #define _GNU_SOURCE // for gettid
 
+#include "checked.h"
 #include "reef_kernels.h"
-#include "test.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -38,8 +38,7 @@ static void every_piece_runs_exactly_once(void **state) {
     const size_t threads[] = {1, 2, 3, 8, 33};
     for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
-        reef_error err;
-        assert_int_equal(reef_thread_pool_new(&workers, threads[n], &err), REEF_OK);
+        must(reef_thread_pool_new(&workers, threads[n], &why));
         assert_int_equal(reef_thread_pool_count(workers), threads[n]);
         for (size_t count = 0; count <= PIECES_MAX; count += 1 + count / 4)
             for (int repeat = 0; repeat < 20; repeat++) check_run(workers, count);
@@ -162,10 +161,9 @@ static void workers_give_way_and_never_come_back(void **state) {
 
 static void nonsense_is_refused(void **state) {
     reef_thread_pool *workers;
-    reef_error err;
-    assert_int_equal(reef_thread_pool_new(&workers, SIZE_MAX, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_thread_pool_new(&workers, SIZE_MAX, &why), REEF_ERR_INVALID);
     assert_null(workers);
-    assert_true(strlen(err.message) > 0);
+    assert_true(strlen(why.message) > 0);
 }
 
 TESTS(ALONE(every_piece_runs_exactly_once),

@@ -38,27 +38,24 @@ static void make_text(char *out, size_t count, int kind, uint32_t seed) {
 
 static void learn(reef_pool *pool, size_t count, int kind, uint32_t seed) {
     char text[LONG];
-    reef_error err;
     make_text(text, count, kind, seed);
-    must(reef_pool_train(pool, "text", text, count, &err), &err);
+    must(reef_pool_train(pool, "text", text, count, &why));
 }
 
 // Kind 0, kind 1, and kind 0 again, committed.
 static reef_pool *make_pool(const char *path) {
-    reef_error err;
-    must(reef_pool_create_model(path, KINDS, &err), &err);
+    must(reef_pool_create_model(path, KINDS, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     learn(pool, LONG, 0, 1);
     learn(pool, LONG, 1, 2);
     learn(pool, SHORT, 0, 3);
-    must(reef_pool_commit(pool, NULL, &err), &err);
+    must(reef_pool_commit(pool, NULL, &why));
     return pool;
 }
 
 static reef_kind_info kind_of(reef_pool *pool, size_t index) {
-    reef_error err;
     reef_kind_info info = {.size = sizeof(info)};
-    must(reef_pool_read_kind(pool, index, &info, &err), &err);
+    must(reef_pool_read_kind(pool, index, &info, &why));
     return info;
 }
 
@@ -70,9 +67,8 @@ static size_t kind_count(reef_pool *pool) {
 }
 
 static reef_visit_info visit_of(reef_pool *pool, uint32_t kind, size_t index) {
-    reef_error err;
     reef_visit_info info = {.size = sizeof(info)};
-    must(reef_pool_read_visit(pool, kind, index, &info, &err), &err);
+    must(reef_pool_read_visit(pool, kind, index, &info, &why));
     return info;
 }
 
@@ -92,7 +88,6 @@ static void assert_visit(const reef_visit_info *visit, uint64_t from, uint64_t t
 
 static void of_each_visit_the_loss_is_known(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     reef_visit_info none = {.size = sizeof(none)};
     reef_pool *pool = make_pool(path);
     reef_visit_info first = visit_of(pool, 0, 0), second = visit_of(pool, 1, 0),
@@ -111,33 +106,32 @@ static void of_each_visit_the_loss_is_known(void **state) {
     assert_int_equal(kind_of(pool, 1).began_at, second.begin);
     assert_true(kind.began_ms > 0 && kind_of(pool, 1).began_ms >= kind.began_ms);
     assert_in_range(kind_of(pool, 1).began_ms, now_ms() - 600000, now_ms());
-    assert_int_equal(reef_pool_read_visit(pool, 0, 2, &none, &err), REEF_ERR_NOT_FOUND);
-    assert_string_equal(err.message, "no visit 2 of kind 0: 2 are known");
-    assert_int_equal(reef_pool_read_visit(pool, 7, 0, &none, &err), REEF_ERR_NOT_FOUND);
-    assert_string_equal(err.message, "there is no kind 7");
+    assert_int_equal(reef_pool_read_visit(pool, 0, 2, &none, &why), REEF_ERR_NOT_FOUND);
+    assert_string_equal(why.message, "no visit 2 of kind 0: 2 are known");
+    assert_int_equal(reef_pool_read_visit(pool, 7, 0, &none, &why), REEF_ERR_NOT_FOUND);
+    assert_string_equal(why.message, "there is no kind 7");
     none.size = 0;
-    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &none, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "sizeof(reef_visit_info)"));
+    must_fail(reef_pool_read_visit(pool, 0, 0, &none, &why), REEF_ERR_INVALID,
+              "sizeof(reef_visit_info)");
     // What is learned since is told after the next commit.
     learn(pool, SHORT, 0, 4);
     assert_int_equal(visit_of(pool, 0, 1).end, again.end);
-    must(reef_pool_commit(pool, NULL, &err), &err);
+    must(reef_pool_commit(pool, NULL, &why));
     assert_true(visit_of(pool, 0, 1).end > again.end);
     reef_pool_close(pool);
 }
 
 static void a_state_keeps_the_kinds_of_its_time(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     reef_pool *pool = make_pool(path);
-    must(reef_pool_name_kind(pool, 0, "before", &err), &err);
-    must(reef_pool_snapshot(pool, "then-1", &err), &err);
+    must(reef_pool_name_kind(pool, 0, "before", &why));
+    must(reef_pool_snapshot(pool, "then-1", &why));
     reef_kind_info was = kind_of(pool, 0);
     reef_visit_info visit = visit_of(pool, 0, 1);
     learn(pool, LONG, 2, 5);
     learn(pool, SHORT, 1, 6);
-    must(reef_pool_name_kind(pool, 0, "after", &err), &err);
-    must(reef_pool_name_kind(pool, 2, "new", &err), &err);
+    must(reef_pool_name_kind(pool, 0, "after", &why));
+    must(reef_pool_name_kind(pool, 2, "new", &why));
     assert_int_equal(kind_count(pool), 3);
 
     reef_pool *then = lib_pool_open(path, 0, "then", 1); // the beginning of its name
@@ -152,10 +146,9 @@ static void a_state_keeps_the_kinds_of_its_time(void **state) {
     reef_visit_info same = visit_of(then, 0, 1);
     assert_true(same.begin == visit.begin && same.end == visit.end);
     assert_true(fabs(same.loss - visit.loss) < 0.2); // the mean of all of that visit
-    assert_int_equal(reef_pool_name_kind(then, 0, "other", &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "opened for reading"));
+    must_fail(reef_pool_name_kind(then, 0, "other", &why), REEF_ERR_INVALID, "opened for reading");
     // Another one that begins so makes no other state of it.
-    must(reef_pool_snapshot(pool, "then-2", &err), &err);
+    must(reef_pool_snapshot(pool, "then-2", &why));
     assert_int_equal(kind_count(then), 2);
     reef_pool_close(then);
 
@@ -167,7 +160,7 @@ static void a_state_keeps_the_kinds_of_its_time(void **state) {
     assert_false(is.learning || is.open);
     assert_true(is.last_loss == was.first_loss && is.learned_bytes < was.learned_bytes);
     reef_visit_info none = {.size = sizeof(none)};
-    assert_int_equal(reef_pool_read_visit(sealed, 1, 0, &none, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_pool_read_visit(sealed, 1, 0, &none, &why), REEF_ERR_NOT_FOUND);
     assert_int_equal(kind_count(now), 3);
     assert_string_equal(kind_of(now, 2).name, "new");
     reef_pool_close(sealed);
@@ -177,24 +170,23 @@ static void a_state_keeps_the_kinds_of_its_time(void **state) {
 
 static void a_name_is_one_kinds(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     reef_pool *pool = make_pool(path);
     char longest[66];
     memset(longest, 'a', sizeof(longest));
     longest[65] = '\0';
-    must(reef_pool_name_kind(pool, 1, "digits", &err), &err);
-    assert_int_equal(reef_pool_name_kind(pool, 0, "digits", &err), REEF_ERR_INVALID);
-    assert_string_equal(err.message, "kind 1 is called digits already");
-    assert_int_equal(reef_pool_name_kind(pool, 9, "more", &err), REEF_ERR_NOT_FOUND);
+    must(reef_pool_name_kind(pool, 1, "digits", &why));
+    assert_int_equal(reef_pool_name_kind(pool, 0, "digits", &why), REEF_ERR_INVALID);
+    assert_string_equal(why.message, "kind 1 is called digits already");
+    assert_int_equal(reef_pool_name_kind(pool, 9, "more", &why), REEF_ERR_NOT_FOUND);
     const char *const bad[] = {"\xff\xfe", "\xc3\xa4", "a b", "7", ".a", longest};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-        assert_int_equal(reef_pool_name_kind(pool, 0, bad[i], &err), REEF_ERR_INVALID);
+        assert_int_equal(reef_pool_name_kind(pool, 0, bad[i], &why), REEF_ERR_INVALID);
     longest[64] = '\0';
-    must(reef_pool_name_kind(pool, 0, longest, &err), &err);
+    must(reef_pool_name_kind(pool, 0, longest, &why));
     assert_string_equal(kind_of(pool, 0).name, longest);
-    must(reef_pool_name_kind(pool, 1, NULL, &err), &err);
+    must(reef_pool_name_kind(pool, 1, NULL, &why));
     assert_string_equal(kind_of(pool, 1).name, "");
-    must(reef_pool_name_kind(pool, 0, "digits", &err), &err); // which is free now
+    must(reef_pool_name_kind(pool, 0, "digits", &why)); // which is free now
     reef_pool_close(pool);
 }
 
@@ -202,7 +194,6 @@ static void a_name_is_one_kinds(void **state) {
 
 static void the_kind_that_knows_a_text_answers_it(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     char text[2 * PROBE];
     uint32_t kinds[2 * PROBE * REEF_CANDIDATES], likeliest[2 * PROBE];
     float weights[2 * PROBE * REEF_CANDIDATES];
@@ -210,12 +201,11 @@ static void the_kind_that_knows_a_text_answers_it(void **state) {
     reef_pool *pool = make_pool(path);
     make_text(text, PROBE, 1, 11);
     make_text(text + PROBE, PROBE, 0, 12);
-    must(reef_pool_evaluate(pool, text, 2 * PROBE, NULL, &plain, &err), &err);
+    must(reef_pool_evaluate(pool, text, 2 * PROBE, NULL, &plain, &why));
     must(reef_pool_evaluate_kinds(pool, text, 2 * PROBE, REEF_CANDIDATES, kinds, weights, &with,
-                                  &err),
-         &err);
+                                  &why));
     assert_true(plain.bits == with.bits && plain.bytes == with.bytes);
-    must(reef_pool_evaluate_kinds(pool, text, 2 * PROBE, 1, likeliest, NULL, NULL, &err), &err);
+    must(reef_pool_evaluate_kinds(pool, text, 2 * PROBE, 1, likeliest, NULL, NULL, &why));
     size_t right = 0;
     for (size_t i = 0; i < 2 * PROBE; i++) {
         const uint32_t *k = kinds + i * REEF_CANDIDATES;
@@ -232,41 +222,39 @@ static void the_kind_that_knows_a_text_answers_it(void **state) {
     assert_true(right > 2 * PROBE - 60);
     // As of a state only its kinds answer.
     reef_pool *then = lib_pool_open(path, 0, "0", 1);
-    must(reef_pool_evaluate_kinds(then, text, 2 * PROBE, 2, kinds, weights, NULL, &err), &err);
+    must(reef_pool_evaluate_kinds(then, text, 2 * PROBE, 2, kinds, weights, NULL, &why));
     for (size_t i = 0; i < 2 * PROBE; i++) {
         assert_true(kinds[2 * i] == 0 && kinds[2 * i + 1] == UINT32_MAX);
         assert_true(weights[2 * i] == 1.0f && weights[2 * i + 1] == 0.0f);
     }
     reef_pool_close(then);
     for (uint32_t width = 0; width <= REEF_CANDIDATES + 1; width += REEF_CANDIDATES + 1) {
-        assert_int_equal(reef_pool_evaluate_kinds(pool, text, 9, width, kinds, NULL, NULL, &err),
-                         REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, "give an array for 1 to 8"));
+        must_fail(reef_pool_evaluate_kinds(pool, text, 9, width, kinds, NULL, NULL, &why),
+                  REEF_ERR_INVALID, "give an array for 1 to 8");
     }
-    assert_int_equal(reef_pool_evaluate_kinds(pool, text, 9, 1, NULL, NULL, NULL, &err),
+    assert_int_equal(reef_pool_evaluate_kinds(pool, text, 9, 1, NULL, NULL, NULL, &why),
                      REEF_ERR_INVALID);
-    assert_int_equal(reef_pool_evaluate_kinds(pool, text, 1, 1, kinds, NULL, NULL, &err),
+    assert_int_equal(reef_pool_evaluate_kinds(pool, text, 1, 1, kinds, NULL, NULL, &why),
                      REEF_ERR_INVALID); // nothing to predict
     reef_pool_close(pool);
 }
 
 static void gates_let_one_kind_answer(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     char text[PROBE];
     uint32_t kinds[2 * PROBE];
     float weights[2 * PROBE];
-    must(reef_pool_create_model(path, GATES, &err), &err);
+    must(reef_pool_create_model(path, GATES, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     make_text(text, PROBE, 0, 9);
     for (uint32_t kind = 0; kind < 2; kind++) {
-        must(reef_pool_evaluate_kinds(pool, text, PROBE, 2, kinds, weights, NULL, &err), &err);
+        must(reef_pool_evaluate_kinds(pool, text, PROBE, 2, kinds, weights, NULL, &why));
         for (size_t i = 0; i < PROBE; i++) {
             assert_true(kinds[2 * i] <= kind && kinds[2 * i + 1] == UINT32_MAX);
             assert_true(weights[2 * i] == 1.0f && weights[2 * i + 1] == 0.0f);
         }
         learn(pool, LONG, (int)kind, kind);
-        must(reef_pool_seal(pool, 0, &err), &err);
+        must(reef_pool_seal(pool, 0, &why));
     }
     reef_pool_close(pool);
 }
@@ -276,47 +264,44 @@ static void gates_let_one_kind_answer(void **state) {
 // Half of its words are kind 0's.
 static void learn_mixed(reef_pool *pool) {
     char text[LONG], other[LONG];
-    reef_error err;
     make_text(text, LONG, 2, 20);
     make_text(other, LONG, 0, 21);
     for (size_t at = 0; at + 24 <= LONG; at += 24) memcpy(text + at, other + at, 12);
-    must(reef_pool_train(pool, "text", text, LONG, &err), &err);
+    must(reef_pool_train(pool, "text", text, LONG, &why));
 }
 
 static void near_kinds_are_found_and_merged(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     uint32_t kinds[4], others[4];
     double distances[4];
     size_t count = 9;
     reef_pool *pool = make_pool(path);
-    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &err), &err);
+    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &why));
     assert_int_equal(count, 0); // one of both is open
     learn_mixed(pool);
-    must(reef_pool_seal(pool, 0, &err), &err);
-    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &err), &err);
+    must(reef_pool_seal(pool, 0, &why));
+    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &why));
     assert_in_range(count, 1, 3);
     assert_int_equal(kinds[0], 2);
     assert_int_equal(others[0], 0);
     for (size_t i = 1; i < count; i++) assert_true(distances[i] >= distances[i - 1]);
-    must(reef_pool_near_kinds(pool, 0, NULL, NULL, NULL, &count, &err), &err);
+    must(reef_pool_near_kinds(pool, 0, NULL, NULL, NULL, &count, &why));
     assert_int_equal(count, 0);
     reef_merge_info merged = {.size = sizeof(merged)};
-    must(reef_pool_snapshot(pool, "apart", &err), &err);
-    must(reef_pool_merge_kind(pool, kinds[0], others[0], 0, &merged, &err), &err);
+    must(reef_pool_snapshot(pool, "apart", &why));
+    must(reef_pool_merge_kind(pool, kinds[0], others[0], 0, &merged, &why));
     assert_int_equal(kind_of(pool, 2).merged_into, 0);
     // Before that they were two.
     reef_pool *sealed = lib_pool_open(path, 0, "2", 1), *apart = lib_pool_open(path, 0, "apart", 1);
     assert_int_equal(kind_of(sealed, 2).merged_into, -1);
     assert_int_equal(kind_of(apart, 2).merged_into, -1);
-    assert_int_equal(reef_pool_near_kinds(apart, 4, kinds, others, distances, &count, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "opened for reading"));
+    must_fail(reef_pool_near_kinds(apart, 4, kinds, others, distances, &count, &why),
+              REEF_ERR_INVALID, "opened for reading");
     reef_pool_close(sealed);
     reef_pool_close(apart);
     // A state that is sealed after it has one.
     learn(pool, LONG, 2, 7);
-    must(reef_pool_seal(pool, 0, &err), &err);
+    must(reef_pool_seal(pool, 0, &why));
     sealed = lib_pool_open(path, 0, "3", 1);
     assert_int_equal(kind_of(sealed, 2).merged_into, 0);
     reef_pool_close(sealed);
@@ -325,28 +310,26 @@ static void near_kinds_are_found_and_merged(void **state) {
 
 static void old_states_are_given_up(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     reef_pool *then;
     reef_prune_info would = {.size = sizeof(would)}, done = {.size = sizeof(done)};
     reef_pool *pool = make_pool(path);
     learn(pool, LONG, 2, 5);
     learn(pool, SHORT, 0, 6); // tables of kind 0 beside those that it had before
-    must(reef_pool_seal(pool, 0, &err), &err);
-    assert_int_equal(reef_pool_prune(pool, 0, 0, &done, &err), REEF_ERR_INVALID);
-    must(reef_pool_prune(pool, 1, 1, &would, &err), &err);
+    must(reef_pool_seal(pool, 0, &why));
+    assert_int_equal(reef_pool_prune(pool, 0, 0, &done, &why), REEF_ERR_INVALID);
+    must(reef_pool_prune(pool, 1, 1, &would, &why));
     reef_pool_close(lib_pool_open(path, 0, "1", 1)); // which was not done
-    must(reef_pool_prune(pool, 1, 0, &done, &err), &err);
+    must(reef_pool_prune(pool, 1, 0, &done, &why));
     assert_true(would.states == done.states && would.visits == done.visits &&
                 would.bytes == done.bytes);
-    must(reef_pool_prune(pool, 1, 0, NULL, &err), &err); // and nothing more
+    must(reef_pool_prune(pool, 1, 0, NULL, &why)); // and nothing more
     const reef_pool_options old = {.size = sizeof(old), .as_of = "1"};
-    reef_status status = reef_pool_open(&then, path, &old, &err);
+    reef_status status = reef_pool_open(&then, path, &old, &why);
     assert_int_equal(status, done.states > 0 ? REEF_ERR_NOT_FOUND : REEF_OK);
     reef_pool_close(then);
     assert_int_equal(kind_count(pool), 4);
     reef_pool *reader = lib_pool_open(path, 0, NULL, 1);
-    assert_int_equal(reef_pool_prune(reader, 1, 0, &done, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "opened for reading"));
+    must_fail(reef_pool_prune(reader, 1, 0, &done, &why), REEF_ERR_INVALID, "opened for reading");
     reef_pool_close(reader);
     reef_pool_close(pool);
 }
@@ -363,17 +346,15 @@ static reef_status try_to_open(const char *path, int write, const char *as_of, r
 
 static void a_pool_with_a_damaged_kind_is_not_opened(void **state) {
     WITHIN(*state, path);
-    reef_error err;
     reef_pool_close(make_pool(path));
-    must(try_to_open(path, 0, "0", &err), &err);
+    must(try_to_open(path, 0, "0", &why));
     damage_kind(path, 0);
     for (int write = 0; write < 2; write++) {
-        assert_int_equal(try_to_open(path, write, NULL, &err), REEF_ERR_CORRUPT);
-        assert_non_null(strstr(err.message, "kind 0 is damaged"));
-        assert_non_null(strstr(err.message, "reef verify"));
-        assert_non_null(strstr(err.message, "memory (generation 0, name index"));
+        must_fail(try_to_open(path, write, NULL, &why), REEF_ERR_CORRUPT, "kind 0 is damaged");
+        assert_non_null(strstr(why.message, "reef verify"));
+        assert_non_null(strstr(why.message, "memory (generation 0, name index"));
     }
-    assert_int_equal(try_to_open(path, 0, "0", &err), REEF_ERR_CORRUPT);
+    assert_int_equal(try_to_open(path, 0, "0", &why), REEF_ERR_CORRUPT);
 }
 
 // ---- pools of other kinds -----------------------------------------------------------------------
@@ -381,31 +362,29 @@ static void a_pool_with_a_damaged_kind_is_not_opened(void **state) {
 static void without_memories_there_are_no_visits(void **state) {
     WITHIN(*state, path);
     WITHIN(*state, layer);
-    reef_error err;
     uint32_t kinds[8], others[8];
     double distances[8];
     size_t count;
     reef_visit_info visit = {.size = sizeof(visit)};
-    must(reef_pool_create_model(path, NO_MEMORIES, &err), &err);
+    must(reef_pool_create_model(path, NO_MEMORIES, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     learn(pool, SHORT, 0, 1);
-    must(reef_pool_commit(pool, NULL, &err), &err);
+    must(reef_pool_commit(pool, NULL, &why));
     assert_int_equal(kind_count(pool), 1);
     assert_int_equal(kind_of(pool, 0).learned_bytes, 0);
-    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &visit, &err), REEF_ERR_NOT_FOUND);
-    assert_non_null(strstr(err.message, "no context memories"));
-    assert_int_equal(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "no context memories"));
-    assert_int_equal(reef_pool_near_kinds(pool, 8, kinds, others, distances, &count, &err),
+    must_fail(reef_pool_read_visit(pool, 0, 0, &visit, &why), REEF_ERR_NOT_FOUND,
+              "no context memories");
+    must_fail(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &why),
+              REEF_ERR_INVALID, "no context memories");
+    assert_int_equal(reef_pool_near_kinds(pool, 8, kinds, others, distances, &count, &why),
                      REEF_ERR_INVALID);
     reef_pool_close(pool);
     const reef_layer_options sizes = {.size = sizeof(sizes), .d_model = 16, .side = 16};
-    must(reef_pool_create_layer(layer, &sizes, &err), &err);
+    must(reef_pool_create_layer(layer, &sizes, &why));
     pool = lib_pool_open(layer, 1, NULL, 1);
-    assert_int_equal(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &err),
+    assert_int_equal(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &why),
                      REEF_ERR_INVALID);
-    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &visit, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_pool_read_visit(pool, 0, 0, &visit, &why), REEF_ERR_NOT_FOUND);
     reef_pool_close(pool);
 }
 

@@ -1,15 +1,14 @@
 // The configuration: its table, setting by name, checks across fields, and JSON that gives back the
 // same bits.
 #include "config_internal.h"
+#include "pool.h"
 #include "reef_trainer.h"
-#include "test.h"
 
 #include <math.h>
 #include <unistd.h>
 
 static void assert_set(reef_config *config, const char *name, const char *value) {
-    reef_error err;
-    assert_int_equal(reef_config_set(config, name, value, &err), REEF_OK);
+    must(reef_config_set(config, name, value, &why));
 }
 
 // The message has to be one line that mentions `words`.
@@ -20,11 +19,10 @@ static void assert_message(const reef_error *err, const char *words) {
 
 static void assert_set_fails(const char *name, const char *value, const char *words) {
     reef_config config, before;
-    reef_error err;
     reef_config_default(&config);
     before = config;
-    assert_int_equal(reef_config_set(&config, name, value, &err), REEF_ERR_INVALID);
-    assert_message(&err, words);
+    assert_int_equal(reef_config_set(&config, name, value, &why), REEF_ERR_INVALID);
+    assert_message(&why, words);
     assert_memory_equal(&config, &before, sizeof(config));
 }
 
@@ -32,9 +30,8 @@ static void assert_set_fails(const char *name, const char *value, const char *wo
 
 static void the_default_is_complete_and_passes_its_check(void **state) {
     reef_config config;
-    reef_error err;
     reef_config_default(&config);
-    assert_int_equal(reef_config_check(&config, &err), REEF_OK);
+    must(reef_config_check(&config, &why));
     assert_string_equal(reef_config_word(&config, "model"), "lm");
     assert_string_equal(config.ffw, "p");
     assert_int_equal(config.seed, 1);
@@ -182,13 +179,12 @@ static void an_unknown_name_suggests_the_closest_one(void **state) {
     assert_set_fails("context_memor", "1", "did you mean context_memory?");
     assert_set_fails("zzzzzzzzzzzzzz", "1", "no setting is called 'zzzzzzzzzzzzzz'");
     assert_set_fails("", "1", "no setting is called ''");
-    reef_error err;
     reef_config config;
     char name[400];
     memset(name, 'd', sizeof(name));
     name[sizeof(name) - 1] = '\0';
-    assert_int_equal(reef_config_set(&config, name, "1", &err), REEF_ERR_INVALID);
-    assert_null(strstr(err.message, "did you mean"));
+    assert_int_equal(reef_config_set(&config, name, "1", &why), REEF_ERR_INVALID);
+    assert_null(strstr(why.message, "did you mean"));
 }
 
 // ---- check --------------------------------------------------------------------------------------
@@ -220,13 +216,12 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
     };
     for (size_t i = 0; i < sizeof(MISFITS) / sizeof(MISFITS[0]); i++) {
         reef_config config;
-        reef_error err;
         reef_config_default(&config);
         for (size_t s = 0; s < 4 && MISFITS[i].settings[s][0] != NULL; s++)
             assert_set(&config, MISFITS[i].settings[s][0], MISFITS[i].settings[s][1]);
         reef_config_reduce(&config);
-        assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-        assert_message(&err, MISFITS[i].words);
+        assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+        assert_message(&why, MISFITS[i].words);
     }
 }
 
@@ -241,11 +236,10 @@ static void make(reef_config *config, const char *name, const char *value) {
 
 static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     reef_config config, standard;
-    reef_error err;
     make(&config, NULL, NULL);
     assert_int_equal(config.context_memory, 64 << 20);
     assert_true(config.net_share == 0.5f);
-    assert_int_equal(reef_config_check(&config, &err), REEF_OK);
+    must(reef_config_check(&config, &why));
     // A pool is made with what every field says.
     reef_config_default(&standard);
     assert_memory_equal(&config, &standard, sizeof(config));
@@ -274,11 +268,10 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
     }
     // A topk that was given is refused, not lowered.
     reef_config config;
-    reef_error err;
     make(&config, "topk", "65");
     assert_int_equal(config.topk, 65);
-    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "topk 65 is more than the 64 sub-keys of side");
+    assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+    assert_message(&why, "topk 65 is more than the 64 sub-keys of side");
 }
 
 static void other_pools_are_made_without_one(void **state) {
@@ -294,48 +287,45 @@ static void other_pools_are_made_without_one(void **state) {
 
 static void check_finds_values_that_were_never_set_by_name(void **state) {
     reef_config config;
-    reef_error err;
     reef_config_default(&config);
     config.heads = 0;
-    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "heads is 0");
+    assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+    assert_message(&why, "heads is 0");
     reef_config_default(&config);
     config.learning_rate = NAN;
-    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "learning_rate");
+    assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+    assert_message(&why, "learning_rate");
     reef_config_default(&config);
     memset(config.ffw, 'p', sizeof(config.ffw));
-    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "ffw");
+    assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+    assert_message(&why, "ffw");
     reef_config_default(&config);
     config.seal_dtype = (reef_seal_dtype)7; // none of its words
-    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "seal_dtype is '', but must be f32 or int8");
+    assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+    assert_message(&why, "seal_dtype is '', but must be f32 or int8");
     reef_config_default(&config);
     strcpy(config.ffw, "q");
-    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
-    assert_message(&err, "ffw is 'q'");
+    assert_int_equal(reef_config_check(&config, &why), REEF_ERR_INVALID);
+    assert_message(&why, "ffw is 'q'");
 }
 
 static void one_letter_per_layer_is_a_valid_ffw(void **state) {
     reef_config config;
-    reef_error err;
     reef_config_default(&config);
     assert_set(&config, "layers", "4");
     assert_set(&config, "ffw", "ddpd");
-    assert_int_equal(reef_config_check(&config, &err), REEF_OK);
+    must(reef_config_check(&config, &why));
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
 static void assert_text_gives_back_the_same_bits(const reef_config *config) {
     reef_config parsed;
-    reef_error err;
     char *json = reef_config_format(config);
     assert_non_null(json);
     memset(&parsed, 0xff, sizeof(parsed));
-    if (reef_config_parse(&parsed, json, strlen(json), &err) != REEF_OK)
-        fail_msg("%s: %s", err.message, json);
+    if (reef_config_parse(&parsed, json, strlen(json), &why) != REEF_OK)
+        fail_msg("%s: %s", why.message, json);
     assert_memory_equal(config, &parsed, sizeof(parsed));
     free(json);
 }
@@ -390,12 +380,11 @@ static char *edited(const char *part, const char *replacement) {
 
 static void assert_edit_fails(const char *part, const char *replacement, const char *words) {
     reef_config config, before;
-    reef_error err;
     char *json = edited(part, replacement);
     reef_config_default(&config);
     before = config;
-    assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_ERR_INVALID);
-    assert_message(&err, words);
+    assert_int_equal(reef_config_parse(&config, json, strlen(json), &why), REEF_ERR_INVALID);
+    assert_message(&why, words);
     assert_memory_equal(&config, &before, sizeof(config));
 }
 
@@ -420,9 +409,8 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
 
 static void whole_numbers_may_be_written_without_a_point(void **state) {
     reef_config config;
-    reef_error err;
     char *json = edited("\"clip\": 1.0", "\"clip\": 2");
-    assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
+    must(reef_config_parse(&config, json, strlen(json), &why));
     assert_true(config.clip == 2);
 }
 
@@ -430,59 +418,25 @@ static void text_that_is_no_object_is_refused(void **state) {
     static const char *const TEXTS[] = {"", "[]", "7", "\"lm\"", "{}", "{", "nonsense"};
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
         reef_config config;
-        reef_error err;
-        assert_int_equal(reef_config_parse(&config, TEXTS[i], strlen(TEXTS[i]), &err),
+        assert_int_equal(reef_config_parse(&config, TEXTS[i], strlen(TEXTS[i]), &why),
                          REEF_ERR_INVALID);
-        assert_null(strchr(err.message, '\n'));
+        assert_null(strchr(why.message, '\n'));
     }
 }
 
 // ---- in a pool ----------------------------------------------------------------------------------
 
-typedef struct pool {
-    char path[512];
-    reef_store *store;
-} pool;
-
-static int pool_setup(void **state) {
-    pool *p = calloc(1, sizeof(*p));
-    assert_non_null(p);
-    const char *base = getenv("TMPDIR");
-    snprintf(p->path, sizeof(p->path), "%s/reef_config_XXXXXX", base != NULL ? base : "/tmp");
-    assert_non_null(mkdtemp(p->path));
-    size_t root = strlen(p->path);
-    snprintf(p->path + root, sizeof(p->path) - root, "/pool");
-    reef_error err;
-    reef_store_options options = {.create = true, .write = true, .map_bytes = 1 << 24};
-    if (reef_store_open(&p->store, p->path, &options, &err) != REEF_OK) fail_msg("%s", err.message);
-    *state = p;
-    return 0;
-}
-
-static int pool_teardown(void **state) {
-    pool *p = *state;
-    reef_store_close(p->store);
-    *strrchr(p->path, '/') = '\0';
-    char command[600];
-    snprintf(command, sizeof(command), "rm -rf '%s'", p->path);
-    int rc = system(command);
-    free(p);
-    return rc;
-}
-
 static void a_pool_gives_back_the_configuration_that_was_put(void **state) {
-    pool *p = *state;
+    pool_fixture *f = *state;
     reef_config config, read;
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_config_default(&config);
     assert_set(&config, "d_model", "64");
     char *json = reef_config_format(&config);
     reef_key key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
-    assert_int_equal(reef_txn_begin(&txn, p->store, REEF_TXN_WRITE, &err), REEF_OK);
-    assert_int_equal(reef_config_read(txn, &read, &err), REEF_ERR_NOT_FOUND);
-    assert_int_equal(reef_record_put(txn, &key, REEF_JSON, json, strlen(json), &err), REEF_OK);
-    assert_int_equal(reef_config_read(txn, &read, &err), REEF_OK);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    assert_int_equal(reef_config_read(txn, &read, &why), REEF_ERR_NOT_FOUND);
+    must(reef_record_put(txn, &key, REEF_JSON, json, strlen(json), &why));
+    must(reef_config_read(txn, &read, &why));
     assert_memory_equal(&config, &read, sizeof(read));
     reef_txn_abort(txn);
     free(json);

@@ -2,8 +2,8 @@
 // the promises of the update pass: frozen rows, thread counts, lazy Adam, usage.
 #include "experts.h"
 
+#include "checked.h"
 #include "gradcheck.h"
-#include "test.h"
 
 #include <float.h>
 #include <math.h>
@@ -90,9 +90,7 @@ static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model
     f->flags = zeros(experts, 1);
     f->dirty = zeros(experts, 1);
     f->usage = zeros(experts, sizeof(*f->usage));
-    reef_error err;
-    assert_int_equal(
-        reef_expert_pairs_init(&f->pairs, rows * p_count, experts, f->row_values, &err), REEF_OK);
+    must(reef_expert_pairs_init(&f->pairs, rows * p_count, experts, f->row_values, &why));
 }
 
 static void fixture_release(fixture *f) {
@@ -510,8 +508,7 @@ static void a_step_without_active_tokens_changes_nothing(void **state) {
 
 static void too_many_selections_for_32_bits_are_refused(void **state) {
     reef_expert_pairs pairs;
-    reef_error err;
-    assert_int_equal(reef_expert_pairs_init(&pairs, (size_t)UINT32_MAX + 1, 1, 1, &err),
+    assert_int_equal(reef_expert_pairs_init(&pairs, (size_t)UINT32_MAX + 1, 1, 1, &why),
                      REEF_ERR_INVALID);
     reef_expert_pairs_release(&pairs);
 }

@@ -2,12 +2,12 @@
 // kind of layer. They are equal but for terms that are not counted, and those are known to the last
 // FLOP as well.
 #include "activations.h"
+#include "checked.h"
 #include "flop_count.h"
 #include "flops.h"
 #include "generation.h"
 #include "reef_random.h"
 #include "router_tape.h"
-#include "test.h"
 
 enum { WINDOWS = 3, CONTEXT = 70 }; // two blocks of attention, the second one short
 
@@ -20,8 +20,7 @@ typedef struct world {
 } world;
 
 static void set(reef_config *config, const char *field, const char *value) {
-    reef_error err;
-    if (reef_config_set(config, field, value, &err) != REEF_OK) fail_msg("%s", err.message);
+    if (reef_config_set(config, field, value, &why) != REEF_OK) fail_msg("%s", why.message);
 }
 
 // `settings` are pairs of field and value, up to a NULL.
@@ -30,20 +29,18 @@ static void build(world *w, const char *const *settings) {
         "layers",      "3", "d_model", "12", "attention_heads", "3", "context", "70", "d_ffw", "10",
         "heads",       "2", "topk",    "3",  "d_key",           "6", "side",    "5",  "batch", "3",
         "moe_experts", "4", NULL};
-    reef_error err;
     *w = (world){0};
     reef_config_default(&w->config);
     for (size_t i = 0; SIZES[i] != NULL; i += 2) set(&w->config, SIZES[i], SIZES[i + 1]);
     for (size_t i = 0; settings[i] != NULL; i += 2) set(&w->config, settings[i], settings[i + 1]);
-    if (reef_config_check(&w->config, &err) != REEF_OK) fail_msg("%s", err.message);
+    if (reef_config_check(&w->config, &why) != REEF_OK) fail_msg("%s", why.message);
     w->network.config = w->config;
-    assert_int_equal(reef_activations_init(&w->acts, &w->network.config, WINDOWS, true, &err),
-                     REEF_OK);
+    must(reef_activations_init(&w->acts, &w->network.config, WINDOWS, true, &why));
     reef_generation *generation = NULL;
     reef_generation_record info = {.side = w->config.side, .dtype = REEF_F32};
-    assert_int_equal(reef_generation_new(&generation, &w->config, &info, &err), REEF_OK);
+    must(reef_generation_new(&generation, &w->config, &info, &why));
     reef_generation_initialise(generation, &w->config, NULL);
-    assert_int_equal(reef_network_append(&w->network, generation, &err), REEF_OK);
+    must(reef_network_append(&w->network, generation, &why));
     size_t rows = (size_t)WINDOWS * w->config.context;
     w->tokens = calloc(rows, 1);
     w->targets = calloc(rows, 1);
@@ -98,13 +95,12 @@ static void compare(const char *const *settings) {
     build(&w, settings);
     reef_flops flops;
     reef_flops_count(&w.config, &flops);
-    reef_error err;
     reef_batch batch = {
         .windows = WINDOWS, .tokens = w.tokens, .targets = w.targets, .weight = w.weight};
     (void)flop_count_take();
     reef_status status =
-        reef_network_forward(&w.acts, &w.network, NULL, &batch, REEF_PASS_TRAIN, &err);
-    if (status != REEF_OK) fail_msg("%s", err.message);
+        reef_network_forward(&w.acts, &w.network, NULL, &batch, REEF_PASS_TRAIN, &why);
+    if (status != REEF_OK) fail_msg("%s", why.message);
     flop_count forward = flop_count_take();
     assert_int_equal(sum(&forward), WINDOWS * flops.forward_window);
 
@@ -141,11 +137,9 @@ static void products_are_matrix_products(void **state) {
     build(&w, (const char *const[]){"ffw", "dpd", NULL});
     reef_flops flops;
     reef_flops_count(&w.config, &flops);
-    reef_error err;
     reef_batch batch = {.windows = WINDOWS, .tokens = w.tokens};
     (void)flop_count_take();
-    assert_int_equal(reef_network_forward(&w.acts, &w.network, NULL, &batch, REEF_PASS_TRAIN, &err),
-                     REEF_OK);
+    must(reef_network_forward(&w.acts, &w.network, NULL, &batch, REEF_PASS_TRAIN, &why));
     flop_count count = flop_count_take();
     uint64_t experts = flops.forward[REEF_FLOPS_PEER];
     assert_int_equal(count.gemm, WINDOWS * (flops.forward_window - experts -

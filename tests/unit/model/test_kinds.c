@@ -51,14 +51,11 @@ static void scores_of_values_have_a_true_gradient(void **state) {
 // the other.
 static float *step_with(size_t threads, size_t *count) {
     reef_thread_pool *workers = NULL;
-    reef_error err;
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     const reef_generation *generation = f->network.generations[0];
     assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
-    assert_int_equal(
-        reef_network_forward(&f->acts, &f->network, workers, &f->batch, REEF_PASS_TRAIN, &err),
-        REEF_OK);
+    must(reef_network_forward(&f->acts, &f->network, workers, &f->batch, REEF_PASS_TRAIN, &why));
     reef_network_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}, .average_rate = 0.1f};
     reef_network_backward(&f->acts, &f->network, workers, &f->batch, &update);
     *count = 2 * generation->value_count;
@@ -182,12 +179,11 @@ static void opening_a_generation_changes_no_bit(void **state) {
 }
 
 static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
-    reef_error err;
     reef_generation *grown = NULL;
     model_fixture *f = small_model(NETS[2]); // tables for each of two heads, of d_key 6
     void *held = f;
     const reef_generation *open = f->network.generations[0];
-    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 8, &err), REEF_OK);
+    must(reef_generation_grow(&grown, open, &f->config, 8, &why));
     for (uint32_t l = 0; l < 2; l++) {
         const reef_expert_table *table = &grown->expert_tables[l], *old = &open->expert_tables[l];
         size_t row = l == 0 ? 3 * 12 : 12, w_up = l == 0 ? 12 : 0;

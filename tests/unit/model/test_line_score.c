@@ -1,6 +1,6 @@
 // The score of a line against its definition.
+#include "checked.h"
 #include "reef_model.h"
-#include "test.h"
 
 #include <math.h>
 
@@ -10,10 +10,8 @@ static void assert_near(double a, double b) {
 
 static reef_line_scorer *learned(const char *text) {
     reef_line_scorer *scorer;
-    reef_error err;
-    assert_int_equal(reef_line_scorer_new(&scorer, &err), REEF_OK);
-    assert_int_equal(reef_line_scorer_learn(scorer, (const uint8_t *)text, strlen(text), &err),
-                     REEF_OK);
+    must(reef_line_scorer_new(&scorer, &why));
+    must(reef_line_scorer_learn(scorer, (const uint8_t *)text, strlen(text), &why));
     return scorer;
 }
 

@@ -82,7 +82,6 @@ static void sealing_rounds_each_row_once(void **state) {
     setup_with(state, "glu", "relu");
     model_fixture *f = *state;
     reef_generation *open = f->network.generations[0];
-    reef_error err;
     size_t count = f->rows * REEF_VOCAB, values = open->expert_tables[0].expert_count * ROW;
     float *expected = malloc(count * sizeof(*expected));
     assert_non_null(expected);
@@ -108,8 +107,7 @@ static void sealing_rounds_each_row_once(void **state) {
     }
 
     memset(open->expert_tables[0].dirty, 0, open->expert_tables[0].expert_count);
-    assert_int_equal(reef_generation_make_sealed(&sealed, open, &f->config, REEF_I8, &err),
-                     REEF_OK);
+    must(reef_generation_make_sealed(&sealed, open, &f->config, REEF_I8, &why));
     assert_int_equal(sealed->info.dtype, REEF_I8);
     assert_null(sealed->expert_tables[0].experts);
     assert_null(memchr(sealed->expert_tables[0].dirty, 0, sealed->expert_tables[0].expert_count));
@@ -129,14 +127,12 @@ static void rows_of_sealed_experts_are_read_as_floats(void **state) {
     for (size_t d = 0; d < 2; d++) {
         setup_with(state, "glu", "sigmoid");
         model_fixture *f = *state;
-        reef_error err;
         reef_generation *open = f->network.generations[0], *sealed = NULL;
         float before[3 * 12], read[3 * 12], most = 0.0f;
         assert_int_equal(open->expert_tables[0].row_values, 3 * 12);
         memcpy(before, open->expert_tables[0].experts + 3 * 12, sizeof(before)); // of row 1
         for (size_t i = 0; i < 3 * 12; i++) most = fmaxf(most, fabsf(before[i]));
-        assert_int_equal(reef_generation_make_sealed(&sealed, open, &f->config, dtypes[d], &err),
-                         REEF_OK);
+        must(reef_generation_make_sealed(&sealed, open, &f->config, dtypes[d], &why));
         reef_expert_table_row_read(&sealed->expert_tables[0], 1, 5, 3 * 12 - 5, read + 5);
         for (size_t i = 5; i < 3 * 12; i++) // half a step, and rounding
             assert_true(fabsf(read[i] - before[i]) < most / 253.0f);
@@ -206,11 +202,10 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
 
 static void growing_in_place_keeps_experts_and_their_ids(void **state) {
     model_fixture *f = *state;
-    reef_error err;
     reef_generation *grown = NULL;
     const reef_generation *open = f->network.generations[0];
-    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 5, &err), REEF_ERR_INVALID);
-    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 8, &err), REEF_OK);
+    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 5, &why), REEF_ERR_INVALID);
+    must(reef_generation_grow(&grown, open, &f->config, 8, &why));
     assert_int_equal(grown->expert_tables[0].expert_count, 64);
     assert_memory_equal(grown->expert_tables[0].experts, open->expert_tables[0].experts,
                         25 * 2 * 12 * sizeof(float));

@@ -42,8 +42,7 @@ static int teardown(void **state) {
 }
 
 static void seal(lifelong *f) {
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
 }
 
 // Two sealed generations, and a third that is open and has trained.
@@ -71,14 +70,13 @@ static int forget(void **state) {
 // Take over the pool that all tests read, and its file; nothing may change it.
 static void borrow(two *t) {
     lifelong *own = t->a;
-    reef_error err;
     lifelong_teardown((void **)&own);
     t->a = learned->a;
     memcpy(t->file, learned->file, sizeof(t->file));
     memcpy(t->other, learned->other, sizeof(t->other));
     const reef_export_options options = {.force = true};
     if (access(t->file, F_OK) != 0)
-        ok(reef_model_export(t->a->store, NULL, t->file, &options, NULL, &err), &err);
+        must(reef_model_export(t->a->store, NULL, t->file, &options, NULL, &why));
 }
 
 static json_t *header_of(const char *path, size_t *data_at) {
@@ -121,9 +119,7 @@ static void tensors_have_names_and_shapes(void **state) {
     assert_tensor(header, "generation1.gate_weights", "F32", "[4,65536]");
     assert_tensor(header, "generation2.block0.bn_mean", "F32", "[16]"); // it is open
     // The rows of the pool, taken apart.
-    reef_error err;
     reef_view view;
-    reef_txn *txn = NULL;
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1};
     json_int_t down = 0, up = 0, end;
     assert_int_equal(json_unpack(header, "{s:{s:[I, I]}, s:{s:[I, I]}}", "block1.w_down",
@@ -131,8 +127,8 @@ static void tensors_have_names_and_shapes(void **state) {
                                  &end),
                      0);
     char *data = whole_file_read(t->file, &bytes);
-    ok(reef_txn_begin(&txn, t->a->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_view(txn, &key, &view, &err), &err);
+    reef_txn *txn = pool_begin(t->a->store, REEF_TXN_READ);
+    must(reef_record_view(txn, &key, &view, &why));
     assert_int_equal(view.bytes, 36 * 32 * sizeof(float));
     for (size_t n = 0; n < 36; n++) {
         const char *row = (const char *)view.data + n * 128;
@@ -146,7 +142,6 @@ static void tensors_have_names_and_shapes(void **state) {
 
 static void what_cannot_be_written_is_named(void **state) {
     two *t = *state;
-    reef_error err;
     static const struct {
         const char *name, *value, *words;
     } kinds[] = {{"model", "layer", "layer by itself"}};
@@ -155,22 +150,20 @@ static void what_cannot_be_written_is_named(void **state) {
         choose(&t->b->config, kinds[i].name, kinds[i].value);
         t->b->config.side = t->b->config.topk = 16;
         make_pool(t->b, 1);
-        assert_int_equal(reef_model_export(t->b->store, NULL, t->file, NULL, NULL, &err),
-                         REEF_ERR_INVALID);
-        if (strstr(err.message, kinds[i].words) == NULL) fail_msg("%s", err.message);
+        must_fail(reef_model_export(t->b->store, NULL, t->file, NULL, NULL, &why), REEF_ERR_INVALID,
+                  kinds[i].words);
         close_pool(t->b);
         temp_dir_remove(t->b->pool);
     }
     borrow(t);
     (void)unlink(t->other);
-    assert_int_equal(reef_model_export(t->a->store, "7", t->file, NULL, NULL, &err),
+    assert_int_equal(reef_model_export(t->a->store, "7", t->file, NULL, NULL, &why),
                      REEF_ERR_NOT_FOUND);
-    assert_int_equal(reef_model_export(t->a->store, "none", t->file, NULL, NULL, &err),
+    assert_int_equal(reef_model_export(t->a->store, "none", t->file, NULL, NULL, &why),
                      REEF_ERR_NOT_FOUND);
     assert_int_not_equal(access(t->other, F_OK), 0);
-    assert_int_equal(reef_model_export(t->a->store, NULL, t->file, NULL, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "--force"));
+    must_fail(reef_model_export(t->a->store, NULL, t->file, NULL, NULL, &why), REEF_ERR_INVALID,
+              "--force");
 }
 
 static int blocks_until_stop;
@@ -181,13 +174,12 @@ static bool stop_soon(void) {
 
 static void a_stopped_export_leaves_nothing(void **state) {
     two *t = *state;
-    reef_error err;
     borrow(t);
     (void)unlink(t->other);
     for (int blocks = 0; blocks < 5; blocks++) {
         blocks_until_stop = blocks;
         const reef_export_options options = {.stopped = stop_soon};
-        assert_int_equal(reef_model_export(t->a->store, NULL, t->other, &options, NULL, &err),
+        assert_int_equal(reef_model_export(t->a->store, NULL, t->other, &options, NULL, &why),
                          REEF_ERR_BUSY);
         assert_int_not_equal(access(t->other, F_OK), 0);
     }
@@ -195,7 +187,6 @@ static void a_stopped_export_leaves_nothing(void **state) {
 
 static void what_a_killed_export_left_is_written_over_and_nothing_else(void **state) {
     two *t = *state;
-    reef_error err;
     size_t bytes, again;
     char part[TEMP_DIR_BYTES + 8];
     borrow(t);
@@ -209,7 +200,7 @@ static void what_a_killed_export_left_is_written_over_and_nothing_else(void **st
     const size_t lengths[] = {0, 8, 20, 2 * bytes};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
         whole_file_write(part, whole, lengths[i]);
-        ok(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err), &err);
+        must(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &why));
         char *written = whole_file_read(t->other, &again);
         assert_int_equal(again, bytes);
         assert_memory_equal(written, whole, bytes);
@@ -218,19 +209,17 @@ static void what_a_killed_export_left_is_written_over_and_nothing_else(void **st
     }
     // Somebody else's file, and one that is being written.
     whole_file_write(part, "a letter to somebody", 20);
-    assert_int_equal(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "was not left by an export"));
+    must_fail(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &why), REEF_ERR_INVALID,
+              "was not left by an export");
     whole_file_write(part, whole, 100);
     int fd = open(part, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
-    assert_int_equal(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "another export is writing"));
+    must_fail(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &why), REEF_ERR_INVALID,
+              "another export is writing");
     close(fd);
     assert_int_equal(unlink(part), 0);
     assert_int_equal(symlink(t->file, part), 0);
-    assert_true(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &err) != REEF_OK);
+    assert_true(reef_model_export(t->a->store, NULL, t->other, NULL, NULL, &why) != REEF_OK);
     (void)whole_file_read(t->file, &again);
     assert_int_equal(again, bytes);
     assert_int_equal(unlink(part), 0);
@@ -238,20 +227,19 @@ static void what_a_killed_export_left_is_written_over_and_nothing_else(void **st
 
 static void on_a_full_disk_no_file_is_left(void **state) {
     two *t = *state;
-    reef_error err;
     char small[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
     borrow(t);
     temp_dir_join(small, t->a->dir, "small");
     temp_dir_join(path, small, "file");
     assert_int_equal(mkdir(small, 0700), 0);
     if (!small_disk_mount(small, "256k")) skip();
-    reef_status status = reef_model_export(t->a->store, NULL, path, NULL, NULL, &err);
+    reef_status status = reef_model_export(t->a->store, NULL, path, NULL, NULL, &why);
     bool empty = rmdir(small) != 0 && errno == EBUSY && access(path, F_OK) != 0;
     strcat(path, ".part");
     empty = empty && access(path, F_OK) != 0;
     small_disk_unmount(small);
     assert_int_equal(status, REEF_ERR_FULL);
-    assert_non_null(strstr(err.message, "No space left"));
+    assert_non_null(strstr(why.message, "No space left"));
     assert_true(empty);
 }
 

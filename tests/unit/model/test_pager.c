@@ -123,14 +123,12 @@ static void assert_rows_are_right(const fixture *f) {
 
 static void chosen_rows_come_into_memory(void **state) {
     fixture *f = *state;
-    reef_error err;
     reef_row_prefetch *prefetch;
     // What is chosen for a token that reads nothing is unspecified.
     f->active[5] = 0;
     for (size_t p = 0; p < P; p++) f->indices[5 * P + p] = UINT32_MAX;
-    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
-    must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &err),
-         &err);
+    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &why));
+    must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &why));
     // Not in memory, where the file system allows that (one in memory itself does not).
     madvise(f->map, FILE_BYTES, MADV_DONTNEED);
     posix_fadvise(f->fd, 0, FILE_BYTES, POSIX_FADV_DONTNEED);
@@ -156,11 +154,9 @@ static bool has_dropped(void *context) {
 
 static void a_process_that_is_too_large_lets_go(void **state) {
     fixture *f = *state;
-    reef_error err;
     reef_row_prefetch *prefetch;
-    must(reef_row_prefetch_new(&prefetch, 1, &err), &err);
-    must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &err),
-         &err);
+    must(reef_row_prefetch_new(&prefetch, 1, &why));
+    must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &why));
     reef_row_prefetch_request request = request_of(f);
     reef_row_prefetch_start(prefetch, &request);
     float sum = 0;
@@ -175,7 +171,6 @@ static void a_process_that_is_too_large_lets_go(void **state) {
 // Between two files' maps lies what is nobody's: it has no file to come back from.
 static void what_lies_between_two_maps_stays(void **state) {
     fixture *f = *state;
-    reef_error err;
     reef_row_prefetch *prefetch;
     const size_t hole = BLOCKS / 2 * BLOCK_BYTES;
     uint8_t *at = (uint8_t *)f->map + hole, *copy = malloc(BLOCK_BYTES);
@@ -185,8 +180,8 @@ static void what_lies_between_two_maps_stays(void **state) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
     memcpy(at, copy, BLOCK_BYTES);
     const reef_map_span two[] = {span_of(f, hole + BLOCK_BYTES, FILE_BYTES), span_of(f, 0, hole)};
-    must(reef_row_prefetch_new(&prefetch, 1, &err), &err);
-    must(reef_row_prefetch_cover(prefetch, two, 2, &err), &err);
+    must(reef_row_prefetch_new(&prefetch, 1, &why));
+    must(reef_row_prefetch_cover(prefetch, two, 2, &why));
     reef_row_prefetch_request request = request_of(f);
     reef_row_prefetch_start(prefetch, &request);
     float sum = 0;
@@ -198,8 +193,8 @@ static void what_lies_between_two_maps_stays(void **state) {
     assert_memory_equal(at, copy, BLOCK_BYTES);
     reef_row_prefetch_free(prefetch);
     // Rows on both sides come in.
-    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
-    must(reef_row_prefetch_cover(prefetch, two, 2, &err), &err);
+    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &why));
+    must(reef_row_prefetch_cover(prefetch, two, 2, &why));
     reef_row_prefetch_start(prefetch, &request);
     assert_true(wait_for(all_active_rows_are_in_memory, f));
     reef_row_prefetch_finish(prefetch);
@@ -209,15 +204,14 @@ static void what_lies_between_two_maps_stays(void **state) {
 
 static void passes_follow_each_other_and_may_end_early(void **state) {
     fixture *f = *state;
-    reef_error err;
     reef_row_prefetch *prefetch;
-    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
+    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &why));
     // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left
     // alone.
     const size_t covered[] = {0, FILE_BYTES / 3, FILE_BYTES, 0};
     for (size_t n = 0; n < sizeof(covered) / sizeof(*covered); n++) {
         const reef_map_span span = covered[n] > 0 ? span_of(f, 0, covered[n]) : (reef_map_span){0};
-        must(reef_row_prefetch_cover(prefetch, &span, 1, &err), &err);
+        must(reef_row_prefetch_cover(prefetch, &span, 1, &why));
         for (int pass = 0; pass < 20; pass++) {
             reef_row_prefetch_request request = request_of(f);
             reef_row_prefetch_start(prefetch, &request);

@@ -13,14 +13,13 @@
 enum { PART = 60 * LIFELONG_BATCH, LOGITS = LIFELONG_PROBE_BYTES * REEF_VOCAB, ATTEMPTS = 40 };
 
 static void make_sealed(lifelong *f) {
-    reef_error err;
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "side", "64"); // 4,096 experts: eight blocks a layer
     choose(&f->config, "side_new", "48");
     make_pool(f, 1);
     for (int kind = 0; kind < 2; kind++) {
         feed_kind(f, kind, PART, 3);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     }
     feed_kind(f, 2, PART, 3);
     commit(f);
@@ -36,10 +35,9 @@ static reef_read_stat stat_of(const reef_store *store) {
 
 static void a_model_is_copied_in_steps_to_the_same_bits(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_store *hasty = NULL;
     make_sealed(f);
-    ok(reef_store_open(&hasty, f->pool, &(reef_store_options){.renew_us = 1}, &err), &err);
+    must(reef_store_open(&hasty, f->pool, &(reef_store_options){.renew_us = 1}, &why));
     static const char *const STATES[] = {NULL, "0", "1"};
     for (size_t i = 0; i < 3; i++) {
         float *whole = new_logits(), *turns = new_logits();
@@ -97,9 +95,8 @@ static void a_model_is_loaded_while_the_trainer_commits(void **state) {
     l.stop = true;
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(l.wrong, 0);
-    reef_error err;
     reef_check_report report;
-    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
+    must(reef_store_check(f->store, NULL, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
 }
 
@@ -111,7 +108,6 @@ static void wait_ms(long ms) {
 
 static void rows_in_place_are_found_again_before_a_transaction_is_old(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_store *store = NULL;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
@@ -119,10 +115,10 @@ static void rows_in_place_are_found_again_before_a_transaction_is_old(void **sta
     float *copied = new_logits(), *placed = new_logits();
     logits_of(f->store, NULL, 1, copied);
     lifelong_text(probe, sizeof(probe), 1, 99);
-    ok(reef_store_open(&store, f->pool, NULL, &err), &err);
+    must(reef_store_open(&store, f->pool, NULL, &why));
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
-    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof(probe), placed, &err), &err);
+    must(reef_model_open(&model, store, NULL, &little, &why));
+    must(reef_model_logits(model, probe, sizeof(probe), placed, &why));
     assert_memory_equal(copied, placed, LOGITS * sizeof(*copied));
     for (uint32_t i = 0; i < 3; i++) {
         feed_kind(f, 2, 2 * LIFELONG_BATCH, 10 + i);
@@ -131,7 +127,7 @@ static void rows_in_place_are_found_again_before_a_transaction_is_old(void **sta
         uint64_t before = stat_of(store).count, now = before;
         for (uint32_t n = 0; n < ATTEMPTS && now == before; n++) {
             wait_ms(REEF_READ_MS_MAX + 20);
-            ok(reef_model_logits(model, probe, sizeof(probe), placed, &err), &err);
+            must(reef_model_logits(model, probe, sizeof(probe), placed, &why));
             assert_memory_equal(copied, placed, LOGITS * sizeof(*copied));
             now = stat_of(store).count;
         }
@@ -143,39 +139,36 @@ static void rows_in_place_are_found_again_before_a_transaction_is_old(void **sta
 
 // The snapshot "kept" of generation 1 while it was open, which is sealed in the pool.
 static void make_restorable(lifelong *f) {
-    reef_error err;
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "side", "64");
     make_pool(f, 1);
     feed_kind(f, 0, PART, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 1, PART, 3);
-    ok(reef_trainer_snapshot(f->trainer, "kept", NULL, &err), &err);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "kept", NULL, &why));
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     reef_trainer_close(f->trainer);
     f->trainer = NULL;
 }
 
 static void go_back(lifelong *f) {
-    reef_error err;
     reef_restoration done;
-    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
+    must(reef_pool_restore_in_place(f->store, "kept", false, &done, &why));
 }
 
 // Between the transaction that a model was loaded in, and the one in which its rows are found.
 static void generations_given_up_before_their_rows_are_found_are_reported(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_store *store = NULL;
     reef_model *model = NULL;
     make_restorable(f);
-    ok(reef_store_open(&store, f->pool, NULL, &err), &err);
+    must(reef_store_open(&store, f->pool, NULL, &why));
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
-    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
+    must(reef_model_open(&model, store, NULL, &little, &why));
     reef_residency_unpin(&model->residency);
     go_back(f);
     // An error for which reef_model_open starts again.
-    assert_int_equal(reef_residency_pin(&model->residency, &model->network, true, &err),
+    assert_int_equal(reef_residency_pin(&model->residency, &model->network, true, &why),
                      REEF_ERR_BUSY);
     reef_model_close(model);
     reef_store_close(store);
@@ -183,28 +176,27 @@ static void generations_given_up_before_their_rows_are_found_are_reported(void *
 
 static void a_model_in_place_reports_when_its_generations_are_given_up(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_store *store = NULL;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = new_logits();
     make_restorable(f);
     lifelong_text(probe, sizeof(probe), 1, 99);
-    ok(reef_store_open(&store, f->pool, NULL, &err), &err);
+    must(reef_store_open(&store, f->pool, NULL, &why));
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
-    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
+    must(reef_model_open(&model, store, NULL, &little, &why));
+    must(reef_model_logits(model, probe, sizeof(probe), logits, &why));
     go_back(f);
     reef_status status = REEF_OK;
     for (uint32_t n = 0; n < ATTEMPTS && status == REEF_OK; n++) {
         wait_ms(REEF_READ_MS_MAX + 20);
-        status = reef_model_logits(model, probe, sizeof(probe), logits, &err);
+        status = reef_model_logits(model, probe, sizeof(probe), logits, &why);
     }
     assert_int_equal(status, REEF_ERR_BUSY);
-    assert_non_null(strstr(err.message, "was given up while the model was in use"));
+    assert_non_null(strstr(why.message, "was given up while the model was in use"));
     reef_model_close(model);
-    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
+    must(reef_model_open(&model, store, NULL, &little, &why));
+    must(reef_model_logits(model, probe, sizeof(probe), logits, &why));
     reef_model_close(model);
     reef_store_close(store);
 }

@@ -21,7 +21,6 @@ typedef struct run {
 
 static reef_config config_of(const char *seal_dtype) {
     reef_config config;
-    reef_error err;
     reef_config_default(&config);
     static const char *const fields[][2] = {
         {"layers", "2"},         {"ffw", "pp"},  {"d_model", "32"},  {"attention_heads", "2"},
@@ -31,20 +30,17 @@ static reef_config config_of(const char *seal_dtype) {
         {"net_share", "1"},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
-        must(reef_config_set(&config, fields[i][0], fields[i][1], &err), &err);
-    must(reef_config_set(&config, "seal_dtype", seal_dtype, &err), &err);
+        must(reef_config_set(&config, fields[i][0], fields[i][1], &why));
+    must(reef_config_set(&config, "seal_dtype", seal_dtype, &why));
     return config;
 }
 
 static void open_run(run *r) {
-    reef_error err;
     must(reef_store_open(&r->store, r->path,
-                         &(reef_store_options){.write = true, .map_bytes = MAP_BYTES}, &err),
-         &err);
+                         &(reef_store_options){.write = true, .map_bytes = MAP_BYTES}, &why));
     must(reef_trainer_open(&r->trainer, r->store,
                            &(reef_trainer_options){.threads = 2, .memory_bytes = r->memory_bytes},
-                           &err),
-         &err);
+                           &why));
 }
 
 static void close_run(run *r) {
@@ -55,12 +51,11 @@ static void close_run(run *r) {
 }
 
 static void make_run(run *r, const char *seal_dtype, uint64_t memory_bytes) {
-    reef_error err;
     reef_config config = config_of(seal_dtype);
     *r = (run){.memory_bytes = memory_bytes};
     temp_dir_new(r->directory);
     temp_dir_join(r->path, r->directory, "pool");
-    must(reef_pool_init(r->path, &config, &err), &err);
+    must(reef_pool_init(r->path, &config, &why));
     open_run(r);
 }
 
@@ -74,45 +69,41 @@ static void write_text(uint8_t *out, size_t count, uint64_t seed, uint8_t first)
 }
 
 static void feed(run *r, size_t steps, uint64_t seed, uint8_t first) {
-    reef_error err;
     size_t count = steps * STEP_BYTES, taken;
     uint8_t *bytes = malloc(count);
     assert_non_null(bytes);
     write_text(bytes, count, seed, first);
-    must(reef_trainer_feed(r->trainer, "test", bytes, count, &taken, NULL, &err), &err);
+    must(reef_trainer_feed(r->trainer, "test", bytes, count, &taken, NULL, &why));
     assert_int_equal(taken, count);
     free(bytes);
 }
 
 static void seal(run *r) {
-    reef_error err;
-    must(reef_trainer_seal(r->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(r->trainer, NULL, NULL, &why));
 }
 
 // Three domains, commits in between, and a stop half way.
 static void train(run *r) {
-    reef_error err;
     feed(r, 6, 1, 'a');
     seal(r);
     for (uint64_t n = 0; n < 4; n++) {
         feed(r, 2, 2 + n, 'A');
-        must(reef_trainer_commit(r->trainer, NULL, &err), &err);
+        must(reef_trainer_commit(r->trainer, NULL, &why));
     }
-    must(reef_trainer_snapshot(r->trainer, "kept", NULL, &err), &err);
+    must(reef_trainer_snapshot(r->trainer, "kept", NULL, &why));
     close_run(r);
     open_run(r);
     feed(r, 3, 6, 'A');
     seal(r);
     feed(r, 3, 7, '0');
-    must(reef_trainer_commit(r->trainer, NULL, &err), &err);
+    must(reef_trainer_commit(r->trainer, NULL, &why));
 }
 
 static void root_of(run *r, uint8_t root[REEF_HASH_BYTES]) {
-    reef_error err;
     reef_commit commit;
     reef_txn *txn;
-    must(reef_txn_begin(&txn, r->store, REEF_TXN_READ, &err), &err);
-    must(reef_commit_read(txn, &commit, &err), &err);
+    must(reef_txn_begin(&txn, r->store, REEF_TXN_READ, &why));
+    must(reef_commit_read(txn, &commit, &why));
     memcpy(root, commit.root, REEF_HASH_BYTES);
     reef_txn_abort(txn);
 }
@@ -157,15 +148,13 @@ static void training_in_place_gives_the_bits_of_training_in_memory(void **state)
 }
 
 static void logits_of(run *r, const char *as_of, uint64_t memory_bytes, float *logits) {
-    reef_error err;
     reef_model *model;
     uint8_t probe[PROBE_BYTES];
     write_text(probe, PROBE_BYTES / 2, 90, 'a');
     write_text(probe + PROBE_BYTES / 2, PROBE_BYTES / 2, 91, 'A');
     must(reef_model_open(&model, r->store, as_of,
-                         &(reef_model_options){.threads = 2, .memory_bytes = memory_bytes}, &err),
-         &err);
-    must(reef_model_logits(model, probe, PROBE_BYTES, logits, &err), &err);
+                         &(reef_model_options){.threads = 2, .memory_bytes = memory_bytes}, &why));
+    must(reef_model_logits(model, probe, PROBE_BYTES, logits, &why));
     reef_model_close(model);
 }
 
@@ -195,7 +184,6 @@ static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
 // A model that waits for questions ends its read, and answers the same afterwards, also after a
 // commit.
 static void a_model_at_rest_holds_no_read(void **state) {
-    reef_error err;
     reef_model *model;
     reef_read_stat before, after;
     uint8_t probe[PROBE_BYTES];
@@ -206,17 +194,16 @@ static void a_model_at_rest_holds_no_read(void **state) {
     make_run(&r, "int8", 0);
     train(&r);
     write_text(probe, PROBE_BYTES, 90, 'a');
-    must(reef_model_open(&model, r.store, "1", &(reef_model_options){.memory_bytes = 1}, &err),
-         &err);
-    must(reef_model_logits(model, probe, PROBE_BYTES, expected, &err), &err);
+    must(reef_model_open(&model, r.store, "1", &(reef_model_options){.memory_bytes = 1}, &why));
+    must(reef_model_logits(model, probe, PROBE_BYTES, expected, &why));
     reef_store_read_stat(r.store, &before);
     reef_model_unpin(model);
     reef_store_read_stat(r.store, &after);
     assert_int_equal(after.count, before.count + 1);
     reef_model_unpin(model);
     feed(&r, 3, 8, '0');
-    must(reef_trainer_commit(r.trainer, NULL, &err), &err);
-    must(reef_model_logits(model, probe, PROBE_BYTES, logits, &err), &err);
+    must(reef_trainer_commit(r.trainer, NULL, &why));
+    must(reef_model_logits(model, probe, PROBE_BYTES, logits, &why));
     assert_memory_equal(logits, expected, count * sizeof(*logits));
     reef_model_close(model);
     end_run(&r);
@@ -227,7 +214,6 @@ static void a_model_at_rest_holds_no_read(void **state) {
 // Pushed batches are in the journal once their commit is made, also if the rows in place are out of
 // reach after it: the next training step reports that.
 static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
-    reef_error err;
     run r;
     size_t taken;
     reef_journal_batch batch = {.source = "push:web",
@@ -240,15 +226,15 @@ static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
     seal(&r);
     reef_generation_record *sealed = &r.trainer->network.generations[0]->info;
     sealed->generation = 99; // which the pool does not have
-    must(reef_trainer_journal(r.trainer, &batch, 1, &err), &err);
+    must(reef_trainer_journal(r.trainer, &batch, 1, &why));
     assert_false(batch.duplicate);
     assert_int_equal(batch.position, 5);
-    must_fail(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &err),
-              REEF_ERR_NOT_FOUND, &err, "generation 99");
+    must_fail(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &why),
+              REEF_ERR_NOT_FOUND, "generation 99");
     sealed->generation = 0;
-    must(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &err), &err);
+    must(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &why));
     assert_int_equal(taken, 5);
-    must(reef_trainer_journal(r.trainer, &batch, 1, &err), &err);
+    must(reef_trainer_journal(r.trainer, &batch, 1, &why));
     assert_true(batch.duplicate);
     end_run(&r);
 }
@@ -259,7 +245,6 @@ static reef_status write_nothing(void *context, reef_txn *txn, reef_error *err) 
 
 // So it is with all that is committed: told as a failure it would be done again.
 static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
-    reef_error err;
     run r;
     size_t taken;
     reef_commit first, second;
@@ -269,19 +254,18 @@ static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
     make_run(&r, "f32", 1);
     feed(&r, 3, 1, 'a');
     seal(&r);
-    must(reef_trainer_commit(r.trainer, &first, &err), &err);
+    must(reef_trainer_commit(r.trainer, &first, &why));
     reef_generation_record *sealed = &r.trainer->network.generations[0]->info;
     sealed->generation = 99; // which the pool does not have
-    must(reef_trainer_commit(r.trainer, &second, &err), &err);
+    must(reef_trainer_commit(r.trainer, &second, &why));
     assert_int_equal(second.number, first.number + 1);
-    must(reef_trainer_write(r.trainer, write_nothing, NULL, &err), &err);
-    must(reef_trainer_compact(r.trainer, &compaction, &err), &err);
-    must(reef_trainer_snapshot(r.trainer, "kept", &snapshot, &err), &err);
-    must(reef_trainer_snapshots_remove(r.trainer, name, 1, &err), &err);
-    must_fail(reef_trainer_feed(r.trainer, "text", (const uint8_t *)"on\n", 3, &taken, NULL, &err),
-              REEF_ERR_NOT_FOUND, &err, "generation 99");
-    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_ERR_NOT_FOUND, &err,
-              "generation 99");
+    must(reef_trainer_write(r.trainer, write_nothing, NULL, &why));
+    must(reef_trainer_compact(r.trainer, &compaction, &why));
+    must(reef_trainer_snapshot(r.trainer, "kept", &snapshot, &why));
+    must(reef_trainer_snapshots_remove(r.trainer, name, 1, &why));
+    must_fail(reef_trainer_feed(r.trainer, "text", (const uint8_t *)"on\n", 3, &taken, NULL, &why),
+              REEF_ERR_NOT_FOUND, "generation 99");
+    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &why), REEF_ERR_NOT_FOUND, "generation 99");
     sealed->generation = 0;
     feed(&r, 3, 1, 'b');
     seal(&r);
@@ -321,14 +305,13 @@ static void memory_is_read_as_people_write_it(void **state) {
     static const char *const bad[] = {
         "",     "0", "-1", " 1",  "+1", "2gb",       "2GB",
         "1.5G", "G", "x",  "1 G", "0K", "16777216t", "99999999999999999999"};
-    reef_error err;
     uint64_t bytes;
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
-        must(reef_memory_parse(good[i].text, &bytes, &err), &err);
+        must(reef_memory_parse(good[i].text, &bytes, &why));
         assert_true(bytes == good[i].bytes);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-        must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_ERR_INVALID, &err, "such as 2G");
+        must_fail(reef_memory_parse(bad[i], &bytes, &why), REEF_ERR_INVALID, "such as 2G");
 }
 
 TESTS(ALONE(training_in_place_gives_the_bits_of_training_in_memory),

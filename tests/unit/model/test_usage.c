@@ -16,9 +16,8 @@ static uint64_t wall_ms(void) {
 }
 
 static size_t experts_of(lifelong *f, reef_txn *txn, uint32_t g) {
-    reef_error err;
     reef_generation_record info;
-    ok(reef_generation_read(txn, g, &info, &err), &err);
+    must(reef_generation_read(txn, g, &info, &why));
     assert_in_range(info.side * info.side, 1, EXPERTS_MAX);
     return (size_t)info.side * info.side;
 }
@@ -26,18 +25,16 @@ static size_t experts_of(lifelong *f, reef_txn *txn, uint32_t g) {
 // The windows of every layer of a generation add up to its totals; returns how many there are of
 // them.
 static uint64_t assert_windows_add_up(lifelong *f, uint32_t g) {
-    reef_error err;
-    reef_txn *txn = NULL;
     uint64_t windows = 0;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     size_t experts = experts_of(f, txn, g);
     for (uint32_t layer = 0; layer < f->config.layers; layer++) {
         uint64_t sums[EXPERTS_MAX][2] = {{0}}, selections = 0;
         uint64_t totals[EXPERTS_MAX][2] = {{0}};
         reef_usage_range range = {.until_ms = UINT64_MAX};
         const reef_key key = {.db = REEF_DB_USAGE, .generation = g, .layer = layer};
-        ok(reef_record_read(txn, &key, totals, experts * 16, &err), &err);
-        ok(reef_usage_sum(txn, g, layer, experts, &range, sums[0], &err), &err);
+        must(reef_record_read(txn, &key, totals, experts * 16, &why));
+        must(reef_usage_sum(txn, g, layer, experts, &range, sums[0], &why));
         for (size_t i = 0; i < experts; i++) selections += totals[i][0];
         assert_true(selections > 0);
         assert_memory_equal(sums, totals, sizeof(sums));
@@ -49,7 +46,6 @@ static uint64_t assert_windows_add_up(lifelong *f, uint32_t g) {
 
 static void windows_add_up_over_commits_and_boundaries(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 1);
     for (uint32_t n = 0; n < 5; n++) {
         feed_kind(f, 0, (size_t)LIFELONG_BATCH * 4, n);
@@ -59,13 +55,13 @@ static void windows_add_up_over_commits_and_boundaries(void **state) {
     commit(f);
     assert_int_equal(assert_windows_add_up(f, 0), 2 * 5); // none where nothing was used
     feed_kind(f, 0, (size_t)LIFELONG_BATCH * 4, 9);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 1, (size_t)LIFELONG_BATCH * 4, 1);
     commit(f);
     close_pool(f);
     open_pool(f, 1); // what was counted is read back: the next delta is from there
     feed_kind(f, 1, (size_t)LIFELONG_BATCH * 4, 2);
-    ok(reef_trainer_grow(f->trainer, 5, &err), &err);
+    must(reef_trainer_grow(f->trainer, 5, &why));
     feed_kind(f, 1, (size_t)LIFELONG_BATCH * 4, 3);
     commit(f);
     assert_windows_add_up(f, 0);
@@ -79,11 +75,10 @@ static reef_commit train(lifelong *f, size_t commit_every, bool compacting) {
     for (uint32_t n = 0; n < 12; n++) {
         feed_kind(f, 0, LIFELONG_BATCH, n);
         if (n % commit_every == commit_every - 1) last = commit(f);
-        reef_error err;
         reef_usage_compaction done = {.merged = 1};
         // As if days had passed, so that there is something to do.
         while (compacting && (done.merged > 0 || done.dropped > 0))
-            ok(reef_store_compact(f->store, wall_ms() + 10 * DAY_MS, &done, NULL, &err), &err);
+            must(reef_store_compact(f->store, wall_ms() + 10 * DAY_MS, &done, NULL, &why));
     }
     return last;
 }
@@ -107,31 +102,29 @@ static void the_root_hash_knows_nothing_of_windows(void **state) {
 
 static void a_trainer_compacts_what_is_old_and_trains_on(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_usage_compaction done;
     const reef_usage_use use = {.expert = 3, .count = 2, .score = 9};
-    reef_txn *txn = NULL;
     make_pool(f, 1);
     feed_kind(f, 0, (size_t)LIFELONG_BATCH * 2, 1);
     reef_commit before = commit(f);
-    ok(reef_trainer_compact(f->trainer, &done, &err), &err);
+    must(reef_trainer_compact(f->trainer, &done, &why));
     assert_int_equal(done.merged + done.dropped, 0); // all is of this moment
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (uint64_t n = 0; n < 3; n++)
-        ok(reef_usage_add(txn, 0, 0, 1, &use, wall_ms() - DAY_MS + n, &err), &err);
+        must(reef_usage_add(txn, 0, 0, 1, &use, wall_ms() - DAY_MS + n, &why));
     reef_commit aside = {.step = before.step, .stream_bytes = before.stream_bytes};
-    ok(reef_txn_commit(txn, &aside, &err), &err);
+    must(reef_txn_commit(txn, &aside, &why));
     feed_kind(f, 0, (size_t)LIFELONG_BATCH * 2, 2); // not committed yet, and stays so
     uint64_t dirty = status_of(f).dirty_since_step;
     assert_true(dirty > 0);
-    ok(reef_trainer_compact(f->trainer, &done, &err), &err);
+    must(reef_trainer_compact(f->trainer, &done, &why));
     assert_int_equal(done.merged, 3);
-    ok(reef_trainer_compact(f->trainer, &done, &err), &err);
+    must(reef_trainer_compact(f->trainer, &done, &why));
     assert_int_equal(done.merged, 0);
     assert_int_equal(status_of(f).dirty_since_step, dirty);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    txn = pool_begin(f->store, REEF_TXN_READ);
     reef_commit after;
-    ok(reef_commit_read(txn, &after, &err), &err);
+    must(reef_commit_read(txn, &after, &why));
     reef_txn_abort(txn);
     assert_true(after.step == before.step);
     assert_memory_equal(after.root, before.root, REEF_HASH_BYTES);

@@ -2,8 +2,8 @@
 //
 // Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. If there are none, those tests
 // are skipped.
+#include "checked.h"
 #include "reef_router.h"
-#include "test.h"
 
 #include <math.h>
 
@@ -85,19 +85,17 @@ typedef struct fixture {
 } fixture;
 
 static void fixture_train(fixture *f) {
-    reef_error err;
     f->fit = (reef_gate_fit){.leak_max = 0.005f};
     if (reef_gate_train(&f->gate, &f->old_fit.view, &f->old_calibrate.view, &f->new_windows.view,
-                        &f->fit, &err) != REEF_OK)
-        fail_msg("%s", err.message);
+                        &f->fit, &why) != REEF_OK)
+        fail_msg("%s", why.message);
 }
 
 // Takes over the texts. Half of the old windows fit, the other half calibrates; new windows are the
 // beginning of the new text, as a stream delivers it.
 static void fixture_init(fixture *f, text old, text new, size_t old_bytes, size_t new_bytes) {
-    reef_error err;
     *f = (fixture){.old = old, .new = new, .new_start = {new.bytes, new_bytes}};
-    assert_int_equal(reef_gate_init(&f->gate, &err), REEF_OK);
+    must(reef_gate_init(&f->gate, &why));
     f->old_fit = windows_of(&f->old, old_bytes / WINDOW, 0, 2);
     f->old_calibrate = windows_of(&f->old, old_bytes / WINDOW, 1, 2);
     f->new_windows = windows_of(&f->new_start, new_bytes / WINDOW, 0, 1);
@@ -147,8 +145,7 @@ static double fire_share(const reef_gate *gate, const text *t, size_t skip) {
 
 static void a_fresh_gate_never_fires(void **state) {
     reef_gate gate;
-    reef_error err;
-    assert_int_equal(reef_gate_init(&gate, &err), REEF_OK);
+    must(reef_gate_init(&gate, &why));
     text t = synthetic(1, 1, 5000);
     float *margins = margins_of(&gate, &t);
     for (size_t i = 0; i < t.size; i++) assert_true(margins[i] == -INFINITY);
@@ -167,8 +164,7 @@ static size_t bucket_of(size_t order, const uint8_t *newest) {
 
 static void margins_equal_the_plain_definition(void **state) {
     reef_gate gate;
-    reef_error err;
-    assert_int_equal(reef_gate_init(&gate, &err), REEF_OK);
+    must(reef_gate_init(&gate, &why));
     random_state = 5;
     for (size_t i = 0; i < REEF_GATE_WEIGHTS; i++)
         gate.weights[i] = (float)random_below(2001) / 1000.0f - 1.0f;
@@ -267,7 +263,6 @@ static void every_window_is_read_in_every_pass(void **state) {
         uint8_t windows[24][40];
         const uint8_t *bytes[24];
         size_t sizes[24];
-        reef_error err;
         for (size_t i = 0; i < count; i++) {
             memset(windows[i], '.', sizeof(windows[i]));
             windows[i][20] = (uint8_t)(1 + i);
@@ -276,7 +271,7 @@ static void every_window_is_read_in_every_pass(void **state) {
         }
         reef_gate_windows old = {count, bytes, sizes}, new = {1, f->new_windows.view.bytes, sizes};
         reef_gate_fit fit = {.leak_max = 0.01f, .epochs = 1};
-        assert_int_equal(reef_gate_train(&f->gate, &old, &old, &new, &fit, &err), REEF_OK);
+        must(reef_gate_train(&f->gate, &old, &old, &new, &fit, &why));
         for (size_t i = 0; i < count; i++) assert_true(f->gate.weights[1 + i] < 0);
     }
 }
@@ -393,11 +388,9 @@ static void texts_that_are_alike_get_the_smallest_threshold_that_keeps_the_bound
     fixture f;
     fixture_init(&f, synthetic(1, 11, 64 * KIB), synthetic(1, 12, 24 * KIB), 64 * KIB, 24 * KIB);
     for (size_t i = 0; i < sizeof(LEAKS) / sizeof(LEAKS[0]); i++) {
-        reef_error err;
         reef_gate_fit fit = {.leak_max = LEAKS[i], .epochs = 1};
-        assert_int_equal(reef_gate_train(&f.gate, &f.old_fit.view, &f.old_calibrate.view,
-                                         &f.new_windows.view, &fit, &err),
-                         REEF_OK);
+        must(reef_gate_train(&f.gate, &f.old_fit.view, &f.old_calibrate.view, &f.new_windows.view,
+                             &fit, &why));
         size_t fired, nearly, bytes = f.old_calibrate.view.count * WINDOW;
         count_fired(&f.gate, &f.old_calibrate.view, &fired, &nearly);
         double allowed = (double)LEAKS[i] * (double)bytes;
@@ -410,37 +403,32 @@ static void texts_that_are_alike_get_the_smallest_threshold_that_keeps_the_bound
 
 static void windows_may_be_empty_or_shorter_than_an_n_gram(void **state) {
     fixture *f = *state;
-    reef_error err;
     const uint8_t *bytes[] = {f->new.bytes, f->new.bytes + 5, f->new.bytes, f->new.bytes + 9};
     const size_t sizes[] = {0, 2, 0, 3000};
     reef_gate_windows odd = {4, bytes, sizes};
     reef_gate_fit fit = {.leak_max = 0.01f};
-    assert_int_equal(
-        reef_gate_train(&f->gate, &f->old_fit.view, &f->old_calibrate.view, &odd, &fit, &err),
-        REEF_OK);
-    assert_int_equal(reef_gate_train(&f->gate, &odd, &odd, &f->new_windows.view, &fit, &err),
-                     REEF_OK);
+    must(reef_gate_train(&f->gate, &f->old_fit.view, &f->old_calibrate.view, &odd, &fit, &why));
+    must(reef_gate_train(&f->gate, &odd, &odd, &f->new_windows.view, &fit, &why));
     odd = (reef_gate_windows){2, bytes, sizes}; // two bytes in all
-    assert_int_equal(reef_gate_train(&f->gate, &odd, &odd, &odd, &fit, &err), REEF_OK);
+    must(reef_gate_train(&f->gate, &odd, &odd, &odd, &fit, &why));
     assert_true(isfinite(f->gate.threshold));
 }
 
 static void nothing_to_learn_from_is_refused(void **state) {
     fixture *f = *state;
-    reef_error err;
     const uint8_t *bytes[] = {f->new.bytes};
     const size_t sizes[] = {0};
     const reef_gate_windows none = {0, NULL, NULL}, hollow = {1, bytes, sizes};
     const reef_gate_windows *some = &f->new_windows.view;
     reef_gate_fit fit = {.leak_max = 0.01f};
-    assert_int_equal(reef_gate_train(&f->gate, &none, some, some, &fit, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "old windows to fit"));
-    assert_int_equal(reef_gate_train(&f->gate, some, &hollow, some, &fit, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "old windows to calibrate"));
-    assert_int_equal(reef_gate_train(&f->gate, some, some, &none, &fit, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "new windows"));
+    must_fail(reef_gate_train(&f->gate, &none, some, some, &fit, &why), REEF_ERR_INVALID,
+              "old windows to fit");
+    must_fail(reef_gate_train(&f->gate, some, &hollow, some, &fit, &why), REEF_ERR_INVALID,
+              "old windows to calibrate");
+    must_fail(reef_gate_train(&f->gate, some, some, &none, &fit, &why), REEF_ERR_INVALID,
+              "new windows");
     fit = (reef_gate_fit){.leak_max = NAN};
-    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &why), REEF_ERR_INVALID);
     assert_true(f->gate.threshold == INFINITY); // and the gate still never fires
 }
 

@@ -1,11 +1,11 @@
 // The router's forward and backward: against the plain router in double, against exhaustive search,
 // and the same bits for any number of threads.
+#include "checked.h"
 #include "draw.h"
 #include "exhaustive_pairs.h"
 #include "gradcheck.h"
 #include "plain_router.h"
 #include "reef_router.h"
-#include "test.h"
 
 #include <math.h>
 
@@ -95,10 +95,9 @@ static void clear_grads(router *r) {
 }
 
 static void forward(router *r, reef_router_mode mode, reef_thread_pool *workers) {
-    reef_error err = {0};
     reef_status status = reef_router_forward(&r->shape, &r->params, mode, workers, r->rows, r->x,
-                                             NULL, &r->tape, &err);
-    if (status != REEF_OK) fail_msg("%s", err.message);
+                                             NULL, &r->tape, &why);
+    if (status != REEF_OK) fail_msg("%s", why.message);
 }
 
 static void backward(router *r,
@@ -374,10 +373,8 @@ static void folded_router_agrees_with_running_statistics(void **state) {
         const bool batch_norm = kind % 2 == 1;
         router r = make(odd_with(all_scores[kind / 2], batch_norm), 24, 8, 3);
         folded f = fold(&r);
-        reef_error err = {0};
-        assert_int_equal(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL, r.rows,
-                                             r.x, NULL, &r.tape, &err),
-                         REEF_OK);
+        must(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x, NULL,
+                                 &r.tape, &why));
         assert_agrees_with_plain(&r, batch_norm ? PLAIN_NORM_RUNNING : PLAIN_NORM_NONE);
         free(f.block);
         release(&r);
@@ -410,7 +407,6 @@ static void check_row_does_not_depend_on_the_rest(reef_router_score score) {
     router r = make(odd_with(score, true), ROWS, PIECE, 5);
     folded f = fold(&r);
     const size_t row_gates = r.shape.head_count * r.shape.topk;
-    reef_error err;
     float gate[ROWS * 9];
     reef_expert_id indices[ROWS * 9];
     assert_int_equal(r.gates, ROWS * 9);
@@ -423,9 +419,8 @@ static void check_row_does_not_depend_on_the_rest(reef_router_score score) {
             const uint8_t active[ROWS / PIECE] = {other == 0 || row / PIECE == 0,
                                                   other == 0 || row / PIECE == 1,
                                                   other == 0 || row / PIECE == 2};
-            assert_int_equal(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL,
-                                                 ROWS, r.x, active, &r.tape, &err),
-                             REEF_OK);
+            must(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL, ROWS, r.x,
+                                     active, &r.tape, &why));
             if (other == 0) {
                 memcpy(gate, r.tape.gate, sizeof(gate));
                 memcpy(indices, r.tape.indices, sizeof(indices));
@@ -602,15 +597,13 @@ static void inactive_pieces_get_and_give_no_gradient(void **state) {
     router r = make(odd, 20, 5, 24);
     folded f = fold(&r);
     const uint8_t active[4] = {1, 0, 1, 0};
-    reef_error err;
     reef_router_params unfolded = r.params;
     r.params = f.params;
     clear_grads(&r);
     // The content of an inactive piece does not matter, not even NaN.
     for (size_t d = 0; d < 5 * 7; d++) r.x[5 * 7 + d] = NAN;
-    assert_int_equal(reef_router_forward(&r.shape, &r.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x,
-                                         active, &r.tape, &err),
-                     REEF_OK);
+    must(reef_router_forward(&r.shape, &r.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x, active,
+                             &r.tape, &why));
     reef_router_backward(&r.shape, &r.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x, active,
                          &r.tape, r.d_gate, r.d_x, NULL);
     for (size_t row = 0; row < r.rows; row++) {
@@ -674,11 +667,9 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 // ---- errors -------------------------------------------------------------------------------------
 
 static void assert_names_row(router *r, reef_router_mode mode, const char *row) {
-    reef_error err;
-    assert_int_equal(
-        reef_router_forward(&r->shape, &r->params, mode, NULL, r->rows, r->x, NULL, &r->tape, &err),
-        REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, row));
+    must_fail(
+        reef_router_forward(&r->shape, &r->params, mode, NULL, r->rows, r->x, NULL, &r->tape, &why),
+        REEF_ERR_INVALID, row);
 }
 
 static void a_query_that_is_not_finite_is_named(void **state) {
@@ -750,7 +741,6 @@ static void scores_that_overflow_are_named(void **state) {
 }
 
 static void shapes_that_do_not_fit_together_are_refused(void **state) {
-    reef_error err;
     const struct {
         reef_router_shape shape;
         const char *named;
@@ -767,12 +757,11 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
         {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 5, .score = 3},
          "no score function 3"},
     };
-    assert_int_equal(reef_router_shape_check(&odd, &err), REEF_OK);
+    must(reef_router_shape_check(&odd, &why));
     for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++) {
         reef_router_tape tape;
-        assert_int_equal(reef_router_shape_check(&wrong[n].shape, &err), REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, wrong[n].named));
-        assert_int_equal(reef_router_tape_init(&tape, &wrong[n].shape, 20, 5, true, &err),
+        must_fail(reef_router_shape_check(&wrong[n].shape, &why), REEF_ERR_INVALID, wrong[n].named);
+        assert_int_equal(reef_router_tape_init(&tape, &wrong[n].shape, 20, 5, true, &why),
                          REEF_ERR_INVALID);
         reef_router_tape_release(&tape); // nothing was left behind
     }
@@ -780,20 +769,18 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
 
 static void tapes_hold_whole_pieces(void **state) {
     const size_t wrong[][2] = {{0, 5}, {20, 0}, {20, 3}, {SIZE_MAX / 5 * 5, 5}};
-    reef_error err;
     reef_router_tape tape;
     for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++)
-        assert_int_equal(reef_router_tape_init(&tape, &odd, wrong[n][0], wrong[n][1], true, &err),
+        assert_int_equal(reef_router_tape_init(&tape, &odd, wrong[n][0], wrong[n][1], true, &why),
                          REEF_ERR_INVALID);
     // Fewer rows than the tape has room for, and a tape for evaluation only.
     router r = make(odd, 20, 5, 51);
     folded f = fold(&r);
-    assert_int_equal(reef_router_tape_init(&tape, &odd, 40, 5, false, &err), REEF_OK);
+    must(reef_router_tape_init(&tape, &odd, 40, 5, false, &why));
     assert_null(tape.d_query);
     for (size_t rows = 0; rows <= 20; rows += 5)
-        assert_int_equal(reef_router_forward(&odd, &f.params, REEF_ROUTER_FOLDED, NULL, rows, r.x,
-                                             NULL, &tape, &err),
-                         REEF_OK);
+        must(reef_router_forward(&odd, &f.params, REEF_ROUTER_FOLDED, NULL, rows, r.x, NULL, &tape,
+                                 &why));
     r.params = f.params;
     forward(&r, REEF_ROUTER_FOLDED, NULL);
     assert_memory_equal(tape.gate, r.tape.gate, r.gates * sizeof(*tape.gate));

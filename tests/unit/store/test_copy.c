@@ -51,26 +51,25 @@ static void put_blocks(reef_txn *txn, uint32_t generation, uint32_t count, uint6
 
 // A sealed generation and an open one, a snapshot, an event, and pages that are free again.
 static reef_commit write_pool(reef_store *store) {
-    reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_blocks(txn, 0, BLOCKS, 1);
-    must(reef_generation_seal(txn, 0, 5, 500, &err), &err);
+    must(reef_generation_seal(txn, 0, 5, 500, &why));
     pool_open_generation(txn, 1);
     put_blocks(txn, 1, BLOCKS, 100);
-    must(reef_timeline_append(txn, "{\"event\": \"test\"}", &err), &err);
+    must(reef_timeline_append(txn, "{\"event\": \"test\"}", &why));
     pool_commit(txn, 1);
     txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "kept", &snapshot, &why));
     for (uint32_t block = 3; block < BLOCKS; block++) {
         const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .block = block};
-        must(reef_record_delete(txn, &key, &err), &err);
+        must(reef_record_delete(txn, &key, &why));
     }
     pool_commit(txn, 2);
     txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_snapshot_remove(txn, "kept", &err), &err);
-    must(reef_snapshot_create(txn, "again", &snapshot, &err), &err);
+    must(reef_snapshot_remove(txn, "kept", &why));
+    must(reef_snapshot_create(txn, "again", &snapshot, &why));
     return pool_commit(txn, 3);
 }
 
@@ -96,9 +95,8 @@ static size_t entries_of(const char *path) {
 
 static void a_copy_holds_the_last_commit_in_fewer_pages(void **state) {
     copies *c = *state;
-    reef_error err;
     reef_commit copied, last = write_pool(c->pool->store);
-    must(reef_store_copy(c->pool->store, c->to, &copied, &err), &err);
+    must(reef_store_copy(c->pool->store, c->to, &copied, &why));
     assert_int_equal(copied.number, last.number);
     assert_int_equal(copied.step, 3);
     assert_memory_equal(copied.root, last.root, sizeof(last.root));
@@ -118,17 +116,16 @@ static void a_copy_holds_the_last_commit_in_fewer_pages(void **state) {
     assert_int_equal(pool_commit(txn, 4).number, last.number + 1);
     reef_store_close(copy);
     txn = pool_begin(c->pool->store, REEF_TXN_READ);
-    must(reef_commit_read(txn, &copied, &err), &err);
+    must(reef_commit_read(txn, &copied, &why));
     assert_int_equal(copied.number, last.number);
     reef_txn_abort(txn);
 }
 
 static void a_pool_without_a_commit_can_be_copied(void **state) {
     copies *c = *state;
-    reef_error err;
     reef_commit copied = {.number = 9};
     assert_int_equal(mkdir(c->to, 0700), 0); // an empty directory will do
-    must(reef_store_copy(c->pool->store, c->to, &copied, &err), &err);
+    must(reef_store_copy(c->pool->store, c->to, &copied, &why));
     assert_int_equal(copied.number, 0);
     reef_store *copy = pool_open(c->to, false, true);
     write_pool(copy);
@@ -158,7 +155,6 @@ static void write_for_ever(const char *path) {
 
 static void copies_are_made_while_another_process_commits(void **state) {
     copies *c = *state;
-    reef_error err;
     reef_commit copied, last = write_pool(c->pool->store);
     reef_store_close(c->pool->store);
     c->pool->store = NULL;
@@ -168,7 +164,7 @@ static void copies_are_made_while_another_process_commits(void **state) {
     c->pool->store = pool_open(c->pool->path, false, false);
     uint64_t first = 0;
     for (int i = 0; i < 40 && (i < 4 || last.number < first + 3); i++) {
-        must(reef_store_copy(c->pool->store, c->to, &copied, &err), &err);
+        must(reef_store_copy(c->pool->store, c->to, &copied, &why));
         assert_true(copied.number >= last.number);
         if (first == 0) first = copied.number;
         last = copied;
@@ -185,36 +181,35 @@ static void copies_are_made_while_another_process_commits(void **state) {
 
 static void where_something_is_nothing_is_written(void **state) {
     copies *c = *state;
-    reef_error err;
     char inside[TEMP_DIR_BYTES], other[TEMP_DIR_BYTES], link[TEMP_DIR_BYTES];
     reef_store *store = c->pool->store;
     write_pool(store);
     temp_dir_join(inside, c->pool->path, "copy");
-    must_fail(reef_store_copy(store, inside, NULL, &err), REEF_ERR_INVALID, &err, "lies inside it");
+    must_fail(reef_store_copy(store, inside, NULL, &why), REEF_ERR_INVALID, "lies inside it");
     assert_absent(inside);
-    must_fail(reef_store_copy(store, c->pool->path, NULL, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_store_copy(store, c->pool->path, NULL, &why), REEF_ERR_INVALID,
               "lies inside it");
     temp_dir_join(link, c->pool->directory, "link");
     assert_int_equal(symlink(c->pool->path, link), 0);
     temp_dir_join(inside, link, "copy");
-    must_fail(reef_store_copy(store, inside, NULL, &err), REEF_ERR_INVALID, &err, "lies inside it");
-    must_fail(reef_store_copy(store, "", NULL, &err), REEF_ERR_INVALID, &err, "empty");
+    must_fail(reef_store_copy(store, inside, NULL, &why), REEF_ERR_INVALID, "lies inside it");
+    must_fail(reef_store_copy(store, "", NULL, &why), REEF_ERR_INVALID, "empty");
     temp_dir_join(other, c->to, "deeper");
-    must_fail(reef_store_copy(store, other, NULL, &err), REEF_ERR_NOT_FOUND, &err, "No such file");
+    must_fail(reef_store_copy(store, other, NULL, &why), REEF_ERR_NOT_FOUND, "No such file");
     assert_absent(c->to);
 
     assert_int_equal(mkdir(c->to, 0700), 0);
     assert_int_equal(mkdir(other, 0700), 0);
-    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_ERR_INVALID, &err, "not empty");
+    must_fail(reef_store_copy(store, c->to, NULL, &why), REEF_ERR_INVALID, "not empty");
     assert_int_equal(entries_of(c->to), 1);
     assert_int_equal(rmdir(other), 0);
-    must(reef_store_copy(store, c->to, NULL, &err), &err);
-    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_ERR_INVALID, &err, "not empty");
+    must(reef_store_copy(store, c->to, NULL, &why));
+    must_fail(reef_store_copy(store, c->to, NULL, &why), REEF_ERR_INVALID, "not empty");
     temp_dir_remove(c->to);
     int fd = open(c->to, O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
     close(fd);
-    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_ERR_INVALID, &err, "a file");
+    must_fail(reef_store_copy(store, c->to, NULL, &why), REEF_ERR_INVALID, "a file");
     pool_check(store);
 }
 
@@ -225,15 +220,14 @@ static void on_a_full_disk_nothing_is_left(void **state) {
     write_pool(c->pool->store);
     assert_int_equal(mkdir(c->to, 0700), 0);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        reef_error err;
         char to[TEMP_DIR_BYTES];
         if (!small_disk_mount(c->to, sizes[i])) skip();
         temp_dir_join(to, c->to, "copy");
-        reef_status status = reef_store_copy(c->pool->store, to, NULL, &err);
+        reef_status status = reef_store_copy(c->pool->store, to, NULL, &why);
         size_t left = entries_of(c->to);
         small_disk_unmount(c->to);
-        if (status != REEF_ERR_FULL) fail_msg("%s: %s", sizes[i], status == 0 ? "" : err.message);
-        assert_true(strstr(err.message, "disk is full") || strstr(err.message, "No space left"));
+        if (status != REEF_ERR_FULL) fail_msg("%s: %s", sizes[i], status == 0 ? "" : why.message);
+        assert_true(strstr(why.message, "disk is full") || strstr(why.message, "No space left"));
         assert_int_equal(left, 0);
     }
     pool_check(c->pool->store);
@@ -256,14 +250,12 @@ static void damage_sum(const char *pool) {
 
 static void what_does_not_have_its_root_is_no_copy(void **state) {
     copies *c = *state;
-    reef_error err;
     write_pool(c->pool->store);
     reef_store_close(c->pool->store);
     c->pool->store = NULL;
     damage_sum(c->pool->path);
     c->pool->store = pool_open(c->pool->path, false, true);
-    must_fail(reef_store_copy(c->pool->store, c->to, NULL, &err), REEF_ERR_CORRUPT, &err,
-              "root hash");
+    must_fail(reef_store_copy(c->pool->store, c->to, NULL, &why), REEF_ERR_CORRUPT, "root hash");
     assert_absent(c->to);
 }
 

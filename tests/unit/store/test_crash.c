@@ -60,11 +60,10 @@ static reef_status history_commit(reef_store *store,
 
 // The pool holds exactly what commits 1 .. n made; returns n.
 static uint64_t assert_history(reef_store *store, uint8_t *payload) {
-    reef_error err;
     reef_commit last = {0};
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    reef_status status = reef_commit_read(txn, &last, &err);
-    if (status != REEF_ERR_NOT_FOUND) must(status, &err);
+    reef_status status = reef_commit_read(txn, &last, &why);
+    if (status != REEF_ERR_NOT_FOUND) must(status);
     for (uint32_t i = 0; i < RECORDS; i++) {
         const reef_key key = history_key(i);
         reef_view view;
@@ -73,7 +72,7 @@ static uint64_t assert_history(reef_store *store, uint8_t *payload) {
         uint64_t n = last.number;
         while (n > 0 && history_deed(n, i, &seed, &bytes) == NOTHING) n--;
         bool present = n > 0 && history_deed(n, i, &seed, &bytes) == WRITE;
-        status = reef_record_view(txn, &key, &view, &err);
+        status = reef_record_view(txn, &key, &view, &why);
         assert_int_equal(status, present ? REEF_OK : REEF_ERR_NOT_FOUND);
         if (!present) continue;
         fill(payload, bytes, seed);
@@ -88,18 +87,17 @@ static uint64_t assert_history(reef_store *store, uint8_t *payload) {
 
 // Commits until it is killed, and reports after each.
 static int child_commits(const char *path, int told) {
-    reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_commit last = {0};
     static uint8_t payload[RECORD_BYTES_MAX];
-    if (reef_store_open(&store, path, &(reef_store_options){.write = true}, &err) != REEF_OK)
+    if (reef_store_open(&store, path, &(reef_store_options){.write = true}, &why) != REEF_OK)
         return 1;
-    if (reef_txn_begin(&txn, store, REEF_TXN_READ, &err) != REEF_OK) return 2;
-    if (reef_commit_read(txn, &last, &err) > REEF_ERR_NOT_FOUND) return 3;
+    if (reef_txn_begin(&txn, store, REEF_TXN_READ, &why) != REEF_OK) return 2;
+    if (reef_commit_read(txn, &last, &why) > REEF_ERR_NOT_FOUND) return 3;
     reef_txn_abort(txn);
     for (uint64_t n = last.number + 1;; n++) {
-        if (history_commit(store, n, payload, &err) != REEF_OK) return 4;
+        if (history_commit(store, n, payload, &why) != REEF_OK) return 4;
         if (write(told, &n, sizeof(n)) != sizeof(n)) return 5;
     }
 }
@@ -159,18 +157,17 @@ static void a_commit_is_whole_or_absent_after_a_kill(void **state) {
 static void a_killed_reader_does_not_make_the_pool_grow(void **state) {
     pool_fixture *f = *state;
     static uint8_t payload[RECORD_BYTES_MAX];
-    reef_error err;
     int ready[2];
     char byte;
     uint64_t n = 1;
-    must(history_commit(f->store, n++, payload, &err), &err);
+    must(history_commit(f->store, n++, payload, &why));
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
     if (child == 0) {
         reef_store *store = NULL;
         reef_txn *txn = NULL;
-        if (reef_store_open(&store, f->path, &(reef_store_options){0}, &err) != REEF_OK) _exit(1);
-        if (reef_txn_begin(&txn, store, REEF_TXN_READ, &err) != REEF_OK) _exit(2);
+        if (reef_store_open(&store, f->path, &(reef_store_options){0}, &why) != REEF_OK) _exit(1);
+        if (reef_txn_begin(&txn, store, REEF_TXN_READ, &why) != REEF_OK) _exit(2);
         if (write(ready[1], "!", 1) != 1) _exit(3);
         for (;;) pause_us(100000);
     }
@@ -181,9 +178,9 @@ static void a_killed_reader_does_not_make_the_pool_grow(void **state) {
     close(ready[0]);
     close(ready[1]);
     pool_reopen(f); // checks the reader table
-    for (; n < 20; n++) must(history_commit(f->store, n, payload, &err), &err);
+    for (; n < 20; n++) must(history_commit(f->store, n, payload, &why));
     uint64_t settled = pool_check(f->store).file_bytes;
-    for (; n < 120; n++) must(history_commit(f->store, n, payload, &err), &err);
+    for (; n < 120; n++) must(history_commit(f->store, n, payload, &why));
     assert_true(pool_check(f->store).file_bytes < 2 * settled);
     assert_int_equal(assert_history(f->store, payload), 119);
 }
@@ -212,15 +209,14 @@ static void a_pool_is_made_whole_or_not_at_all(void **state) {
         while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
         }
         for (int i = 0; i < POOLS; i++) {
-            reef_error err;
             reef_store *store = NULL;
             snprintf(name, sizeof(name), "%d-%d", round, i);
             temp_dir_join(path, f->directory, name);
             reef_status status =
-                reef_store_open(&store, path, &(reef_store_options){.write = true}, &err);
+                reef_store_open(&store, path, &(reef_store_options){.write = true}, &why);
             if (status == REEF_ERR_NOT_FOUND) break;
             if (status != REEF_OK) {
-                must_fail(status, REEF_ERR_INVALID, &err, "has no data.mdb");
+                must_fail(status, REEF_ERR_INVALID, "has no data.mdb");
                 continue;
             }
             whole++;
@@ -306,27 +302,26 @@ static reef_status large_commit(reef_store *store, reef_error *err) {
 static void a_full_disk_loses_nothing_and_works_again_with_room(void **state) {
     pool_fixture *f = *state;
     static uint8_t payload[RECORD_BYTES_MAX];
-    reef_error err;
     uint64_t n = 1;
     int full = 0;
     if (disk_is_missing(f)) skip();
-    for (; n < 8; n++) must(history_commit(f->store, n, payload, &err), &err);
+    for (; n < 8; n++) must(history_commit(f->store, n, payload, &why));
     for (uint64_t left = 0; left < 600000; left += 41000) { // ends in different parts of the commit
         filler_write(f, left);
-        must_fail(large_commit(f->store, &err), REEF_ERR_FULL, &err, "the disk is full");
+        must_fail(large_commit(f->store, &why), REEF_ERR_FULL, "the disk is full");
         assert_int_equal(assert_history(f->store, payload), n - 1);
         // A small one may find room in pages that are free inside the file.
-        reef_status status = history_commit(f->store, n, payload, &err);
+        reef_status status = history_commit(f->store, n, payload, &why);
         if (status == REEF_OK) {
             n++;
         } else {
-            must_fail(status, REEF_ERR_FULL, &err, "the disk is full");
+            must_fail(status, REEF_ERR_FULL, "the disk is full");
             full++;
         }
         assert_int_equal(assert_history(f->store, payload), n - 1); // readable while full
         pool_check(f->store);
         filler_remove(f);
-        must(history_commit(f->store, n, payload, &err), &err); // the same store continues
+        must(history_commit(f->store, n, payload, &why)); // the same store continues
         n++;
         pool_check(f->store);
     }
@@ -339,9 +334,8 @@ static void a_pool_on_a_full_disk_opens(void **state) {
     pool_fixture *f = *state;
     static uint8_t payload[RECORD_BYTES_MAX];
     char file[TEMP_DIR_BYTES];
-    reef_error err;
     if (disk_is_missing(f)) skip();
-    must(history_commit(f->store, 1, payload, &err), &err);
+    must(history_commit(f->store, 1, payload, &why));
     filler_write(f, 0);
     pool_reopen(f);
     assert_int_equal(assert_history(f->store, payload), 1);
@@ -352,8 +346,8 @@ static void a_pool_on_a_full_disk_opens(void **state) {
     temp_dir_join(file, f->path, "lock.mdb");
     unlink(file);
     filler_write(f, 0);
-    must_fail(reef_store_open(&f->store, f->path, &(reef_store_options){.write = true}, &err),
-              REEF_ERR_FULL, &err, "lock.mdb");
+    must_fail(reef_store_open(&f->store, f->path, &(reef_store_options){.write = true}, &why),
+              REEF_ERR_FULL, "lock.mdb");
     filler_remove(f);
     f->store = pool_open(f->path, false, true);
     assert_int_equal(assert_history(f->store, payload), 1);
@@ -362,7 +356,6 @@ static void a_pool_on_a_full_disk_opens(void **state) {
 static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
     pool_fixture *f = *state;
     char path[TEMP_DIR_BYTES];
-    reef_error err;
     reef_store *store = NULL;
     int refused = 0;
     if (disk_is_missing(f)) skip();
@@ -370,10 +363,10 @@ static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
     for (uint64_t left = 0; store == NULL && left < 500000; left += 12288) {
         filler_write(f, left);
         const reef_store_options options = {.create = true, .write = true};
-        reef_status status = reef_store_open(&store, path, &options, &err);
+        reef_status status = reef_store_open(&store, path, &options, &why);
         if (status == REEF_OK) break; // enough room at last
         refused++;
-        must_fail(status, REEF_ERR_FULL, &err, path);
+        must_fail(status, REEF_ERR_FULL, path);
         assert_int_not_equal(access(path, F_OK), 0);
     }
     assert_non_null(store);

@@ -53,21 +53,19 @@ static void on_damage(void *context, const char *what) {
 }
 
 static void check_must_find(const char *path, const char *expected) {
-    reef_error err;
     reef_check_report report;
     damage_log log = {.expected = expected};
-    must(reef_store_verify(path, on_damage, &log, &report, &err), &err);
+    must(reef_store_verify(path, on_damage, &log, &report, &why));
     if (log.matching == 0)
         fail_msg("%d damages, none of %s; last: %s", log.count, expected, log.last);
     assert_int_equal(report.damaged, log.count);
 }
 
 static void view_must_find(const char *path, const reef_key *key, const char *expected) {
-    reef_error err;
     reef_view view;
     reef_store *store = pool_open(path, false, false);
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, key, &view, &err), REEF_ERR_CORRUPT, &err, expected);
+    must_fail(reef_record_view(txn, key, &view, &why), REEF_ERR_CORRUPT, expected);
     assert_null(view.data);
     reef_txn_abort(txn);
     reef_store_close(store);
@@ -164,8 +162,7 @@ static void raw_end(raw_pool *raw) {
 }
 
 static MDB_val raw_key(reef_key_bytes *encoded, const reef_key *key) {
-    reef_error err;
-    must(reef_key_encode(key, encoded, &err), &err);
+    must(reef_key_encode(key, encoded, &why));
     return (MDB_val){.mv_size = encoded->bytes, .mv_data = encoded->data};
 }
 
@@ -233,12 +230,11 @@ static void delete_with_sum(const char *path, const char *db, const reef_key *wh
 
 static void a_record_lost_with_its_sum_is_found_through_the_roots(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     fill_pool(f->store, 77);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "s", &snapshot, &err), &err);
-    must(reef_generation_seal(txn, 0, 1, 1, &err), &err);
+    must(reef_snapshot_create(txn, "s", &snapshot, &why));
+    must(reef_generation_seal(txn, 0, 1, 1, &why));
     pool_open_generation(txn, 1);
     pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .generation = 1}, "flags", 5);
     pool_commit(txn, 2);
@@ -259,7 +255,6 @@ static void a_record_lost_with_its_sum_is_found_through_the_roots(void **state) 
 
 static void the_check_goes_on_after_damage(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_check_report report;
     reef_check_report whole;
     damage_log log = {0};
@@ -275,7 +270,7 @@ static void the_check_goes_on_after_damage(void **state) {
         assert_int_equal(mdb_put(raw.txn, raw.dbi, &key, &value, 0), 0);
     }
     raw_end(&raw);
-    must(reef_store_verify(f->path, on_damage, &log, &report, &err), &err);
+    must(reef_store_verify(f->path, on_damage, &log, &report, &why));
     assert_int_equal(report.damaged, 10);
     assert_int_equal(log.count, 10);
     assert_int_equal(report.records, whole.records);
@@ -303,15 +298,13 @@ static reef_status truncate_while_mapped(const char *path,
 
 static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_check_report report;
     fill_pool(f->store, 77);
     reef_store_close(f->store);
     f->store = NULL;
-    must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &err),
-              REEF_ERR_CORRUPT, &err, "SIGBUS");
-    must_fail(reef_store_verify(f->path, NULL, NULL, &report, &err), REEF_ERR_CORRUPT, &err,
-              "truncated");
+    must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &why),
+              REEF_ERR_CORRUPT, "SIGBUS");
+    must_fail(reef_store_verify(f->path, NULL, NULL, &report, &why), REEF_ERR_CORRUPT, "truncated");
 }
 
 static reef_status stopped_by_signal(const char *path,
@@ -325,33 +318,31 @@ static reef_status stopped_by_signal(const char *path,
 }
 
 static void what_a_child_said_before_its_end_is_not_lost(void **state) {
-    reef_error err;
     reef_check_report report;
     damage_log log = {.expected = "one line before the end"};
     const reef_check_options options = {.on_damage = on_damage, .context = &log};
-    must_fail(reef_verify_in_child("segv", stopped_by_signal, &options, &report, &err),
-              REEF_ERR_CORRUPT, &err, "SIGSEGV");
+    must_fail(reef_verify_in_child("segv", stopped_by_signal, &options, &report, &why),
+              REEF_ERR_CORRUPT, "SIGSEGV");
     assert_int_equal(log.matching, 1);
     assert_int_equal(report.damaged, 1);
-    must_fail(reef_verify_in_child("kill", stopped_by_signal, &options, &report, &err), REEF_ERR_IO,
-              &err, "was stopped");
+    must_fail(reef_verify_in_child("kill", stopped_by_signal, &options, &report, &why), REEF_ERR_IO,
+              "was stopped");
 }
 
 static void a_pool_open_for_writing_can_be_verified(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_check_report report;
     reef_store *second = NULL;
     fill_pool(f->store, 77);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_put(txn, &small_key, "not committed", 13);
-    must(reef_store_verify(f->path, on_unexpected_damage, NULL, &report, &err), &err);
+    must(reef_store_verify(f->path, on_unexpected_damage, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.commits, 1);
     pool_commit(txn, 2);
     // The child has not taken the lock with it.
-    must_fail(reef_store_open(&second, f->path, &(reef_store_options){.write = true}, &err),
-              REEF_ERR_BUSY, &err, "already open for writing");
+    must_fail(reef_store_open(&second, f->path, &(reef_store_options){.write = true}, &why),
+              REEF_ERR_BUSY, "already open for writing");
     pool_check(f->store);
 }
 
@@ -369,14 +360,13 @@ static void every_broken_page_gets_an_answer(void **state) {
     data_bytes broken = {.data = malloc(file.bytes), .bytes = file.bytes};
     assert_non_null(broken.data);
     for (int round = 0; round < ROUNDS; round++) {
-        reef_error err;
         reef_check_report report;
         memcpy(broken.data, file.data, file.bytes);
         size_t page = (size_t)draw_int(&random, 2, (int)(file.bytes / 4096) - 1);
         size_t count = draw_int(&random, 0, 1) ? 24 : 4096; // its header and first offsets, or all
         fill(broken.data + 4096 * page, count, draw_bits(&random));
         data_file_save(f->path, &broken, broken.bytes);
-        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &err);
+        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &why);
         assert_true(status == REEF_OK || status == REEF_ERR_CORRUPT || status == REEF_ERR_INVALID);
         if (status != REEF_OK || report.damaged > 0) answered++;
     }

@@ -32,21 +32,20 @@ static void put_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
 static void assert_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
     uint8_t expected[BLOCK_BYTES];
     uint8_t payload[BLOCK_BYTES];
-    reef_error err;
     for (uint32_t block = 0; block < BLOCKS; block++) {
         const reef_key experts = {.db = REEF_DB_EXPERTS, .generation = generation, .block = block};
         const reef_key flags = {.db = REEF_DB_FLAGS, .generation = generation, .block = block};
         fill(expected, sizeof(expected), seed + block);
-        must(reef_record_read(txn, &experts, payload, sizeof(payload), &err), &err);
+        must(reef_record_read(txn, &experts, payload, sizeof(payload), &why));
         assert_memory_equal(payload, expected, sizeof(expected));
-        must(reef_record_read(txn, &flags, payload, 3, &err), &err);
+        must(reef_record_read(txn, &flags, payload, 3, &why));
         assert_memory_equal(payload, expected, 3);
     }
     const reef_key tensor = {.db = REEF_DB_TENSORS, .generation = generation, .name = "w_q"};
-    must(reef_record_read(txn, &tensor, payload, 77, &err), &err);
+    must(reef_record_read(txn, &tensor, payload, 77, &why));
     assert_memory_equal(payload, expected, 77);
     const reef_key memory = {.db = REEF_DB_MEMORY, .generation = generation, .name = "tables"};
-    must(reef_record_read(txn, &memory, payload, 2000, &err), &err);
+    must(reef_record_read(txn, &memory, payload, 2000, &why));
     assert_memory_equal(payload, expected, 2000);
 }
 
@@ -61,21 +60,18 @@ static reef_status count_record(void *context,
 
 static size_t count_records(reef_txn *txn, reef_db db, uint32_t generation) {
     size_t count = 0;
-    reef_error err;
-    must(reef_record_scan(txn, db, generation, count_record, &count, &err), &err);
+    must(reef_record_scan(txn, db, generation, count_record, &count, &why));
     return count;
 }
 
 static void seal(reef_txn *txn, uint32_t generation) {
-    reef_error err;
-    must(reef_generation_seal(txn, generation, 7, 700, &err), &err);
+    must(reef_generation_seal(txn, generation, 7, 700, &why));
 }
 
 // ---- generations --------------------------------------------------------------------------------
 
 static void generations_come_back_as_they_were_put(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     uint32_t count = 9;
     reef_generation_record back;
     const reef_generation_record generation = {.side = 48,
@@ -84,17 +80,16 @@ static void generations_come_back_as_they_were_put(void **state) {
                                                .opened_step = 11,
                                                .opened_at = UINT64_C(1) << 50};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_generation_count(txn, &count, &err), &err);
+    must(reef_generation_count(txn, &count, &why));
     assert_int_equal(count, 0);
-    must_fail(reef_generation_read(txn, 0, &back, &err), REEF_ERR_NOT_FOUND, &err,
-              "no generation 0");
-    must(reef_generation_put(txn, &generation, &err), &err);
+    must_fail(reef_generation_read(txn, 0, &back, &why), REEF_ERR_NOT_FOUND, "no generation 0");
+    must(reef_generation_put(txn, &generation, &why));
     pool_commit(txn, 1);
     pool_reopen(f);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_generation_count(txn, &count, &err), &err);
+    must(reef_generation_count(txn, &count, &why));
     assert_int_equal(count, 1);
-    must(reef_generation_read(txn, 0, &back, &err), &err);
+    must(reef_generation_read(txn, 0, &back, &why));
     assert_int_equal(back.side, 48);
     assert_int_equal(back.dtype, REEF_I8);
     assert_int_equal(back.opened_step, 11);
@@ -105,53 +100,50 @@ static void generations_come_back_as_they_were_put(void **state) {
 
 static void a_chain_of_kinds_is_one_step(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_generation_record back;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     seal(txn, 0);
     must_fail(reef_generation_put(
-                  txn, &(reef_generation_record){.side = 1, .generation = 1, .continues = 2}, &err),
-              REEF_ERR_INVALID, &err, "generation 1, which it continues, begins no kind");
+                  txn, &(reef_generation_record){.side = 1, .generation = 1, .continues = 2}, &why),
+              REEF_ERR_INVALID, "generation 1, which it continues, begins no kind");
     must(reef_generation_put(
-             txn, &(reef_generation_record){.side = 1, .generation = 1, .continues = 1}, &err),
-         &err);
+        txn, &(reef_generation_record){.side = 1, .generation = 1, .continues = 1}, &why));
     seal(txn, 1);
     const reef_generation_record deeper = {.side = 1, .generation = 2, .continues = 2};
-    must_fail(reef_generation_put(txn, &deeper, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_generation_put(txn, &deeper, &why), REEF_ERR_INVALID,
               "generation 1, which it continues, begins no kind");
     // As if it had been written all the same.
-    must(reef_generation_store(txn, &deeper, &err), &err);
-    must_fail(reef_generation_read(txn, 2, &back, &err), REEF_ERR_CORRUPT, &err,
+    must(reef_generation_store(txn, &deeper, &why));
+    must_fail(reef_generation_read(txn, 2, &back, &why), REEF_ERR_CORRUPT,
               "generation 2 continues generation 1, which continues another");
-    must(reef_generation_read(txn, 1, &back, &err), &err);
+    must(reef_generation_read(txn, 1, &back, &why));
     assert_int_equal(back.continues, 1);
     reef_txn_abort(txn);
 }
 
 static void only_the_last_generation_may_be_open(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &err),
-              REEF_ERR_INVALID, &err, "only generation 0 can be open");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &why),
+              REEF_ERR_INVALID, "only generation 0 can be open");
     pool_open_generation(txn, 0);
     pool_open_generation(txn, 0); // changing the open one is fine
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &err),
-              REEF_ERR_INVALID, &err, "only generation 0 can be open");
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .sealed = true}, &err),
-              REEF_ERR_INVALID, &err, "as sealed");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &why),
+              REEF_ERR_INVALID, "only generation 0 can be open");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .sealed = true}, &why),
+              REEF_ERR_INVALID, "as sealed");
     seal(txn, 0);
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1}, &err),
-              REEF_ERR_INVALID, &err, "is sealed");
-    must_fail(reef_generation_seal(txn, 0, 1, 1, &err), REEF_ERR_INVALID, &err, "sealed already");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1}, &why),
+              REEF_ERR_INVALID, "is sealed");
+    must_fail(reef_generation_seal(txn, 0, 1, 1, &why), REEF_ERR_INVALID, "sealed already");
     must_fail(reef_generation_put(
-                  txn, &(reef_generation_record){.side = 1, .generation = 1, .parent = 1}, &err),
-              REEF_ERR_INVALID, &err, "its parent is 1");
+                  txn, &(reef_generation_record){.side = 1, .generation = 1, .parent = 1}, &why),
+              REEF_ERR_INVALID, "its parent is 1");
     must_fail(reef_generation_put(
                   txn, &(reef_generation_record){.side = 1, .generation = REEF_SNAPSHOT_GENERATION},
-                  &err),
-              REEF_ERR_INVALID, &err, "at most 65536");
+                  &why),
+              REEF_ERR_INVALID, "at most 65536");
     pool_open_generation(txn, 1);
     pool_commit(txn, 1);
     assert_int_equal(pool_check(f->store).generations, 2);
@@ -161,7 +153,6 @@ static void sealed_records_refuse_writes(void **state) {
     pool_fixture *f = *state;
     static const reef_db sealed_dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MOMENTS,
                                          REEF_DB_TENSORS, REEF_DB_MEMORY};
-    reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_content(txn, 0, 100);
@@ -172,9 +163,9 @@ static void sealed_records_refuse_writes(void **state) {
                                : sealed_dbs[i] == REEF_DB_MEMORY ? "tables"
                                                                  : NULL;
             const reef_key key = {.db = sealed_dbs[i], .name = name};
-            must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
+            must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &why), REEF_ERR_INVALID,
                       "generation 0 is sealed");
-            must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err,
+            must_fail(reef_record_delete(txn, &key, &why), REEF_ERR_INVALID,
                       "generation 0 is sealed");
         }
         // Usage is still counted: experts of a sealed generation are still chosen.
@@ -211,7 +202,6 @@ static void sealing_drops_the_moments_of_that_generation_only(void **state) {
 static void a_sealed_root_depends_on_every_record(void **state) {
     pool_fixture *f = *state;
     uint8_t roots[6][REEF_HASH_BYTES];
-    reef_error err;
     for (int variant = 0; variant < 6; variant++) {
         reef_generation_record generation;
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -220,14 +210,13 @@ static void a_sealed_root_depends_on_every_record(void **state) {
         if (variant == 1) pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = 4}, "fff", 3);
         if (variant == 2) pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "x"}, "", 0);
         if (variant == 3)
-            must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = 2}, &err),
-                 &err);
+            must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = 2}, &why));
         if (variant == 4)
             pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, "m", 1);
         if (variant == 5)
             pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables", .block = 1}, "m", 1);
         seal(txn, 0);
-        must(reef_generation_read(txn, 0, &generation, &err), &err);
+        must(reef_generation_read(txn, 0, &generation, &why));
         assert_true(generation.sealed && generation.sealed_step == 7 &&
                     generation.sealed_at == 700);
         memcpy(roots[variant], generation.root, REEF_HASH_BYTES);
@@ -262,7 +251,6 @@ static void put_usage(reef_txn *txn, uint32_t level, uint64_t window, const char
 // One and the same state of the pool, reached in `patterns` different ways.
 static reef_commit reach_state(const char *path, int pattern) {
     reef_store *store = pool_open(path, true, true);
-    reef_error err;
     reef_snapshot snapshot;
     reef_commit last = {0};
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
@@ -272,16 +260,15 @@ static reef_commit reach_state(const char *path, int pattern) {
         pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "spare"}, "spare", 5);
         pool_commit(txn, 1);
         txn = pool_begin(store, REEF_TXN_WRITE);
-        must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "spare"}, &err),
-             &err);
+        must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "spare"}, &why));
     }
     put_content(txn, 0, 1);
     put_usage(txn, 0, 0, "sum0");
     if (pattern == 2) { // everything in a commit of its own, with things that do not count
         pool_commit(txn, 2);
         txn = pool_begin(store, REEF_TXN_WRITE);
-        must(reef_snapshot_create(txn, "early", &snapshot, &err), &err);
-        must(reef_timeline_append(txn, "{\"event\": \"grow\"}", &err), &err);
+        must(reef_snapshot_create(txn, "early", &snapshot, &why));
+        must(reef_timeline_append(txn, "{\"event\": \"grow\"}", &why));
         pool_put(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "stdin"}, "input", 5);
         pool_put(txn, &(reef_key){.db = REEF_DB_SERIES, .name = "loss"}, "1.0", 3);
         pool_put(txn, &(reef_key){.db = REEF_DB_META, .name = "config"}, "{}", 2);
@@ -361,7 +348,6 @@ static void every_hashed_record_and_the_step_change_the_root(void **state) {
 static void memory_of_the_open_generation_is_in_no_root(void **state) {
     pool_fixture *f = *state;
     const reef_key memory = {.db = REEF_DB_MEMORY, .generation = 1, .name = "tables"};
-    reef_error err;
     reef_snapshot snapshots[2];
     reef_generation_record copies[2];
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -373,8 +359,8 @@ static void memory_of_the_open_generation_is_in_no_root(void **state) {
         reef_commit written = put_and_commit(f->store, &memory, i == 0 ? "a" : "b", 1);
         assert_memory_equal(before.root, written.root, REEF_HASH_BYTES);
         txn = pool_begin(f->store, REEF_TXN_WRITE);
-        must(reef_snapshot_create(txn, i == 0 ? "a" : "b", &snapshots[i], &err), &err);
-        must(reef_generation_read(txn, snapshots[i].copy, &copies[i], &err), &err);
+        must(reef_snapshot_create(txn, i == 0 ? "a" : "b", &snapshots[i], &why));
+        must(reef_generation_read(txn, snapshots[i].copy, &copies[i], &why));
         assert_int_equal(count_records(txn, REEF_DB_MEMORY, snapshots[i].copy), 1);
         pool_commit(txn, 1);
     }
@@ -398,16 +384,15 @@ static void put_five(reef_txn *txn) {
 
 static void removing_a_snapshot_changes_no_root(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_five(txn);
     reef_commit before = pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "kept", &snapshot, &why));
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_remove(txn, "kept", &err), &err);
+    must(reef_snapshot_remove(txn, "kept", &why));
     reef_commit after = pool_commit(txn, 1);
     assert_memory_equal(after.root, before.root, REEF_HASH_BYTES);
     assert_int_equal(pool_check(f->store).snapshots, 0);
@@ -417,7 +402,6 @@ static void removing_a_snapshot_changes_no_root(void **state) {
 
 static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     reef_generation_record copy;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -430,7 +414,7 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     uint64_t sealed_records = pool_check(f->store).records;
 
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "v1.0", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "v1.0", &snapshot, &why));
     reef_commit after = pool_commit(txn, 5);
     assert_memory_equal(before.root, after.root, REEF_HASH_BYTES);
     assert_memory_equal(snapshot.root, before.root, REEF_HASH_BYTES);
@@ -448,15 +432,15 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     pool_commit(txn, 6);
     pool_reopen(f);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_read(txn, "v1.0", &snapshot, &err), &err);
+    must(reef_snapshot_read(txn, "v1.0", &snapshot, &why));
     assert_content(txn, snapshot.copy, 2);
     assert_content(txn, 1, 3);
     assert_content(txn, 0, 1);
     assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), BLOCKS + 1);
-    must(reef_generation_read(txn, snapshot.copy, &copy, &err), &err);
+    must(reef_generation_read(txn, snapshot.copy, &copy, &why));
     assert_true(copy.side == 4 && copy.first_id == 16 && copy.opened_step == 10 && !copy.sealed);
     uint32_t count = 0;
-    must(reef_generation_count(txn, &count, &err), &err);
+    must(reef_generation_count(txn, &count, &why));
     assert_int_equal(count, 2);
     reef_txn_abort(txn);
     assert_int_equal(pool_check(f->store).snapshots, 1);
@@ -464,25 +448,24 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
 
 static void a_snapshot_made_with_changes_belongs_to_their_commit(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_content(txn, 0, 1);
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "clean", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "clean", &snapshot, &why));
     put_content(txn, 0, 2);
-    must(reef_snapshot_create(txn, "changed", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "changed", &snapshot, &why));
     assert_int_equal(snapshot.commit, 2);
     reef_commit commit = pool_commit(txn, 9);
 
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_read(txn, "changed", &snapshot, &err), &err);
+    must(reef_snapshot_read(txn, "changed", &snapshot, &why));
     assert_true(snapshot.commit == commit.number && snapshot.step == 9 && snapshot.unix_ms == 1);
     assert_memory_equal(snapshot.root, commit.root, REEF_HASH_BYTES);
     assert_content(txn, snapshot.copy, 2);
-    must(reef_snapshot_read(txn, "clean", &snapshot, &err), &err);
+    must(reef_snapshot_read(txn, "clean", &snapshot, &why));
     assert_true(snapshot.commit == 1 && snapshot.step == 1);
     assert_content(txn, snapshot.copy, 1);
     reef_txn_abort(txn);
@@ -508,23 +491,21 @@ static void snapshot_names_follow_the_rules(void **state) {
     static const char *const good[] = {
         "a", "1a", "A-1._z", "0x1",
         "a234567890123456789012345678901234567890123456789012345678901234"};
-    reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_snapshot_create(txn, "a", &snapshot, &err), REEF_ERR_NOT_FOUND, &err,
-              "no commit yet");
+    must_fail(reef_snapshot_create(txn, "a", &snapshot, &why), REEF_ERR_NOT_FOUND, "no commit yet");
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &err), REEF_ERR_INVALID, &err,
+        must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &why), REEF_ERR_INVALID,
                   "is not a name");
-        must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &err), REEF_ERR_NOT_FOUND, &err,
+        must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &why), REEF_ERR_NOT_FOUND,
                   "no snapshot");
     }
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        must(reef_snapshot_create(txn, good[i], &snapshot, &err), &err);
+        must(reef_snapshot_create(txn, good[i], &snapshot, &why));
         assert_int_equal(snapshot.copy, 0); // nothing was open
-        must_fail(reef_snapshot_create(txn, good[i], &snapshot, &err), REEF_ERR_INVALID, &err,
+        must_fail(reef_snapshot_create(txn, good[i], &snapshot, &why), REEF_ERR_INVALID,
                   "already has");
     }
     pool_commit(txn, 1);
@@ -540,7 +521,6 @@ static reef_status collect_name(void *context, const reef_snapshot *snapshot, re
 static void snapshots_are_scanned_by_name_and_have_copies_of_their_own(void **state) {
     pool_fixture *f = *state;
     static const char *const names[] = {"c", "a", "b"};
-    reef_error err;
     reef_snapshot snapshots[3];
     for (uint32_t i = 0; i < 3; i++) {
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -548,12 +528,12 @@ static void snapshots_are_scanned_by_name_and_have_copies_of_their_own(void **st
         put_content(txn, 0, 10 * i);
         pool_commit(txn, i);
         txn = pool_begin(f->store, REEF_TXN_WRITE);
-        must(reef_snapshot_create(txn, names[i], &snapshots[i], &err), &err);
+        must(reef_snapshot_create(txn, names[i], &snapshots[i], &why));
         pool_commit(txn, i);
     }
     char scanned[16] = "";
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_scan(txn, collect_name, scanned, &err), &err);
+    must(reef_snapshot_scan(txn, collect_name, scanned, &why));
     assert_string_equal(scanned, "abc");
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(snapshots[i].copy, REEF_SNAPSHOT_GENERATION + i);
@@ -579,19 +559,18 @@ static reef_status collect_event(void *context,
 
 static void the_timeline_keeps_json_objects_in_order(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_timeline_append(txn, "{\"a\":1}", &err), &err);
-    must_fail(reef_timeline_append(txn, "[1]", &err), REEF_ERR_INVALID, &err, "not a JSON object");
-    must_fail(reef_timeline_append(txn, "{\"a\":", &err), REEF_ERR_INVALID, &err, "not JSON");
-    must_fail(reef_timeline_append(txn, NULL, &err), REEF_ERR_INVALID, &err, "not JSON");
+    must(reef_timeline_append(txn, "{\"a\":1}", &why));
+    must_fail(reef_timeline_append(txn, "[1]", &why), REEF_ERR_INVALID, "not a JSON object");
+    must_fail(reef_timeline_append(txn, "{\"a\":", &why), REEF_ERR_INVALID, "not JSON");
+    must_fail(reef_timeline_append(txn, NULL, &why), REEF_ERR_INVALID, "not JSON");
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_timeline_append(txn, "{\"b\":2}", &err), &err);
+    must(reef_timeline_append(txn, "{\"b\":2}", &why));
     pool_commit(txn, 2);
     char text[100] = "";
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, collect_event, text, &err), &err);
+    must(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, collect_event, text, &why));
     reef_txn_abort(txn);
     assert_string_equal(text, "1{\"a\":1}2{\"b\":2}");
 }
@@ -600,13 +579,12 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
 
 static void only_the_open_generation_can_be_cleared(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_generation_record generation;
     const reef_key usage = {.db = REEF_DB_USAGE, .generation = 1};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_content(txn, 0, 1);
-    must(reef_generation_seal(txn, 0, 5, 500, &err), &err);
+    must(reef_generation_seal(txn, 0, 5, 500, &why));
     pool_open_generation(txn, 1);
     const reef_commit empty = pool_commit(txn, 1);
 
@@ -616,11 +594,11 @@ static void only_the_open_generation_can_be_cleared(void **state) {
     pool_commit(txn, 1);
     pool_check(f->store);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_clear(txn, 0, &err), REEF_ERR_INVALID, &err, "not the open one");
-    must_fail(reef_generation_clear(txn, 2, &err), REEF_ERR_INVALID, &err, "not the open one");
-    must(reef_generation_clear(txn, 1, &err), &err);
+    must_fail(reef_generation_clear(txn, 0, &why), REEF_ERR_INVALID, "not the open one");
+    must_fail(reef_generation_clear(txn, 2, &why), REEF_ERR_INVALID, "not the open one");
+    must(reef_generation_clear(txn, 1, &why));
     assert_int_equal(count_records(txn, REEF_DB_MEMORY, 1), 0);
-    must(reef_generation_read(txn, 1, &generation, &err), &err);
+    must(reef_generation_read(txn, 1, &generation, &why));
     assert_content(txn, 0, 1);
     assert_memory_equal(pool_commit(txn, 1).root, empty.root, sizeof(empty.root));
     pool_check(f->store);

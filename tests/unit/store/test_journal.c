@@ -26,15 +26,24 @@ static reef_journal_batch batch_of(const char *id, const void *bytes, size_t cou
 }
 
 static void append(reef_store *store, reef_journal_batch *batches, size_t count) {
-    reef_error err;
-    must(reef_journal_append(store, batches, count, NULL, &err), &err);
+    must(reef_journal_append(store, batches, count, NULL, &why));
+}
+
+static void accepted(const reef_journal_batch *batch) {
+    why = batch->error;
+    must(why.status);
+}
+
+static void refused(const reef_journal_batch *batch, reef_status status, const char *part) {
+    why = batch->error;
+    must_fail(why.status, status, part);
 }
 
 /** Append text, which must be accepted; the position after it. */
 static uint64_t push(reef_store *store, const char *id, const char *text) {
     reef_journal_batch batch = batch_of(id, text, strlen(text));
     append(store, &batch, 1);
-    must(batch.error.status, &batch.error);
+    accepted(&batch);
     assert_false(batch.duplicate);
     return batch.position;
 }
@@ -42,50 +51,45 @@ static uint64_t push(reef_store *store, const char *id, const char *text) {
 static bool is_duplicate(reef_store *store, const char *id, const char *text, uint64_t *position) {
     reef_journal_batch batch = batch_of(id, text, strlen(text));
     append(store, &batch, 1);
-    must(batch.error.status, &batch.error);
+    accepted(&batch);
     if (position != NULL) *position = batch.position;
     return batch.duplicate;
 }
 
 static void trim(reef_store *store, uint64_t cursor) {
-    reef_error err;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_journal_trim(txn, SOURCE, cursor, &err), &err);
+    must(reef_journal_trim(txn, SOURCE, cursor, &why));
     pool_commit(txn, 1);
 }
 
 // A snapshot of a state that stands at `cursor`, whose copies have this number.
 static reef_snapshot keep_state(reef_store *store, uint32_t copy, uint64_t cursor) {
-    reef_error err;
     trim(store, cursor);
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_journal_ids_keep(txn, SOURCE, copy, &err), &err);
+    must(reef_journal_ids_keep(txn, SOURCE, copy, &why));
     pool_commit(txn, 1);
     return (reef_snapshot){.copy = copy, .stream_bytes = cursor};
 }
 
 static void go_back(reef_store *store, const reef_snapshot *to) {
-    reef_error err;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_journal_move(txn, SOURCE, to, to->stream_bytes, &err), &err);
+    must(reef_journal_move(txn, SOURCE, to, to->stream_bytes, &why));
     pool_commit(txn, 1);
 }
 
 static reef_journal_stat survey(reef_store *store) {
-    reef_error err;
     reef_journal_stat stat;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must(reef_journal_survey(txn, SOURCE, &stat, &err), &err);
+    must(reef_journal_survey(txn, SOURCE, &stat, &why));
     reef_txn_abort(txn);
     return stat;
 }
 
 /** What waits from `position` on is exactly this text. */
 static void assert_waits(reef_store *store, uint64_t position, const char *text) {
-    reef_error err;
     uint8_t bytes[256];
     size_t count;
-    must(reef_journal_read(store, SOURCE, position, bytes, sizeof(bytes), &count, &err), &err);
+    must(reef_journal_read(store, SOURCE, position, bytes, sizeof(bytes), &count, &why));
     assert_int_equal(count, strlen(text));
     assert_memory_equal(bytes, text, count);
 }
@@ -121,7 +125,6 @@ static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
     size_t written = 0;
     fill(all, sizeof(all), 5);
     while (cursor < WALK_BYTES) {
-        reef_error err;
         reef_journal_batch batches[3];
         size_t count = draw_bits(&seed) % 4;
         for (size_t i = 0; i < count; i++) {
@@ -135,12 +138,12 @@ static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
             written += bytes;
         }
         append(f->store, batches, count);
-        for (size_t i = 0; i < count; i++) must(batches[i].error.status, &batches[i].error);
+        for (size_t i = 0; i < count; i++) accepted(&batches[i]);
         if (count > 0) assert_int_equal(batches[count - 1].position, written);
 
         size_t read, room = 1 + draw_bits(&seed) % 12000;
         if (room > WALK_BYTES - cursor) room = (size_t)(WALK_BYTES - cursor);
-        must(reef_journal_read(f->store, SOURCE, cursor, got + cursor, room, &read, &err), &err);
+        must(reef_journal_read(f->store, SOURCE, cursor, got + cursor, room, &read, &why));
         assert_int_equal(read, written - cursor < room ? written - cursor : room);
         cursor += read;
         if (draw_bits(&seed) % 3 == 0) trim(f->store, cursor);
@@ -156,7 +159,6 @@ static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
 
 static void sources_are_apart(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     uint8_t bytes[64];
     size_t count;
     reef_journal_batch batches[] = {batch_of("1", "one", 3), batch_of("1", "other", 5),
@@ -167,10 +169,10 @@ static void sources_are_apart(void **state) {
     assert_int_equal(batches[1].position, 5);
     assert_int_equal(batches[2].position, 6);
     assert_waits(f->store, 0, "onetwo");
-    must(reef_journal_read(f->store, "push:we", 0, bytes, sizeof(bytes), &count, &err), &err);
+    must(reef_journal_read(f->store, "push:we", 0, bytes, sizeof(bytes), &count, &why));
     assert_int_equal(count, 5);
     trim(f->store, 6);
-    must(reef_journal_read(f->store, "push:we", 2, bytes, sizeof(bytes), &count, &err), &err);
+    must(reef_journal_read(f->store, "push:we", 2, bytes, sizeof(bytes), &count, &why));
     assert_memory_equal(bytes, "her", 3);
     pool_check(f->store);
 }
@@ -190,12 +192,11 @@ static void sequence_0_is_no_entry(void **state) {
 
 static void the_root_hash_is_not_changed(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     reef_commit before = pool_commit(txn, 3), after;
     reef_journal_batch batch = batch_of("a", "abc", 3);
-    must(reef_journal_append(f->store, &batch, 1, &after, &err), &err);
+    must(reef_journal_append(f->store, &batch, 1, &after, &why));
     assert_int_equal(after.number, before.number + 1);
     assert_int_equal(after.step, before.step);
     assert_int_equal(after.stream_bytes, before.stream_bytes);
@@ -207,7 +208,6 @@ static void the_root_hash_is_not_changed(void **state) {
 
 static void a_batch_sent_again_is_written_once(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     uint64_t position;
     reef_commit commit = {.number = 77};
     assert_int_equal(push(f->store, "a", "first\n"), 6);
@@ -217,7 +217,7 @@ static void a_batch_sent_again_is_written_once(void **state) {
     assert_waits(f->store, 0, "first\nsecond\n");
     // and nothing was committed for it
     reef_journal_batch again = batch_of("b", "second\n", 7);
-    must(reef_journal_append(f->store, &again, 1, &commit, &err), &err);
+    must(reef_journal_append(f->store, &again, 1, &commit, &why));
     assert_true(again.duplicate);
     assert_int_equal(commit.number, 77);
 }
@@ -255,9 +255,9 @@ static void an_id_of_other_bytes_is_refused(void **state) {
     reef_journal_batch batches[] = {batch_of("a", "other\n", 6), batch_of("a", "first\nmore\n", 11),
                                     batch_of("b", "first\n", 6)};
     append(f->store, batches, 3);
-    must_fail(batches[0].error.status, REEF_ERR_INVALID, &batches[0].error, "other bytes");
-    must_fail(batches[1].error.status, REEF_ERR_INVALID, &batches[1].error, "other bytes");
-    must(batches[2].error.status, &batches[2].error);
+    refused(&batches[0], REEF_ERR_INVALID, "other bytes");
+    refused(&batches[1], REEF_ERR_INVALID, "other bytes");
+    accepted(&batches[2]);
     assert_waits(f->store, 0, "first\nfirst\n");
 }
 
@@ -317,13 +317,13 @@ static void what_is_too_much_is_refused_alone(void **state) {
     batches[5].source = "push:";
     batches[6].bytes_max = 10;
     append(f->store, batches, 7);
-    must_fail(batches[0].error.status, REEF_ERR_INVALID, &batches[0].error, "send several");
-    must_fail(batches[1].error.status, REEF_ERR_INVALID, &batches[1].error, "empty");
-    must_fail(batches[2].error.status, REEF_ERR_INVALID, &batches[2].error, "129 bytes");
-    must(batches[3].error.status, &batches[3].error);
-    must_fail(batches[4].error.status, REEF_ERR_INVALID, &batches[4].error, "not a name");
-    must_fail(batches[5].error.status, REEF_ERR_INVALID, &batches[5].error, "not a name");
-    must_fail(batches[6].error.status, REEF_ERR_INVALID, &batches[6].error, "may hold");
+    refused(&batches[0], REEF_ERR_INVALID, "send several");
+    refused(&batches[1], REEF_ERR_INVALID, "empty");
+    refused(&batches[2], REEF_ERR_INVALID, "129 bytes");
+    accepted(&batches[3]);
+    refused(&batches[4], REEF_ERR_INVALID, "not a name");
+    refused(&batches[5], REEF_ERR_INVALID, "not a name");
+    refused(&batches[6], REEF_ERR_INVALID, "may hold");
     assert_int_equal(batches[3].position, sizeof(large) - 1);
     pool_check(f->store);
 }
@@ -337,14 +337,14 @@ static void a_full_journal_is_busy_until_training_has_taken_some(void **state) {
         batches[i].bytes_max = 3 * (1000 + REEF_JOURNAL_ENTRY_BYTES);
     }
     append(f->store, batches, 4);
-    for (size_t i = 0; i < 3; i++) must(batches[i].error.status, &batches[i].error);
-    must_fail(batches[3].error.status, REEF_ERR_BUSY, &batches[3].error, "3000 bytes");
+    for (size_t i = 0; i < 3; i++) accepted(&batches[i]);
+    refused(&batches[3], REEF_ERR_BUSY, "3000 bytes");
     trim(f->store, 999); // not one of them wholly
     append(f->store, batches + 3, 1);
-    must_fail(batches[3].error.status, REEF_ERR_BUSY, &batches[3].error, "3000 bytes");
+    refused(&batches[3], REEF_ERR_BUSY, "3000 bytes");
     trim(f->store, 1000);
     append(f->store, batches + 3, 1);
-    must(batches[3].error.status, &batches[3].error);
+    accepted(&batches[3]);
     assert_int_equal(batches[3].position, 4000);
     append(f->store, batches + 3, 1);
     assert_int_equal(batches[3].error.status, REEF_ERR_BUSY);
@@ -357,7 +357,7 @@ static void a_journal_that_is_full_of_trained_bytes_says_so(void **state) {
     reef_journal_batch first = batch_of(NULL, bytes, sizeof(bytes)), second = first;
     first.bytes_max = second.bytes_max = 2000;
     append(f->store, &first, 1);
-    must(first.error.status, &first.error);
+    accepted(&first);
     assert_false(first.trained);
     second.cursor = 999;
     append(f->store, &second, 1);
@@ -369,7 +369,7 @@ static void a_journal_that_is_full_of_trained_bytes_says_so(void **state) {
     assert_true(second.trained);
     trim(f->store, 1000);
     append(f->store, &second, 1);
-    must(second.error.status, &second.error);
+    accepted(&second);
     assert_false(second.trained);
 }
 
@@ -389,18 +389,17 @@ static void small_batches_count_for_more_than_their_bytes(void **state) {
 
 static void what_lies_before_the_cursor_goes_with_its_commit_only(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     push(f->store, "a", "first\n");
     push(f->store, "b", "second\n");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_journal_trim(txn, SOURCE, 8, &err), &err);
+    must(reef_journal_trim(txn, SOURCE, 8, &why));
     reef_txn_abort(txn);
     assert_waits(f->store, 0, "first\nsecond\n");
     trim(f->store, 8);
     uint8_t bytes[8];
     size_t count;
-    must_fail(reef_journal_read(f->store, SOURCE, 5, bytes, 8, &count, &err), REEF_ERR_CORRUPT,
-              &err, "later bytes only");
+    must_fail(reef_journal_read(f->store, SOURCE, 5, bytes, 8, &count, &why), REEF_ERR_CORRUPT,
+              "later bytes only");
     assert_waits(f->store, 8, "cond\n");
     assert_waits(f->store, 6, "second\n"); // the entry in which the cursor lies is whole
     reef_journal_stat stat = survey(f->store);
@@ -413,12 +412,11 @@ static void what_lies_before_the_cursor_goes_with_its_commit_only(void **state) 
 
 static void a_cursor_beyond_the_journal_is_damage(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     uint8_t bytes[8];
     size_t count;
     push(f->store, NULL, "abc");
-    must_fail(reef_journal_read(f->store, SOURCE, 4, bytes, 8, &count, &err), REEF_ERR_CORRUPT,
-              &err, "ends before");
+    must_fail(reef_journal_read(f->store, SOURCE, 4, bytes, 8, &count, &why), REEF_ERR_CORRUPT,
+              "ends before");
 }
 
 static void a_process_that_dies_before_the_commit_has_journalled_nothing(void **state) {
@@ -517,13 +515,11 @@ static void going_back_and_forth_loses_nothing_that_waits(void **state) {
 
 static void going_where_nothing_was_is_damage(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot kept = {.copy = 1};
     push(f->store, NULL, "0123456789");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_journal_move(txn, SOURCE, &kept, 11, &err), REEF_ERR_CORRUPT, &err,
-              "never read");
-    must(reef_journal_move(txn, "push:none", &kept, 5, &err), &err);
+    must_fail(reef_journal_move(txn, SOURCE, &kept, 11, &why), REEF_ERR_CORRUPT, "never read");
+    must(reef_journal_move(txn, "push:none", &kept, 5, &why));
     reef_txn_abort(txn);
 }
 
@@ -555,10 +551,9 @@ static void put_entry(
 }
 
 static void assert_found(reef_store *store, size_t count, const char *part) {
-    reef_error err;
     reef_check_report report;
     findings found = {0};
-    must(reef_store_check(store, on_damage, &found, &report, &err), &err);
+    must(reef_store_check(store, on_damage, &found, &report, &why));
     if (found.count != count || strstr(found.last, part) == NULL)
         fail_msg("%zu findings instead of %zu, the last: %s", found.count, count, found.last);
 }
@@ -582,15 +577,14 @@ static void the_check_finds_what_does_not_fit_together(void **state) {
 
 static void a_gap_is_never_read_over(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     uint8_t bytes[16];
     size_t count;
     put_entry(f->store, 1, 0, "abc", false);
     put_entry(f->store, 2, 4, "efg", false);
-    must_fail(reef_journal_read(f->store, SOURCE, 0, bytes, sizeof(bytes), &count, &err),
-              REEF_ERR_CORRUPT, &err, "has a gap");
+    must_fail(reef_journal_read(f->store, SOURCE, 0, bytes, sizeof(bytes), &count, &why),
+              REEF_ERR_CORRUPT, "has a gap");
     assert_int_equal(count, 0);
-    must(reef_journal_read(f->store, SOURCE, 0, bytes, 3, &count, &err), &err);
+    must(reef_journal_read(f->store, SOURCE, 0, bytes, 3, &count, &why));
     assert_int_equal(count, 3);
 }
 

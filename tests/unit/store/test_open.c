@@ -29,9 +29,8 @@ static void must_not_open(const char *path,
                           const reef_store_options *options,
                           reef_status expected,
                           const char *part) {
-    reef_error err;
-    reef_store *store = (reef_store *)&err; // must become NULL
-    must_fail(reef_store_open(&store, path, options, &err), expected, &err, part);
+    reef_store *store = (reef_store *)&why; // must become NULL
+    must_fail(reef_store_open(&store, path, options, &why), expected, part);
     assert_null(store);
 }
 
@@ -65,9 +64,8 @@ static void a_missing_pool_is_not_found(void **state) {
 
 static void the_pool_of_somebody_else_says_whose_it_is(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_store *store = NULL;
-    assert_int_equal(reef_store_open(&store, f->path, &creating, &err), REEF_OK);
+    must(reef_store_open(&store, f->path, &creating, &why));
     reef_store_close(store);
     char data[TEMP_DIR_BYTES];
     temp_dir_join(data, f->path, "data.mdb");
@@ -78,9 +76,9 @@ static void the_pool_of_somebody_else_says_whose_it_is(void **state) {
     if (child == 0) {
         if (geteuid() == 0 && setuid(65534) != 0) _exit(3);
         if (geteuid() != 65534 && chmod(data, 0) != 0) _exit(4);
-        bool refused = reef_store_open(&store, f->path, &reading, &err) == REEF_ERR_IO;
-        _exit(refused && strstr(err.message, "it is owned by ") != NULL &&
-                      strstr(err.message, ", mode 0") != NULL
+        bool refused = reef_store_open(&store, f->path, &reading, &why) == REEF_ERR_IO;
+        _exit(refused && strstr(why.message, "it is owned by ") != NULL &&
+                      strstr(why.message, ", mode 0") != NULL
                   ? 0
                   : 5);
     }
@@ -170,19 +168,18 @@ static void what_a_dead_creator_left_is_cleared(void **state) {
 
 static void what_is_not_of_a_creator_stays(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char staging[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES], data[TEMP_DIR_BYTES];
     leave_unfinished(f, staging);
     temp_dir_join(data, staging, "data.mdb");
     temp_dir_join(file, staging, "letter");
     write_file(file, "dear", 4);
-    must(reef_store_check_new(f->path, &err), &err);
+    must(reef_store_check_new(f->path, &why));
     must_not_open(f->path, &creating, REEF_ERR_INVALID, "choose another directory");
     assert_true(exists(file));
     assert_true(exists(data));
     temp_dir_join(file, f->path, "letter");
     write_file(file, "dear", 4);
-    must_fail(reef_store_check_new(f->path, &err), REEF_ERR_INVALID, &err, "not empty");
+    must_fail(reef_store_check_new(f->path, &why), REEF_ERR_INVALID, "not empty");
     must_not_open(f->path, &creating, REEF_ERR_INVALID, "not empty");
     assert_true(exists(file));
 }
@@ -233,13 +230,12 @@ static void a_pool_of_the_name_of_what_is_left_stays_while_it_is_written(void **
 
 static void no_pool_is_made_inside_a_pool(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char inner[TEMP_DIR_BYTES], link[TEMP_DIR_BYTES], empty[TEMP_DIR_BYTES];
     reef_store_close(pool_open(f->path, true, true));
     temp_dir_join(inner, f->path, "unfinished");
     must_not_open(inner, &creating, REEF_ERR_INVALID, "the directory above it is a pool");
-    must_fail(reef_store_check_new(inner, &err), REEF_ERR_INVALID, &err, "above it is a pool");
-    must_fail(reef_store_check_output(inner, &err), REEF_ERR_INVALID, &err, "is a pool");
+    must_fail(reef_store_check_new(inner, &why), REEF_ERR_INVALID, "above it is a pool");
+    must_fail(reef_store_check_output(inner, &why), REEF_ERR_INVALID, "is a pool");
     assert_false(exists(inner));
     temp_dir_join(link, f->directory, "link");
     temp_dir_join(empty, f->path, "empty");
@@ -276,13 +272,12 @@ static void no_file_of_a_pool_gets_a_standard_descriptor(void **state) {
 
 static void whether_a_pool_can_be_made_is_known_before(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char deeper[TEMP_DIR_BYTES];
-    must(reef_store_check_new(f->path, &err), &err);
+    must(reef_store_check_new(f->path, &why));
     temp_dir_join(deeper, f->path, "deeper");
-    must_fail(reef_store_check_new(deeper, &err), REEF_ERR_NOT_FOUND, &err, "No such file");
+    must_fail(reef_store_check_new(deeper, &why), REEF_ERR_NOT_FOUND, "No such file");
     write_file(f->path, "", 0);
-    must_fail(reef_store_check_new(deeper, &err), REEF_ERR_NOT_FOUND, &err, "Not a directory");
+    must_fail(reef_store_check_new(deeper, &why), REEF_ERR_NOT_FOUND, "Not a directory");
 }
 
 // Another user who may write to the directory could have us write to any file of ours.
@@ -333,11 +328,10 @@ static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void
         _exit(reef_store_open(&store, f->path, &writing, NULL) == REEF_OK && pause() ? 0 : 1);
     }
     reef_store *store = NULL;
-    reef_error err = {0};
     reef_status status = REEF_OK;
     for (int i = 0; i < 1000 && status != REEF_ERR_BUSY; i++) { // until it has the lock
         usleep(10000);
-        status = reef_store_open(&store, view, &reading, &err);
+        status = reef_store_open(&store, view, &reading, &why);
         if (status == REEF_OK) reef_store_close(store);
     }
     (void)kill(child, SIGKILL);
@@ -347,18 +341,17 @@ static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void
     (void)umount(view);
     assert_int_equal(code, 0);
     assert_int_equal(status, REEF_ERR_BUSY);
-    assert_non_null(strstr(err.message, "read-only mount"));
+    assert_non_null(strstr(why.message, "read-only mount"));
     assert_int_equal(after, REEF_OK);
 }
 
 static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char inner[TEMP_DIR_BYTES];
     temp_dir_join(inner, f->path, "unfinished");
     assert_int_equal(mkdir(f->path, 0700), 0);
     reef_store_close(pool_open(inner, true, true));
-    must_fail(reef_store_check_new(f->path, &err), REEF_ERR_INVALID, &err, "not empty");
+    must_fail(reef_store_check_new(f->path, &why), REEF_ERR_INVALID, "not empty");
     must_not_open(f->path, &creating, REEF_ERR_INVALID, "not empty");
     reef_store *store = pool_open(inner, false, true);
     pool_check(store);
@@ -468,16 +461,15 @@ static void a_database_with_a_damaged_name_is_corrupt(void **state) {
         size_t at = data_file_find(&file, list, name, strlen(name));
         assert_true(at < list + PAGE);
         for (size_t bit = 0; bit < 8 * strlen(name); bit++) {
-            reef_error err;
             reef_store *store = NULL;
             file.data[at + bit / 8] ^= (uint8_t)(1 << bit % 8);
             data_file_save(f->path, &file, file.bytes);
-            reef_status status = reef_store_open(&store, f->path, &reading, &err);
+            reef_status status = reef_store_open(&store, f->path, &reading, &why);
             // Without its meta a file could be any program's.
             bool named =
                 status == REEF_ERR_CORRUPT || (db == REEF_DB_META && status == REEF_ERR_INVALID);
             if (!named)
-                fail_msg("%s, bit %zu: %s: %s", name, bit, reef_status_text(status), err.message);
+                fail_msg("%s, bit %zu: %s: %s", name, bit, reef_status_text(status), why.message);
             file.data[at + bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
     }
@@ -493,7 +485,6 @@ static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME
 static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
     pool_fixture *f = *state;
     static const uint8_t NAME[] = "commit";
-    reef_error err;
     reef_check_report report;
     make_pool(f->path, 2);
     data_bytes file = data_file_load(f->path);
@@ -505,7 +496,7 @@ static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name commit): the record's checksum");
     must_not_open(f->path, &writing, REEF_ERR_CORRUPT, f->path);
     // The check reads it all the same.
-    must(reef_store_verify(f->path, NULL, NULL, &report, &err), &err);
+    must(reef_store_verify(f->path, NULL, NULL, &report, &why));
     assert_true(report.damaged > 0 && report.records > 6);
     free(file.data);
 }
@@ -513,10 +504,9 @@ static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
 static void a_record_of_the_last_commit_that_is_too_short_is_corrupt(void **state) {
     pool_fixture *f = *state;
     reef_key_bytes encoded;
-    reef_error err;
     uint8_t record[REEF_RECORD_HEADER_BYTES + 8] = {0}, content[REEF_HASH_BYTES];
     make_pool(f->path, 2);
-    must(reef_key_encode(&commit_key, &encoded, &err), &err);
+    must(reef_key_encode(&commit_key, &encoded, &why));
     reef_record_content_hash(REEF_DB_META, &encoded, REEF_BYTES, record + REEF_RECORD_HEADER_BYTES,
                              8, content);
     reef_record_header_write(record, &commit_key, &encoded, REEF_BYTES, 3, 8, content);
@@ -616,14 +606,13 @@ static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
     pool_fixture *f = *state;
     enum { BYTES = 1 << 20 };
     uint8_t *payload = calloc(1, BYTES);
-    reef_error err;
     MDB_envinfo info;
     assert_non_null(payload);
     make_pool(f->path, 10);
     reef_store *store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
     pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, payload, BYTES);
-    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, &err), &err);
+    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, &why));
     pool_commit(txn, 10);
     reef_store_close(store);
 
@@ -663,7 +652,6 @@ static void no_broken_page_makes_opening_raise_a_signal(void **state) {
     data_bytes broken = {.data = malloc(file.bytes), .bytes = file.bytes};
     assert_non_null(broken.data);
     for (int round = 0; round < ROUNDS; round++) {
-        reef_error err;
         reef_check_report report;
         memcpy(broken.data, file.data, file.bytes);
         // One page: its header, a stretch of it, or all of it. Often the meta pages.
@@ -675,10 +663,10 @@ static void no_broken_page_makes_opening_raise_a_signal(void **state) {
         if (count > 4096 - from) count = 4096 - from;
         fill(broken.data + 4096 * page + from, count, draw_bits(&random));
         data_file_save(f->path, &broken, broken.bytes);
-        reef_status status = reef_verify_in_child(f->path, only_open, &plain, &report, &err);
+        reef_status status = reef_verify_in_child(f->path, only_open, &plain, &report, &why);
         if (status == REEF_OK) continue; // a page that opening does not read
         refused++;
-        if (strstr(err.message, "ended") != NULL) fail_msg("round %d: %s", round, err.message);
+        if (strstr(why.message, "ended") != NULL) fail_msg("round %d: %s", round, why.message);
     }
     assert_true(refused > ROUNDS / 5);
     free(broken.data);

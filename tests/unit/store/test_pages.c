@@ -21,7 +21,6 @@
 
 // Records of all sizes come, change and go, so that pages are split, merged, freed and used again.
 static void change_at_random(reef_txn *txn, uint64_t *random, const uint8_t *payload) {
-    reef_error err;
     for (int i = draw_int(random, 1, 40); i > 0; i--) {
         reef_key key = {.db = REEF_DB_FLAGS, .block = (uint32_t)draw_int(random, 0, 150)};
         char name[REEF_NAME_BYTES_MAX + 1];
@@ -31,7 +30,7 @@ static void change_at_random(reef_txn *txn, uint64_t *random, const uint8_t *pay
             key = (reef_key){.db = REEF_DB_TENSORS, .name = name, .block = key.block % 20};
         }
         if (draw_int(random, 0, 2) == 0) {
-            must(reef_record_delete(txn, &key, &err), &err);
+            must(reef_record_delete(txn, &key, &why));
         } else {
             int bytes = draw_int(random, 0, 3) == 0 ? draw_int(random, 1900, LARGE_BYTES)
                                                     : draw_int(random, 0, 300);
@@ -72,7 +71,6 @@ static void a_copy_without_free_pages_is_sound(void **state) {
     pool_fixture *f = *state;
     static uint8_t payload[LARGE_BYTES + 100];
     char to[TEMP_DIR_BYTES];
-    reef_error err;
     uint64_t random = 6;
     fill(payload, sizeof(payload), 1);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -80,7 +78,7 @@ static void a_copy_without_free_pages_is_sound(void **state) {
     for (int i = 0; i < 10; i++) change_at_random(txn, &random, payload);
     pool_commit(txn, 1);
     temp_dir_join(to, f->directory, "copy");
-    must(reef_store_copy(f->store, to, NULL, &err), &err);
+    must(reef_store_copy(f->store, to, NULL, &why));
     reef_store *copy = pool_open(to, false, true);
     pool_check(copy);
     txn = pool_begin(copy, REEF_TXN_WRITE);
@@ -124,11 +122,10 @@ static data_bytes make_file(pool_fixture *f) {
 }
 
 static void must_say(const pool_fixture *f, const char *part) {
-    reef_error err;
     lines l = {0};
     reef_check_report report = {0};
     const reef_check_options options = {.on_damage = on_damage, .context = &l};
-    must(reef_check_pages_of(f->path, &options, &report, &err), &err);
+    must(reef_check_pages_of(f->path, &options, &report, &why));
     assert_int_equal(report.damaged, l.count);
     if (strstr(l.text, part) == NULL) fail_msg("\"%s\" is not in: %s", part, l.text);
 }
@@ -239,13 +236,12 @@ static void meta_pages_that_do_not_belong_together_are_found(void **state) {
 
 static void must_be_refused(
     pool_fixture *f, const data_bytes *file, size_t at, uint8_t byte, const char *part) {
-    reef_error err;
     reef_check_report report = {0};
     uint8_t before = file->data[at];
     file->data[at] = byte;
     data_file_save(f->path, file, file->bytes);
-    must_fail(reef_check_pages_of(f->path, &(reef_check_options){0}, &report, &err),
-              REEF_ERR_CORRUPT, &err, part);
+    must_fail(reef_check_pages_of(f->path, &(reef_check_options){0}, &report, &why),
+              REEF_ERR_CORRUPT, part);
     file->data[at] = before;
 }
 
@@ -264,7 +260,6 @@ static void meta_pages_that_lead_nowhere_are_refused(void **state) {
 
 static void a_commit_in_the_meantime_is_the_one_that_is_checked(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_pages pages;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -274,8 +269,8 @@ static void a_commit_in_the_meantime_is_the_one_that_is_checked(void **state) {
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS}, "one", 3);
     pool_commit(txn, 2);
-    must(reef_pages_open(&pages, f->path, &err), &err);
-    must(reef_pages_pin(&pages, f->store, &held, &err), &err);
+    must(reef_pages_open(&pages, f->path, &why));
+    must(reef_pages_pin(&pages, f->store, &held, &why));
     assert_int_equal(mdb_txn_id(held->lmdb), before + 1);
     assert_int_equal(pages.transaction, before + 1);
     reef_txn_abort(held);
@@ -286,21 +281,20 @@ static void a_commit_in_the_meantime_is_the_one_that_is_checked(void **state) {
 static void change_for_ever(const char *path) {
     static uint8_t payload[LARGE_BYTES + 100];
     reef_store *store = NULL;
-    reef_error err;
     uint64_t random = 9;
     (void)alarm(200); // whatever becomes of the test
-    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, &err);
+    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, &why);
     for (uint64_t step = 2; status == REEF_OK; step++) {
         reef_txn *txn = NULL;
         reef_commit commit = {.step = step, .unix_ms = 1};
-        status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err);
+        status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, &why);
         for (int i = 0; status == REEF_OK && i < 10; i++)
             status = reef_record_put(
                 txn, &(reef_key){.db = REEF_DB_FLAGS, .block = (uint32_t)draw_int(&random, 0, 60)},
-                REEF_BYTES, payload, (size_t)draw_int(&random, 0, 9000), &err);
-        if (status == REEF_OK) status = reef_txn_commit(txn, &commit, &err);
+                REEF_BYTES, payload, (size_t)draw_int(&random, 0, 9000), &why);
+        if (status == REEF_OK) status = reef_txn_commit(txn, &commit, &why);
     }
-    fprintf(stderr, "writer: %s\n", err.message);
+    fprintf(stderr, "writer: %s\n", why.message);
     _exit(1);
 }
 
@@ -317,9 +311,8 @@ static void a_check_beside_a_writer_blames_nothing(void **state) {
     if (writer == 0) change_for_ever(f->path);
     assert_true(writer > 0);
     for (int i = 0; i < CHECKS; i++) {
-        reef_error err;
         reef_check_report report;
-        must(reef_store_verify(f->path, on_unexpected_damage, NULL, &report, &err), &err);
+        must(reef_store_verify(f->path, on_unexpected_damage, NULL, &report, &why));
         assert_int_equal(report.damaged, 0);
         assert_int_equal(report.pages_lost, 0);
         assert_true(report.commits >= last);

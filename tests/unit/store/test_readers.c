@@ -134,20 +134,18 @@ static void a_killed_reader_keeps_no_page_from_reuse(void **state) {
 
 static void one_reader_too_many_is_refused(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *readers[REEF_READERS_MAX + 1] = {NULL};
     size_t count = 0;
     reef_status status = REEF_OK;
     while (status == REEF_OK && count <= REEF_READERS_MAX) {
-        status = reef_txn_begin(&readers[count], f->store, REEF_TXN_READ, &err);
+        status = reef_txn_begin(&readers[count], f->store, REEF_TXN_READ, &why);
         count += status == REEF_OK;
     }
     assert_int_equal(count, REEF_READERS_MAX);
-    must_fail(status, REEF_ERR_BUSY, &err,
-              "all 1024 reader slots are taken by programs that read it");
+    must_fail(status, REEF_ERR_BUSY, "all 1024 reader slots are taken by programs that read it");
     write_both(f, 1); // no writer waits for readers
     reef_txn_abort(readers[0]);
-    must(reef_txn_begin(&readers[0], f->store, REEF_TXN_READ, &err), &err);
+    must(reef_txn_begin(&readers[0], f->store, REEF_TXN_READ, &why));
     for (size_t i = 0; i < count; i++) reef_txn_abort(readers[i]);
 }
 
@@ -155,28 +153,27 @@ static void one_reader_too_many_is_refused(void **state) {
 
 static void the_oldest_reader_is_named_and_how_far_it_is_behind(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_readers readers;
     write_both(f, 1);
-    must(reef_store_readers(f->store, &readers, &err), &err);
+    must(reef_store_readers(f->store, &readers, &why));
     assert_int_equal(readers.count, 0);
     assert_int_equal(readers.behind, 0);
     assert_int_equal(readers.oldest_pid, 0);
     pid_t child = start_reader(f);
-    must(reef_store_readers(f->store, &readers, &err), &err);
+    must(reef_store_readers(f->store, &readers, &why));
     assert_int_equal(readers.count, 1);
     assert_int_equal(readers.behind, 0);
     write_both(f, 2);
     write_both(f, 3);
     reef_txn *own = pool_begin(f->store, REEF_TXN_READ);
     write_both(f, 4);
-    must(reef_store_readers(f->store, &readers, &err), &err);
+    must(reef_store_readers(f->store, &readers, &why));
     assert_int_equal(readers.count, 2);
     assert_int_equal(readers.behind, 3);
     assert_int_equal(readers.oldest_pid, child);
     kill_reader(child);
     write_both(f, 5); // which frees the slot
-    must(reef_store_readers(f->store, &readers, &err), &err);
+    must(reef_store_readers(f->store, &readers, &why));
     assert_int_equal(readers.count, 1);
     assert_int_equal(readers.behind, 2);
     assert_int_equal(readers.oldest_pid, getpid());
@@ -186,20 +183,17 @@ static void the_oldest_reader_is_named_and_how_far_it_is_behind(void **state) {
 // ---- turns --------------------------------------------------------------------------------------
 
 static uint64_t commit_seen(reef_txn *txn) {
-    reef_error err;
     reef_commit commit;
-    must(reef_commit_read(txn, &commit, &err), &err);
+    must(reef_commit_read(txn, &commit, &why));
     return commit.number;
 }
 
 static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_store *hasty = NULL, *patient = NULL;
     bool renewed = false;
-    must(reef_store_open(&hasty, f->path, &(reef_store_options){.renew_us = 1}, &err), &err);
-    must(reef_store_open(&patient, f->path, &(reef_store_options){.renew_us = UINT32_MAX}, &err),
-         &err);
+    must(reef_store_open(&hasty, f->path, &(reef_store_options){.renew_us = 1}, &why));
+    must(reef_store_open(&patient, f->path, &(reef_store_options){.renew_us = UINT32_MAX}, &why));
     write_both(f, 1);
     reef_txn *whole = pool_begin(hasty, REEF_TXN_READ);
     reef_txn *turns = pool_begin(hasty, REEF_TXN_READ_RENEWED);
@@ -207,17 +201,17 @@ static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
     reef_txn *usual = pool_begin(f->store, REEF_TXN_READ_RENEWED);
     write_both(f, 2);
     wait_us(1000);
-    must(reef_txn_renew(whole, &renewed, &err), &err);
+    must(reef_txn_renew(whole, &renewed, &why));
     assert_false(renewed);
     assert_int_equal(commit_seen(whole), 1);
-    must(reef_txn_renew(slow, &renewed, &err), &err);
+    must(reef_txn_renew(slow, &renewed, &why));
     assert_false(renewed);
     assert_int_equal(commit_seen(slow), 1);
-    must(reef_txn_renew(turns, &renewed, &err), &err);
+    must(reef_txn_renew(turns, &renewed, &why));
     assert_true(renewed);
     assert_int_equal(commit_seen(turns), 2);
     wait_us(1000 * (REEF_READ_MS_MAX / 2 + 10));
-    must(reef_txn_renew(usual, &renewed, &err), &err);
+    must(reef_txn_renew(usual, &renewed, &why));
     assert_true(renewed);
     assert_int_equal(commit_seen(usual), 2);
     reef_read_stat stat;
@@ -240,7 +234,6 @@ static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
 static void without_a_table_no_reader_is_counted(void **state) {
     pool_fixture *f = *state;
     char disk[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], table[TEMP_DIR_BYTES];
-    reef_error err;
     reef_readers readers;
     temp_dir_join(disk, f->directory, "disk");
     temp_dir_join(path, disk, "pool");
@@ -250,13 +243,13 @@ static void without_a_table_no_reader_is_counted(void **state) {
     reef_store_close(pool_open(path, true, true));
     int removed = unlink(table), remounted = mount(NULL, disk, NULL, MS_REMOUNT | MS_RDONLY, NULL);
     reef_store *store = NULL;
-    reef_status opened = reef_store_open(&store, path, NULL, &err), listed = REEF_ERR_INVALID;
-    if (opened == REEF_OK) listed = reef_store_readers(store, &readers, &err);
+    reef_status opened = reef_store_open(&store, path, NULL, &why), listed = REEF_ERR_INVALID;
+    if (opened == REEF_OK) listed = reef_store_readers(store, &readers, &why);
     reef_store_close(store);
     small_disk_unmount(disk);
     assert_true(removed == 0 && remounted == 0);
-    must(opened, &err);
-    must(listed, &err);
+    must(opened);
+    must(listed);
     assert_int_equal(readers.count, 0);
 }
 

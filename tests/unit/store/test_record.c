@@ -40,12 +40,11 @@ static void assert_same_key(const reef_key *a, const reef_key *b) {
 
 static void keys_survive_encoding(void **state) {
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
-        reef_error err;
         reef_key_bytes bytes;
         reef_key back;
         char name[REEF_NAME_BYTES_MAX + 1];
-        must(reef_key_encode(&sample_keys[i], &bytes, &err), &err);
-        must(reef_key_decode(sample_keys[i].db, bytes.data, bytes.bytes, &back, name, &err), &err);
+        must(reef_key_encode(&sample_keys[i], &bytes, &why));
+        must(reef_key_decode(sample_keys[i].db, bytes.data, bytes.bytes, &back, name, &why));
         assert_same_key(&sample_keys[i], &back);
         for (size_t cut = 0; cut < bytes.bytes; cut++)
             assert_int_equal(reef_key_decode(sample_keys[i].db, bytes.data, cut, &back, name, NULL),
@@ -56,9 +55,8 @@ static void keys_survive_encoding(void **state) {
 static int compare_bytes(const reef_key *a, const reef_key *b) {
     reef_key_bytes x;
     reef_key_bytes y;
-    reef_error err;
-    must(reef_key_encode(a, &x, &err), &err);
-    must(reef_key_encode(b, &y, &err), &err);
+    must(reef_key_encode(a, &x, &why));
+    must(reef_key_encode(b, &y, &why));
     int order = memcmp(x.data, y.data, x.bytes < y.bytes ? x.bytes : y.bytes);
     return order != 0 ? order : (x.bytes > y.bytes) - (x.bytes < y.bytes);
 }
@@ -109,11 +107,9 @@ static void bad_keys_are_refused(void **state) {
     };
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        reef_error err;
-        must_fail(reef_record_put(txn, &cases[i].key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID,
-                  &err, cases[i].part);
-        must_fail(reef_record_delete(txn, &cases[i].key, &err), REEF_ERR_INVALID, &err,
+        must_fail(reef_record_put(txn, &cases[i].key, REEF_BYTES, "x", 1, &why), REEF_ERR_INVALID,
                   cases[i].part);
+        must_fail(reef_record_delete(txn, &cases[i].key, &why), REEF_ERR_INVALID, cases[i].part);
     }
     long_name[REEF_NAME_BYTES_MAX] = '\0'; // the longest that fits
     pool_put(txn, &(reef_key){.db = REEF_DB_META, .name = long_name}, "x", 1);
@@ -149,14 +145,13 @@ static void payloads_of_all_types_and_sizes_come_back(void **state) {
                                    1 << 20};
     enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
     uint8_t *payload = malloc(1 << 20);
-    reef_error err;
     assert_non_null(payload);
     for (int dtype = REEF_BYTES; dtype <= REEF_JSON; dtype++) {
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         for (uint32_t i = 0; i < SIZES; i++) {
             const reef_key key = {.db = REEF_DB_EXPERTS, .layer = (uint32_t)dtype, .block = i};
             fill(payload, sizes[i], i);
-            must(reef_record_put(txn, &key, (reef_dtype)dtype, payload, sizes[i], &err), &err);
+            must(reef_record_put(txn, &key, (reef_dtype)dtype, payload, sizes[i], &why));
         }
         pool_commit(txn, (uint64_t)dtype);
     }
@@ -167,7 +162,7 @@ static void payloads_of_all_types_and_sizes_come_back(void **state) {
             const reef_key key = {.db = REEF_DB_EXPERTS, .layer = (uint32_t)dtype, .block = i};
             reef_view view;
             fill(payload, sizes[i], i);
-            must(reef_record_view(txn, &key, &view, &err), &err);
+            must(reef_record_view(txn, &key, &view, &why));
             assert_int_equal(view.bytes, sizes[i]);
             assert_int_equal(view.dtype, dtype);
             assert_int_equal(view.commit, dtype + 1);
@@ -186,37 +181,34 @@ static void records_are_located_without_being_read(void **state) {
     static uint8_t payload[20000];
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
     const reef_key absent = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 4};
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_commit commit = {0};
     const void *at = NULL;
     for (size_t i = 0; i < sizeof(payload); i++) payload[i] = (uint8_t)(i * 7);
-    must(reef_txn_begin(&txn, pool->store, REEF_TXN_WRITE, &err), &err);
-    must(reef_record_put(txn, &key, REEF_I8, payload, sizeof(payload), &err), &err);
-    must(reef_txn_commit(txn, &commit, &err), &err);
-    must(reef_txn_begin(&txn, pool->store, REEF_TXN_READ, &err), &err);
-    must(reef_record_locate(txn, &key, sizeof(payload), &at, &err), &err);
+    reef_txn *txn = pool_begin(pool->store, REEF_TXN_WRITE);
+    must(reef_record_put(txn, &key, REEF_I8, payload, sizeof(payload), &why));
+    must(reef_txn_commit(txn, &commit, &why));
+    txn = pool_begin(pool->store, REEF_TXN_READ);
+    must(reef_record_locate(txn, &key, sizeof(payload), &at, &why));
     assert_memory_equal(at, payload, sizeof(payload));
     assert_int_equal((uintptr_t)at % 64, 0);
-    must_fail(reef_record_locate(txn, &key, sizeof(payload) - 1, &at, &err), REEF_ERR_CORRUPT, &err,
+    must_fail(reef_record_locate(txn, &key, sizeof(payload) - 1, &at, &why), REEF_ERR_CORRUPT,
               "20000 bytes instead of 19999");
     assert_null(at);
-    must_fail(reef_record_locate(txn, &absent, 1, &at, &err), REEF_ERR_NOT_FOUND, &err, "block 4");
+    must_fail(reef_record_locate(txn, &absent, 1, &at, &why), REEF_ERR_NOT_FOUND, "block 4");
     reef_txn_abort(txn);
 }
 
 static void every_database_holds_records(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (uint32_t i = 0; i < SAMPLE_COUNT; i++) pool_put(txn, &sample_keys[i], &i, sizeof(i));
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_READ);
     for (uint32_t i = 0; i < SAMPLE_COUNT; i++) {
         uint32_t back = UINT32_MAX;
-        must(reef_record_read(txn, &sample_keys[i], &back, sizeof(back), &err), &err);
+        must(reef_record_read(txn, &sample_keys[i], &back, sizeof(back), &why));
         assert_int_equal(back, i);
-        must_fail(reef_record_read(txn, &sample_keys[i], &back, 3, &err), REEF_ERR_CORRUPT, &err,
+        must_fail(reef_record_read(txn, &sample_keys[i], &back, 3, &why), REEF_ERR_CORRUPT,
                   "has 4 bytes instead of 3");
     }
     reef_txn_abort(txn);
@@ -225,11 +217,10 @@ static void every_database_holds_records(void **state) {
 
 static void a_missing_record_is_not_found_and_named(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_view view;
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = 4, .name = "w_q"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND, &err,
+    must_fail(reef_record_view(txn, &key, &view, &why), REEF_ERR_NOT_FOUND,
               "tensors (generation 4, name w_q, block 0)");
     assert_null(view.data);
     reef_txn_abort(txn);
@@ -237,7 +228,6 @@ static void a_missing_record_is_not_found_and_named(void **state) {
 
 static void equal_content_is_not_written_again(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
         reef_view view;
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -252,10 +242,9 @@ static void equal_content_is_not_written_again(void **state) {
         assert_memory_equal(first.root, second.root, REEF_HASH_BYTES);
 
         txn = pool_begin(f->store, REEF_TXN_WRITE);
-        must(reef_record_view(txn, &sample_keys[i], &view, &err), &err);
+        must(reef_record_view(txn, &sample_keys[i], &view, &why));
         assert_int_equal(view.commit, first.number);
-        must(reef_record_put(txn, &sample_keys[i], REEF_U32, "content", 7, &err),
-             &err); // another type
+        must(reef_record_put(txn, &sample_keys[i], REEF_U32, "content", 7, &why)); // another type
         reef_commit third = pool_commit(txn, 1);
         assert_int_equal(third.bytes_written, 7);
     }
@@ -283,17 +272,16 @@ static void messages_have_no_control_characters(void **state) {
 }
 
 static void statuses_have_texts_and_exit_codes(void **state) {
-    reef_error err;
     assert_string_equal(reef_status_text(REEF_OK), "ok");
     assert_string_equal(reef_status_text(REEF_ERR_NOT_FOUND), "not found");
     assert_int_equal(reef_status_exit_code(REEF_OK), 0);
     assert_int_equal(reef_status_exit_code(REEF_ERR_IO), 74);
     assert_int_equal(reef_fail(NULL, REEF_ERR_FULL, "nobody listens"), REEF_ERR_FULL);
-    assert_int_equal(reef_fail(&err, REEF_ERR_FULL, "%d is %s", 7, "too much"), REEF_ERR_FULL);
-    assert_string_equal(err.message, "7 is too much");
-    assert_int_equal(reef_fail(&err, REEF_ERR_IO, "%0400d", 1),
+    assert_int_equal(reef_fail(&why, REEF_ERR_FULL, "%d is %s", 7, "too much"), REEF_ERR_FULL);
+    assert_string_equal(why.message, "7 is too much");
+    assert_int_equal(reef_fail(&why, REEF_ERR_IO, "%0400d", 1),
                      REEF_ERR_IO); // longer than the message
-    assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+    assert_int_equal(strlen(why.message), sizeof(why.message) - 1);
 }
 
 static void hashes_print_as_hexadecimal(void **state) {
@@ -307,11 +295,10 @@ static void hashes_print_as_hexadecimal(void **state) {
 static void content_hash_and_header_stay_what_they_are(void **state) {
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
     reef_key_bytes encoded;
-    reef_error err;
     uint8_t content[REEF_HASH_BYTES];
     uint8_t header[REEF_RECORD_HEADER_BYTES];
     char text[2 * REEF_HASH_BYTES + 1];
-    must(reef_key_encode(&key, &encoded, &err), &err);
+    must(reef_key_encode(&key, &encoded, &why));
     assert_int_equal(encoded.bytes, 12);
     assert_memory_equal(encoded.data, "\0\0\0\1\0\0\0\2\0\0\0\3", 12);
     reef_record_content_hash(key.db, &encoded, REEF_F32, "payload", 7, content);

@@ -22,7 +22,6 @@
 // Generations 0 and 1 sealed, 2 open, and a snapshot with a copy of 2.
 static void make_pool(pool_fixture *f) {
     uint8_t payload[LARGE];
-    reef_error err;
     reef_snapshot snapshot;
     for (uint32_t g = 0; g < 3; g++) {
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -42,11 +41,11 @@ static void make_pool(pool_fixture *f) {
         for (uint32_t b = 0; g == 2 && b < MOMENTS; b++)
             pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = g, .block = b}, payload,
                      500 + b);
-        if (g < 2) must(reef_generation_seal(txn, g, g, 100 * g, &err), &err);
+        if (g < 2) must(reef_generation_seal(txn, g, g, 100 * g, &why));
         pool_commit(txn, g);
     }
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "kept", &snapshot, &why));
     pool_commit(txn, 3);
 }
 #define SEALED_RECORDS (3 * (2 * BLOCKS + 1 + MEMORIES) + MOMENTS)
@@ -64,13 +63,11 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
 
 // Pieces until a pass ends, at most.
 static size_t pass(reef_store *store, reef_scrub *scrub, uint64_t piece, findings *found) {
-    reef_error err;
     size_t pieces = 0;
     *found = (findings){0};
     for (uint64_t before = scrub->passes; scrub->passes == before; pieces++) {
         uint64_t bytes = 0;
-        must(reef_store_scrub(store, scrub, piece, 5000 + pieces, on_damage, found, &bytes, &err),
-             &err);
+        must(reef_store_scrub(store, scrub, piece, 5000 + pieces, on_damage, found, &bytes, &why));
         assert_true(bytes <= piece + LARGE + REEF_RECORD_HEADER_BYTES);
         assert_true(pieces < 10000);
     }
@@ -99,7 +96,6 @@ static void a_pass_meets_every_sealed_record_once(void **state) {
 
 static void without_sealed_records_there_is_no_pass(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_scrub scrub = {0};
     findings found = {0};
     uint64_t bytes = 1;
@@ -108,37 +104,36 @@ static void without_sealed_records_there_is_no_pass(void **state) {
     pool_put(txn, &(reef_key){.db = REEF_DB_EXPERTS}, "rows", 4);
     pool_commit(txn, 1);
     for (int i = 0; i < 3; i++)
-        must(reef_store_scrub(f->store, &scrub, 1000, 1, on_damage, &found, &bytes, &err), &err);
+        must(reef_store_scrub(f->store, &scrub, 1000, 1, on_damage, &found, &bytes, &why));
     assert_int_equal(bytes, 0);
     assert_int_equal(scrub.passes + scrub.records + found.count, 0);
 }
 
 static void a_pass_continues_where_it_was_kept(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_scrub scrub = {0}, kept;
     findings found = {0};
     uint64_t bytes, root_before[2], root_after[2];
     make_pool(f);
-    must(reef_store_scrub(f->store, &scrub, 200000, 7, on_damage, &found, &bytes, &err), &err);
+    must(reef_store_scrub(f->store, &scrub, 200000, 7, on_damage, &found, &bytes, &why));
     assert_true(scrub.records > 0 && scrub.records < SEALED_RECORDS);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_commit before;
-    must(reef_commit_read(txn, &before, &err), &err);
-    must(reef_scrub_read(txn, &kept, &err), &err);
+    must(reef_commit_read(txn, &before, &why));
+    must(reef_scrub_read(txn, &kept, &why));
     assert_int_equal(kept.records, 0); // nothing was kept yet
     reef_txn_abort(txn);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_scrub_put(txn, &scrub, &err), &err);
+    must(reef_scrub_put(txn, &scrub, &why));
     reef_commit after = {.step = before.step, .stream_bytes = before.stream_bytes};
-    must(reef_txn_commit(txn, &after, &err), &err);
+    must(reef_txn_commit(txn, &after, &why));
     memcpy(root_before, before.root, sizeof(root_before));
     memcpy(root_after, after.root, sizeof(root_after));
     assert_memory_equal(root_before, root_after, sizeof(root_after)); // no part of the root hash
     pool_check(f->store);
     pool_reopen(f);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_scrub_read(txn, &kept, &err), &err);
+    must(reef_scrub_read(txn, &kept, &why));
     reef_txn_abort(txn);
     assert_int_equal(kept.records, scrub.records);
     assert_int_equal(kept.began_ms, 7);
@@ -174,13 +169,12 @@ static void damage_of_a_sealed_record_is_named_and_the_pass_goes_on(void **state
 
 // What sums has of flags (generation 0, block 3), written over behind the store's back.
 static void sum_replace(pool_fixture *f, const void *entry, size_t bytes) {
-    reef_error err;
     reef_key_bytes encoded;
     uint8_t name[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_FLAGS};
     MDB_env *env;
     MDB_txn *txn;
     MDB_dbi dbi;
-    must(reef_key_encode(&(reef_key){.db = REEF_DB_FLAGS, .block = 3}, &encoded, &err), &err);
+    must(reef_key_encode(&(reef_key){.db = REEF_DB_FLAGS, .block = 3}, &encoded, &why));
     memcpy(name + 1, encoded.data, encoded.bytes);
     reef_store_close(f->store);
     f->store = NULL;
@@ -200,13 +194,12 @@ static void sum_replace(pool_fixture *f, const void *entry, size_t bytes) {
 
 static void a_record_that_is_not_the_one_in_sums_is_found(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_key_bytes encoded;
     uint8_t payload[LARGE], entry[REEF_SUM_BYTES];
     const reef_key key = {.db = REEF_DB_FLAGS, .block = 3};
     make_pool(f);
     fill(payload, sizeof(payload), 3);
-    must(reef_key_encode(&key, &encoded, &err), &err);
+    must(reef_key_encode(&key, &encoded, &why));
     reef_record_content_hash(key.db, &encoded, REEF_BYTES, payload, 64, entry + 8);
     static const char *const WORDS[] = {NULL, "differs from its entry", "differs from its entry",
                                         "has no entry in sums"};
@@ -228,7 +221,6 @@ static void a_record_that_is_not_the_one_in_sums_is_found(void **state) {
 static void a_small_piece_reads_few_records_however_little_they_hold(void **state) {
     pool_fixture *f = *state;
     enum { SMALL = 5000, AT_ONCE = 4096 };
-    reef_error err;
     reef_scrub scrub = {0};
     findings found = {0};
     uint64_t bytes;
@@ -236,15 +228,15 @@ static void a_small_piece_reads_few_records_however_little_they_hold(void **stat
     pool_open_generation(txn, 0);
     for (uint32_t b = 0; b < SMALL; b++)
         pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = b}, "f", 1);
-    must(reef_generation_seal(txn, 0, 1, 1, &err), &err);
+    must(reef_generation_seal(txn, 0, 1, 1, &why));
     pool_commit(txn, 1);
-    must(reef_store_scrub(f->store, &scrub, 1 << 30, 11, on_damage, &found, &bytes, &err), &err);
+    must(reef_store_scrub(f->store, &scrub, 1 << 30, 11, on_damage, &found, &bytes, &why));
     assert_int_equal(scrub.records, AT_ONCE);
     assert_int_equal(scrub.began_ms, 11);
-    must(reef_store_scrub(f->store, &scrub, 1, 12, on_damage, &found, &bytes, &err), &err);
+    must(reef_store_scrub(f->store, &scrub, 1, 12, on_damage, &found, &bytes, &why));
     assert_int_equal(scrub.began_ms, 11); // of the pass, not of the piece
     assert_int_equal(scrub.passes, 0);
-    must(reef_store_scrub(f->store, &scrub, 1 << 30, 13, on_damage, &found, &bytes, &err), &err);
+    must(reef_store_scrub(f->store, &scrub, 1 << 30, 13, on_damage, &found, &bytes, &why));
     assert_int_equal(scrub.last_records, SMALL);
     assert_int_equal(scrub.last_ms, 13);
     assert_int_equal(found.count, 0);
@@ -267,14 +259,13 @@ static reef_status on_database(void *context,
 }
 
 static uint64_t root_of(const char *path, const char *name) {
-    reef_error err;
     reef_pages pages;
     reef_page_tree tree;
     search s = {.name = name};
-    must(reef_pages_open(&pages, path, &err), &err);
-    must(reef_pages_meta(&pages, &err), &err);
+    must(reef_pages_open(&pages, path, &why));
+    must(reef_pages_meta(&pages, &why));
     reef_page_tree_parse(pages.main_tree, &tree);
-    must(reef_pages_walk(&pages, tree.root, NULL, 0, on_database, &s, &err), &err);
+    must(reef_pages_walk(&pages, tree.root, NULL, 0, on_database, &s, &why));
     reef_pages_close(&pages);
     assert_true(s.root > 1);
     return s.root;
@@ -303,7 +294,6 @@ static void a_record_of_scrubs_of_a_wrong_length_is_damaged(void **state) {
     pool_fixture *f = *state;
     static const uint8_t BYTES[200] = {0};
     const size_t lengths[] = {0, 71, 72, 72 + 96, 72 + 97, 200};
-    reef_error err;
     reef_scrub scrub;
     assert_int_equal(REEF_SCRUB_KEY_BYTES, 96);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -312,7 +302,7 @@ static void a_record_of_scrubs_of_a_wrong_length_is_damaged(void **state) {
         pool_commit(txn, i);
         txn = pool_begin(f->store, REEF_TXN_READ);
         bool right = lengths[i] >= 72 && lengths[i] <= 72 + 96;
-        assert_int_equal(reef_scrub_read(txn, &scrub, &err), right ? REEF_OK : REEF_ERR_CORRUPT);
+        assert_int_equal(reef_scrub_read(txn, &scrub, &why), right ? REEF_OK : REEF_ERR_CORRUPT);
         reef_txn_abort(txn);
     }
 }
@@ -333,14 +323,13 @@ static void broken_pages_are_findings(void **state) {
         fill(junk, sizeof(junk), draw_bits(&random));
         int fd = open(file_path, O_WRONLY);
         assert_int_equal(pwrite(fd, junk, PAGE, (off_t)(page * PAGE)), PAGE);
-        reef_error err;
         reef_scrub scrub = {0};
         findings found = {0};
         bool ended = false;
         for (int i = 0; i < 1000 && !ended; i++) {
             uint64_t bytes;
             reef_status status =
-                reef_store_scrub(f->store, &scrub, 1 << 20, 1, on_damage, &found, &bytes, &err);
+                reef_store_scrub(f->store, &scrub, 1 << 20, 1, on_damage, &found, &bytes, &why);
             ended = status != REEF_OK || scrub.next_bytes == 0;
             answered += status != REEF_OK;
         }

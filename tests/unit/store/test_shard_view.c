@@ -53,9 +53,8 @@ static void fill_pool(reef_store *store) {
 }
 
 static void divide_to(fixture *f, const char *to) {
-    reef_error err;
     reef_shard_making made[RANKS];
-    must(reef_shards_make(&f->whole->store, 1, RANKS, to, false, made, &err), &err);
+    must(reef_shards_make(&f->whole->store, 1, RANKS, to, false, made, &why));
 }
 
 static int setup(void **state) {
@@ -93,12 +92,11 @@ static reef_store *open_rank(const fixture *f, uint32_t rank) {
 
 // The next epoch of one rank: a tensor, which every shard has, takes this value.
 static void commit_epoch(reef_store *store, uint8_t value) {
-    reef_error err;
     reef_shard shard;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_shard_read(txn, &shard, &err), &err);
+    must(reef_shard_read(txn, &shard, &why));
     shard.epoch++;
-    must(reef_shard_put(txn, &shard, &err), &err);
+    must(reef_shard_put(txn, &shard, &why));
     pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "embedding"}, &value, 1);
     (void)pool_commit(txn, 2);
 }
@@ -135,7 +133,7 @@ static reef_status on_record(void *context,
     assert_int_equal(there.bytes, view->bytes);
     assert_int_equal(there.commit, view->commit);
     assert_memory_equal(there.data, view->data, view->bytes);
-    must(reef_record_locate(c->other, key, view->bytes, &at, err), err);
+    must(reef_record_locate(c->other, key, view->bytes, &at, &why));
     assert_memory_equal(at, view->data, view->bytes);
     if (c->count > 0 && key->name == NULL && key->db != REEF_DB_GENERATIONS)
         assert_true(key->layer > c->last.layer ||
@@ -146,10 +144,9 @@ static reef_status on_record(void *context,
 }
 
 static size_t compare(reef_store *one, reef_store *other, reef_db db) {
-    reef_error err;
     reef_txn *txn = pool_begin(one, REEF_TXN_READ);
     comparison c = {.other = pool_begin(other, REEF_TXN_READ)};
-    must(reef_record_scan(txn, db, UINT32_MAX, on_record, &c, &err), &err);
+    must(reef_record_scan(txn, db, UINT32_MAX, on_record, &c, &why));
     reef_txn_abort(c.other);
     reef_txn_abort(txn);
     return c.count;
@@ -157,7 +154,6 @@ static size_t compare(reef_store *one, reef_store *other, reef_db db) {
 
 static void every_record_is_read_once(void **state) {
     fixture *f = *state;
-    reef_error err;
     reef_store *view = pool_open(f->many, false, false);
     assert_int_equal(reef_store_part_count(view), RANKS);
     assert_int_equal(reef_store_part_count(f->whole->store), 1);
@@ -172,11 +168,11 @@ static void every_record_is_read_once(void **state) {
     reef_file_stat file;
     reef_readers readers;
     const reef_key absent = {.db = REEF_DB_EXPERTS, .layer = 1, .block = BLOCKS};
-    must_fail(reef_record_view(txn, &absent, &none, &err), REEF_ERR_NOT_FOUND, &err, "is not in");
-    must(reef_shard_check_whole(txn, &err), &err);
-    must(reef_file_stat_read(txn, &file, &err), &err);
+    must_fail(reef_record_view(txn, &absent, &none, &why), REEF_ERR_NOT_FOUND, "is not in");
+    must(reef_shard_check_whole(txn, &why));
+    must(reef_file_stat_read(txn, &file, &why));
     assert_true(file.file_bytes > 3 * 4096 && file.free_bytes < file.file_bytes);
-    must(reef_store_readers(view, &readers, &err), &err);
+    must(reef_store_readers(view, &readers, &why));
     assert_int_equal(readers.count, RANKS); // `txn`, in each shard
     reef_txn_abort(txn);
     reef_store_close(view);
@@ -195,12 +191,11 @@ static reef_status on_block(void *context,
 // others only where all read at once.
 static void blocks_of_a_memory_lie_in_their_shards(void **state) {
     fixture *f = *state;
-    reef_error err;
     const reef_key key = {.db = REEF_DB_MEMORY, .name = "cells"};
     uint32_t all = 0;
     reef_store *view = pool_open(f->many, false, false);
     reef_txn *txn = pool_begin(view, REEF_TXN_READ);
-    must(reef_records_gather(txn, &key, BLOCKS, on_block, &all, &err), &err);
+    must(reef_records_gather(txn, &key, BLOCKS, on_block, &all, &why));
     assert_int_equal(all, (1u << BLOCKS) - 1);
     reef_txn_abort(txn);
     reef_store_close(view);
@@ -214,11 +209,11 @@ static void blocks_of_a_memory_lie_in_their_shards(void **state) {
                            tail = {.db = REEF_DB_MEMORY, .name = "tail", .block = block};
             bool here = block == 0 || block % RANKS == rank;
             assert_int_equal(reef_shard_is_elsewhere(txn, &at), !here);
-            assert_int_equal(reef_record_view(txn, &at, &one, &err) == REEF_OK, here);
-            must(reef_record_view(txn, &tail, &one, &err), &err);
+            assert_int_equal(reef_record_view(txn, &at, &one, &why) == REEF_OK, here);
+            must(reef_record_view(txn, &tail, &one, &why));
         }
-        must_fail(reef_records_gather(txn, &key, BLOCKS, on_block, &found, &err), REEF_ERR_INVALID,
-                  &err, "lies in that of rank");
+        must_fail(reef_records_gather(txn, &key, BLOCKS, on_block, &found, &why), REEF_ERR_INVALID,
+                  "lies in that of rank");
         reef_txn_abort(txn);
         reef_store_close(shard);
     }
@@ -235,9 +230,8 @@ static void a_damaged_row_is_found_in_its_shard(void **state) {
     char shard[TEMP_DIR_BYTES];
     reef_view none;
     size_t found = 0;
-    reef_error err;
     reef_check_report report;
-    must(reef_store_verify(f->many, on_unexpected_damage, NULL, &report, &err), &err);
+    must(reef_store_verify(f->many, on_unexpected_damage, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.generations, 1);
     // Every shard has all but rows and blocks of tables, which lie in one each.
@@ -246,11 +240,11 @@ static void a_damaged_row_is_found_in_its_shard(void **state) {
     assert_true(others % RANKS == 0 && others > 0);
     shard_at(f, 1, shard);
     record_damage(shard, &key);
-    must(reef_store_verify(f->many, on_damaged_row, &found, &report, &err), &err);
+    must(reef_store_verify(f->many, on_damaged_row, &found, &report, &why));
     assert_true(found > 0 && report.damaged == found);
     reef_store *view = pool_open(f->many, false, false);
     reef_txn *txn = pool_begin(view, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, &key, &none, &err), REEF_ERR_CORRUPT, &err, "block 1");
+    must_fail(reef_record_view(txn, &key, &none, &why), REEF_ERR_CORRUPT, "block 1");
     reef_txn_abort(txn);
     reef_store_close(view);
 }
@@ -258,10 +252,9 @@ static void a_damaged_row_is_found_in_its_shard(void **state) {
 // ---- what is refused ----------------------------------------------------------------------------
 
 static void must_not_open(const fixture *f, bool write, reef_status status, const char *part) {
-    reef_error err;
     reef_store *store = NULL;
-    must_fail(reef_store_open(&store, f->many, &(reef_store_options){.write = write}, &err), status,
-              &err, part);
+    must_fail(reef_store_open(&store, f->many, &(reef_store_options){.write = write}, &why), status,
+              part);
     assert_null(store);
 }
 
@@ -318,13 +311,12 @@ static void a_shard_in_anothers_place_is_named(void **state) {
 
 static void what_would_change_shards_is_refused(void **state) {
     fixture *f = *state;
-    reef_error err;
     must_not_open(f, true, REEF_ERR_INVALID, "or a whole pool (reef shards DIR NEW --to 1)");
     reef_store *view = pool_open(f->many, false, false);
     reef_txn *txn = NULL;
-    must_fail(reef_txn_begin(&txn, view, REEF_TXN_WRITE, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_txn_begin(&txn, view, REEF_TXN_WRITE, &why), REEF_ERR_INVALID,
               "open for reading only");
-    must_fail(reef_store_copy(view, f->whole->directory, NULL, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_store_copy(view, f->whole->directory, NULL, &why), REEF_ERR_INVALID,
               "NEW --to 1 makes a whole pool of them");
     reef_store_close(view);
 }
@@ -350,14 +342,12 @@ static uint64_t now_ms(void) {
 }
 
 static uint8_t value_of(reef_store *view, uint64_t *epoch) {
-    reef_error err;
     reef_shard shard;
     uint8_t value;
     reef_txn *txn = pool_begin(view, REEF_TXN_READ);
-    must(reef_shard_read(txn, &shard, &err), &err);
+    must(reef_shard_read(txn, &shard, &why));
     must(reef_record_read(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "embedding"}, &value, 1,
-                          &err),
-         &err);
+                          &why));
     reef_txn_abort(txn);
     *epoch = shard.epoch;
     return value;
@@ -388,7 +378,6 @@ static void *commit_rank_0(void *context) {
 // Rank 0 commits last: a read that comes between waits for it, and one that runs keeps its epoch.
 static void a_read_waits_for_the_epoch_that_counts(void **state) {
     fixture *f = *state;
-    reef_error err;
     pthread_t thread;
     uint64_t epoch;
     reef_store *view = pool_open(f->many, false, false);
@@ -402,37 +391,36 @@ static void a_read_waits_for_the_epoch_that_counts(void **state) {
     assert_true(now_ms() - begun >= PAUSE_MS / 2);
     assert_int_equal(pthread_join(thread, NULL), 0);
     reef_shard shard;
-    must(reef_shard_read(before, &shard, &err), &err);
+    must(reef_shard_read(before, &shard, &why));
     assert_int_equal(shard.epoch, 0);
     reef_txn_abort(before);
     reef_store_close(view);
     // Not for ever: a rank that hangs is waited for as long as was said.
     commit_ranks(f, 1, RANKS, 8);
-    must_fail(reef_store_open(&view, f->many, &(reef_store_options){.agree_ms = PAUSE_MS}, &err),
-              REEF_ERR_INVALID, &err, "rank-1 is of epoch 2, the first shard of epoch 1");
+    must_fail(reef_store_open(&view, f->many, &(reef_store_options){.agree_ms = PAUSE_MS}, &why),
+              REEF_ERR_INVALID, "rank-1 is of epoch 2, the first shard of epoch 1");
     reef_store_close(rank_0);
 }
 
 // A read in steps begins each with all shards of one epoch.
 static void each_step_of_a_read_is_of_one_epoch(void **state) {
     fixture *f = *state;
-    reef_error err;
     reef_store *view = NULL;
     reef_shard shard;
     bool renewed = false;
-    must(reef_store_open(&view, f->many, &(reef_store_options){.renew_us = 1}, &err), &err);
+    must(reef_store_open(&view, f->many, &(reef_store_options){.renew_us = 1}, &why));
     reef_txn *txn = pool_begin(view, REEF_TXN_READ_RENEWED);
     commit_ranks(f, 1, RANKS, 7);
     commit_ranks(f, 0, 1, 7);
-    must(reef_shard_read(txn, &shard, &err), &err);
+    must(reef_shard_read(txn, &shard, &why));
     assert_int_equal(shard.epoch, 0);
-    must(reef_txn_renew(txn, &renewed, &err), &err);
+    must(reef_txn_renew(txn, &renewed, &why));
     assert_true(renewed);
-    must(reef_shard_read(txn, &shard, &err), &err);
+    must(reef_shard_read(txn, &shard, &why));
     assert_int_equal(shard.epoch, 1);
     // A step that cannot begin leaves a transaction that can be ended.
     commit_ranks(f, 1, 2, 8);
-    must_fail(reef_txn_renew(txn, &renewed, &err), REEF_ERR_INVALID, &err, "rank-1 is of epoch 2");
+    must_fail(reef_txn_renew(txn, &renewed, &why), REEF_ERR_INVALID, "rank-1 is of epoch 2");
     reef_txn_abort(txn);
     reef_store_close(view);
 }

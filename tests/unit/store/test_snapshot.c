@@ -23,9 +23,8 @@
 typedef void (*deed)(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes);
 
 static void compare(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes) {
-    reef_error err;
     uint8_t stored[BLOCK_BYTES];
-    must(reef_record_read(txn, key, stored, bytes, &err), &err);
+    must(reef_record_read(txn, key, stored, bytes, &why));
     assert_memory_equal(stored, payload, bytes);
 }
 
@@ -66,15 +65,13 @@ static void put_open(reef_txn *txn, uint32_t g, uint64_t seed) {
 }
 
 static void seal(reef_txn *txn, uint32_t g) {
-    reef_error err;
-    must(reef_generation_seal(txn, g, g + 1, 100, &err), &err);
+    must(reef_generation_seal(txn, g, g + 1, 100, &why));
 }
 
 static reef_snapshot make_snapshot(reef_store *store, const char *name, uint64_t step) {
-    reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, name, &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, name, &snapshot, &why));
     pool_commit(txn, step);
     return snapshot;
 }
@@ -100,24 +97,23 @@ static reef_commit make_history(reef_store *store) {
 }
 
 static void assert_early(reef_store *store, const reef_commit *early) {
-    reef_error err;
     reef_commit last;
     reef_generation_record one;
     reef_view view;
     uint32_t count = 0;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must(reef_commit_read(txn, &last, &err), &err);
+    must(reef_commit_read(txn, &last, &why));
     assert_memory_equal(last.root, early->root, REEF_HASH_BYTES);
     assert_true(last.step == 5 && last.stream_bytes == 500 && last.number > early->number);
-    must(reef_generation_count(txn, &count, &err), &err);
+    must(reef_generation_count(txn, &count, &why));
     assert_int_equal(count, 2);
-    must(reef_generation_read(txn, 1, &one, &err), &err);
+    must(reef_generation_read(txn, 1, &one, &why));
     assert_true(!one.sealed && one.first_id == 16 && one.side == 4);
     each_record(txn, 0, 10, false, compare);
     each_record(txn, 1, 20, true, compare);
     each_slot(txn, 20, compare);
     const reef_key slot = {.db = REEF_DB_RESERVOIR, .block = SLOTS};
-    assert_int_equal(reef_record_view(txn, &slot, &view, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_record_view(txn, &slot, &view, &why), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
     pool_check(store);
 }
@@ -145,13 +141,12 @@ static reef_status restore(void *context, reef_store *store, reef_error *err) {
 
 static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char to[TEMP_DIR_BYTES];
     temp_dir_join(to, f->directory, "copy");
     reef_commit early = make_history(f->store);
     make_snapshot(f->store, "late", 9);
     restoring r = {.name = "early"};
-    must(reef_store_copy_changed(f->store, to, restore, &r, &err), &err);
+    must(reef_store_copy_changed(f->store, to, restore, &r, &why));
     assert_int_equal(r.plan.sealed_gone, 2);
     assert_int_equal(r.plan.needy_count, 1);
     assert_string_equal(r.plan.needy, "late");
@@ -161,42 +156,41 @@ static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
     reef_store_close(copy);
     assert_int_equal(pool_check(f->store).snapshots, 2); // nothing changed there
     assert_int_equal(pool_check(f->store).generations, 4);
-    must_fail(reef_store_copy_changed(f->store, to, restore, &r, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_store_copy_changed(f->store, to, restore, &r, &why), REEF_ERR_INVALID,
               "not empty");
 }
 
 static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_commit early = make_history(f->store), late;
     reef_snapshot before;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_commit_read(txn, &late, &err), &err);
+    must(reef_commit_read(txn, &late, &why));
     reef_txn_abort(txn);
     restoring r = {.name = "early", .keep_as = "before"};
-    must(restore(&r, f->store, &err), &err);
+    must(restore(&r, f->store, &why));
     pool_reopen(f);
     assert_early(f->store, &early);
 
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_read(txn, "before", &before, &err), &err);
+    must(reef_snapshot_read(txn, "before", &before, &why));
     assert_true(before.sealed_count == 3 && before.shared_count == 1);
     assert_memory_equal(before.root, late.root, REEF_HASH_BYTES);
     assert_int_equal(reef_snapshot_records(&before, 0), 0);
     for (uint32_t g = 1; g <= 3; g++)
         assert_true(reef_snapshot_records(&before, g) >= REEF_SNAPSHOT_GENERATION);
     reef_generation_record kept;
-    must(reef_generation_read(txn, reef_snapshot_records(&before, 2), &kept, &err), &err);
+    must(reef_generation_read(txn, reef_snapshot_records(&before, 2), &kept, &why));
     assert_true(kept.sealed && kept.sealed_step == 3);
     reef_txn_abort(txn);
 
     // Forward again: what went comes back, sealed roots included.
     r = (restoring){.name = "before", .keep_as = "again"};
-    must(restore(&r, f->store, &err), &err);
+    must(restore(&r, f->store, &why));
     assert_int_equal(r.plan.sealed_gone, 0);
     txn = pool_begin(f->store, REEF_TXN_READ);
     reef_commit last;
-    must(reef_commit_read(txn, &last, &err), &err);
+    must(reef_commit_read(txn, &last, &why));
     assert_memory_equal(last.root, late.root, REEF_HASH_BYTES);
     each_record(txn, 1, 30, false, compare);
     each_record(txn, 2, 40, false, compare);
@@ -206,17 +200,17 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
 
     // All copies go with their snapshot.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_remove(txn, "before", &err), &err);
-    must(reef_snapshot_remove(txn, "again", &err), &err);
-    must(reef_snapshot_remove(txn, "early", &err), &err);
+    must(reef_snapshot_remove(txn, "before", &why));
+    must(reef_snapshot_remove(txn, "again", &why));
+    must(reef_snapshot_remove(txn, "early", &why));
     pool_commit(txn, 9);
     uint32_t number = 0;
     txn = pool_begin(f->store, REEF_TXN_READ);
     for (reef_db db = REEF_DB_TENSORS; db <= REEF_DB_FLAGS; db++) {
-        must(reef_db_last_u32(txn, db, UINT32_MAX, &number, &err), &err);
+        must(reef_db_last_u32(txn, db, UINT32_MAX, &number, &why));
         assert_true(number < REEF_SNAPSHOT_GENERATION);
     }
-    must(reef_db_last_u32(txn, REEF_DB_MEMORY, UINT32_MAX, &number, &err), &err);
+    must(reef_db_last_u32(txn, REEF_DB_MEMORY, UINT32_MAX, &number, &why));
     assert_int_equal(number, 3);
     reef_txn_abort(txn);
     assert_int_equal(pool_check(f->store).snapshots, 0);
@@ -226,10 +220,9 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
 
 static void note(
     reef_store *store, const char *name, uint64_t sequence, const char *what, uint64_t number) {
-    reef_error err;
     const reef_key key = {.db = REEF_DB_JOURNAL, .name = name, .sequence = sequence};
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_record_put(txn, &key, REEF_JSON, what, strlen(what), &err), &err);
+    must(reef_record_put(txn, &key, REEF_JSON, what, strlen(what), &why));
     pool_commit(txn, number);
 }
 
@@ -242,11 +235,10 @@ static void assert_noted(reef_store *store,
                          const char *name,
                          uint64_t sequence,
                          const char *where) {
-    reef_error err;
     reef_view view;
     const reef_key key = {.db = REEF_DB_JOURNAL, .name = name, .sequence = sequence};
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    reef_status status = reef_record_view(txn, &key, &view, &err);
+    reef_status status = reef_record_view(txn, &key, &view, &why);
     assert_int_equal(status, where ? REEF_OK : REEF_ERR_NOT_FOUND);
     if (where != NULL) assert_int_equal(view.bytes, strlen(where));
     if (where != NULL) assert_memory_equal(view.data, where, view.bytes);
@@ -259,7 +251,6 @@ static void assert_stands(reef_store *store, const char *source, const char *whe
 
 static void live_sources_stand_where_they_stood(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     make_history(f->store);
     stand(f->store, "dir:logs", "{\"begin\":1}", 9);
     stand(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":2}", 9);
@@ -274,14 +265,14 @@ static void live_sources_stand_where_they_stood(void **state) {
         note(f->store, "turns", number, "{\"at\":31}", 10);
 
     restoring r = {.name = "then", .keep_as = "before"};
-    must(restore(&r, f->store, &err), &err);
+    must(restore(&r, f->store, &why));
     assert_stands(f->store, "dir:logs", "{\"begin\":1}");
     assert_stands(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":2}");
     assert_stands(f->store, "turns", "{\"total\":3}");
     for (uint64_t number = 7; number < 10; number++) assert_noted(f->store, "turns", number, NULL);
     assert_stands(f->store, "redis://host/young", NULL);
     r = (restoring){.name = "before", .keep_as = "again"};
-    must(restore(&r, f->store, &err), &err);
+    must(restore(&r, f->store, &why));
     assert_stands(f->store, "dir:logs", "{\"begin\":10}");
     assert_stands(f->store, "redis://host/young", "{\"begin\":40}");
     assert_stands(f->store, "turns", "{\"total\":30}");
@@ -290,14 +281,14 @@ static void live_sources_stand_where_they_stood(void **state) {
     static const char *const NAMES[] = {"then", "too", "before", "again", "early"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
-        must(reef_snapshot_remove(txn, NAMES[i], &err), &err);
+        must(reef_snapshot_remove(txn, NAMES[i], &why));
     pool_commit(txn, 11);
     assert_stands(f->store, "dir:logs", "{\"begin\":10}");
     txn = pool_begin(f->store, REEF_TXN_READ);
     reef_cursor cursor;
     size_t places = 0;
-    must(reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, NULL, 0, &err), &err);
-    for (; !cursor.done; places++) must(reef_cursor_next(&cursor, txn, &err), &err);
+    must(reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, NULL, 0, &why));
+    for (; !cursor.done; places++) must(reef_cursor_next(&cursor, txn, &why));
     reef_cursor_close(&cursor);
     reef_txn_abort(txn);
     assert_int_equal(places, 4); // three sources and the scheduler's state
@@ -306,39 +297,37 @@ static void live_sources_stand_where_they_stood(void **state) {
 
 static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     make_history(f->store);
     make_snapshot(f->store, "late", 9);
     uint64_t records = pool_check(f->store).records;
     restoring r = {.name = "early", .keep_as = "before"};
-    must_fail(restore(&r, f->store, &err), REEF_ERR_INVALID, &err, "snapshot late needs");
+    must_fail(restore(&r, f->store, &why), REEF_ERR_INVALID, "snapshot late needs");
     assert_int_equal(pool_check(f->store).records, records);
     // The last state does not hinder itself.
     r = (restoring){.name = "late", .keep_as = "before"};
-    must(restore(&r, f->store, &err), &err);
+    must(restore(&r, f->store, &why));
     pool_check(f->store);
 }
 
 static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     make_history(f->store);
     reef_snapshot early;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_read(txn, "early", &early, &err), &err);
+    must(reef_snapshot_read(txn, "early", &early, &why));
     const reef_key key = {.db = REEF_DB_MOMENTS, .generation = early.copy, .name = "w_q"};
-    must(reef_record_store(txn, &key, REEF_BYTES, "something else", 14, &err), &err);
+    must(reef_record_store(txn, &key, REEF_BYTES, "something else", 14, &why));
     pool_commit(txn, 9);
     uint64_t records = pool_check(f->store).records;
     restoring r = {.name = "early", .keep_as = "before"};
-    must_fail(restore(&r, f->store, &err), REEF_ERR_CORRUPT, &err, "not the state of commit 1");
+    must_fail(restore(&r, f->store, &why), REEF_ERR_CORRUPT, "not the state of commit 1");
     assert_int_equal(pool_check(f->store).records, records);
 
     // A caller that ignores the failure cannot commit half of it.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     reef_commit commit = {.step = 1};
-    assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &err), REEF_ERR_CORRUPT);
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_CORRUPT, &err, "was not restored");
+    assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &why), REEF_ERR_CORRUPT);
+    must_fail(reef_txn_commit(txn, &commit, &why), REEF_ERR_CORRUPT, "was not restored");
     assert_int_equal(pool_check(f->store).records, records);
 }
 
@@ -346,7 +335,6 @@ static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
 
 static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot found;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_open(txn, 0, 1);
@@ -358,16 +346,15 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
     } good[] = {{"day", "day"}, {"day-2", "day-2"}, {"n", "night"}, {"20", "2024-05"}};
     txn = pool_begin(f->store, REEF_TXN_READ);
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        must(reef_snapshot_find(txn, good[i].given, &found, &err), &err);
+        must(reef_snapshot_find(txn, good[i].given, &found, &why));
         assert_string_equal(found.name, good[i].name);
     }
-    must_fail(reef_snapshot_find(txn, "day-", &found, &err), REEF_ERR_INVALID, &err,
-              "day-1, day-2");
-    must_fail(reef_snapshot_find(txn, "da", &found, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_snapshot_find(txn, "day-", &found, &why), REEF_ERR_INVALID, "day-1, day-2");
+    must_fail(reef_snapshot_find(txn, "da", &found, &why), REEF_ERR_INVALID,
               "any of 3 snapshots: day, day-1, day-2");
-    must_fail(reef_snapshot_find(txn, "nights", &found, &err), REEF_ERR_NOT_FOUND, &err, "nights");
-    must_fail(reef_snapshot_find(txn, "", &found, &err), REEF_ERR_NOT_FOUND, &err, "no snapshot");
-    must_fail(reef_snapshot_find(txn, NULL, &found, &err), REEF_ERR_NOT_FOUND, &err, "no snapshot");
+    must_fail(reef_snapshot_find(txn, "nights", &found, &why), REEF_ERR_NOT_FOUND, "nights");
+    must_fail(reef_snapshot_find(txn, "", &found, &why), REEF_ERR_NOT_FOUND, "no snapshot");
+    must_fail(reef_snapshot_find(txn, NULL, &found, &why), REEF_ERR_NOT_FOUND, "no snapshot");
     reef_txn_abort(txn);
 
     // More candidates than a message has room for.
@@ -379,7 +366,7 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
         make_snapshot(f->store, name, 1);
     }
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_snapshot_find(txn, "xx", &found, &err), REEF_ERR_INVALID, &err, ", ...");
+    must_fail(reef_snapshot_find(txn, "xx", &found, &why), REEF_ERR_INVALID, ", ...");
     reef_txn_abort(txn);
 }
 
@@ -387,7 +374,6 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
 
 static void several_go_in_one_transaction_or_none(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_open(txn, 0, 1);
     reef_commit made = pool_commit(txn, 1);
@@ -396,13 +382,13 @@ static void several_go_in_one_transaction_or_none(void **state) {
     make_snapshot(f->store, "c", 1);
     uint64_t records = pool_check(f->store).records;
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_remove(txn, "a", &err), &err);
-    must_fail(reef_snapshot_remove(txn, "missing", &err), REEF_ERR_NOT_FOUND, &err, "missing");
+    must(reef_snapshot_remove(txn, "a", &why));
+    must_fail(reef_snapshot_remove(txn, "missing", &why), REEF_ERR_NOT_FOUND, "missing");
     reef_txn_abort(txn);
     assert_int_equal(pool_check(f->store).records, records);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_remove(txn, "a", &err), &err);
-    must(reef_snapshot_remove(txn, "c", &err), &err);
+    must(reef_snapshot_remove(txn, "a", &why));
+    must(reef_snapshot_remove(txn, "c", &why));
     reef_commit after = pool_commit(txn, 1);
     assert_memory_equal(after.root, made.root, REEF_HASH_BYTES);
     assert_int_equal(pool_check(f->store).snapshots, 1);
@@ -429,24 +415,21 @@ static reef_status write_name(void *context, const reef_snapshot *snapshot, reef
 }
 
 static void expect_scan(reef_store *store, const char *expected) {
-    reef_error err;
     char names[200] = "";
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must(reef_snapshot_scan(txn, write_name, names, &err), &err);
+    must(reef_snapshot_scan(txn, write_name, names, &why));
     reef_txn_abort(txn);
     assert_string_equal(names, expected);
 }
 
 static void remove_one(reef_store *store, const char *name, uint64_t step) {
-    reef_error err;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_snapshot_remove(txn, name, &err), &err);
+    must(reef_snapshot_remove(txn, name, &why));
     pool_commit(txn, step);
 }
 
 static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot found;
     const reef_key place = {.db = REEF_DB_JOURNAL, .name = "file:a"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -461,18 +444,18 @@ static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(
     damage_snapshot(f, "a1");
     expect_scan(f->store, "a1! a2 b ");
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_find(txn, "b", &found, &err), &err);
-    must_fail(reef_snapshot_find(txn, "a", &found, &err), REEF_ERR_INVALID, &err, "a1, a2");
-    must_fail(reef_snapshot_find(txn, "a1", &found, &err), REEF_ERR_CORRUPT, &err, "checksum");
+    must(reef_snapshot_find(txn, "b", &found, &why));
+    must_fail(reef_snapshot_find(txn, "a", &found, &why), REEF_ERR_INVALID, "a1, a2");
+    must_fail(reef_snapshot_find(txn, "a1", &found, &why), REEF_ERR_CORRUPT, "checksum");
     reef_txn_abort(txn);
 
     // One that is made of the commit to come gets its number, though another cannot be read.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 0}, "new", 3);
-    must(reef_snapshot_create(txn, "changed", &found, &err), &err);
+    must(reef_snapshot_create(txn, "changed", &found, &why));
     reef_commit changed = pool_commit(txn, 2);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_snapshot_read(txn, "changed", &found, &err), &err);
+    must(reef_snapshot_read(txn, "changed", &found, &why));
     assert_memory_equal(found.root, changed.root, REEF_HASH_BYTES);
     reef_txn_abort(txn);
     remove_one(f->store, "changed", 2);
@@ -495,17 +478,16 @@ static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(
 // Whether it needs what goes is not known.
 static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char to[TEMP_DIR_BYTES];
     restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
     reef_commit early = make_history(f->store);
     make_snapshot(f->store, "late", 9);
     damage_snapshot(f, "late");
-    must_fail(restore(&in_place, f->store, &err), REEF_ERR_INVALID, &err, "late may need");
+    must_fail(restore(&in_place, f->store, &why), REEF_ERR_INVALID, "late may need");
 
     // What a new pool does not need is not in it.
     temp_dir_join(to, f->directory, "copy");
-    must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &err), &err);
+    must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &why));
     assert_int_equal(elsewhere.plan.needy_count, 1);
     reef_store *copy = pool_open(to, false, true);
     assert_early(copy, &early);
@@ -515,14 +497,13 @@ static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
     // Where nothing is removed it does not matter.
     make_snapshot(f->store, "later", 9);
     in_place.name = "later";
-    must(restore(&in_place, f->store, &err), &err);
+    must(restore(&in_place, f->store, &why));
     expect_scan(f->store, "before early late! later ");
 }
 
 // A new pool has the snapshot's, and nothing else is written meanwhile.
 static void without_the_last_generations_record_only_a_restore_writes(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     char to[TEMP_DIR_BYTES];
     restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
     restoring missing = {.name = "missing"};
@@ -534,16 +515,16 @@ static void without_the_last_generations_record_only_a_restore_writes(void **sta
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     const reef_key slot = {.db = REEF_DB_RESERVOIR};
     reef_commit commit = {.step = 9};
-    must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &err), REEF_ERR_CORRUPT, &err,
+    must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &why), REEF_ERR_CORRUPT,
               "generation 3");
-    must_fail(reef_snapshot_restore(txn, "missing", NULL, &missing.plan, &err), REEF_ERR_NOT_FOUND,
-              &err, "missing");
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_CORRUPT, &err, "generation 3");
-    must_fail(restore(&in_place, f->store, &err), REEF_ERR_CORRUPT, &err, "generation 3");
+    must_fail(reef_snapshot_restore(txn, "missing", NULL, &missing.plan, &why), REEF_ERR_NOT_FOUND,
+              "missing");
+    must_fail(reef_txn_commit(txn, &commit, &why), REEF_ERR_CORRUPT, "generation 3");
+    must_fail(restore(&in_place, f->store, &why), REEF_ERR_CORRUPT, "generation 3");
 
     temp_dir_join(to, f->directory, "copy");
-    must_fail(reef_store_copy(f->store, to, NULL, &err), REEF_ERR_CORRUPT, &err, "generation 3");
-    must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &err), &err);
+    must_fail(reef_store_copy(f->store, to, NULL, &why), REEF_ERR_CORRUPT, "generation 3");
+    must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &why));
     assert_int_equal(elsewhere.plan.sealed_gone, 2);
     reef_store *copy = pool_open(to, false, true);
     assert_early(copy, &early);
@@ -554,7 +535,6 @@ static void without_the_last_generations_record_only_a_restore_writes(void **sta
 
 // Payload bytes of a snapshot in a pool with so many sealed generations.
 static uint64_t snapshot_cost(reef_store *store, uint32_t sealed, uint64_t *open_bytes) {
-    reef_error err;
     reef_snapshot snapshot;
     for (uint32_t g = 0; g <= sealed; g++) {
         reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
@@ -564,7 +544,7 @@ static uint64_t snapshot_cost(reef_store *store, uint32_t sealed, uint64_t *open
         *open_bytes = commit.bytes_written;
     }
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "cost", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "cost", &snapshot, &why));
     return pool_commit(txn, sealed).bytes_written;
 }
 
@@ -589,12 +569,11 @@ static bool restore_and_kill(const char *path, const char *to, restoring r, long
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        reef_error err;
         reef_store *store = NULL;
         const reef_store_options options = {.write = to == NULL};
-        if (reef_store_open(&store, path, &options, &err) != REEF_OK) _exit(1);
-        reef_status status = to != NULL ? reef_store_copy_changed(store, to, restore, &r, &err)
-                                        : restore(&r, store, &err);
+        if (reef_store_open(&store, path, &options, &why) != REEF_OK) _exit(1);
+        reef_status status = to != NULL ? reef_store_copy_changed(store, to, restore, &r, &why)
+                                        : restore(&r, store, &why);
         _exit(status == REEF_OK ? 0 : 2);
     }
     nanosleep(&(struct timespec){.tv_nsec = 1000 * microseconds}, NULL);
@@ -609,7 +588,6 @@ static bool restore_and_kill(const char *path, const char *to, restoring r, long
 
 static void killed_on_the_way_there_is_no_half_pool(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_commit early = make_history(f->store);
     reef_store_close(f->store);
     f->store = NULL;
@@ -624,7 +602,7 @@ static void killed_on_the_way_there_is_no_half_pool(void **state) {
         // Around the time that it takes, whatever the machine.
         pause = was ? pause + pause / 3 + 100 : pause * 2 / 3;
         reef_store *copy = NULL;
-        reef_status status = reef_store_open(&copy, to, &(reef_store_options){.write = true}, &err);
+        reef_status status = reef_store_open(&copy, to, &(reef_store_options){.write = true}, &why);
         if (status == REEF_OK) {
             whole++;
             assert_early(copy, &early);
@@ -640,10 +618,9 @@ static void killed_on_the_way_there_is_no_half_pool(void **state) {
 
 static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_commit early = make_history(f->store), late;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_commit_read(txn, &late, &err), &err);
+    must(reef_commit_read(txn, &late, &why));
     reef_txn_abort(txn);
     int killed = 0, restored = 0;
     long pause = 200;
@@ -658,7 +635,7 @@ static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
         pause = was ? pause + pause / 3 + 100 : pause * 2 / 3;
         f->store = pool_open(f->path, false, true);
         txn = pool_begin(f->store, REEF_TXN_READ);
-        must(reef_commit_read(txn, &last, &err), &err);
+        must(reef_commit_read(txn, &last, &why));
         reef_txn_abort(txn);
         if (memcmp(last.root, late.root, REEF_HASH_BYTES) == 0) {
             assert_true(was);
@@ -669,10 +646,10 @@ static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
         assert_early(f->store, &early);
         // Forward again, for the next attempt.
         restoring forward = {.name = "before", .keep_as = "early-again"};
-        must(restore(&forward, f->store, &err), &err);
+        must(restore(&forward, f->store, &why));
         txn = pool_begin(f->store, REEF_TXN_WRITE);
-        must(reef_snapshot_remove(txn, "before", &err), &err);
-        must(reef_snapshot_remove(txn, "early-again", &err), &err);
+        must(reef_snapshot_remove(txn, "before", &why));
+        must(reef_snapshot_remove(txn, "early-again", &why));
         pool_commit(txn, 9);
     }
     assert_true(killed > 0 && restored > 0);
@@ -691,12 +668,11 @@ static void on_a_full_disk_nothing_is_left(void **state) {
     assert_int_equal(mkdir(disk, 0700), 0);
     int full = 0, whole = 0;
     for (int i = 0; i < SIZES; i++) {
-        reef_error err;
         char size[16];
         restoring r = {.name = "early"};
         snprintf(size, sizeof(size), "%dk", KIB_FIRST + i * KIB_EACH);
         if (!small_disk_mount(disk, size)) skip();
-        reef_status status = reef_store_copy_changed(f->store, to, restore, &r, &err);
+        reef_status status = reef_store_copy_changed(f->store, to, restore, &r, &why);
         if (status == REEF_OK) {
             whole++;
             reef_store *copy = pool_open(to, false, true);
@@ -704,7 +680,7 @@ static void on_a_full_disk_nothing_is_left(void **state) {
             reef_store_close(copy);
         } else {
             full++;
-            must_fail(status, REEF_ERR_FULL, &err, "");
+            must_fail(status, REEF_ERR_FULL, "");
             assert_int_not_equal(access(to, F_OK), 0);
         }
         small_disk_unmount(disk);

@@ -83,14 +83,13 @@ static size_t draw_size(uint64_t *random) {
 }
 
 static void random_change(reef_txn *txn, model *m, uint64_t *random, uint8_t *payload) {
-    reef_error err;
     uint32_t i = (uint32_t)draw_int(random, 0, KEYS - 1);
     const reef_key key = model_key(i);
     model_record *record = &m->records[i];
     if (model_key_repeats(i)) return;
     int choice = draw_int(random, 0, 9);
     if (choice < 3) {
-        must(reef_record_delete(txn, &key, &err), &err);
+        must(reef_record_delete(txn, &key, &why));
         *record = (model_record){0};
         return;
     }
@@ -100,7 +99,7 @@ static void random_change(reef_txn *txn, model *m, uint64_t *random, uint8_t *pa
                                  .bytes = draw_size(random),
                                  .seed = draw_bits(random)};
     fill(payload, record->bytes, record->seed);
-    must(reef_record_put(txn, &key, record->dtype, payload, record->bytes, &err), &err);
+    must(reef_record_put(txn, &key, record->dtype, payload, record->bytes, &why));
 }
 
 static void assert_equals_model(reef_txn *txn, const model *m, uint8_t *payload) {
@@ -108,9 +107,8 @@ static void assert_equals_model(reef_txn *txn, const model *m, uint8_t *payload)
         const reef_key key = model_key(i);
         const model_record *record = &m->records[i];
         reef_view view;
-        reef_error err;
         if (model_key_repeats(i)) continue;
-        reef_status status = reef_record_view(txn, &key, &view, &err);
+        reef_status status = reef_record_view(txn, &key, &view, &why);
         assert_int_equal(status, record->present ? REEF_OK : REEF_ERR_NOT_FOUND);
         if (!record->present) continue;
         fill(payload, record->bytes, record->seed);
@@ -142,8 +140,7 @@ static size_t model_count(const model *m, reef_db db, uint32_t generation) {
 
 static size_t pool_count(reef_txn *txn, reef_db db, uint32_t generation) {
     size_t count = 0;
-    reef_error err;
-    must(reef_record_scan(txn, db, generation, count_record, &count, &err), &err);
+    must(reef_record_scan(txn, db, generation, count_record, &count, &why));
     return count;
 }
 
@@ -199,10 +196,9 @@ static void a_random_history_equals_a_plain_array(void **state) {
 
 static void a_commit_is_read_back_and_counted(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_commit back;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_commit_read(txn, &back, &err), REEF_ERR_NOT_FOUND, &err, "no commit yet");
+    must_fail(reef_commit_read(txn, &back, &why), REEF_ERR_NOT_FOUND, "no commit yet");
     reef_txn_abort(txn);
     for (uint64_t i = 1; i < 4; i++) {
         txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -210,7 +206,7 @@ static void a_commit_is_read_back_and_counted(void **state) {
         reef_commit made = pool_commit(txn, 10 * i);
         pool_reopen(f);
         txn = pool_begin(f->store, REEF_TXN_READ);
-        must(reef_commit_read(txn, &back, &err), &err);
+        must(reef_commit_read(txn, &back, &why));
         reef_txn_abort(txn);
         assert_true(back.number == i && back.step == 10 * i && back.stream_bytes == 1000 * i);
         assert_true(back.unix_ms == 1 && back.bytes_written == 5);
@@ -221,37 +217,34 @@ static void a_commit_is_read_back_and_counted(void **state) {
 
 static void an_aborted_transaction_leaves_nothing(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_view view;
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_put(txn, &key, "x", 1);
-    must(reef_record_view(txn, &key, &view, &err), &err);
+    must(reef_record_view(txn, &key, &view, &why));
     reef_txn_abort(txn);
     reef_txn_abort(NULL);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND, &err, "meta (name x)");
+    must_fail(reef_record_view(txn, &key, &view, &why), REEF_ERR_NOT_FOUND, "meta (name x)");
     reef_txn_abort(txn);
     pool_check(f->store);
 }
 
 static void read_transactions_and_readers_cannot_write(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *none = NULL;
     reef_commit commit = {0};
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &why), REEF_ERR_INVALID,
               "cannot write");
-    must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err, "cannot write");
-    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1}, &err),
-              REEF_ERR_INVALID, &err, "cannot write");
-    must_fail(reef_timeline_append(txn, "{}", &err), REEF_ERR_INVALID, &err, "cannot write");
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_INVALID, &err,
-              "cannot write"); // uses it up
+    must_fail(reef_record_delete(txn, &key, &why), REEF_ERR_INVALID, "cannot write");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1}, &why),
+              REEF_ERR_INVALID, "cannot write");
+    must_fail(reef_timeline_append(txn, "{}", &why), REEF_ERR_INVALID, "cannot write");
+    must_fail(reef_txn_commit(txn, &commit, &why), REEF_ERR_INVALID, "cannot write"); // uses it up
     reef_store *reader = pool_open(f->path, false, false);
-    must_fail(reef_txn_begin(&none, reader, REEF_TXN_WRITE, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_txn_begin(&none, reader, REEF_TXN_WRITE, &why), REEF_ERR_INVALID,
               "reading only");
     assert_null(none);
     reef_store_close(reader);
@@ -261,13 +254,12 @@ static void read_transactions_and_readers_cannot_write(void **state) {
 
 static void a_second_writer_of_this_process_is_refused(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_store *second = NULL;
     char pid[32];
     snprintf(pid, sizeof(pid), "by process %ld", (long)getpid());
-    must_fail(reef_store_open(&second, f->path, &(reef_store_options){.write = true}, &err),
-              REEF_ERR_BUSY, &err, pid);
-    assert_non_null(strstr(err.message, f->path));
+    must_fail(reef_store_open(&second, f->path, &(reef_store_options){.write = true}, &why),
+              REEF_ERR_BUSY, pid);
+    assert_non_null(strstr(why.message, f->path));
     assert_null(second);
     pool_reopen(f); // the lock goes with the writer
     pool_check(f->store);
@@ -275,10 +267,9 @@ static void a_second_writer_of_this_process_is_refused(void **state) {
 
 static void a_second_write_transaction_is_refused(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_txn *second = NULL;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_txn_begin(&second, f->store, REEF_TXN_WRITE, &err), REEF_ERR_BUSY, &err,
+    must_fail(reef_txn_begin(&second, f->store, REEF_TXN_WRITE, &why), REEF_ERR_BUSY,
               "already running");
     reef_txn_abort(txn);
     reef_txn_abort(pool_begin(f->store, REEF_TXN_WRITE));
@@ -286,11 +277,10 @@ static void a_second_write_transaction_is_refused(void **state) {
 
 // Runs in a forked child, with what the parent wants to know as exit code.
 static int child_opens_writer(const char *path, const char *pid) {
-    reef_error err;
     reef_store *store = NULL;
-    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, &err);
+    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, &why);
     if (status != REEF_ERR_BUSY) return 1;
-    return strstr(err.message, pid) != NULL && strstr(err.message, path) != NULL ? 0 : 2;
+    return strstr(why.message, pid) != NULL && strstr(why.message, path) != NULL ? 0 : 2;
 }
 
 static int exit_code_of(pid_t child) {
@@ -332,7 +322,6 @@ static void a_forked_child_does_not_keep_the_writer_lock(void **state) {
 
 static void stores_of_one_process_share_a_pool(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_view view;
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
     reef_store *readers[2] = {pool_open(f->path, false, false), pool_open(f->path, false, false)};
@@ -346,13 +335,13 @@ static void stores_of_one_process_share_a_pool(void **state) {
         pool_put(txn, &key, &i, sizeof(i));
         pool_commit(txn, 2);
     }
-    must(reef_record_view(old, &key, &view, &err), &err);
+    must(reef_record_view(old, &key, &view, &why));
     assert_int_equal(view.bytes, 1);
     reef_txn_abort(old);
     reef_store_close(f->store); // the writer leaves first, the reader stays
     f->store = NULL;
     txn = pool_begin(readers[0], REEF_TXN_READ);
-    must(reef_record_view(txn, &key, &view, &err), &err);
+    must(reef_record_view(txn, &key, &view, &why));
     assert_int_equal(view.bytes, sizeof(int));
     reef_txn_abort(txn);
     f->store = pool_open(f->path, false, true);
@@ -372,14 +361,13 @@ static void put_round(reef_txn *txn, uint64_t round) {
 
 // All records of one transaction must be of one round. Returns a complaint, or NULL.
 static const char *read_round(reef_store *store, uint64_t *round) {
-    reef_error err;
     reef_txn *txn = NULL;
     const char *complaint = NULL;
-    if (reef_txn_begin(&txn, store, REEF_TXN_READ, &err) != REEF_OK) return "begin";
+    if (reef_txn_begin(&txn, store, REEF_TXN_READ, &why) != REEF_OK) return "begin";
     for (uint32_t i = 0; complaint == NULL && i < ROUND_RECORDS; i++) {
         reef_view view;
         uint64_t first;
-        if (reef_record_view(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = i}, &view, &err) !=
+        if (reef_record_view(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = i}, &view, &why) !=
             REEF_OK) {
             complaint = "view";
             break;
@@ -395,11 +383,10 @@ static const char *read_round(reef_store *store, uint64_t *round) {
 #define ROUNDS 60
 
 static int child_reads_rounds(const char *path) {
-    reef_error err;
     reef_store *store = NULL;
     uint64_t round = 0;
     uint64_t before = 0;
-    if (reef_store_open(&store, path, &(reef_store_options){0}, &err) != REEF_OK) return 1;
+    if (reef_store_open(&store, path, &(reef_store_options){0}, &why) != REEF_OK) return 1;
     while (round < ROUNDS) {
         if (read_round(store, &round) != NULL) return 2;
         if (round < before) return 3; // time runs forward
@@ -514,11 +501,10 @@ static void a_read_never_begins_on_a_commit_that_is_not_out(void **state) {
 
 // Opens with a small map before the writer grows its own, and has to follow.
 static int child_follows_map(const char *path, int go) {
-    reef_error err;
     reef_store *store = NULL;
     uint64_t round = 0;
     char byte;
-    if (reef_store_open(&store, path, &(reef_store_options){.map_bytes = 1 << 20}, &err) != REEF_OK)
+    if (reef_store_open(&store, path, &(reef_store_options){.map_bytes = 1 << 20}, &why) != REEF_OK)
         return 1;
     if (read_round(store, &round) != NULL || round != 1) return 2;
     if (read(go, &byte, 1) != 1) return 3;
@@ -531,15 +517,13 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
     pool_fixture *f = *state;
     enum { BYTES = 300000, RECORDS = 30 };
     uint8_t *payload = calloc(1, BYTES);
-    reef_error err;
     int go[2];
     int full = 0;
     assert_non_null(payload);
     reef_store_close(f->store);
     f->store = NULL;
     must(reef_store_open(&f->store, f->path,
-                         &(reef_store_options){.write = true, .map_bytes = 1 << 20}, &err),
-         &err);
+                         &(reef_store_options){.write = true, .map_bytes = 1 << 20}, &why));
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_round(txn, 1);
     pool_commit(txn, 1);
@@ -555,7 +539,7 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
         for (uint32_t i = 0; status == REEF_OK && i < RECORDS; i++) {
             memcpy(payload, &i, sizeof(i));
             const reef_key key = {.db = REEF_DB_RESERVOIR, .block = i};
-            status = reef_record_put(txn, &key, REEF_BYTES, payload, BYTES, &err);
+            status = reef_record_put(txn, &key, REEF_BYTES, payload, BYTES, &why);
         }
         done = status == REEF_OK;
         if (done) {
@@ -563,8 +547,8 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
             pool_commit(txn, 2);
         } else {
             reef_commit commit = {0};
-            must_fail(status, REEF_ERR_FULL, &err, "the map is full");
-            must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_FULL, &err, "the map is full");
+            must_fail(status, REEF_ERR_FULL, "the map is full");
+            must_fail(reef_txn_commit(txn, &commit, &why), REEF_ERR_FULL, "the map is full");
             pool_check(f->store); // nothing of it is there
         }
     }
@@ -587,11 +571,10 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
 
 static int child_with_little_address_space(const char *path) {
     const struct rlimit limit = {.rlim_cur = ADDRESS_SPACE_LIMIT, .rlim_max = ADDRESS_SPACE_LIMIT};
-    reef_error err;
     reef_store *store = NULL;
     uint64_t round = 0;
     if (setrlimit(RLIMIT_AS, &limit) != 0) return 1;
-    if (reef_store_open(&store, path, &(reef_store_options){0}, &err) != REEF_OK) return 2;
+    if (reef_store_open(&store, path, &(reef_store_options){0}, &why) != REEF_OK) return 2;
     return read_round(store, &round) == NULL && round == 1 ? 0 : 3;
 }
 
@@ -645,7 +628,6 @@ static reef_status put_pages(reef_store *store, uint32_t pages, bool *all_put, r
 static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void **state) {
     pool_fixture *f = *state;
     enum { MAP_BYTES = 1 << 20, PAGES = MAP_BYTES / 4096 };
-    reef_error err;
     bool met = false, all_put = false;
     for (uint32_t pages = PAGES; !met && pages > PAGES / 2; pages--) {
         char name[16], path[TEMP_DIR_BYTES];
@@ -653,16 +635,14 @@ static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void
         temp_dir_join(path, f->directory, name);
         reef_store *store = NULL;
         must(reef_store_open(
-                 &store, path,
-                 &(reef_store_options){.create = true, .write = true, .map_bytes = MAP_BYTES},
-                 &err),
-             &err);
-        reef_status status = put_pages(store, pages, &all_put, &err);
+            &store, path,
+            &(reef_store_options){.create = true, .write = true, .map_bytes = MAP_BYTES}, &why));
+        reef_status status = put_pages(store, pages, &all_put, &why);
         // Of a record that did not fit the error says so.
-        met = all_put && status == REEF_ERR_FULL && strstr(err.message, "cannot commit") != NULL;
+        met = all_put && status == REEF_ERR_FULL && strstr(why.message, "cannot commit") != NULL;
         if (met) {
-            must_fail(status, REEF_ERR_FULL, &err, "the map is full");
-            must(put_pages(store, pages, &all_put, &err), &err);
+            must_fail(status, REEF_ERR_FULL, "the map is full");
+            must(put_pages(store, pages, &all_put, &why));
             pool_check(store);
         } else if (all_put && status == REEF_OK) {
             fail_msg("with %u pages the commit has room already", pages);

@@ -31,43 +31,38 @@ static void use(totals *t, size_t expert, uint64_t count, uint64_t score) {
 }
 
 static reef_commit put_totals(reef_store *store, const totals *t, uint64_t unix_ms, uint64_t step) {
-    reef_error err;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_usage_put(txn, 0, 0, BLOCK_ROWS, EXPERTS, t->of[0], unix_ms, &err), &err);
+    must(reef_usage_put(txn, 0, 0, BLOCK_ROWS, EXPERTS, t->of[0], unix_ms, &why));
     return pool_commit(txn, step);
 }
 
 static void add(reef_store *store, const reef_usage_use *uses, size_t count, uint64_t unix_ms) {
-    reef_error err;
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_usage_add(txn, 0, 0, count, uses, unix_ms, &err), &err);
+    must(reef_usage_add(txn, 0, 0, count, uses, unix_ms, &why));
     pool_commit(txn, 1);
 }
 
 static reef_usage_range range_of(
     reef_store *store, uint64_t since, uint64_t until, size_t experts, uint64_t *sums) {
-    reef_error err;
     reef_usage_range range = {.since_ms = since, .until_ms = until};
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     memset(sums, 0, experts * 16);
-    must(reef_usage_sum(txn, 0, 0, experts, &range, sums, &err), &err);
+    must(reef_usage_sum(txn, 0, 0, experts, &range, sums, &why));
     reef_txn_abort(txn);
     return range;
 }
 
 static reef_usage_stat survey(reef_store *store) {
-    reef_error err;
     reef_usage_stat stat;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must(reef_usage_survey(txn, &stat, &err), &err);
+    must(reef_usage_survey(txn, &stat, &why));
     reef_txn_abort(txn);
     return stat;
 }
 
 static bool step_once(reef_store *store, uint64_t now) {
-    reef_error err;
     reef_usage_compaction done;
-    must(reef_store_compact(store, now, &done, NULL, &err), &err);
+    must(reef_store_compact(store, now, &done, NULL, &why));
     return done.merged > 0 || done.dropped > 0;
 }
 
@@ -88,7 +83,6 @@ static void assert_levels(reef_store *store, uint64_t deltas, uint64_t hours, ui
 
 static void a_delta_is_what_the_totals_grew_by(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     totals t = {0};
     uint64_t sums[EXPERTS][2], stored[BLOCK_ROWS][2];
     use(&t, 3, 2, 700);
@@ -113,10 +107,10 @@ static void a_delta_is_what_the_totals_grew_by(void **state) {
     // The totals stand as they always did, in blocks of the caller's, the last one shorter.
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_key key = {.db = REEF_DB_USAGE, .block = 1};
-    must(reef_record_read(txn, &key, stored, sizeof(stored), &err), &err);
+    must(reef_record_read(txn, &key, stored, sizeof(stored), &why));
     assert_memory_equal(stored, t.of[64], sizeof(stored));
     key.block = 3;
-    must(reef_record_read(txn, &key, stored, (EXPERTS - 192) * 16, &err), &err);
+    must(reef_record_read(txn, &key, stored, (EXPERTS - 192) * 16, &why));
     assert_int_equal(stored[7][0], 1);
     reef_txn_abort(txn);
     pool_check(f->store);
@@ -124,12 +118,11 @@ static void a_delta_is_what_the_totals_grew_by(void **state) {
 
 static void a_layer_that_grows_keeps_its_deltas(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     use(&t, 5, 1, 9);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_usage_put(txn, 0, 0, BLOCK_ROWS, 70, t.of[0], START, &err), &err);
+    must(reef_usage_put(txn, 0, 0, BLOCK_ROWS, 70, t.of[0], START, &why));
     pool_commit(txn, 1);
     use(&t, 69, 4, 4);
     use(&t, 150, 2, 8);
@@ -139,8 +132,8 @@ static void a_layer_that_grows_keeps_its_deltas(void **state) {
     assert_int_equal(sums[69][0], 4);
     assert_int_equal(sums[150][1], 8);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, 70, t.of[0], START, &err), REEF_ERR_INVALID,
-              &err, "cannot become that of 6");
+    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, 70, t.of[0], START, &why), REEF_ERR_INVALID,
+              "cannot become that of 6");
     reef_txn_abort(txn);
 }
 
@@ -197,7 +190,6 @@ static void numbers_of_every_size_come_back(void **state) {
 
 static void a_delta_has_the_bytes_that_the_format_says(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     static const uint8_t expected[] = {0x00, 0x00, 0x03, 0x02, 0xac, 0x02, 0x01, 0x01, 0x00};
     static const uint8_t hour[] = {0x80, 0x7d, 0xfe, 0xa4, 0x01, // 16,000 and 21,118 ms
                                    0x03, 0x04, 0xd8, 0x04, 0x01, 0x02, 0x00};
@@ -206,14 +198,14 @@ static void a_delta_has_the_bytes_that_the_format_says(void **state) {
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS, .window = START + 16000};
     add(f->store, uses, 3, START + 16000);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_record_read(txn, &key, stored, sizeof(expected), &err), &err);
+    must(reef_record_read(txn, &key, stored, sizeof(expected), &why));
     assert_memory_equal(stored, expected, sizeof(expected));
     reef_txn_abort(txn);
     add(f->store, uses, 3, START + 21118);
     compact(f->store, START + 5 * HOUR);
     key = (reef_key){.db = REEF_DB_USAGE, .level = REEF_USAGE_HOURS, .window = START};
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_record_read(txn, &key, stored, sizeof(hour), &err), &err);
+    must(reef_record_read(txn, &key, stored, sizeof(hour), &why));
     assert_memory_equal(stored, hour, sizeof(hour));
     reef_txn_abort(txn);
 }
@@ -254,11 +246,10 @@ static void windows_grow_coarser_with_age_and_days_end(void **state) {
 }
 
 static void expect_last(reef_store *store, size_t expert, uint64_t ms) {
-    reef_error err;
     uint64_t last[EXPERTS];
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     memset(last, 0xff, sizeof(last)); // all of it is written
-    must(reef_usage_last(txn, 0, 0, EXPERTS, last, &err), &err);
+    must(reef_usage_last(txn, 0, 0, EXPERTS, last, &why));
     reef_txn_abort(txn);
     for (size_t i = 0; i < EXPERTS; i++)
         if (i != 3 && i != 199) assert_true(last[i] == 0);
@@ -387,10 +378,9 @@ static void sums_are_those_of_a_plain_list_whatever_was_compacted_when(void **st
         }
         reef_commit before = put_totals(f->store, &h->totals, now, n);
         for (int steps = draw_int(&draw, 0, 3); steps > 0; steps--) {
-            reef_error err;
             reef_commit after = before;
             reef_usage_compaction done;
-            must(reef_store_compact(f->store, now, &done, &after, &err), &err);
+            must(reef_store_compact(f->store, now, &done, &after, &why));
             dropped += done.dropped;
             // Another commit, the same training.
             assert_memory_equal(after.root, before.root, REEF_HASH_BYTES);
@@ -462,7 +452,6 @@ static void space_is_bounded_when_every_expert_is_used(void **state) {
 static void days_beyond_their_bytes_go_as_a_whole(void **state) {
     pool_fixture *f = *state;
     enum { LAYERS = 3, DAYS_PUT = 16 };
-    reef_error err;
     reef_usage_use *uses = calloc(REEF_USAGE_SEGMENT, sizeof(*uses));
     assert_non_null(uses);
     for (uint32_t i = 0; i < REEF_USAGE_SEGMENT; i++)
@@ -470,8 +459,7 @@ static void days_beyond_their_bytes_go_as_a_whole(void **state) {
     for (uint64_t day = 0; day < DAYS_PUT; day++) { // some 2 MiB a day
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         for (uint32_t layer = 0; layer < LAYERS; layer++)
-            must(reef_usage_add(txn, 0, layer, REEF_USAGE_SEGMENT, uses, START + day * DAY, &err),
-                 &err);
+            must(reef_usage_add(txn, 0, layer, REEF_USAGE_SEGMENT, uses, START + day * DAY, &why));
         pool_commit(txn, day);
         compact(f->store, START + (day + 4) * DAY);
     }
@@ -490,11 +478,10 @@ static void steps_are_small_and_many(void **state) {
     for (uint32_t i = 0; i < COUNT; i++)
         uses[i] = (reef_usage_use){.expert = 8 * i, .count = 1, .score = UINT64_C(1) << 30};
     for (uint64_t n = 0; n < COMMITS; n++) add(f->store, uses, COUNT, START + n);
-    reef_error err;
     reef_usage_compaction done;
     uint64_t merged = 0, steps = 0;
     for (;; steps++) {
-        must(reef_store_compact(f->store, START + 4 * HOUR, &done, NULL, &err), &err);
+        must(reef_store_compact(f->store, START + 4 * HOUR, &done, NULL, &why));
         if (done.merged == 0) break;
         assert_true(done.merged < COMMITS / 2); // a megabyte at a time
         merged += done.merged;
@@ -523,12 +510,11 @@ static void a_step_that_is_not_committed_changes_nothing(void **state) {
     uint64_t now = put_some_days(f->store, &t), before[EXPERTS][2], after[EXPERTS][2];
     size_t steps = 0;
     do {
-        reef_error err;
         reef_usage_compaction done;
         reef_usage_stat stat = survey(f->store);
         range_of(f->store, 0, UINT64_MAX, EXPERTS, before[0]);
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-        must(reef_usage_compact(txn, now, &done, &err), &err);
+        must(reef_usage_compact(txn, now, &done, &why));
         reef_txn_abort(txn);
         pool_reopen(f);
         reef_usage_stat again = survey(f->store);
@@ -548,13 +534,12 @@ static void a_step_that_is_not_committed_changes_nothing(void **state) {
 
 // Compacts until there is nothing left; used in a child.
 static int child_compacts(const char *path, uint64_t now) {
-    reef_error err;
     reef_store *store = NULL;
     reef_usage_compaction done = {.merged = 1};
-    if (reef_store_open(&store, path, &(reef_store_options){.write = true}, &err) != REEF_OK)
+    if (reef_store_open(&store, path, &(reef_store_options){.write = true}, &why) != REEF_OK)
         return 1;
     while (done.merged > 0 || done.dropped > 0)
-        if (reef_store_compact(store, now, &done, NULL, &err) != REEF_OK) return 2;
+        if (reef_store_compact(store, now, &done, NULL, &why) != REEF_OK) return 2;
     reef_store_close(store);
     return 0;
 }
@@ -613,16 +598,15 @@ static void what_is_no_list_of_uses_is_named(void **state) {
                     {late, sizeof(late), "none of its window"},
                     {late, 1, "none of its window"}};
     for (size_t i = 0; i < sizeof(payloads) / sizeof(payloads[0]); i++) {
-        reef_error err;
         reef_usage_range range = {.until_ms = UINT64_MAX};
         uint64_t sums[EXPERTS][2] = {{0}};
         const reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS, .window = START};
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         pool_put(txn, &key, payloads[i].bytes, payloads[i].count);
-        must_fail(reef_usage_sum(txn, 0, 0, EXPERTS, &range, sums[0], &err), REEF_ERR_CORRUPT, &err,
+        must_fail(reef_usage_sum(txn, 0, 0, EXPERTS, &range, sums[0], &why), REEF_ERR_CORRUPT,
                   payloads[i].says);
-        assert_non_null(strstr(err.message, "level 1"));
-        must_fail(reef_usage_last(txn, 0, 0, EXPERTS, sums[0], &err), REEF_ERR_CORRUPT, &err,
+        assert_non_null(strstr(why.message, "level 1"));
+        must_fail(reef_usage_last(txn, 0, 0, EXPERTS, sums[0], &why), REEF_ERR_CORRUPT,
                   payloads[i].says);
         reef_txn_abort(txn);
     }
@@ -656,7 +640,6 @@ static void a_damaged_total_is_mended_and_its_delta_left_out(void **state) {
 
 static void mistakes_are_refused(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     totals t = {0};
     const reef_usage_use backwards[] = {{.expert = 4, .count = 1}, {.expert = 4, .count = 1}};
     reef_usage_compaction done;
@@ -664,19 +647,17 @@ static void mistakes_are_refused(void **state) {
     put_totals(f->store, &t, START, 1);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     t.of[9][0] = 4;
-    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, EXPERTS, t.of[0], START, &err),
-              REEF_ERR_INVALID, &err, "cannot fall from 5 to 4");
-    must_fail(reef_usage_put(txn, 0, 0, 48, EXPERTS, t.of[0], START, &err), REEF_ERR_INVALID, &err,
-              "48");
-    must_fail(reef_usage_put(txn, 0, 0, 0, EXPERTS, t.of[0], START, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, EXPERTS, t.of[0], START, &why),
+              REEF_ERR_INVALID, "cannot fall from 5 to 4");
+    must_fail(reef_usage_put(txn, 0, 0, 48, EXPERTS, t.of[0], START, &why), REEF_ERR_INVALID, "48");
+    must_fail(reef_usage_put(txn, 0, 0, 0, EXPERTS, t.of[0], START, &why), REEF_ERR_INVALID,
               "0 experts");
-    must_fail(reef_usage_put(txn, 0, 0, 64, EXPERTS, t.of[0], UINT64_MAX, &err), REEF_ERR_INVALID,
-              &err, "since 1970");
-    must_fail(reef_usage_add(txn, 0, 0, 2, backwards, START, &err), REEF_ERR_INVALID, &err,
-              "4 after 4");
+    must_fail(reef_usage_put(txn, 0, 0, 64, EXPERTS, t.of[0], UINT64_MAX, &why), REEF_ERR_INVALID,
+              "since 1970");
+    must_fail(reef_usage_add(txn, 0, 0, 2, backwards, START, &why), REEF_ERR_INVALID, "4 after 4");
     reef_txn_abort(txn);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_usage_compact(txn, START, &done, &err), REEF_ERR_INVALID, &err, "cannot write");
+    must_fail(reef_usage_compact(txn, START, &done, &why), REEF_ERR_INVALID, "cannot write");
     reef_txn_abort(txn);
 }
 

@@ -59,7 +59,6 @@ static void put_generation(reef_txn *txn, uint32_t generation, uint32_t blocks) 
 // Generation 0 sealed, 1 open; snapshot "kept", after which one block of the open generation
 // changed.
 static void make_pool(pool_fixture *f) {
-    reef_error err;
     reef_snapshot snapshot;
     const uint64_t totals[8] = {5, 50, 0, 0, 7, 70, 1, 10};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -67,18 +66,18 @@ static void make_pool(pool_fixture *f) {
     put_generation(txn, 0, BLOCKS);
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_generation_seal(txn, 0, 1, 100, &err), &err);
+    must(reef_generation_seal(txn, 0, 1, 100, &why));
     pool_open_generation(txn, 1);
     put_generation(txn, 1, 10);
     put_filled(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 2}, SMALL, 5);
-    must(reef_usage_put(txn, 1, 0, 4, 4, totals, 1000, &err), &err);
+    must(reef_usage_put(txn, 1, 0, 4, 4, totals, 1000, &why));
     pool_commit(txn, 2);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "kept", &snapshot, &why));
     pool_commit(txn, 2);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_filled(txn, &changed_key, LARGE, 99);
-    must(reef_timeline_append(txn, "{\"event\": \"test\"}", &err), &err);
+    must(reef_timeline_append(txn, "{\"event\": \"test\"}", &why));
     pool_commit(txn, 3);
     reef_store_close(f->store);
     f->store = NULL;
@@ -98,14 +97,13 @@ static void on_damage(void *context, const char *what) {
 static reef_check_report verify(const pool_fixture *f,
                                 reef_check_options options,
                                 findings *found) {
-    reef_error err;
     reef_check_report report;
     findings ignored;
     if (found == NULL) found = &ignored;
     *found = (findings){0};
     options.on_damage = on_damage;
     options.context = found;
-    must(reef_store_verify_with(f->path, &options, &report, &err), &err);
+    must(reef_store_verify_with(f->path, &options, &report, &why));
     assert_int_equal(report.damaged, found->damages);
     return report;
 }
@@ -133,7 +131,6 @@ static size_t flip(const pool_fixture *f, uint64_t seed, ptrdiff_t byte, uint32_
 
 static void every_page_of_a_sound_pool_is_used_once_or_free(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     uint64_t random = 3;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -143,7 +140,7 @@ static void every_page_of_a_sound_pool_is_used_once_or_free(void **state) {
         for (int i = 0; i < 12; i++) {
             reef_key key = {.db = REEF_DB_EXPERTS, .block = (uint32_t)draw_int(&random, 0, 300)};
             if (draw_int(&random, 0, 3) == 0)
-                must(reef_record_delete(txn, &key, &err), &err);
+                must(reef_record_delete(txn, &key, &why));
             else
                 put_filled(txn, &key, (size_t)draw_int(&random, 0, LARGE), draw_bits(&random));
         }
@@ -200,7 +197,6 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
     assert_true(content != 0);
     data_bytes file = data_file_load(f->path);
     for (int round = 0; round < ROUNDS; round++) {
-        reef_error err;
         reef_check_report report;
         // Half of them in the first bytes of a page, where its header and offsets are.
         size_t page = (size_t)draw_int(&random, 0, (int)(file.bytes / PAGE) - 1);
@@ -209,7 +205,7 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
         file.data[at] ^= bit;
         data_file_save(f->path, &file, file.bytes);
         file.data[at] ^= bit;
-        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &err);
+        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &why);
         if (status != REEF_OK || report.damaged > 0) {
             found++;
             continue;
@@ -225,12 +221,11 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
 
 static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_pages pages;
     findings found;
     make_pool(f);
-    must(reef_pages_open(&pages, f->path, &err), &err);
-    must(reef_pages_meta(&pages, &err), &err);
+    must(reef_pages_open(&pages, f->path, &why));
+    must(reef_pages_meta(&pages, &why));
     reef_pages_close(&pages);
     data_bytes file = data_file_load(f->path);
     reef_page_tree tree;
@@ -309,19 +304,17 @@ static void a_sample_is_chosen_by_its_seed(void **state) {
 // ---- turns --------------------------------------------------------------------------------------
 
 static reef_store *open_in_turns(const char *path, uint64_t renew_us) {
-    reef_error err;
     reef_store *store = NULL;
     const reef_store_options options = {.damaged = true, .renew_us = renew_us};
-    must(reef_store_open(&store, path, &options, &err), &err);
+    must(reef_store_open(&store, path, &options, &why));
     return store;
 }
 
 static reef_check_report check_in_turns(const char *path, uint64_t renew_us, findings *found) {
-    reef_error err;
     reef_check_report report;
     reef_store *store = open_in_turns(path, renew_us);
     *found = (findings){0};
-    must(reef_store_check(store, on_damage, found, &report, &err), &err);
+    must(reef_store_check(store, on_damage, found, &report, &why));
     assert_int_equal(report.damaged, found->damages);
     reef_store_close(store);
     return report;
@@ -369,11 +362,10 @@ static void *check_often(void *context) {
     while (store != NULL && !c->stop) {
         findings found = {0};
         reef_check_report report;
-        reef_error err;
-        reef_status status = reef_store_check(store, on_damage, &found, &report, &err);
+        reef_status status = reef_store_check(store, on_damage, &found, &report, &why);
         if (status == REEF_ERR_BUSY) continue; // the writer never paused
         if (status != REEF_OK || found.damages > 0) {
-            memcpy(c->damage, status != REEF_OK ? err.message : found.damage, sizeof(err.message));
+            memcpy(c->damage, status != REEF_OK ? why.message : found.damage, sizeof(why.message));
             c->failed++;
         }
         if (c->checks++ == 0) c->commits_first = report.commits;
@@ -385,7 +377,6 @@ static void *check_often(void *context) {
 
 // One life of a pool: rows change and go, snapshots come and go, the open generation is sealed.
 static void change_something(pool_fixture *f, uint64_t *random, uint32_t round, uint32_t *open) {
-    reef_error err;
     reef_snapshot snapshot;
     char name[16];
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -394,18 +385,18 @@ static void change_something(pool_fixture *f, uint64_t *random, uint32_t round, 
                         .generation = *open,
                         .block = (uint32_t)draw_int(random, 0, 12)};
         if (draw_int(random, 0, 4) == 0)
-            must(reef_record_delete(txn, &key, &err), &err);
+            must(reef_record_delete(txn, &key, &why));
         else
             put_filled(txn, &key, (size_t)draw_int(random, 1, LARGE), draw_bits(random));
     }
     const uint64_t totals[8] = {round, 10 * (uint64_t)round, 0, 0, round, 7, 1, 10};
-    must(reef_usage_put(txn, *open, 0, 4, 4, totals, 1000 * (uint64_t)round, &err), &err);
+    must(reef_usage_put(txn, *open, 0, 4, 4, totals, 1000 * (uint64_t)round, &why));
     snprintf(name, sizeof(name), "s%u", round);
-    if (round % 5 == 0) must(reef_snapshot_create(txn, name, &snapshot, &err), &err);
+    if (round % 5 == 0) must(reef_snapshot_create(txn, name, &snapshot, &why));
     snprintf(name, sizeof(name), "s%u", round - 2);
-    if (round % 5 == 2) must(reef_snapshot_remove(txn, name, &err), &err);
+    if (round % 5 == 2) must(reef_snapshot_remove(txn, name, &why));
     if (round % 16 == 15) {
-        must(reef_generation_seal(txn, *open, round, 100 * (uint64_t)round, &err), &err);
+        must(reef_generation_seal(txn, *open, round, 100 * (uint64_t)round, &why));
         pool_open_generation(txn, ++*open);
     }
     pool_commit(txn, round);
@@ -438,7 +429,6 @@ static void a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile(void **
 
 static void windows_that_exceed_the_totals_are_found(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     findings found;
     const reef_usage_use uses[] = {{.expert = 0, .count = 5, .score = 50}};
     const reef_usage_use more[] = {{.expert = 2, .count = 1, .score = 0}};
@@ -448,20 +438,19 @@ static void windows_that_exceed_the_totals_are_found(void **state) {
     f->store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_record_put(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 1}, REEF_U64, totals,
-                         sizeof(totals), &err),
-         &err);
-    must(reef_usage_add(txn, 1, 0, 1, uses, 2000, &err), &err);
+                         sizeof(totals), &why));
+    must(reef_usage_add(txn, 1, 0, 1, uses, 2000, &why));
     pool_commit(txn, 4);
     pool_check(f->store); // up to the totals, and no further
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_usage_add(txn, 1, 0, 1, more, 3000, &err), &err);
+    must(reef_usage_add(txn, 1, 0, 1, more, 3000, &why));
     pool_commit(txn, 5);
     reef_check_report report = verify(f, (reef_check_options){.quick = true}, &found);
     assert_int_equal(report.damaged, 1);
     assert_non_null(strstr(found.damage, "usage of generation 1, layer 0: windows say expert 2 was "
                                          "chosen 8 times"));
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_usage_add(txn, 1, 0, 1, beyond, 4000, &err), &err);
+    must(reef_usage_add(txn, 1, 0, 1, beyond, 4000, &why));
     pool_commit(txn, 6);
     assert_int_equal(verify(f, (reef_check_options){0}, &found).damaged, 2);
     assert_non_null(strstr(found.damage, "expert 70000 was chosen 1 times"));
@@ -533,8 +522,7 @@ static void damaged_memory_is_its_kinds_alone(void **state) {
 // A lost write whose record and sum are both of an earlier state: only the root shows it.
 static void replace_sealed_memory(reef_txn *txn) {
     const reef_key memory = memory_key(0);
-    reef_error err;
-    must(reef_record_store(txn, &memory, REEF_BYTES, "other", 5, &err), &err);
+    must(reef_record_store(txn, &memory, REEF_BYTES, "other", 5, &why));
 }
 
 static void sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root(void **state) {
@@ -548,9 +536,8 @@ static void sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root(void 
 }
 
 static void make_later(reef_txn *txn) {
-    reef_error err;
     reef_snapshot snapshot;
-    must(reef_snapshot_create(txn, "later", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "later", &snapshot, &why));
 }
 
 static void the_newest_sound_snapshot_is_restored(void **state) {
@@ -589,10 +576,9 @@ static void usage_of_a_shared_generation_is_mended_by_no_snapshot(void **state) 
 
 static void make_places(reef_txn *txn) {
     reef_snapshot snapshot;
-    reef_error err;
     put_filled(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "dir:logs"}, SMALL, 61);
     put_filled(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "turns"}, SMALL, 62);
-    must(reef_snapshot_create(txn, "later", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "later", &snapshot, &why));
 }
 
 static void change_places(reef_txn *txn) {
@@ -601,14 +587,12 @@ static void change_places(reef_txn *txn) {
 }
 
 static void remove_later(reef_txn *txn) {
-    reef_error err;
-    must(reef_snapshot_remove(txn, "later", &err), &err);
+    must(reef_snapshot_remove(txn, "later", &why));
 }
 
 static void restore_later(reef_txn *txn) {
-    reef_error err;
     reef_restore_plan restored;
-    must(reef_snapshot_restore(txn, "later", NULL, &restored, &err), &err);
+    must(reef_snapshot_restore(txn, "later", NULL, &restored, &why));
 }
 
 // Read positions of live sources and the state of the scheduler: a snapshot that has them restores
@@ -662,11 +646,9 @@ static void with_more_findings_than_are_kept_only_a_copy_helps(void **state) {
 }
 
 static void put_meta(reef_txn *txn) {
-    reef_error err;
     put_filled(txn, &(reef_key){.db = REEF_DB_META, .name = "other"}, SMALL, 55);
     must(reef_scrub_put(txn, &(reef_scrub){.passes = 0x1122334455667788, .last_ms = 0x99887766},
-                        &err),
-         &err);
+                        &why));
 }
 
 static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state) {
@@ -690,20 +672,19 @@ static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state
 // Generation 0 sealed and kept while nothing was open; 1 sealed, 2 open.
 static void a_snapshot_without_an_open_generation_is_not_restored(void **state) {
     pool_fixture *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_generation(txn, 0, 5);
-    must(reef_generation_seal(txn, 0, 1, 100, &err), &err);
+    must(reef_generation_seal(txn, 0, 1, 100, &why));
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must(reef_snapshot_create(txn, "closed", &snapshot, &err), &err);
+    must(reef_snapshot_create(txn, "closed", &snapshot, &why));
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 1);
     put_generation(txn, 1, 5);
-    must(reef_generation_seal(txn, 1, 1, 100, &err), &err);
+    must(reef_generation_seal(txn, 1, 1, 100, &why));
     pool_open_generation(txn, 2);
     const reef_key rows = {.db = REEF_DB_EXPERTS, .generation = 2, .block = 1};
     put_generation(txn, 2, 5);
@@ -715,11 +696,10 @@ static void a_snapshot_without_an_open_generation_is_not_restored(void **state) 
 }
 
 static reef_key copy_record(const pool_fixture *f) {
-    reef_error err;
     reef_snapshot snapshot;
     reef_store *store = pool_open(f->path, false, false);
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must(reef_snapshot_read(txn, "kept", &snapshot, &err), &err);
+    must(reef_snapshot_read(txn, "kept", &snapshot, &why));
     reef_txn_abort(txn);
     reef_store_close(store);
     return (reef_key){.db = REEF_DB_GENERATIONS, .generation = snapshot.copy};

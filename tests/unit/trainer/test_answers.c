@@ -65,16 +65,14 @@ static void snippets(uint32_t kinds, size_t piece, uint8_t out[TEXT]) {
 }
 
 static reef_model *open_model(const lifelong *f) {
-    reef_error err;
     reef_model *model = NULL;
-    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
     return model;
 }
 
 static double score(reef_model *model, const uint8_t *text, size_t count, float *bits) {
-    reef_error err;
     reef_score out = {0};
-    ok(reef_model_score(model, text, count, bits, &out, NULL, NULL, &err), &err);
+    must(reef_model_score(model, text, count, bits, &out, NULL, NULL, &why));
     return out.bits;
 }
 
@@ -101,12 +99,11 @@ static void however_a_text_is_cut_it_costs_the_same(void **state) {
             assert_memory_equal(cut, whole, sizeof(whole));
             // A net starts each piece with other context, so its predictions differ.
             for (size_t at = 0, count; s == 0 && at < TEXT; at += count) {
-                reef_error err;
                 count = (size_t)draw_int(&seed, 1, 90);
                 if (count > TEXT - at) count = TEXT - at;
                 size_t before = at < 20 ? at : 20;
-                ok(reef_model_score_next(model, text + at - before, before, count, cut + at, &err),
-                   &err);
+                must(reef_model_score_next(model, text + at - before, before, count, cut + at,
+                                           &why));
             }
             assert_memory_equal(cut, whole, sizeof(whole));
         }
@@ -120,17 +117,16 @@ static void probabilities_are_those_of_all_bytes(void **state) {
     lifelong *f = *state;
     learn_some(f);
     reef_model *model = open_model(f);
-    reef_error err;
     uint8_t text[TEXT];
     snippets(SOME, 60, text);
-    ok(reef_recall_begin(&model->recall, &model->network, &err), &err);
+    must(reef_recall_begin(&model->recall, &model->network, &why));
     for (size_t i = 0; i < 400; i++) {
         float p[REEF_VOCAB];
         double sum = 0.0, loss = 0.0;
         for (int v = 0; v < REEF_VOCAB; v++) p[v] = 1.0f / REEF_VOCAB;
-        ok(reef_recall_distribution(&model->recall, &model->network, NULL, 0, 0, 0, p, &err), &err);
+        must(reef_recall_distribution(&model->recall, &model->network, NULL, 0, 0, 0, p, &why));
         const reef_recall_piece piece = {.bytes = text + i, .count = 1};
-        ok(reef_recall_read(&model->recall, &model->network, &piece, &loss, &err), &err);
+        must(reef_recall_read(&model->recall, &model->network, &piece, &loss, &why));
         for (int v = 0; v < REEF_VOCAB; v++) sum += (double)p[v];
         assert_true(fabs(sum - 1.0) < 1e-4);
         assert_true(fabs(exp(-loss) / (double)p[text[i]] - 1.0) < 1e-3);
@@ -146,7 +142,6 @@ static void a_kind_is_found_within_some_bytes(void **state) {
     reef_model *model = open_model(f);
     double shares[KINDS];
     for (uint32_t k = 0; k < KINDS; k++) {
-        reef_error err;
         uint8_t text[2 * PIECE];
         float bits[2 * PIECE], own[PIECE];
         double found = 0.0, known = 0.0;
@@ -155,9 +150,9 @@ static void a_kind_is_found_within_some_bytes(void **state) {
         text_of(k, 3, PIECE, text + PIECE);
         (void)score(model, text, sizeof(text), bits);
         const reef_memory *memory = model->network.generations[k]->memory.memory;
-        ok(reef_memory_session_open(&session, memory, false, &err), &err);
-        ok(reef_memory_session_skip(session, text, PIECE, &err), &err);
-        ok(reef_memory_session_read(session, text + PIECE, PIECE, NULL, own, &err), &err);
+        must(reef_memory_session_open(&session, memory, false, &why));
+        must(reef_memory_session_skip(session, text, PIECE, &why));
+        must(reef_memory_session_read(session, text + PIECE, PIECE, NULL, own, &why));
         reef_memory_session_close(session);
         for (size_t i = 0; i < PIECE; i++) {
             found += bits[PIECE + i];
@@ -197,7 +192,6 @@ static void assert_candidates(const uint32_t *kinds, const float *weights, doubl
 
 static void of_each_byte_the_candidates_are_told(void **state) {
     lifelong *f = *state;
-    reef_error err;
     enum { WIDTH = REEF_ANSWERS_MAX };
     learn_some(f);
     reef_model *model = open_model(f);
@@ -210,10 +204,10 @@ static void of_each_byte_the_candidates_are_told(void **state) {
     (void)score(model, text, TEXT, plain);
     reef_score wide = {.fire_share = shares,
                        .answers = {.width = WIDTH, .kinds = kinds, .weights = weights}};
-    ok(reef_model_score(model, text, TEXT, bits, &wide, NULL, NULL, &err), &err);
+    must(reef_model_score(model, text, TEXT, bits, &wide, NULL, NULL, &why));
     assert_memory_equal(bits, plain, sizeof(bits)); // nobody answers otherwise for being asked
     reef_score narrow = {.answers = {.width = 1, .kinds = first}};
-    ok(reef_model_score(model, text, TEXT, NULL, &narrow, NULL, NULL, &err), &err);
+    must(reef_model_score(model, text, TEXT, NULL, &narrow, NULL, NULL, &why));
     for (size_t i = 0; i < TEXT; i++) {
         assert_candidates(kinds + i * WIDTH, weights + i * WIDTH, sums);
         assert_int_equal(first[i], kinds[i * WIDTH]);
@@ -226,14 +220,13 @@ static void of_each_byte_the_candidates_are_told(void **state) {
 
 static void before_anything_was_learned_there_is_one_kind(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 1);
     commit(f);
     reef_model *model = open_model(f);
     uint32_t kinds[2 * 4];
     float weights[2 * 4];
     reef_score score = {.answers = {.width = 2, .kinds = kinds, .weights = weights}};
-    ok(reef_model_score(model, (const uint8_t *)"text", 4, NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_score(model, (const uint8_t *)"text", 4, NULL, &score, NULL, NULL, &why));
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(kinds[2 * i], 0);
         assert_int_equal(kinds[2 * i + 1], UINT32_MAX);

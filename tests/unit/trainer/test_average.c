@@ -23,8 +23,7 @@ static reef_generation *gen_of(const lifelong *f) {
 }
 
 static void seal(lifelong *f) {
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
 }
 
 static float *floats(size_t count) {
@@ -148,14 +147,12 @@ static void averages_follow_a_plain_record_of_them(void **state) {
 
 // The payload of a record, copied.
 static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
-    reef_error err;
-    reef_txn *txn = NULL;
     char *out = calloc(bytes, 1);
     assert_non_null(out);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    reef_status status = reef_record_read(txn, key, out, bytes, &err); // of exactly that size
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    reef_status status = reef_record_read(txn, key, out, bytes, &why); // of exactly that size
     reef_txn_abort(txn);
-    ok(status, &err);
+    must(status);
     return keep(out);
 }
 
@@ -201,13 +198,12 @@ static void what_is_stored_are_the_averages(void **state) {
 
 static void readers_evaluate_the_averages(void **state) {
     lifelong *f = *state;
-    reef_error err;
     float *averaged = new_logits(), *raw = new_logits(), *then = new_logits();
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 1);
     commit(f);
     logits_of(f->store, "now", 0, averaged);
-    ok(reef_trainer_snapshot(f->trainer, "then", NULL, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "then", NULL, &why));
 
     // The same with weights in the place of their averages is another model.
     reef_generation *open = gen_of(f);
@@ -237,7 +233,6 @@ static void pause_here(lifelong *f, bool reopen, size_t threads) {
 
 // A whole life, the open generation grown once on the way; its root.
 static reef_commit live(lifelong *f, bool interrupted, size_t threads) {
-    reef_error err;
     make_pool(f, threads);
     feed_kind(f, 0, 3000, 1);
     pause_here(f, interrupted, threads);
@@ -247,7 +242,7 @@ static reef_commit live(lifelong *f, bool interrupted, size_t threads) {
     feed_kind(f, 1, 2000, 3);
     pause_here(f, interrupted, threads);
     feed_kind(f, 1, 2000, 4);
-    ok(reef_trainer_grow(f->trainer, 6, &err), &err);
+    must(reef_trainer_grow(f->trainer, 6, &why));
     pause_here(f, interrupted, threads);
     feed_kind(f, 1, 2000, 5);
     seal(f);
@@ -272,18 +267,17 @@ static void interruptions_and_threads_leave_no_trace(void **state) {
 
 static void sealing_keeps_what_was_evaluated(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_sealing sealing;
     float *open = new_logits(), *sealed = new_logits();
     const char *const AS_OF[] = {"0", "1"};
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
         feed_kind(f, g, 6000, 1);
-        ok(reef_growth_fit_gate(f->trainer, gen_of(f), NULL, 0, &err), &err); // as sealing will
+        must(reef_growth_fit_gate(f->trainer, gen_of(f), NULL, 0, &why)); // as sealing will
         commit(f);
         assert_false(averages_are_the_weights(gen_of(f)));
         logits_of(f->store, AS_OF[g], g, open);
-        ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, &sealing, &why));
         assert_true(sealing.loss_before == sealing.loss_after);
         logits_of(f->store, AS_OF[g], g, sealed);
         assert_memory_equal(open, sealed, LOGIT_BYTES);
@@ -296,7 +290,6 @@ static void sealing_keeps_what_was_evaluated(void **state) {
 
 static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_sealing sealing;
     reef_opening opening = {.reason = "command", .side = 4};
     make_pool(f, 1);
@@ -308,7 +301,7 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     memcpy(values, generation->values, generation->value_count * sizeof(*values));
     memcpy(experts, generation->expert_tables[1].experts, rows * sizeof(*experts));
     generation->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
-    assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &err),
+    assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &why),
                      REEF_ERR_FULL);
     generation->info.generation = 0;
     assert_ptr_equal(gen_of(f), generation);
@@ -334,12 +327,11 @@ static void averages_begin_at_the_first_values(void **state) {
 
 static void growth_keeps_averages_and_begins_new_ones(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_generation *grown = NULL;
     make_pool(f, 1);
     feed_kind(f, 0, 3000, 1);
     const reef_generation *old = gen_of(f);
-    ok(reef_generation_grow(&grown, old, &f->config, 8, &err), &err);
+    must(reef_generation_grow(&grown, old, &f->config, 8, &why));
     for (size_t i = 0; i < grown->tensor_count; i++) {
         const reef_tensor *tensor = &grown->tensors[i], *was = &old->tensors[i];
         if (tensor->average == NULL) continue;

@@ -10,9 +10,8 @@
 enum { BATCH = LIFELONG_BATCH };
 
 static void feed_from(lifelong *f, const char *source, const uint8_t *bytes, size_t count) {
-    reef_error err;
     size_t taken;
-    ok(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &err), &err);
+    must(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &why));
     assert_int_equal(taken, count);
 }
 
@@ -134,7 +133,6 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
 // The sealed generation is the one that a command makes where the whole batches end.
 static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_generation_record marked, commanded;
     reef_txn *txn = NULL;
     uint8_t text[1000];
@@ -145,12 +143,12 @@ static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **stat
         make_pool(f, 1);
         feed(f, text, sizeof(text));
         if (command)
-            ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+            must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         else
             feed_line(f, "\n" MARK "\n");
         commit(f);
-        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-        ok(reef_generation_read(txn, 0, command ? &commanded : &marked, &err), &err);
+        txn = pool_begin(f->store, REEF_TXN_READ);
+        must(reef_generation_read(txn, 0, command ? &commanded : &marked, &why));
         reef_txn_abort(txn);
         close_pool(f);
         temp_dir_remove(f->pool);
@@ -264,7 +262,6 @@ static void a_mark_ends_what_is_deferred_with_its_kind(void **state) {
 
 static void no_more_experts_are_made_than_the_bound_allows(void **state) {
     lifelong *f = *state;
-    reef_error err;
     choose(&f->config, "experts_max", "125"); // 2 layers of 36, then 16
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
@@ -277,10 +274,8 @@ static void no_more_experts_are_made_than_the_bound_allows(void **state) {
     assert_int_equal(times_said(f, "\"event\": \"full\""), 3);
     assert_int_equal(times_said(f, "\"experts\": 104, \"experts_max\": 125"), 3);
     assert_int_equal(status_of(f).step, 80); // it continues to learn
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_FULL);
-    assert_non_null(strstr(err.message, "104 experts"));
-    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_ERR_FULL);
-    assert_non_null(strstr(err.message, "experts_max 125"));
+    must_fail(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_FULL, "104 experts");
+    must_fail(reef_trainer_grow(f->trainer, 6, &why), REEF_ERR_FULL, "experts_max 125");
     assert_int_equal(status_of(f).experts, 104);
 }
 
@@ -303,19 +298,17 @@ static void a_full_pool_learns_what_would_have_begun_a_kind(void **state) {
 
 static void a_generation_without_training_is_not_sealed(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 1);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_INVALID);
     feed_kind(f, 0, 4000, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_INVALID);
     assert_int_equal(status_of(f).generation, 1);
 }
 
 // What was thought of deferred pieces is in no commit; growing changes what is sealed with them.
 static void growing_judges_deferred_pieces_again(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_commit last[2];
     for (size_t i = 0; i < 2; i++) {
         make_pool(f, 1);
@@ -323,7 +316,7 @@ static void growing_judges_deferred_pieces_again(void **state) {
         feed_kind(f, 1, 4000, 1);
         assert_int_equal(status_of(f).generation, 0);
         assert_true(f->trainer->stream.deferred_batches > 0);
-        ok(reef_trainer_grow(f->trainer, f->config.side + 2, &err), &err);
+        must(reef_trainer_grow(f->trainer, f->config.side + 2, &why));
         assert_int_equal(f->trainer->stream.deferred_batches, 0);
         if (i == 1) { // as after a crash
             close_pool(f);
@@ -344,14 +337,12 @@ static void seal_of(lifelong *f,
                     const uint8_t *stream,
                     size_t count,
                     reef_generation_record sealed[2]) {
-    reef_error err;
-    reef_txn *txn = NULL;
     make_pool(f, 1);
     feed(f, stream, count);
     commit(f);
     assert_int_equal(status_of(f).generation, 2);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    for (uint32_t g = 0; g < 2; g++) ok(reef_generation_read(txn, g, &sealed[g], &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    for (uint32_t g = 0; g < 2; g++) must(reef_generation_read(txn, g, &sealed[g], &why));
     reef_txn_abort(txn);
     close_pool(f);
     temp_dir_remove(f->pool);

@@ -30,10 +30,9 @@ static reef_key own(uint32_t kind, const char *name) {
 
 // While nobody trains.
 static void damage(lifelong *f, const reef_key *key) {
-    reef_error err;
     close_pool(f);
     record_damage(f->pool, key);
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
 }
 
 // What each kind's text costs by the model as of a state, and what the model says is lost.
@@ -44,15 +43,14 @@ typedef struct answers {
 } answers;
 
 static answers ask(const lifelong *f, const char *as_of) {
-    reef_error err;
     reef_model *model = NULL;
     answers out = {0};
-    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
     for (int kind = 0; kind < KINDS; kind++) {
         uint8_t probe[LIFELONG_PROBE_BYTES];
         reef_score score = {0};
         lifelong_text(probe, sizeof(probe), kind, 99);
-        ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+        must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
         out.bits[kind] = score.bits;
     }
     const reef_lost_kind *lost = reef_model_lost_kinds(model, &out.lost_count);
@@ -67,24 +65,21 @@ static void assert_same(const answers *a, const answers *b) {
 }
 
 static void assert_no_trainer(const lifelong *f, const char *words) {
-    reef_error err;
     reef_trainer *trainer = NULL;
     const reef_trainer_options options = {.threads = 1};
-    assert_int_equal(reef_trainer_open(&trainer, f->store, &options, &err), REEF_ERR_CORRUPT);
-    if (strstr(err.message, words) == NULL) fail_msg("%s", err.message);
-    assert_non_null(strstr(err.message, "reef verify"));
+    must_fail(reef_trainer_open(&trainer, f->store, &options, &why), REEF_ERR_CORRUPT, words);
+    assert_non_null(strstr(why.message, "reef verify"));
     assert_null(trainer);
 }
 
 // Recover all, and open the pool again. Returns how many kinds were damaged; the last one in *out.
 static size_t recover(lifelong *f, bool dry_run, reef_kind_recovery *out) {
-    reef_error err;
     reef_trainer *trainer = NULL;
     reef_kind_recovery *all = NULL;
     const reef_trainer_options options = {.threads = 1, .recovers_kinds = true};
     size_t count = 0;
-    ok(reef_trainer_open(&trainer, f->store, &options, &err), &err);
-    ok(reef_trainer_kinds_recover(trainer, dry_run, &all, &count, &err), &err);
+    must(reef_trainer_open(&trainer, f->store, &options, &why));
+    must(reef_trainer_kinds_recover(trainer, dry_run, &all, &count, &why));
     if (count > 0) *out = all[count - 1];
     free(all);
     reef_trainer_close(trainer);
@@ -148,9 +143,8 @@ static void a_pool_goes_on_with_what_is_whole(void **state) {
 
 static void of_a_name_the_error_speaks(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_visits(f);
-    ok(reef_trainer_kind_name(f->trainer, 0, "letters", false, &err), &err);
+    must(reef_trainer_kind_name(f->trainer, 0, "letters", false, &why));
     const reef_key key = visit(2, 0, "tail");
     damage(f, &key);
     assert_no_trainer(f, "kind 0 (letters) is damaged");
@@ -237,7 +231,6 @@ static void the_damaged_memory_of_the_open_generation(void **state) {
 // What is damaged of an older state stays in the file until that state is given up.
 static void a_damaged_visit_goes_with_the_states_of_its_time(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_kind_recovery found = {0};
     reef_pruning pruned;
     reef_check_report report;
@@ -246,12 +239,12 @@ static void a_damaged_visit_goes_with_the_states_of_its_time(void **state) {
     damage(f, &key);
     assert_int_equal(recover(f, false, &found), 1);
     train_on(f, 0);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     commit(f);
     const answers now = ask(f, "now");
-    ok(reef_store_check(f->store, lifelong_on_damage, NULL, &report, &err), &err);
+    must(reef_store_check(f->store, on_unexpected_damage, NULL, &report, &why));
     assert_int_equal(report.damaged, 1);
-    ok(reef_trainer_prune(f->trainer, 1, false, &pruned, &err), &err);
+    must(reef_trainer_prune(f->trainer, 1, false, &pruned, &why));
     assert_sound(f);
     const answers after = ask(f, "now");
     assert_same(&after, &now);
@@ -261,13 +254,12 @@ static void a_damaged_visit_goes_with_the_states_of_its_time(void **state) {
 
 // A pool that was this one until generation 0 was sealed.
 static void make_other(const lifelong *f, lifelong *other) {
-    reef_error err;
     *other = *f;
     temp_dir_join(other->pool, f->dir, "other");
     make_pool(other, 1);
     feed_kind(other, 0, LONG, 1);
     feed_kind(other, 1, LONG - 2048, 2); // another generation 1
-    ok(reef_trainer_seal(other->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(other->trainer, NULL, NULL, &why));
     assert_int_equal(status_of(other).generation, 2);
 }
 
@@ -278,34 +270,31 @@ static reef_status give_kind(const lifelong *f, lifelong *other, bool as_sealed,
 
 static void a_kind_is_given_beside_a_damaged_one(void **state) {
     lifelong *f = *state, other;
-    reef_error err;
     char path[TEMP_DIR_BYTES];
     make_visits(f);
     make_other(f, &other);
     const reef_key of_0 = visit(2, 0, "tail"), of_1 = visit(2, 1, "tail");
     damage(f, &of_0);
-    ok(give_kind(f, &other, false, &err), &err);
+    must(give_kind(f, &other, false, &why));
     temp_dir_join(path, f->dir, "model");
-    assert_int_equal(reef_model_export(f->store, "now", path, NULL, NULL, &err), REEF_ERR_CORRUPT);
-    assert_non_null(strstr(err.message, "kind 0 is damaged"));
-    ok(reef_model_export(f->store, "1", path, NULL, NULL, &err), &err);
+    must_fail(reef_model_export(f->store, "now", path, NULL, NULL, &why), REEF_ERR_CORRUPT,
+              "kind 0 is damaged");
+    must(reef_model_export(f->store, "1", path, NULL, NULL, &why));
     damage(f, &of_1);
-    assert_int_equal(give_kind(f, &other, false, &err), REEF_ERR_CORRUPT);
-    assert_non_null(strstr(err.message, "kind 1 is damaged; reef verify"));
-    ok(give_kind(f, &other, true, &err), &err);
+    must_fail(give_kind(f, &other, false, &why), REEF_ERR_CORRUPT,
+              "kind 1 is damaged; reef verify");
+    must(give_kind(f, &other, true, &why));
     close_pool(&other);
 }
 
 static void where_a_list_is_damaged_no_older_kind_is_given_as_it_was(void **state) {
     lifelong *f = *state, other;
-    reef_error err;
     make_visits(f);
     make_other(f, &other);
     const reef_key key = visit(2, 0, REEF_VISIT_LIST);
     damage(f, &key);
-    assert_int_equal(give_kind(f, &other, false, &err), REEF_ERR_CORRUPT);
-    assert_non_null(strstr(err.message, "name kinds"));
-    ok(give_kind(f, &other, true, &err), &err);
+    must_fail(give_kind(f, &other, false, &why), REEF_ERR_CORRUPT, "name kinds");
+    must(give_kind(f, &other, true, &why));
     close_pool(&other);
 }
 
@@ -313,31 +302,28 @@ static void where_a_list_is_damaged_no_older_kind_is_given_as_it_was(void **stat
 
 // The kinds of the state that were merged, as if the trainer had written them.
 static void write_mergings(lifelong *f, const char *text) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_view view;
     reef_commit last;
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = 2, .name = "state"};
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_commit_read(txn, &last, &err), &err);
-    ok(reef_record_view(txn, &key, &view, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_commit_read(txn, &last, &why));
+    must(reef_record_view(txn, &key, &view, &why));
     json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
     assert_non_null(state);
     json_object_set_new(state, "merged_kinds", json_loads(text, 0, NULL));
     char *written = json_dumps(state, JSON_COMPACT);
-    ok(reef_record_put(txn, &key, REEF_JSON, written, strlen(written), &err), &err);
+    must(reef_record_put(txn, &key, REEF_JSON, written, strlen(written), &why));
     last.step++;
-    ok(reef_txn_commit(txn, &last, &err), &err);
+    must(reef_txn_commit(txn, &last, &why));
     free(written);
     json_decref(state);
 }
 
 static void a_chain_of_mergings_ends(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_visits(f);
     close_pool(f);
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
     write_mergings(f, "[[0, 1], [1, 0]]");
     assert_no_trainer(f, "kind 0 was merged by way of more kinds than there are");
     write_mergings(f, "[[0, 2], [1, 0]]");

@@ -8,25 +8,23 @@
 
 // On what share of a text of one kind generation 1 fires, as who asks for a score is told.
 static double share_fired(reef_store *store, int kind) {
-    reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     double shares[2];
     reef_score score = {.fire_share = shares};
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &why));
+    must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return shares[1];
 }
 
 // Two generations: kind 0, sealed, then kind 1.
 static void learn_two(lifelong *f, size_t threads) {
-    reef_error err;
     forget_memories(f); // gates choose among nets
     make_pool(f, threads);
     feed_kind(f, 0, 12000, 1);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 1, 12000, 1);
     commit(f);
 }
@@ -34,13 +32,12 @@ static void learn_two(lifelong *f, size_t threads) {
 // The root after two generations, thrown away and taken up again after each part when `reopen`.
 static void root_of_run(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
-    reef_error err;
     reef_commit last;
     lifelong_setup(&state);
     lifelong *f = state;
     make_pool(f, threads);
     for (int part = 0; part < 9; part++) {
-        if (part == 3 || part == 6) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        if (part == 3 || part == 6) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         feed_kind(f, part / 3, 2001, (uint32_t)part);
         last = commit(f);
         if (!reopen) continue;

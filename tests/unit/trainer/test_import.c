@@ -10,16 +10,15 @@
 
 static void refused(
     lifelong *f, reef_store *from, uint32_t generation, reef_status expected, const char *words) {
-    reef_error err = {0};
     reef_import import;
     const reef_commit before = last_commit(f);
     for (int dry = 0; dry < 2; dry++) {
         const reef_import_options options = {.dry_run = dry == 1, .as_sealed = true};
         reef_status status =
-            reef_trainer_import(f->trainer, from, generation, &options, &import, &err);
-        if (status != expected || strstr(err.message, words) == NULL)
+            reef_trainer_import(f->trainer, from, generation, &options, &import, &why);
+        if (status != expected || strstr(why.message, words) == NULL)
             fail_msg("%s instead of %s, \"%s\": %s", reef_status_text(status),
-                     reef_status_text(expected), words, err.message);
+                     reef_status_text(expected), words, why.message);
     }
     assert_int_equal(last_commit(f).number, before.number);
     assert_int_equal(f->trainer->network.generation_count, status_of(f).generation + 1);
@@ -27,9 +26,8 @@ static void refused(
 
 // Generation 1 of the pool at `path`.
 static void refused_at(lifelong *f, const char *path, reef_status expected, const char *words) {
-    reef_error err;
     reef_store *from = NULL;
-    ok(reef_store_open(&from, path, NULL, &err), &err);
+    must(reef_store_open(&from, path, NULL, &why));
     refused(f, from, 1, expected, words);
     reef_store_close(from);
 }
@@ -71,13 +69,11 @@ static void no_more_than_there_is_room_for(void **state) {
 
 static void only_what_is_sealed_is_extracted(void **state) {
     pair *p = *state;
-    reef_error err;
     start(p);
-    assert_int_equal(reef_generation_extract(p->a->store, 2, p->other, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "is open"));
-    assert_int_equal(reef_generation_extract(p->a->store, 7, p->other, &err), REEF_ERR_NOT_FOUND);
+    must_fail(reef_generation_extract(p->a->store, 2, p->other, &why), REEF_ERR_INVALID, "is open");
+    assert_int_equal(reef_generation_extract(p->a->store, 7, p->other, &why), REEF_ERR_NOT_FOUND);
     assert_int_not_equal(access(p->other, F_OK), 0);
-    assert_int_equal(reef_generation_extract(p->a->store, 1, p->one, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_generation_extract(p->a->store, 1, p->one, &why), REEF_ERR_INVALID);
 }
 
 // A bit of one record of each kind; a record that is whole and of other content; and a file that
@@ -93,7 +89,6 @@ static void what_is_damaged_is_refused(void **state) {
         {.db = REEF_DB_META, .name = "config"},
     };
     pair *p = *state;
-    reef_error err;
     start(p);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         extract(p->a, 1, p->other);
@@ -103,13 +98,12 @@ static void what_is_damaged_is_refused(void **state) {
     }
     static const uint8_t ones[25] = {1};
     reef_store *store = NULL;
-    reef_txn *txn = NULL;
     reef_commit last = last_commit(p->a);
     extract(p->a, 1, p->other);
-    ok(reef_store_open(&store, p->other, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_record_store(txn, &keys[3], REEF_BYTES, ones, sizeof(ones), &err), &err);
-    ok(reef_txn_commit(txn, &last, &err), &err);
+    must(reef_store_open(&store, p->other, &(reef_store_options){.write = true}, &why));
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_record_store(txn, &keys[3], REEF_BYTES, ones, sizeof(ones), &why));
+    must(reef_txn_commit(txn, &last, &why));
     reef_store_close(store);
     refused_at(p->b, p->other, REEF_ERR_CORRUPT, "another root than it was sealed with");
     import_one(p->b, p->one); // as it is, it is taken
@@ -120,7 +114,6 @@ static void what_is_damaged_is_refused(void **state) {
 
 static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     pair *p = *state;
-    reef_error err;
     reef_import import;
     struct rlimit limit, old;
     start(p);
@@ -133,10 +126,10 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     limit.rlim_cur = 65536; // every write to the pool's file beyond it fails
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    reef_status status = import_of(p->b, p->one, NULL, &import, &err);
+    reef_status status = import_of(p->b, p->one, NULL, &import, &why);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     if (status != REEF_ERR_IO && status != REEF_ERR_FULL)
-        fail_msg("%s: %s", reef_status_text(status), err.message);
+        fail_msg("%s: %s", reef_status_text(status), why.message);
     assert_int_equal(status_of(p->b).generation, 1);
     assert_int_equal(p->b->trainer->unstored.event_count, 0);
     assert_memory_equal(commit(p->b).root, before.root, REEF_HASH_BYTES);

@@ -12,19 +12,15 @@
 enum { LONG = 16000, SHORT = 8000 };
 
 static reef_kind_list read_list(const lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_kind_list list;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, &list, &why));
     reef_txn_abort(txn);
     return list;
 }
 
 static reef_status list_as_of(const lifelong *f, const char *as_of, reef_kind_list *out) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_status status = reef_kind_list_read_as_of(txn, as_of, out, NULL);
     reef_txn_abort(txn);
     return status;
@@ -130,70 +126,66 @@ static reef_status name_kind(lifelong *f, uint32_t kind, const char *name, reef_
 }
 
 static uint64_t last_commit(const lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_commit last;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_commit_read(txn, &last, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_commit_read(txn, &last, &why));
     reef_txn_abort(txn);
     return last.number;
 }
 
 static void kinds_have_names(void **state) {
     lifelong *f = *state;
-    reef_error err;
     uint32_t kind;
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
-    ok(name_kind(f, 1, "digits", &err), &err);
-    ok(name_kind(f, 0, "a.b-c_9", &err), &err);
+    must(name_kind(f, 1, "digits", &why));
+    must(name_kind(f, 0, "a.b-c_9", &why));
     uint64_t commits = last_commit(f);
-    ok(name_kind(f, 0, "a.b-c_9", &err), &err); // as it is called already
+    must(name_kind(f, 0, "a.b-c_9", &why)); // as it is called already
     assert_int_equal(last_commit(f), commits);
-    assert_int_equal(name_kind(f, 2, "digits", &err), REEF_ERR_INVALID);
-    assert_string_equal(err.message, "kind 1 is called digits already");
-    assert_int_equal(name_kind(f, 3, "more", &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(name_kind(f, 2, "digits", &why), REEF_ERR_INVALID);
+    assert_string_equal(why.message, "kind 1 is called digits already");
+    assert_int_equal(name_kind(f, 3, "more", &why), REEF_ERR_NOT_FOUND);
     static const char *const BAD[] = {"7", "a b", "a\"b", ".a", "\xc3\xa4"};
     for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++)
-        assert_int_equal(name_kind(f, 2, BAD[i], &err), REEF_ERR_INVALID);
-    ok(reef_trainer_kind_name(f->trainer, 2, "tried", true, &err), &err);
+        assert_int_equal(name_kind(f, 2, BAD[i], &why), REEF_ERR_INVALID);
+    must(reef_trainer_kind_name(f->trainer, 2, "tried", true, &why));
     assert_string_equal(status_of(f).kind_name, "a.b-c_9");
     reopen(f, 1);
     reef_kind_list list = read_list(f);
     assert_string_equal(list.kinds[0].name, "a.b-c_9");
     assert_string_equal(list.kinds[1].name, "digits");
     assert_string_equal(list.kinds[2].name, "");
-    ok(reef_kind_find(&list, "digits", &kind, &err), &err);
+    must(reef_kind_find(&list, "digits", &kind, &why));
     assert_int_equal(kind, 1);
-    ok(reef_kind_find(&list, "2", &kind, &err), &err);
+    must(reef_kind_find(&list, "2", &kind, &why));
     assert_int_equal(kind, 2);
-    assert_int_equal(reef_kind_find(&list, "3", &kind, &err), REEF_ERR_NOT_FOUND);
-    assert_int_equal(reef_kind_find(&list, "digit", &kind, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_kind_find(&list, "3", &kind, &why), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_kind_find(&list, "digit", &kind, &why), REEF_ERR_NOT_FOUND);
     reef_kind_list_release(&list);
     // One name goes on to another kind.
-    ok(name_kind(f, 1, "", &err), &err);
-    ok(name_kind(f, 2, "digits", &err), &err);
+    must(name_kind(f, 1, "", &why));
+    must(name_kind(f, 2, "digits", &why));
     list = read_list(f);
     assert_string_equal(list.kinds[1].name, "");
     assert_string_equal(list.kinds[2].name, "digits");
     reef_kind_list_release(&list);
     assert_int_equal(times_said(f, "\"event\": \"kind_name\""), 4);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static void a_state_has_the_names_and_visits_of_its_time(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
     feed_kind(f, 1, LONG, 2);
-    ok(name_kind(f, 0, "before", &err), &err);
+    must(name_kind(f, 0, "before", &why));
     (void)take(f, "then");
     uint64_t position = status_of(f).stream_bytes;
     feed_kind(f, 2, LONG, 3);
     feed_kind(f, 0, SHORT, 4);
-    ok(name_kind(f, 0, "after", &err), &err);
-    ok(name_kind(f, 2, "new", &err), &err);
+    must(name_kind(f, 0, "after", &why));
+    must(name_kind(f, 2, "new", &why));
     go_back(f, "then");
     reef_kind_list list = read_list(f);
     assert_int_equal(list.count, 2);
@@ -235,12 +227,11 @@ static void assert_same_list(const reef_kind_list *a, const reef_kind_list *b) {
 
 static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
     feed_kind(f, 1, LONG, 2);
     feed_kind(f, 0, SHORT, 3);
-    ok(name_kind(f, 0, "before", &err), &err);
+    must(name_kind(f, 0, "before", &why));
     (void)take(f, "then");
     reef_kind_list before = read_list(f), then, now;
     assert_int_equal(before.count, 2);
@@ -248,7 +239,7 @@ static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
     feed_kind(f, 0, SHORT, 4); // what the last visit has learned goes on
     feed_kind(f, 2, LONG, 5);
     feed_kind(f, 1, SHORT, 6);
-    ok(name_kind(f, 0, "after", &err), &err);
+    must(name_kind(f, 0, "after", &why));
     reopen(f, 1);
     assert_int_equal(list_as_of(f, "then", &then), REEF_OK);
     assert_int_equal(then.visits[2].to, before.visits[2].to);
@@ -269,11 +260,10 @@ static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
 
 static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_kind_list list;
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
-    ok(name_kind(f, 1, "digits", &err), &err);
+    must(name_kind(f, 1, "digits", &why));
     reef_kind_list now = read_list(f);
     assert_int_equal(list_as_of(f, "0", &list), REEF_OK);
     assert_int_equal(list.count, 1);
@@ -310,12 +300,10 @@ static reef_status last_event(void *context,
 }
 
 static reef_status read_dates(const lifelong *f, reef_kind_list *list, uint64_t *event) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_kind_list_read(txn, list, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, list, &why));
     if (event != NULL)
-        ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, last_event, event, &err), &err);
+        must(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, last_event, event, &why));
     reef_status status = reef_kind_list_date(list, txn, NULL);
     reef_txn_abort(txn);
     return status;
@@ -324,7 +312,6 @@ static reef_status read_dates(const lifelong *f, reef_kind_list *list, uint64_t 
 // A boundary that was undone is not when the kind that has its number now began.
 static void the_timeline_has_when_kinds_began(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_kind_list list;
     uint64_t last = 0, before;
     make_pool(f, 1);
@@ -350,7 +337,7 @@ static void the_timeline_has_when_kinds_began(void **state) {
     reef_kind_list_release(&list);
     close_pool(f);
     record_damage(f->pool, &(reef_key){.db = REEF_DB_TIMELINE, .sequence = last});
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &why));
     assert_int_equal(read_dates(f, &list, NULL), REEF_ERR_CORRUPT);
     assert_int_equal(list.count, 2);
     reef_kind_list_release(&list);
@@ -394,21 +381,17 @@ static void the_status_has_the_memory_of_the_kind_that_is_learned(void **state) 
 // ---- the history by itself ----------------------------------------------------------------------
 
 static void put_all(lifelong *f, reef_visit_log *log) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_commit commit = {0};
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_visit_log_put(log, txn, &err), &err);
-    ok(reef_txn_commit(txn, &commit, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_visit_log_put(log, txn, &why));
+    must(reef_txn_commit(txn, &commit, &why));
     reef_visit_log_settle(log);
 }
 
 static reef_kind_visit *read_all(lifelong *f, size_t *count) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_kind_visit *visits;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_visit_log_read(txn, &visits, count, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_visit_log_read(txn, &visits, count, &why));
     reef_txn_abort(txn);
     return visits;
 }
@@ -423,11 +406,9 @@ static reef_status keep_last(void *context,
 }
 
 static reef_key last_of_history(reef_store *store, const char *name) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_key key = {.db = REEF_DB_SERIES, .name = name};
-    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, keep_last, &key, &err), &err);
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    must(reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, keep_last, &key, &why));
     reef_txn_abort(txn);
     return key;
 }
@@ -439,7 +420,6 @@ static void keep_event(void *context, const char *json) {
 // People lose a part of a history by it, which is said; the next commit succeeds.
 static void a_damaged_history_does_not_end_learning(void **state) {
     lifelong *f = *state;
-    reef_error err;
     static const char *const NAMES[] = {"visits", "loss"};
     for (size_t i = 0; i < 2; i++) {
         bool was_said = false;
@@ -450,14 +430,14 @@ static void a_damaged_history_does_not_end_learning(void **state) {
         const reef_key damaged = last_of_history(f->store, NAMES[i]);
         close_pool(f);
         record_damage(f->pool, &damaged);
-        ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+        must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
         const reef_trainer_options options = {
             .threads = 1, .on_event = keep_event, .context = &was_said};
-        ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+        must(reef_trainer_open(&f->trainer, f->store, &options, &why));
         feed_kind(f, 0, SHORT, 2);
         commit(f);
         assert_true(was_said);
-        is_sound(f->store);
+        assert_sound(f);
         reef_kind_list list = read_list(f);
         assert_int_equal(list.visit_count, 1);
         assert_true((list.visits[0].from > 0) == (i == 0)); // the first one is lost
@@ -477,16 +457,14 @@ static uint64_t length_of(size_t i) {
     return 64 * (i % 7 + 1);
 }
 
-static uint64_t fill(lifelong *f, size_t commit_every, bool restarts) {
-    reef_error err;
+static uint64_t learn_every(lifelong *f, size_t commit_every, bool restarts) {
     reef_visit_log log = {0};
     uint64_t at = 0;
     for (size_t i = 0; i < VISITS; i++) {
         for (uint64_t part = 0; part < length_of(i); part += 64) {
             at += 64;
-            ok(reef_visit_log_add(&log, (uint32_t)(i % KINDS), at, 64, 64.0 * (double)(i % 5),
-                                  &err),
-               &err);
+            must(reef_visit_log_add(&log, (uint32_t)(i % KINDS), at, 64, 64.0 * (double)(i % 5),
+                                    &why));
             if ((at / 64) % commit_every != 0) continue;
             put_all(f, &log);
             if (restarts) reef_visit_log_release(&log);
@@ -537,7 +515,7 @@ static void of_older_visits_sums_are_kept(void **state) {
         snprintf(name, sizeof(name), "%zu", c);
         temp_dir_join(f->pool, f->dir, name);
         make_pool(f, 1);
-        (void)fill(f, COMMITS[c], c == 2);
+        (void)learn_every(f, COMMITS[c], c == 2);
         reef_kind_visit *visits = read_all(f, &count);
         check_filled(visits, count);
         free(visits);
@@ -548,13 +526,12 @@ static void of_older_visits_sums_are_kept(void **state) {
 // Such as behind a marker line, which nobody learns.
 static void what_does_not_follow_on_is_another_visit(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_visit_log log = {0};
     size_t count;
     make_pool(f, 1);
-    ok(reef_visit_log_add(&log, 0, 64, 64, 64.0, &err), &err);
-    ok(reef_visit_log_add(&log, 0, 128, 64, 64.0, &err), &err);
-    ok(reef_visit_log_add(&log, 0, 256, 64, 64.0, &err), &err);
+    must(reef_visit_log_add(&log, 0, 64, 64, 64.0, &why));
+    must(reef_visit_log_add(&log, 0, 128, 64, 64.0, &why));
+    must(reef_visit_log_add(&log, 0, 256, 64, 64.0, &why));
     put_all(f, &log);
     reef_visit_log_release(&log);
     reef_kind_visit *visits = read_all(f, &count);
@@ -567,19 +544,17 @@ static void what_does_not_follow_on_is_another_visit(void **state) {
 
 static void what_lies_behind_is_forgotten(void **state) {
     lifelong *f = *state;
-    reef_error err;
     size_t count;
     make_pool(f, 1);
-    uint64_t end = fill(f, 5000, false);
+    uint64_t end = learn_every(f, 5000, false);
     // Within the last record, some records before, and before the first single visit.
     const uint64_t positions[] = {end - 1000, end / 2 + end / 4, end / 4, 0};
     for (size_t p = 0; p < 4; p++) {
-        reef_txn *txn = NULL;
         reef_commit commit = {0};
         uint64_t last = 0, learned = 0;
-        ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-        ok(reef_visit_log_forget_after(txn, positions[p], &err), &err);
-        ok(reef_txn_commit(txn, &commit, &err), &err);
+        reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+        must(reef_visit_log_forget_after(txn, positions[p], &why));
+        must(reef_txn_commit(txn, &commit, &why));
         reef_kind_visit *visits = read_all(f, &count);
         for (size_t i = 0; i < count; i++) {
             assert_true(visits[i].from < positions[p] && visits[i].to <= positions[p]);
@@ -595,7 +570,7 @@ static void what_lies_behind_is_forgotten(void **state) {
         free(visits);
     }
     // What is learned then follows on.
-    (void)fill(f, 5000, false);
+    (void)learn_every(f, 5000, false);
     reef_kind_visit *visits = read_all(f, &count);
     check_filled(visits, count);
     free(visits);

@@ -32,18 +32,15 @@ static int discard_four(void **state) {
 }
 
 static reef_kind_merging merge(lifelong *f, uint32_t from, uint32_t into, bool dry_run) {
-    reef_error err;
     reef_kind_merging m;
-    ok(reef_trainer_kind_merge(f->trainer, from, into, dry_run, &m, &err), &err);
+    must(reef_trainer_kind_merge(f->trainer, from, into, dry_run, &m, &why));
     return m;
 }
 
 static reef_kind_list read_list(const lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_kind_list list;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, &list, &why));
     reef_txn_abort(txn);
     return list;
 }
@@ -55,14 +52,13 @@ static void reopen(lifelong *f) {
 
 // Who answers a text of a kind now?
 static uint32_t answers(const lifelong *f, int kind) {
-    reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     uint32_t answered[LIFELONG_PROBE_BYTES];
     reef_score score = {.answers = {.width = 1, .kinds = answered}};
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_open(&model, f->store, "now", NULL, &err), &err);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_open(&model, f->store, "now", NULL, &why));
+    must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return answered[LIFELONG_PROBE_BYTES - 1];
 }
@@ -101,8 +97,7 @@ static void the_other_one_goes_on_for_both(void **state) {
     reef_kind_list_release(&list);
     assert_true(bits_as_of(f, "2", 1) == then);
     // Sealed, the state as of that generation is without it, and the one before with it.
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     double sealed = bits_as_of(f, "3", 1);
     feed_kind(f, 0, LONG, 22);
     commit(f);
@@ -123,7 +118,6 @@ static void the_other_one_goes_on_for_both(void **state) {
 // A reader that is reopened gives up the memory, or takes it again for an earlier state.
 static void a_reader_that_is_reopened_hears_of_it(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 1, 99);
@@ -133,8 +127,8 @@ static void a_reader_that_is_reopened_hears_of_it(void **state) {
         const char *as_of = i == 2 ? "2" : "now";
         reef_score score = {0};
         const reef_model_options options = {.threads = 1};
-        ok(reef_model_reopen(&model, f->store, as_of, &options, &err), &err);
-        ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+        must(reef_model_reopen(&model, f->store, as_of, &options, &why));
+        must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
         assert_true(score.bits == bits_as_of(f, as_of, 1));
     }
     reef_model_close(model);
@@ -178,14 +172,13 @@ static void a_dry_run_changes_nothing(void **state) {
 
 static void prune_after_it(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_pruning pruned;
     learn(f);
     merge(f, 1, 0, false);
     double now = bits_as_of(f, "now", 0);
-    ok(reef_trainer_prune(f->trainer, 1, false, &pruned, &err), &err);
+    must(reef_trainer_prune(f->trainer, 1, false, &pruned, &why));
     assert_true(bits_as_of(f, "now", 0) == now);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 0, LONG, 20);
     commit(f);
     assert_int_equal(answers(f, 1), 0);
@@ -200,27 +193,24 @@ static void prune_after_it(void **state) {
 // What a merged kind knows is given with the other one; its own generation as it was sealed.
 static void a_merged_kind_is_given_as_it_was_sealed_alone(void **state) {
     lifelong *f = *state, other = *f;
-    reef_error err;
     learn(f);
     merge(f, 1, 2, false);
     temp_dir_join(other.pool, f->dir, "other");
     make_pool(&other, 1);
     feed_kind(&other, 0, LONG, 1);
     feed_kind(&other, 1, LONG - 2048, 2); // another generation 1
-    ok(reef_trainer_seal(other.trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(other.trainer, NULL, NULL, &why));
     reef_import_options options = {.dry_run = true};
-    assert_int_equal(reef_trainer_import(other.trainer, f->store, 1, &options, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "was merged into another one: take that one"));
-    ok(reef_trainer_import(other.trainer, f->store, 2, &options, NULL, &err), &err);
+    must_fail(reef_trainer_import(other.trainer, f->store, 1, &options, NULL, &why),
+              REEF_ERR_INVALID, "was merged into another one: take that one");
+    must(reef_trainer_import(other.trainer, f->store, 2, &options, NULL, &why));
     options.as_sealed = true;
-    ok(reef_trainer_import(other.trainer, f->store, 1, &options, NULL, &err), &err);
+    must(reef_trainer_import(other.trainer, f->store, 1, &options, NULL, &why));
     close_pool(&other);
 }
 
 static void what_cannot_be_merged(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_kind_merging m;
     learn(f);
     merge(f, 1, 2, false);
@@ -238,21 +228,20 @@ static void what_cannot_be_merged(void **state) {
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
         assert_int_equal(
-            reef_trainer_kind_merge(f->trainer, REFUSED[i].from, REFUSED[i].into, false, &m, &err),
+            reef_trainer_kind_merge(f->trainer, REFUSED[i].from, REFUSED[i].into, false, &m, &why),
             REFUSED[i].status);
-        assert_string_equal(err.message, REFUSED[i].said);
+        assert_string_equal(why.message, REFUSED[i].said);
     }
     assert_sound(f);
 }
 
 static void kinds_that_gates_tell_apart_are_not_merged(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_kind_merging m;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
-    assert_int_equal(reef_trainer_kind_merge(f->trainer, 0, 1, false, &m, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "--boundaries contexts"));
+    must_fail(reef_trainer_kind_merge(f->trainer, 0, 1, false, &m, &why), REEF_ERR_INVALID,
+              "--boundaries contexts");
 }
 
 // Words of two kinds in turns: every other one is kind `a`'s.
@@ -265,9 +254,8 @@ static void feed_mixed(lifelong *f, int a, int b) {
 }
 
 static size_t find_near(const lifelong *f, reef_near_kinds *near, size_t max) {
-    reef_error err;
     size_t count;
-    ok(reef_trainer_near_kinds(f->trainer, near, max, &count, &err), &err);
+    must(reef_trainer_near_kinds(f->trainer, near, max, &count, &why));
     return count;
 }
 

@@ -42,8 +42,7 @@ static void done_with(lifelong *f) {
 }
 
 static void seal(lifelong *f) {
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
 }
 
 static void on_wrong_size(void *context, const reef_key *key, const char *what) {
@@ -51,11 +50,9 @@ static void on_wrong_size(void *context, const reef_key *key, const char *what) 
 }
 
 static void assert_sound_and_sized(const lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     assert_sound(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_pool_check_sizes(txn, on_wrong_size, NULL, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_pool_check_sizes(txn, on_wrong_size, NULL, &why));
     reef_txn_abort(txn);
 }
 
@@ -67,14 +64,13 @@ static float *logits_as_of(const lifelong *f, const char *as_of, int kind) {
 
 // As a model that holds no row of a sealed generation in memory computes them.
 static float *logits_in_place(const lifelong *f, const char *as_of, int kind) {
-    reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = new_logits();
     const reef_model_options options = {.threads = 2, .memory_bytes = 1};
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_open(&model, f->store, as_of, &options, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
+    must(reef_model_open(&model, f->store, as_of, &options, &why));
+    must(reef_model_logits(model, probe, sizeof(probe), logits, &why));
     reef_model_close(model);
     return logits;
 }
@@ -92,13 +88,12 @@ static void assert_roots_are(const reef_commit *one, const reef_commit *other) {
 // ---- training -----------------------------------------------------------------------------------
 
 static double bits_now(const lifelong *f, int kind) {
-    reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return score.bits_per_byte;
 }
@@ -182,13 +177,12 @@ static void what_was_sealed_stays_to_the_bit(void **state) {
 static void going_back_trains_to_the_same_bits(void **state) {
     lifelong *f = *state;
     for (size_t network = 0; network < NET_COUNT; network++) {
-        reef_error err;
         reef_snapshot snapshot;
         reef_restoration done;
         lifelong *own = fresh(f, network);
         make_pool(own, 1);
         feed_kind(own, 0, TEXT_BYTES, 1); // still the first generation: mixtures train
-        ok(reef_trainer_snapshot(own->trainer, "kept", &snapshot, &err), &err);
+        must(reef_trainer_snapshot(own->trainer, "kept", &snapshot, &why));
         feed_kind(own, 1, 1000, 3);
         reef_commit goal = commit(own);
         seal(own);
@@ -196,7 +190,7 @@ static void going_back_trains_to_the_same_bits(void **state) {
         commit(own);
         reef_trainer_close(own->trainer);
         own->trainer = NULL;
-        ok(reef_pool_restore_in_place(own->store, "kept", false, &done, &err), &err);
+        must(reef_pool_restore_in_place(own->store, "kept", false, &done, &why));
         close_pool(own);
         open_pool(own, 2);
         feed_kind(own, 1, 1000, 3);
@@ -210,17 +204,16 @@ static void going_back_trains_to_the_same_bits(void **state) {
 static void a_generation_moves_to_another_pool(void **state) {
     lifelong *f = *state;
     for (size_t network = 0; network < NET_COUNT; network++) {
-        reef_error err;
         reef_import import;
         lifelong *a = fresh(f, network), *b = fresh(f, network);
         make_pool(a, 1);
         feed_kind(a, 0, 2 * TEXT_BYTES, 1);
         seal(a);
-        ok(reef_store_copy(a->store, b->pool, NULL, &err), &err);
+        must(reef_store_copy(a->store, b->pool, NULL, &why));
         feed_kind(a, 1, 2 * TEXT_BYTES, 1);
         seal(a);
         open_pool(b, 1);
-        ok(reef_trainer_import(b->trainer, a->store, 1, NULL, &import, &err), &err);
+        must(reef_trainer_import(b->trainer, a->store, 1, NULL, &import, &why));
         assert_same_and_free(logits_as_of(a, "1", 1), logits_as_of(b, "1", 1));
         assert_sound_and_sized(b);
         done_with(a);
@@ -232,14 +225,13 @@ static void a_generation_moves_to_another_pool(void **state) {
 
 static void values_grow_and_what_has_none_says_so(void **state) {
     lifelong *f = *state;
-    reef_error err;
     lifelong *values = fresh(f, 0);
     make_pool(values, 1);
     feed_kind(values, 0, 1000, 1);
     commit(values);
     float *before = logits_as_of(values, "now", 0);
     uint64_t experts = status_of(values).experts;
-    ok(reef_trainer_grow(values->trainer, 8, &err), &err);
+    must(reef_trainer_grow(values->trainer, 8, &why));
     assert_int_equal(experts, 2 * 36);
     assert_int_equal(status_of(values).experts, 2 * 64);
     feed_kind(values, 0, 1000, 1);
@@ -253,15 +245,14 @@ static void values_grow_and_what_has_none_says_so(void **state) {
     make_pool(mixtures, 1);
     feed_kind(mixtures, 0, 1000, 1);
     reef_commit kept = commit(mixtures);
-    assert_int_equal(reef_trainer_grow(mixtures->trainer, 8, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "only those of kind p and k have experts that grow"));
+    must_fail(reef_trainer_grow(mixtures->trainer, 8, &why), REEF_ERR_INVALID,
+              "only those of kind p and k have experts that grow");
     reef_commit same = commit(mixtures);
     assert_roots_are(&kept, &same);
     reef_freeze freeze = {.layer = 0, .last = 5};
     uint64_t changed;
-    assert_int_equal(reef_trainer_freeze(mixtures->trainer, &freeze, &changed, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "layer 0 is of kind moe"));
+    must_fail(reef_trainer_freeze(mixtures->trainer, &freeze, &changed, &why), REEF_ERR_INVALID,
+              "layer 0 is of kind moe");
     done_with(mixtures);
 }
 
@@ -295,7 +286,6 @@ static void rows_of_both_kinds_are_begun(void **state) {
 static void later_bytes_change_no_earlier_loss(void **state) {
     lifelong *f = *state;
     for (size_t network = 1; network < NET_COUNT; network++) {
-        reef_error err;
         reef_model *model = NULL;
         lifelong *own = fresh(f, network);
         uint8_t probe[64];
@@ -303,15 +293,13 @@ static void later_bytes_change_no_earlier_loss(void **state) {
         make_pool(own, 1);
         feed_kind(own, 0, TEXT_BYTES, 1);
         commit(own);
-        ok(reef_model_open(&model, own->store, NULL, NULL, &err), &err);
+        must(reef_model_open(&model, own->store, NULL, NULL, &why));
         for (size_t from = 1; from < sizeof(probe); from += 2) {
             reef_score score = {0};
             lifelong_text(probe, sizeof(probe), 0, 99);
-            ok(reef_model_score(model, probe, sizeof(probe), before, &score, NULL, NULL, &err),
-               &err);
+            must(reef_model_score(model, probe, sizeof(probe), before, &score, NULL, NULL, &why));
             for (size_t t = from; t < sizeof(probe); t++) probe[t] = (uint8_t)(3 * t + from);
-            ok(reef_model_score(model, probe, sizeof(probe), after, &score, NULL, NULL, &err),
-               &err);
+            must(reef_model_score(model, probe, sizeof(probe), after, &score, NULL, NULL, &why));
             assert_memory_equal(before, after, from * sizeof(*before));
             assert_memory_not_equal(before + from, after + from,
                                     (sizeof(probe) - from) * sizeof(*before));

@@ -12,12 +12,11 @@
 
 static void as_of_is_bit_identical_for_ever(void **state) {
     lifelong *f = *state;
-    reef_error err;
     float *sealed[2] = {new_logits(), new_logits()}, *later = new_logits();
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
         feed_kind(f, g, 12000, 1);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         logits_of(f->store, g == 0 ? "0" : "1", g, sealed[g]);
     }
     feed_kind(f, 2, 12000, 1);
@@ -35,13 +34,12 @@ static void as_of_is_bit_identical_for_ever(void **state) {
 }
 
 static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of) {
-    reef_error err;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *again = new_logits(), *anew = new_logits();
-    ok(reef_model_reopen(model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_reopen(model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
     for (int kind = 0; kind < 3; kind++) {
         lifelong_text(probe, sizeof(probe), kind, 99);
-        ok(reef_model_logits(*model, probe, sizeof(probe), again, &err), &err);
+        must(reef_model_logits(*model, probe, sizeof(probe), again, &why));
         logits_of(f->store, as_of, kind, anew);
         assert_memory_equal(again, anew, LOGIT_BYTES);
     }
@@ -50,7 +48,6 @@ static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of
 // Whatever of the older copy is taken over: nothing at first, then what was sealed since or before.
 static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     reef_snapshot snapshot;
     make_pool(f, 2);
@@ -61,32 +58,31 @@ static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **s
         feed_kind(f, g, 2000, 2);
         commit(f);
         assert_reopens_to(&model, f, "now");
-        ok(reef_trainer_snapshot(f->trainer,
-                                 g == 1   ? "one"
-                                 : g == 2 ? "two"
-                                          : "none",
-                                 &snapshot, &err),
-           &err);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        must(reef_trainer_snapshot(f->trainer,
+                                   g == 1   ? "one"
+                                   : g == 2 ? "two"
+                                            : "none",
+                                   &snapshot, &why));
+        must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         assert_reopens_to(&model, f, "now");
     }
     static const char *const STATES[] = {"0", "1", "one", "2", "two", "now"};
     for (size_t i = 0; i < sizeof(STATES) / sizeof(*STATES); i++)
         assert_reopens_to(&model, f, STATES[i]);
-    assert_int_equal(reef_model_reopen(&model, f->store, "9", NULL, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_model_reopen(&model, f->store, "9", NULL, &why), REEF_ERR_NOT_FOUND);
     assert_null(model);
     assert_reopens_to(&model, f, "now");
     // A pool that went another way from "one" on has other generations after the first.
     char path[TEMP_DIR_BYTES];
     reef_restoration done;
     temp_dir_join(path, f->dir, "other");
-    ok(reef_pool_restore(f->store, "one", path, &done, &err), &err);
+    must(reef_pool_restore(f->store, "one", path, &done, &why));
     close_pool(f);
     temp_dir_join(f->pool, f->dir, "other");
     open_pool(f, 2);
     for (int g = 3; g < 5; g++) {
         feed_kind(f, g, 6000, 1);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     }
     assert_reopens_to(&model, f, "now");
     reef_model_close(model);
@@ -104,11 +100,10 @@ static void *read_on(void *context) {
     reading *r = context;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = malloc(LOGIT_BYTES);
-    reef_error err;
     lifelong_text(probe, sizeof(probe), 0, 99);
     do {
         if (logits == NULL ||
-            reef_model_logits(r->model, probe, sizeof(probe), logits, &err) != REEF_OK ||
+            reef_model_logits(r->model, probe, sizeof(probe), logits, &why) != REEF_OK ||
             memcmp(logits, r->expected, LOGIT_BYTES) != 0)
             r->different++;
     } while (!atomic_load(&r->ends));
@@ -117,47 +112,44 @@ static void *read_on(void *context) {
 }
 
 static reef_model *open_beside(lifelong *f, reef_model *older, const float *expected) {
-    reef_error err;
     pthread_t thread;
     reading r = {.model = older, .expected = expected};
     reef_model *newer = NULL;
     assert_int_equal(pthread_create(&thread, NULL, read_on, &r), 0);
     reef_status status = reef_model_open_beside(&newer, f->store, "now",
-                                                &(reef_model_options){.threads = 1}, older, &err);
+                                                &(reef_model_options){.threads = 1}, older, &why);
     atomic_store(&r.ends, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    ok(status, &err);
+    must(status);
     assert_int_equal(r.different, 0);
     return newer;
 }
 
 static void assert_answers(reef_model *model, int kind, const float *expected) {
-    reef_error err;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = new_logits();
     lifelong_text(probe, sizeof(probe), kind, 99);
-    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
+    must(reef_model_logits(model, probe, sizeof(probe), logits, &why));
     assert_memory_equal(logits, expected, LOGIT_BYTES);
 }
 
 static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **state) {
     lifelong *f = *state;
-    reef_error err;
     float *before = new_logits(), *now = new_logits();
     reef_model *older = NULL;
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
         feed_kind(f, g, 8000, 1);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     }
     feed_kind(f, 2, 4000, 1);
     commit(f);
-    ok(reef_model_open(&older, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&older, f->store, "now", &(reef_model_options){.threads = 1}, &why));
     assert_true(reef_model_is_shared(older));
     for (int round = 0; round < 3; round++) {
         logits_of(f->store, "now", 0, before);
         feed_kind(f, 2, 4000, 2 + (uint32_t)round);
-        if (round == 1) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        if (round == 1) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         commit(f);
         reef_model *newer = open_beside(f, older, before);
         for (int kind = 0; kind < 3; kind++) {
@@ -182,12 +174,10 @@ static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **stat
 static void scores_of(reef_model *model, float *bits) {
     uint8_t probe[LIFELONG_PROBE_BYTES];
     reef_score score = {0};
-    reef_error err;
     for (int kind = 0; kind < 2; kind++) {
         lifelong_text(probe, sizeof(probe), kind, 99);
-        ok(reef_model_score(model, probe, sizeof(probe), bits + kind * LIFELONG_PROBE_BYTES, &score,
-                            NULL, NULL, &err),
-           &err);
+        must(reef_model_score(model, probe, sizeof(probe), bits + kind * LIFELONG_PROBE_BYTES,
+                              &score, NULL, NULL, &why));
     }
 }
 
@@ -205,7 +195,6 @@ static void *score_aside(void *context) {
 static void twins_answer_at_once_and_alike(void **state) {
     enum { TWINS = 3 };
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     scoring all[TWINS] = {0};
     pthread_t threads[TWINS];
@@ -214,13 +203,13 @@ static void twins_answer_at_once_and_alike(void **state) {
     choose(&f->config, "net_share", "0.5");
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 1);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 1, 6000, 1);
     commit(f);
-    ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &why));
     scores_of(model, expected);
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < TWINS; i++) ok(reef_model_open_twin(&all[i].model, model, &err), &err);
+        for (int i = 0; i < TWINS; i++) must(reef_model_open_twin(&all[i].model, model, &why));
         for (int i = 0; i < TWINS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, score_aside, &all[i]), 0);
         scores_of(model, own); // beside them
@@ -246,7 +235,6 @@ static void assert_scores(reef_model *model, const float *expected) {
 
 static void a_warmed_model_answers_as_one_that_is_cold(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *cold = NULL, *model = NULL, *newer = NULL, *twin = NULL;
     const reef_line_scorer *own, *lent;
     float expected[2 * LIFELONG_PROBE_BYTES];
@@ -255,29 +243,27 @@ static void a_warmed_model_answers_as_one_that_is_cold(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 1);
     commit(f);
-    ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &why));
     for (int round = 0; round < 3; round++) {
         feed_kind(f, 1, 3000, 1 + (uint32_t)round);
-        if (round == 1) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        if (round == 1) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         commit(f);
-        ok(reef_model_open(&cold, f->store, "now", &(reef_model_options){.threads = 1}, &err),
-           &err);
+        must(reef_model_open(&cold, f->store, "now", &(reef_model_options){.threads = 1}, &why));
         scores_of(cold, expected);
         reef_model_close(cold);
-        ok(reef_model_open_beside(&newer, f->store, "now", &(reef_model_options){.threads = 1},
-                                  model, &err),
-           &err);
-        ok(reef_model_warm(newer, &err), &err);
+        must(reef_model_open_beside(&newer, f->store, "now", &(reef_model_options){.threads = 1},
+                                    model, &why));
+        must(reef_model_warm(newer, &why));
         reef_model_inherit(newer, model);
         reef_model_close(model);
         model = newer;
-        ok(reef_model_open_twin(&twin, model, &err), &err);
-        ok(reef_model_warm(twin, &err), &err);
+        must(reef_model_open_twin(&twin, model, &why));
+        must(reef_model_warm(twin, &why));
         assert_scores(twin, expected);
         assert_scores(model, expected);
         // Its words are counted once.
-        ok(reef_model_line_scorer(model, &own, &err), &err);
-        ok(reef_model_line_scorer(twin, &lent, &err), &err);
+        must(reef_model_line_scorer(model, &own, &why));
+        must(reef_model_line_scorer(twin, &lent, &why));
         assert_ptr_equal(lent, own);
         reef_model_close(twin);
         assert_scores(model, expected);
@@ -287,29 +273,26 @@ static void a_warmed_model_answers_as_one_that_is_cold(void **state) {
 
 static void rows_in_place_have_no_twin(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL, *twin = NULL;
     choose(&f->config, "side", "32");
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 1);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     commit(f);
-    ok(reef_model_open(&model, f->store, "now",
-                       &(reef_model_options){.threads = 1, .memory_bytes = 1}, &err),
-       &err);
-    assert_int_equal(reef_model_open_twin(&twin, model, &err), REEF_ERR_INVALID);
+    must(reef_model_open(&model, f->store, "now",
+                         &(reef_model_options){.threads = 1, .memory_bytes = 1}, &why));
+    assert_int_equal(reef_model_open_twin(&twin, model, &why), REEF_ERR_INVALID);
     assert_null(twin);
     reef_model_close(model);
 }
 
 static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state) {
     lifelong *f = *state;
-    reef_error err;
     float *before = new_logits(), *now = new_logits();
     forget_memories(f); // it is the net whose output is compared
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 1);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     logits_of(f->store, "0", 0, before);
     feed_kind(f, 1, 12000, 1);
     commit(f);
@@ -386,31 +369,29 @@ static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
 
 static void a_snapshot_keeps_its_state(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     float *then = new_logits(), *later = new_logits();
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 3);
-    ok(reef_trainer_snapshot(f->trainer, "monday", &snapshot, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "monday", &snapshot, &why));
     logits_of(f->store, "now", 0, then);
     feed_kind(f, 0, 6000, 4);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     logits_of(f->store, "monday", 0, later);
     assert_memory_equal(then, later, LOGIT_BYTES);
     logits_of(f->store, "0", 0, later);
     assert_memory_not_equal(then, later, LOGIT_BYTES);
     reef_model *model;
     assert_int_equal(
-        reef_model_open(&model, f->store, "tuesday", &(reef_model_options){.threads = 1}, &err),
+        reef_model_open(&model, f->store, "tuesday", &(reef_model_options){.threads = 1}, &why),
         REEF_ERR_NOT_FOUND);
     assert_int_equal(
-        reef_model_open(&model, f->store, "2", &(reef_model_options){.threads = 1}, &err),
+        reef_model_open(&model, f->store, "2", &(reef_model_options){.threads = 1}, &why),
         REEF_ERR_NOT_FOUND);
 }
 
 static void scoring_and_generating_agree_with_the_logits(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES], out[64], again[64];
     float *logits = new_logits(), bits[LIFELONG_PROBE_BYTES];
@@ -419,10 +400,10 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     feed_kind(f, 0, 9000, 3);
     commit(f);
     lifelong_text(probe, sizeof(probe), 0, 99);
-    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 2}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
+    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 2}, &why));
+    must(reef_model_logits(model, probe, sizeof(probe), logits, &why));
     reef_score score = {0};
-    ok(reef_model_score(model, probe, sizeof(probe), bits, &score, NULL, NULL, &err), &err);
+    must(reef_model_score(model, probe, sizeof(probe), bits, &score, NULL, NULL, &why));
     double total = 0.0;
     for (size_t t = 0; t + 1 < sizeof(probe); t++) {
         const float *row = logits + t * REEF_VOCAB;
@@ -434,11 +415,11 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     }
     assert_true(fabs(total - score.bits) < 1e-2);
     assert_int_equal(score.bytes, sizeof(probe) - 1);
-    assert_int_equal(reef_model_score(model, probe, 1, NULL, &score, NULL, NULL, &err),
+    assert_int_equal(reef_model_score(model, probe, 1, NULL, &score, NULL, NULL, &why),
                      REEF_ERR_INVALID);
 
     reef_sampling greedy = {.temperature = 0.0f};
-    ok(reef_model_generate(model, probe, 12, sizeof(out), &greedy, out, &err), &err);
+    must(reef_model_generate(model, probe, 12, sizeof(out), &greedy, out, &why));
     size_t best = 0;
     for (size_t v = 1; v < REEF_VOCAB; v++)
         if (logits[11 * REEF_VOCAB + v] > logits[11 * REEF_VOCAB + best]) best = v;
@@ -446,12 +427,12 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     const float cold[] = {1e-20f, 1e-38f, 1e-40f, 1e-45f}; // the last ones divide beyond a float
     for (size_t i = 0; i < sizeof(cold) / sizeof(*cold); i++) {
         reef_sampling sampling = {.seed = 5, .temperature = cold[i], .top_p = 0.9f};
-        ok(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &err), &err);
+        must(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &why));
         assert_memory_equal(out, again, sizeof(out));
     }
     reef_sampling sampling = {.seed = 5, .temperature = 1.0f, .top_p = 0.9f};
-    ok(reef_model_generate(model, probe, 12, sizeof(out), &sampling, out, &err), &err);
-    ok(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &err), &err);
+    must(reef_model_generate(model, probe, 12, sizeof(out), &sampling, out, &why));
+    must(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &why));
     assert_memory_equal(out, again, sizeof(out));
     reef_model_close(model);
 }

@@ -13,14 +13,13 @@
 enum { STREAM = 40 * 1024, TURN = 200 * LIFELONG_BATCH };
 
 static double bits_read(const lifelong *f, const char *as_of, int kind, bool frozen) {
-    reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), kind, 99);
     const reef_model_options options = {.threads = 1, .frozen = frozen};
-    ok(reef_model_open(&model, f->store, as_of, &options, &err), &err);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_open(&model, f->store, as_of, &options, &why));
+    must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return score.bits;
 }
@@ -156,15 +155,14 @@ static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state
 
 static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
-    ok(reef_trainer_snapshot(f->trainer, "early", &snapshot, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "early", &snapshot, &why));
     double early = bits_as_of(f, "early", 0);
     feed_kind(f, 0, TURN, 2);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     double sealed = bits_as_of(f, "0", 0), frozen = bits_read(f, "0", 0, true);
     assert_true(sealed < frozen); // it learns from what it reads
     for (int turn = 3; turn < 6; turn++) {
@@ -183,19 +181,18 @@ static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) 
 
 static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 3 * TURN, 1);
-    ok(reef_trainer_snapshot(f->trainer, "here", &snapshot, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "here", &snapshot, &why));
     feed_kind(f, 1, 2 * TURN, 2);
     reef_commit first = commit(f);
     double bits = bits_as_of(f, NULL, 1);
     close_pool(f);
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
     reef_restoration done;
-    ok(reef_pool_restore_in_place(f->store, "here", false, &done, &err), &err);
+    must(reef_pool_restore_in_place(f->store, "here", false, &done, &why));
     reef_store_close(f->store);
     f->store = NULL;
     open_pool(f, 1);
@@ -208,21 +205,20 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
 // The net's part of growing is not exact; the memory does not notice.
 static void growing_in_place_keeps_the_memory(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_commit ends[2];
     choose(&f->config, "boundaries", "given");
     for (int reopen = 0; reopen < 2; reopen++) {
         make_pool(f, 1);
         feed_kind(f, 0, TURN, 1);
         const reef_memory *before = memory_of(f)->memory;
-        ok(reef_trainer_grow(f->trainer, 8, &err), &err);
+        must(reef_trainer_grow(f->trainer, 8, &why));
         assert_ptr_equal(memory_of(f)->memory, before);
         if (reopen == 1) {
             close_pool(f);
             open_pool(f, 1);
         }
         feed_kind(f, 0, TURN, 2);
-        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         ends[reopen] = commit(f);
         assert_sound(f);
         close_pool(f);
@@ -244,17 +240,15 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
 
 // Remove a record of the open generation's memory, or replace it by another; look; and forget that.
 static damage look_without(const lifelong *f, const char *name, uint32_t block, size_t bytes) {
-    reef_error err;
-    reef_txn *txn = NULL;
     damage d = {0};
     const reef_key key = {.db = REEF_DB_MEMORY, .name = name, .block = block};
     uint8_t *zeros = calloc(1, bytes + 1), *packed = malloc(reef_zero_runs_bound(bytes));
     assert_true(zeros != NULL && packed != NULL);
     size_t stored = reef_zero_runs_pack(packed, zeros, bytes);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_record_delete(txn, &key, &err), &err);
-    if (bytes > 0) ok(reef_record_put(txn, &key, REEF_BYTES, packed, stored, &err), &err);
-    ok(reef_pool_check_sizes(txn, on_damage, &d, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_record_delete(txn, &key, &why));
+    if (bytes > 0) must(reef_record_put(txn, &key, REEF_BYTES, packed, stored, &why));
+    must(reef_pool_check_sizes(txn, on_damage, &d, &why));
     reef_txn_abort(txn);
     free(zeros);
     free(packed);
@@ -289,7 +283,6 @@ static void parts_that_are_missing_or_too_long_are_found(void **state) {
 // A memory that has outgrown what a reader accepts, as no growth may lead to.
 static void what_could_not_be_read_back_is_not_committed(void **state) {
     lifelong *f = *state;
-    reef_error err;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1); // enough for tables to be written
@@ -298,9 +291,8 @@ static void what_could_not_be_read_back_is_not_committed(void **state) {
     feed_kind(f, 0, 4 * TURN, 2);
     assert_true(reef_generation_memory_is_due(memory_of(f)));
     memory_of(f)->memory->bytes_max = REEF_MEMORY_BYTES_MIN / 2;
-    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_CORRUPT);
-    if (strstr(err.message, "could not be read back: part header") == NULL)
-        fail_msg("%s", err.message);
+    must_fail(reef_trainer_commit(f->trainer, NULL, &why), REEF_ERR_CORRUPT,
+              "could not be read back: part header");
     close_pool(f);
     // What the last commit had is still there.
     open_pool(f, 1);
@@ -311,7 +303,6 @@ static void what_could_not_be_read_back_is_not_committed(void **state) {
 
 static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t text[LIFELONG_PROBE_BYTES];
@@ -320,38 +311,35 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
-    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, text, sizeof(text), whole, &score, NULL, NULL, &err), &err);
+    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    must(reef_model_score(model, text, sizeof(text), whole, &score, NULL, NULL, &why));
     for (size_t at = 0, count; at < sizeof(text); at += count) {
         // From the beginning of a window, so that the net has what it has in the whole.
         size_t window = at / f->config.context * f->config.context;
         count = sizeof(text) - at < 7 ? sizeof(text) - at : 7;
         if (window == at && at > 0) window -= f->config.context;
-        ok(reef_model_score_next(model, text + window, at - window, count, pieces + at, &err),
-           &err);
+        must(reef_model_score_next(model, text + window, at - window, count, pieces + at, &why));
     }
     for (size_t i = 0; i < sizeof(text); i++) assert_true(whole[i] == pieces[i]);
     // The second reading starts with fresh sessions.
     float again[LIFELONG_PROBE_BYTES];
-    ok(reef_model_score(model, text, sizeof(text), again, &score, NULL, NULL, &err), &err);
+    must(reef_model_score(model, text, sizeof(text), again, &score, NULL, NULL, &why));
     assert_memory_equal(again, whole, sizeof(whole));
     reef_model_close(model);
 }
 
 static void what_is_generated_is_what_the_memory_foresees(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     uint8_t learned[TURN], out[2][60];
     lifelong_text(learned, sizeof(learned), 0, 1);
     make_pool(f, 1);
     feed(f, learned, sizeof(learned));
     commit(f);
-    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
     const reef_sampling sampling = {.seed = 1, .temperature = 0.0f};
     for (int i = 0; i < 2; i++)
-        ok(reef_model_generate(model, learned, 4000, sizeof(out[i]), &sampling, out[i], &err),
-           &err);
+        must(reef_model_generate(model, learned, 4000, sizeof(out[i]), &sampling, out[i], &why));
     assert_memory_equal(out[0], out[1], sizeof(out[0]));
     // The prompt is what was learned, so its continuation is too.
     assert_memory_equal(out[0], learned + 4000, sizeof(out[0]));
@@ -359,18 +347,16 @@ static void what_is_generated_is_what_the_memory_foresees(void **state) {
 }
 
 static double bits_now(reef_model *model, bool frozen) {
-    reef_error err;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 0, 99);
     reef_model_set_frozen(model, frozen);
-    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     return score.bits;
 }
 
 static void each_question_may_freeze_the_memories(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_model *model = NULL;
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     make_pool(f, 1);
@@ -378,7 +364,7 @@ static void each_question_may_freeze_the_memories(void **state) {
     commit(f);
     double adapts = bits_read(f, NULL, 0, false), frozen = bits_read(f, NULL, 0, true);
     assert_true(adapts < frozen);
-    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
     assert_false(reef_model_inputs(model, shares, hits)); // nothing was asked yet
     assert_true(bits_now(model, true) == frozen);
     assert_true(bits_now(model, false) == adapts);
@@ -392,7 +378,7 @@ static void each_question_may_freeze_the_memories(void **state) {
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 0, 99);
     reef_model_set_frozen(model, false);
-    ok(reef_model_score_next(model, probe, f->config.context, f->config.context, bits, &err), &err);
+    must(reef_model_score_next(model, probe, f->config.context, f->config.context, bits, &why));
     reef_model_close(model);
 }
 
@@ -430,7 +416,6 @@ static void the_status_tells_what_the_memory_holds(void **state) {
 
 static void facts_are_read_without_the_tables(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_txn *txn = NULL;
     reef_memory_stats facts, exact;
     choose(&f->config, "boundaries", "given");
@@ -439,9 +424,9 @@ static void facts_are_read_without_the_tables(void **state) {
     reef_memory_read_stats(memory_of(f)->memory, &exact);
     commit(f);
     for (int sealed = 0; sealed < 2; sealed++) {
-        if (sealed) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-        ok(reef_memory_stats_read(txn, 0, &facts, &err), &err);
+        if (sealed) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
+        txn = pool_begin(f->store, REEF_TXN_READ);
+        must(reef_memory_stats_read(txn, 0, &facts, &why));
         assert_int_equal(facts.learned_bytes, exact.learned_bytes);
         if (sealed) {
             assert_int_equal(facts.bytes, exact.bytes);
@@ -449,7 +434,7 @@ static void facts_are_read_without_the_tables(void **state) {
             double share = (double)facts.cells_used / (double)exact.cells_used;
             assert_true(share > 0.9 && share < 1.1);
         }
-        ok(reef_memory_stats_read(txn, (uint32_t)sealed + 1, &facts, &err), &err);
+        must(reef_memory_stats_read(txn, (uint32_t)sealed + 1, &facts, &why));
         assert_int_equal(facts.learned_bytes, 0);
         reef_txn_abort(txn);
     }
@@ -458,7 +443,6 @@ static void facts_are_read_without_the_tables(void **state) {
 
 static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
     lifelong *f = *state;
-    reef_error err;
     static const struct {
         const char *name, *value, *memory, *words;
     } CASES[] = {
@@ -469,38 +453,35 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
         f->config = lifelong_config();
         choose(&f->config, CASES[i].name, CASES[i].value);
         choose(&f->config, "context_memory", CASES[i].memory);
-        assert_int_equal(reef_pool_init(f->pool, &f->config, &err), REEF_ERR_INVALID);
-        assert_non_null(strstr(err.message, CASES[i].words));
+        must_fail(reef_pool_init(f->pool, &f->config, &why), REEF_ERR_INVALID, CASES[i].words);
     }
     // A layer has no text: what is for texts is left out of a new pool, and wrong in one that is
     // there.
     f->config = lifelong_config();
     choose(&f->config, "model", "layer");
     choose(&f->config, "context_memory", "4194304");
-    assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "no text"));
+    must_fail(reef_config_check(&f->config, &why), REEF_ERR_INVALID, "no text");
     reef_config_reduce(&f->config);
     assert_int_equal(f->config.context_memory, 0);
-    ok(reef_config_check(&f->config, &err), &err);
+    must(reef_config_check(&f->config, &why));
 }
 
 static void a_tail_that_is_cut_is_damage(void **state) {
-    reef_error err;
     reef_generation_memory whole = {0}, m = {0};
     uint8_t text[40];
     reef_net_prediction net[40] = {{.tokens = 3}};
     lifelong_text(text, sizeof(text), 0, 1);
-    ok(reef_generation_memory_learn(&whole, 0, 0, text, 1, NULL, NULL, &err), &err);
-    ok(reef_generation_memory_learn(&whole, 0, 1, text + 1, 39, net, NULL, &err), &err);
+    must(reef_generation_memory_learn(&whole, 0, 0, text, 1, NULL, NULL, &why));
+    must(reef_generation_memory_learn(&whole, 0, 1, text + 1, 39, net, NULL, &why));
     for (size_t cut = 0; cut <= whole.tail_bytes; cut++) {
         m.unlearned = malloc(cut + 1);
         assert_non_null(m.unlearned);
         memcpy(m.unlearned, whole.tail, cut);
         m.unlearned_bytes = cut;
-        reef_status status = reef_generation_memory_catch_up(&m, 0, &err);
+        reef_status status = reef_generation_memory_catch_up(&m, 0, &why);
         // Between two segments it is a shorter tail, which the chain of the commit would notice.
         if (cut == 0 || cut == 13 || cut == whole.tail_bytes)
-            ok(status, &err);
+            must(status);
         else
             assert_int_equal(status, REEF_ERR_CORRUPT);
         if (cut == whole.tail_bytes) assert_memory_equal(m.chain, whole.chain, sizeof(m.chain));

@@ -186,22 +186,20 @@ static void threads_commits_and_restarts_leave_no_trace(void **state) {
 
 static void they_are_no_kinds(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_kind_list list;
     make_pool(f, 1);
     learn_turns(f, 6, 1, BYTES_MAX, false);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     uint32_t last = status_of(f).generation;
     assert_true(continuing(f, 0) > 0);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, &list, &why));
     reef_txn_abort(txn);
     for (uint32_t g = 0; g <= last; g++) {
         reef_generation_record info = generation_of(f, g);
         assert_true((reef_kind_list_find(&list, g) != NULL) == (info.continues == 0));
         if (info.continues == 0) continue;
-        assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &err),
+        assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &why),
                          REEF_ERR_NOT_FOUND);
     }
     reef_kind_list_release(&list);
@@ -227,18 +225,17 @@ static void after_a_restart_the_status_has_the_memory_of_its_kind(void **state) 
 
 static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_kind_merging merging;
     make_following(f);
     assert_int_equal(status_of(f).generation, 2);
-    ok(reef_trainer_kind_merge(f->trainer, 0, 1, false, &merging, &err), &err);
+    must(reef_trainer_kind_merge(f->trainer, 0, 1, false, &merging, &why));
     feed_kind(f, 0, TURN, 4);
     commit(f);
     assert_sound(f);
     double now = bits_as_of(f, "now", 0);
     reopen(f, 2);
     assert_true(bits_as_of(f, "now", 0) == now);
-    if (status_of(f).generation == 2) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    if (status_of(f).generation == 2) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 2, FIRST, 5);
     commit(f);
     assert_int_equal(generation_of(f, status_of(f).generation).continues, 0);
@@ -247,12 +244,10 @@ static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
 
 static void while_one_is_open_its_kind_is_the_one_that_learns(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_kind_list list;
     make_following(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, &list, &why));
     reef_txn_abort(txn);
     assert_int_equal(list.count, 2);
     assert_true(list.kinds[0].is_current && !list.kinds[1].is_current);
@@ -284,7 +279,7 @@ static void a_snapshot_keeps_the_net_of_its_time(void **state) {
     feed_kind(f, 0, TURN, 4);
     feed_kind(f, 2, FIRST, 5);
     assert_memory_equal(commit(f).root, end.root, REEF_HASH_BYTES);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static void it_goes_on_after_a_kill(void **state) {
@@ -324,22 +319,20 @@ static void it_goes_on_after_a_kill(void **state) {
 // Elsewhere it is a kind of its own, with its net and all that its kind has learned.
 static void elsewhere_it_has_the_memory_of_its_kind(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_import joined;
     lifelong other = *f;
     temp_dir_join(other.pool, f->dir, "other");
     make_two(f);
-    ok(reef_store_copy(f->store, other.pool, NULL, &err), &err);
+    must(reef_store_copy(f->store, other.pool, NULL, &why));
     feed_kind(f, 0, 2 * TURN, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     assert_int_equal(generation_of(f, 2).continues, 1);
     open_pool(&other, 1);
-    ok(reef_trainer_seal(other.trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(other.trainer, NULL, NULL, &why));
     const reef_import_options as_sealed = {.as_sealed = true};
-    assert_int_equal(reef_trainer_import(other.trainer, f->store, 2, &as_sealed, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "continues kind"));
-    ok(reef_trainer_import(other.trainer, f->store, 2, NULL, &joined, &err), &err);
+    must_fail(reef_trainer_import(other.trainer, f->store, 2, &as_sealed, NULL, &why),
+              REEF_ERR_INVALID, "continues kind");
+    must(reef_trainer_import(other.trainer, f->store, 2, NULL, &joined, &why));
     assert_in_range(joined.trained_bytes, FIRST + 2 * TURN - 4000, FIRST + 2 * TURN);
     assert_int_equal(generation_of(&other, joined.generation).continues, 0);
     assert_sound(&other);
@@ -352,15 +345,14 @@ static void keep_damage(void *context, const char *what) {
 
 static void its_damage_is_named(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_check_report report;
     make_following(f);
     close_pool(f);
     record_damage(f->pool,
                   &(reef_key){.db = REEF_DB_EXPERTS, .generation = 2, .layer = 1, .block = 0});
     f->said[0] = '\0';
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = false}, &err), &err);
-    ok(reef_store_check(f->store, keep_damage, f, &report, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = false}, &why));
+    must(reef_store_check(f->store, keep_damage, f, &report, &why));
     assert_true(report.damaged > 0);
     assert_true(times_said(f, "experts (generation 2, layer 1") > 0);
     // What was sealed before answers as it did.

@@ -8,14 +8,13 @@ enum { LONG = 20000, VISIT = 50000, KINDS = 4 };
 
 // Opens it again with bounds.
 static void bound(lifelong *f, uint32_t open_max, uint64_t pool_max) {
-    reef_error err;
     const reef_trainer_options options = {.threads = 1,
                                           .open_max = open_max,
                                           .pool_max = pool_max,
                                           .on_event = lifelong_on_event,
                                           .context = f};
     reef_trainer_close(f->trainer);
-    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    must(reef_trainer_open(&f->trainer, f->store, &options, &why));
 }
 
 // A commit after each so many bytes: then all that was learned is stored, and may be given up while
@@ -99,26 +98,24 @@ static void what_is_needed_is_more_than_the_bound(void **state) {
 
 static void more_memories_than_there_is_room_for(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_trainer *second = NULL;
     make_pool(f, 1);
     reef_trainer_close(f->trainer);
     f->trainer = NULL;
     reef_trainer_options options = {.memory_bytes = 64 << 20, .open_max = 17};
-    assert_int_equal(reef_trainer_open(&second, f->store, &options, &err), REEF_ERR_INVALID);
-    assert_string_equal(err.message, "open_max 17: so many memories of 4 MiB do not fit in 64 MiB; "
+    assert_int_equal(reef_trainer_open(&second, f->store, &options, &why), REEF_ERR_INVALID);
+    assert_string_equal(why.message, "open_max 17: so many memories of 4 MiB do not fit in 64 MiB; "
                                      "16 do");
     options.open_max = 1;
-    assert_int_equal(reef_trainer_open(&second, f->store, &options, &err), REEF_ERR_INVALID);
-    assert_string_equal(err.message, "open_max 1 is less than 2");
+    assert_int_equal(reef_trainer_open(&second, f->store, &options, &why), REEF_ERR_INVALID);
+    assert_string_equal(why.message, "open_max 1 is less than 2");
     options.open_max = 16;
-    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    must(reef_trainer_open(&f->trainer, f->store, &options, &why));
 }
 
 // By default there are as many as fit, of those that are needed and 24.
 static void memories_that_are_held_by_default_fit(void **state) {
     lifelong *f = *state;
-    reef_error err;
     static const struct {
         uint64_t memory_bytes;
         uint32_t held;
@@ -128,20 +125,19 @@ static void memories_that_are_held_by_default_fit(void **state) {
     for (size_t i = 0; i < sizeof(ROOMS) / sizeof(*ROOMS); i++) {
         const reef_trainer_options options = {.memory_bytes = ROOMS[i].memory_bytes};
         reef_trainer_close(f->trainer);
-        ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+        must(reef_trainer_open(&f->trainer, f->store, &options, &why));
         assert_int_equal(f->trainer->options.open_max, ROOMS[i].held);
     }
     reef_trainer_close(f->trainer);
     const reef_trainer_options little = {.memory_bytes = 3 << 20};
-    assert_int_equal(reef_trainer_open(&f->trainer, f->store, &little, &err), REEF_ERR_INVALID);
-    assert_string_equal(err.message, "not one context memory of 4 MiB fits in 3 MiB: give more "
+    assert_int_equal(reef_trainer_open(&f->trainer, f->store, &little, &why), REEF_ERR_INVALID);
+    assert_string_equal(why.message, "not one context memory of 4 MiB fits in 3 MiB: give more "
                                      "memory");
 }
 
 // The last one that began takes what is strange, and the others stay as they are.
 static void beyond_kinds_max_no_kind_begins(void **state) {
     lifelong *f = *state;
-    reef_error err;
     choose(&f->config, "kinds_max", "3");
     make_pool(f, 1);
     for (int kind = 0; kind < 5; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
@@ -152,17 +148,16 @@ static void beyond_kinds_max_no_kind_begins(void **state) {
     assert_int_equal(count_events(f, "\"event\": \"full\""), 1);
     assert_non_null(strstr(f->said, "\"kinds\": 3, \"kinds_max\": 3"));
     reef_kind_list list;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_kind_list_read(txn, &list, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, &list, &why));
     reef_txn_abort(txn);
     assert_int_equal(list.count, 3);
     assert_in_range(list.kinds[0].learned_bytes, 2 * LONG - 4096, 2 * LONG + 4096);
     assert_in_range(list.kinds[1].learned_bytes, LONG - 4096, LONG + 4096);
     assert_in_range(list.kinds[2].learned_bytes, 4 * LONG - 8192, 4 * LONG + 4096);
     reef_kind_list_release(&list);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_FULL);
-    assert_non_null(strstr(err.message, "the pool has 3 kinds and was made for kinds_max 3"));
+    must_fail(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_FULL,
+              "the pool has 3 kinds and was made for kinds_max 3");
     assert_sound(f);
 }
 

@@ -15,9 +15,8 @@ static int setup(void **state) {
 }
 
 static void feed_from(lifelong *f, const char *source, const uint8_t *bytes, size_t count) {
-    reef_error err;
     size_t taken = 0;
-    ok(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &err), &err);
+    must(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &why));
     assert_int_equal(taken, count);
 }
 
@@ -37,12 +36,10 @@ static reef_status add_point(void *context, const reef_point *point, reef_error 
 }
 
 static double series_bits(lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     double sum = 0.0;
     (void)commit(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_series_scan(txn, add_point, &sum, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_series_scan(txn, add_point, &sum, &why));
     reef_txn_abort(txn);
     return sum;
 }

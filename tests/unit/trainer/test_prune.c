@@ -28,37 +28,33 @@ static void learn(lifelong *f) {
 }
 
 static void remove_early(lifelong *f) {
-    reef_error err;
     char names[1][REEF_NAME_BYTES_MAX + 1] = {"early"};
-    ok(reef_trainer_snapshots_remove(f->trainer, names, 1, &err), &err);
+    must(reef_trainer_snapshots_remove(f->trainer, names, 1, &why));
 }
 
 static reef_pruning prune(lifelong *f, uint32_t keep_last, bool dry_run) {
-    reef_error err;
     reef_pruning done;
-    ok(reef_trainer_prune(f->trainer, keep_last, dry_run, &done, &err), &err);
+    must(reef_trainer_prune(f->trainer, keep_last, dry_run, &done, &why));
     return done;
 }
 
 // Which states can be asked, as digits; their bits on a text of each kind are those of `bits`.
 static void kept_are(lifelong *f, const char *expected, double bits[KINDS][KINDS], bool first) {
-    reef_error err;
-    reef_txn *txn = NULL;
     bool *kept;
     uint32_t count;
     char found[KINDS + 1] = "";
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_states_kept(txn, &kept, &count, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_states_kept(txn, &kept, &count, &why));
     reef_txn_abort(txn);
     assert_int_equal(count, KINDS);
     for (uint32_t g = 0; g < count; g++) {
         char as_of[2] = {(char)('0' + g), '\0'};
         reef_model *model = NULL;
-        reef_status status = reef_model_open(&model, f->store, as_of, NULL, &err);
+        reef_status status = reef_model_open(&model, f->store, as_of, NULL, &why);
         reef_model_close(model);
         assert_int_equal(status, kept[g] ? REEF_OK : REEF_ERR_NOT_FOUND);
         if (!kept[g]) {
-            assert_non_null(strstr(err.message, "given up when the pool was pruned"));
+            assert_non_null(strstr(why.message, "given up when the pool was pruned"));
             continue;
         }
         strcat(found, as_of);
@@ -135,11 +131,10 @@ static void training_goes_on_to_the_same_bits(void **state) {
 
 static void what_cannot_be_pruned(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_pruning done;
     learn(f);
-    assert_int_equal(reef_trainer_prune(f->trainer, 0, false, &done, &err), REEF_ERR_INVALID);
-    assert_string_equal(err.message, "the present state cannot be given up: keep 1");
+    assert_int_equal(reef_trainer_prune(f->trainer, 0, false, &done, &why), REEF_ERR_INVALID);
+    assert_string_equal(why.message, "the present state cannot be given up: keep 1");
     // More states than there are.
     done = prune(f, 100, false);
     assert_int_equal(done.visits, 0);

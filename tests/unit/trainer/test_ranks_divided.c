@@ -33,31 +33,29 @@ static reef_trainer_options options_of(lifelong *f, bool divided, size_t threads
 }
 
 static void open_again(lifelong *f, bool divided, size_t threads) {
-    reef_error err;
     reef_txn *txn = NULL;
     reef_trainer_options options = options_of(f, divided, threads);
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
     if (divided) { // the epoch goes on
-        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-        ok(reef_shard_read(txn, &options.shard, &err), &err);
+        txn = pool_begin(f->store, REEF_TXN_READ);
+        must(reef_shard_read(txn, &options.shard, &why));
         reef_txn_abort(txn);
     }
-    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    must(reef_trainer_open(&f->trainer, f->store, &options, &why));
     f->trainer->kinds.return_bytes = 4000;
 }
 
 // A new pool; of ranks each makes the whole one, and of that its shard.
 static void begin_pool(lifelong *f, bool divided, size_t threads) {
-    reef_error err;
     reef_store *store = NULL;
     reef_shard_making made;
     char whole[TEMP_DIR_BYTES];
     const reef_shard shard = options_of(f, true, 1).shard;
     temp_dir_join(whole, f->dir, "whole");
-    ok(reef_pool_init(divided ? whole : f->pool, &f->config, &err), &err);
+    must(reef_pool_init(divided ? whole : f->pool, &f->config, &why));
     if (divided) {
-        ok(reef_store_open(&store, whole, &(reef_store_options){.write = true}, &err), &err);
-        ok(reef_shard_make(&store, 1, &shard, f->pool, &made, &err), &err);
+        must(reef_store_open(&store, whole, &(reef_store_options){.write = true}, &why));
+        must(reef_shard_make(&store, 1, &shard, f->pool, &made, &why));
         reef_store_close(store);
     }
     open_again(f, divided, threads);
@@ -68,7 +66,6 @@ typedef reef_commit (*story)(lifelong *f, bool divided, size_t threads);
 
 // All shards together, in a whole pool beside that of rank 0.
 static void gather(const lifelong *f, const reef_commit *one) {
-    reef_error err;
     reef_store *shards[REEF_RANKS_MAX] = {0}, *whole = NULL;
     reef_shard_making made;
     reef_check_report report;
@@ -80,14 +77,12 @@ static void gather(const lifelong *f, const reef_commit *one) {
     reef_ranks_gather(ranks, count, 1, &each); // they are closed now
     if (rank == 0) {
         for (size_t r = 0; r < count; r++)
-            ok(reef_store_open(&shards[r], pools[r], &(reef_store_options){.write = true}, &err),
-               &err);
+            must(reef_store_open(&shards[r], pools[r], &(reef_store_options){.write = true}, &why));
         temp_dir_join(to, f->dir, "gathered");
-        ok(reef_shards_check(shards, count, &err), &err);
-        ok(reef_shard_make(shards, count, NULL, to, &made, &err), &err);
-        ok(reef_store_open(&whole, to, NULL, &err), &err);
-        ok(reef_store_check(whole, lifelong_on_damage, NULL, &report, &err), &err);
-        assert_int_equal(report.damaged, 0);
+        must(reef_shards_check(shards, count, &why));
+        must(reef_shard_make(shards, count, NULL, to, &made, &why));
+        must(reef_store_open(&whole, to, NULL, &why));
+        report = pool_check(whole);
         assert_memory_equal(report.root, one->root, sizeof(one->root));
         float *logits = new_logits();
         logits_of(whole, NULL, 1, logits); // all rows are there
@@ -154,23 +149,22 @@ static void other_experts_and_weights(void **state) {
 // By command: the grid grows, rows are frozen, a state gets a name, one is given up; and all ranks
 // begin again from the disk.
 static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
-    reef_error err;
     reef_snapshot snapshot;
     uint64_t changed;
     char names[1][REEF_NAME_BYTES_MAX + 1] = {"before"};
     reef_freeze freeze = {.layer = -1, .first = 500, .last = 1100};
     begin_pool(f, divided, threads);
     feed_kind(f, 0, PIECE, 3);
-    ok(reef_trainer_snapshot(f->trainer, "before", &snapshot, &err), &err);
-    ok(reef_trainer_grow(f->trainer, 47, &err), &err);
-    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "before", &snapshot, &why));
+    must(reef_trainer_grow(f->trainer, 47, &why));
+    must(reef_trainer_freeze(f->trainer, &freeze, &changed, &why));
     feed_kind(f, 0, PIECE, 4);
-    ok(reef_trainer_snapshot(f->trainer, "after", &snapshot, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "after", &snapshot, &why));
     close_pool(f);
     open_again(f, divided, threads);
     feed_kind(f, 0, PIECE, 5);
-    ok(reef_trainer_seal(f->trainer, "int8", NULL, &err), &err);
-    ok(reef_trainer_snapshots_remove(f->trainer, names, 1, &err), &err);
+    must(reef_trainer_seal(f->trainer, "int8", NULL, &why));
+    must(reef_trainer_snapshots_remove(f->trainer, names, 1, &why));
     feed_kind(f, 0, PIECE, 6);
     (void)commit(f);
     close_pool(f);
@@ -186,7 +180,6 @@ static void commands_and_another_start(void **state) {
 
 // Sealed rows that do not fit in memory stay in the map.
 static reef_commit in_the_map(lifelong *f, bool divided, size_t threads) {
-    reef_error err;
     reef_trainer_options options = options_of(f, divided, threads);
     begin_pool(f, divided, threads);
     feed_kind(f, 0, PIECE, 3);
@@ -196,8 +189,8 @@ static reef_commit in_the_map(lifelong *f, bool divided, size_t threads) {
     options.shard.epoch = reef_trainer_epoch(f->trainer);
     close_pool(f);
     options.memory_bytes = 1;
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    must(reef_trainer_open(&f->trainer, f->store, &options, &why));
     feed_kind(f, 2, PIECE, 5);
     return commit(f);
 }
@@ -210,14 +203,13 @@ static void rows_in_the_map(void **state) {
 // A kind, another, and the first again until its net goes on learning: a copy of sealed rows. Then
 // all ranks begin again from the disk, where each has some blocks of every memory.
 static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) {
-    reef_error err;
     reef_snapshot snapshot;
     begin_pool(f, divided, threads);
     feed_kind(f, 0, FIRST, 1);
     (void)commit(f);
     feed_kind(f, 1, FIRST, 2);
     feed_kind(f, 0, AGAIN, 3);
-    ok(reef_trainer_snapshot(f->trainer, "kept", &snapshot, &err), &err);
+    must(reef_trainer_snapshot(f->trainer, "kept", &snapshot, &why));
     close_pool(f);
     open_again(f, divided, threads);
     feed_kind(f, 1, PIECE, 4);
@@ -239,8 +231,6 @@ static void nets_that_follow_their_kinds(void **state) {
 static void a_shard_alone(void **state) {
     (void)state;
     lifelong *f = NULL;
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_model *model = NULL;
     reef_commit last;
     uint32_t own = 0, other = 0;
@@ -251,20 +241,19 @@ static void a_shard_alone(void **state) {
     last = commit(f);
     reef_trainer_close(f->trainer);
     f->trainer = NULL;
-    assert_int_equal(reef_model_open(&model, f->store, NULL, NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "has only the rows that this rank owns"));
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    must_fail(reef_model_open(&model, f->store, NULL, NULL, &why), REEF_ERR_INVALID,
+              "has only the rows that this rank owns");
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     uint32_t count = (uint32_t)reef_ranks_count(ranks), rank = (uint32_t)reef_ranks_rank(ranks);
     while (reef_shard_owner(1, own, count) != rank) own++;
     while (reef_shard_owner(1, other, count) == rank) other++;
     reef_key key = {.db = REEF_DB_EXPERTS, .layer = 1, .block = other};
-    assert_int_equal(reef_record_put(txn, &key, REEF_F32, row, sizeof(row), &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "lies in that of rank"));
+    must_fail(reef_record_put(txn, &key, REEF_F32, row, sizeof(row), &why), REEF_ERR_INVALID,
+              "lies in that of rank");
     key.block = own;
-    ok(reef_record_put(txn, &key, REEF_F32, row, sizeof(row), &err), &err);
-    assert_int_equal(reef_txn_commit(txn, &last, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "can be changed only by all ranks together"));
+    must(reef_record_put(txn, &key, REEF_F32, row, sizeof(row), &why));
+    must_fail(reef_txn_commit(txn, &last, &why), REEF_ERR_INVALID,
+              "can be changed only by all ranks together");
     assert_sound(f);
     lifelong_teardown((void **)&f);
 }
@@ -272,25 +261,22 @@ static void a_shard_alone(void **state) {
 // A rank that fails in its share of a step must not leave the others waiting for it.
 static void a_failure_of_one_rank_is_that_of_all(void **state) {
     (void)state;
-    reef_error err = {.status = REEF_OK};
     reef_status own = REEF_OK;
     char named[32];
     size_t last = reef_ranks_count(ranks) - 1, rank = reef_ranks_rank(ranks);
     snprintf(named, sizeof(named), "rank %zu failed", last);
-    if (rank == last) own = reef_fail(&err, REEF_ERR_NO_MEMORY, "its own words");
-    assert_int_equal(reef_split_agree(ranks, own, &err), REEF_ERR_NO_MEMORY);
-    assert_int_equal(err.status, REEF_ERR_NO_MEMORY);
-    assert_non_null(strstr(err.message, rank == last ? "its own words" : named));
-    assert_int_equal(reef_split_agree(ranks, REEF_OK, &err), REEF_OK);
+    if (rank == last) own = reef_fail(&why, REEF_ERR_NO_MEMORY, "its own words");
+    must_fail(reef_split_agree(ranks, own, &why), REEF_ERR_NO_MEMORY,
+              rank == last ? "its own words" : named);
+    must(reef_split_agree(ranks, REEF_OK, &why));
 }
 
-static void say(void *context, const char *why) {
+static void say(void *context, const char *words) {
     (void)context;
-    print_error("%s\n", why);
+    print_error("%s\n", words);
 }
 
 int main(void) {
-    reef_error err;
     reef_ranks_link link;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boundaries_and_a_kind_that_returns),
@@ -301,12 +287,12 @@ int main(void) {
         cmocka_unit_test(a_shard_alone),
         cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
     };
-    if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &err) != REEF_OK) {
-        print_error("%s\n", err.message);
+    if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &why) != REEF_OK) {
+        print_error("%s\n", why.message);
         return EXIT_FAILURE;
     }
     reef_mpi_link(mpi, &link);
-    if (reef_ranks_new(&ranks, &link, &err) != REEF_OK) return EXIT_FAILURE;
+    if (reef_ranks_new(&ranks, &link, &why) != REEF_OK) return EXIT_FAILURE;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     // The others would wait for a rank that gave up half way.
     if (failed > 0) reef_ranks_end(ranks, "a test failed on a rank");

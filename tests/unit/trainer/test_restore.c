@@ -24,8 +24,7 @@ static void fails(reef_status status,
 }
 
 static void seal(lifelong *f) {
-    reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
 }
 
 // What always comes after the snapshot; returns the commit it leads to.
@@ -57,11 +56,9 @@ static reef_status count_late_point(void *context, const reef_point *point, reef
 }
 
 static uint64_t points_after(reef_store *store, uint64_t stream_bytes) {
-    reef_error err;
-    reef_txn *txn = NULL;
     uint64_t left[2] = {stream_bytes, 0};
-    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
-    ok(reef_series_scan(txn, count_late_point, left, &err), &err);
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    must(reef_series_scan(txn, count_late_point, left, &why));
     reef_txn_abort(txn);
     return left[1];
 }
@@ -70,15 +67,14 @@ static uint64_t points_after(reef_store *store, uint64_t stream_bytes) {
 
 static void a_restored_pool_trains_to_the_same_bits(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     reef_restoration done;
     reef_commit goal = make_history(f, &snapshot);
     char *to = beside(f, "restored");
-    ok(reef_pool_restore(f->store, "ke", NULL, &done, &err), &err); // a plan
+    must(reef_pool_restore(f->store, "ke", NULL, &done, &why)); // a plan
     assert_int_equal(done.plan.sealed_gone, 1);
     assert_int_not_equal(access(to, F_OK), 0);
-    ok(reef_pool_restore(f->store, "ke", to, &done, &err), &err); // while the trainer has the pool
+    must(reef_pool_restore(f->store, "ke", to, &done, &why)); // while the trainer has the pool
     assert_string_equal(done.plan.snapshot.name, "kept");
     assert_memory_equal(done.commit.root, snapshot.root, REEF_HASH_BYTES);
     close_pool(f);
@@ -91,12 +87,11 @@ static void a_restored_pool_trains_to_the_same_bits(void **state) {
     reef_commit reached = go_on(f);
     assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
     assert_true(points_after(f->store, snapshot.stream_bytes) > 0);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static void in_place_too_and_the_state_before_can_still_be_evaluated(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
     reef_restoration done;
     size_t bytes = (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
@@ -106,10 +101,10 @@ static void in_place_too_and_the_state_before_can_still_be_evaluated(void **stat
     logits_of(f->store, NULL, 2, before);
     reef_trainer_close(f->trainer);
     f->trainer = NULL;
-    ok(reef_pool_restore_in_place(f->store, "kept", true, &done, &err), &err); // tried only
+    must(reef_pool_restore_in_place(f->store, "kept", true, &done, &why)); // tried only
     logits_of(f->store, NULL, 2, now);
     assert_memory_equal(now, before, bytes);
-    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
+    must(reef_pool_restore_in_place(f->store, "kept", false, &done, &why));
     logits_of(f->store, NULL, 1, now);
     assert_memory_equal(now, then, bytes);
     logits_of(f->store, done.kept_as, 2, now); // generation 1 as sealed lies in a copy by now
@@ -121,7 +116,7 @@ static void in_place_too_and_the_state_before_can_still_be_evaluated(void **stat
     assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
     logits_of(f->store, "before-restore", 2, now);
     assert_memory_equal(now, before, bytes);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 // ---- history ------------------------------------------------------------------------------------
@@ -140,16 +135,14 @@ static void append_number(char text[128], uint64_t number) {
 // Which commits led to the present state, and which batches lack a loss: these have no point,
 // others one.
 static void expect_lineage(lifelong *f, const char *commits, const char *missing) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_commit last;
     reef_lineage lineage;
     bool places[64] = {false};
     char led[128] = "", gone[128] = "";
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_commit_read(txn, &last, &err), &err);
-    ok(reef_lineage_read(&lineage, txn, &err), &err);
-    ok(reef_series_scan(txn, set_place, places, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_commit_read(txn, &last, &why));
+    must(reef_lineage_read(&lineage, txn, &why));
+    must(reef_series_scan(txn, set_place, places, &why));
     reef_txn_abort(txn);
     for (uint64_t i = 1; i <= last.number; i++)
         if (reef_lineage_has(&lineage, i)) append_number(led, i);
@@ -223,8 +216,6 @@ static void damage_words(const lifelong *f, const char *words) {
 
 static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_lineage lineage;
     give_boundaries(f);
     make_pool(f, 1);
@@ -237,8 +228,8 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
     open_pool(f, 1);
     go_back(f, "three");
     assert_int_equal(points_after(f->store, 0), 0);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    fails(reef_lineage_read(&lineage, txn, &err), REEF_ERR_CORRUPT, &err, "timeline");
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    fails(reef_lineage_read(&lineage, txn, &why), REEF_ERR_CORRUPT, &why, "timeline");
     assert_null(lineage.restores);
     reef_txn_abort(txn);
     feed_steps(f, 2, 2); // it learns on
@@ -249,27 +240,25 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
 
 static void snapshots_are_removed_together_or_not_at_all(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_snapshot snapshot;
-    reef_txn *txn = NULL;
     char names[3][REEF_NAME_BYTES_MAX + 1] = {"a", "c", "missing"};
     make_pool(f, 1);
     feed_kind(f, 0, 10 * STEP_BYTES, 1);
     take(f, "a");
     take(f, "b");
     take(f, "c");
-    fails(reef_trainer_snapshots_remove(f->trainer, names, 3, &err), REEF_ERR_NOT_FOUND, &err,
+    fails(reef_trainer_snapshots_remove(f->trainer, names, 3, &why), REEF_ERR_NOT_FOUND, &why,
           "missing");
-    ok(reef_trainer_snapshots_remove(f->trainer, names, 2, &err), &err);
+    must(reef_trainer_snapshots_remove(f->trainer, names, 2, &why));
     assert_int_equal(times_said(f, "\"snapshot_remove\""), 2);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_snapshot_read(txn, "b", &snapshot, &err), &err);
-    assert_int_equal(reef_snapshot_read(txn, "a", &snapshot, &err), REEF_ERR_NOT_FOUND);
-    assert_int_equal(reef_snapshot_read(txn, "c", &snapshot, &err), REEF_ERR_NOT_FOUND);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_snapshot_read(txn, "b", &snapshot, &why));
+    assert_int_equal(reef_snapshot_read(txn, "a", &snapshot, &why), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_snapshot_read(txn, "c", &snapshot, &why), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
     feed_kind(f, 0, 5 * STEP_BYTES, 2); // and training continues
     commit(f);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 #define RESTORE_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)

@@ -11,11 +11,11 @@
 
 // Whether it is a duplicate: nothing is journalled then.
 static bool is_known(lifelong *f, const char *id, const uint8_t *bytes, size_t count) {
-    reef_error err;
     reef_journal_batch batch = {
         .source = PUSHED, .bytes_max = 1 << 24, .bytes = bytes, .count = count, .id = id};
-    ok(reef_trainer_journal(f->trainer, &batch, 1, &err), &err);
-    ok(batch.error.status, &batch.error);
+    must(reef_trainer_journal(f->trainer, &batch, 1, &why));
+    why = batch.error;
+    must(why.status);
     return batch.duplicate;
 }
 
@@ -25,20 +25,18 @@ static void push(lifelong *f, const char *id, const uint8_t *bytes, size_t count
 
 // What waits, up to `count` bytes, is trained and committed, and its journal trimmed.
 static size_t train_waiting(lifelong *f, size_t count) {
-    reef_error err;
-    reef_txn *txn = NULL;
     size_t got, taken;
     uint8_t *bytes = malloc(count);
     assert_non_null(bytes);
     uint64_t cursor = reef_trainer_cursor(f->trainer, PUSHED);
-    ok(reef_journal_read(f->store, PUSHED, cursor, bytes, count, &got, &err), &err);
-    ok(reef_trainer_feed(f->trainer, PUSHED, bytes, got, &taken, NULL, &err), &err);
+    must(reef_journal_read(f->store, PUSHED, cursor, bytes, count, &got, &why));
+    must(reef_trainer_feed(f->trainer, PUSHED, bytes, got, &taken, NULL, &why));
     assert_int_equal(taken, got);
     free(bytes);
     reef_commit last = commit(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_journal_trim(txn, PUSHED, cursor + got, &err), &err);
-    ok(reef_txn_commit(txn, &last, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_journal_trim(txn, PUSHED, cursor + got, &why));
+    must(reef_txn_commit(txn, &last, &why));
     return got;
 }
 
@@ -46,7 +44,6 @@ static size_t train_waiting(lifelong *f, size_t count) {
 // at the snapshot these 20 come next: the restored state has none of them, and the journal all.
 static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **state) {
     lifelong *f = *state;
-    reef_error err;
     uint8_t text[45 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
@@ -59,21 +56,20 @@ static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **s
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 20 * STEP_BYTES);
     assert_int_equal(train_waiting(f, sizeof(text)), 20 * STEP_BYTES);
     reef_commit reached = commit(f);
-    is_sound(f->store);
+    assert_sound(f);
     // and forth again: nothing waits any more, so nothing comes
     go_back(f, "before-restore");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 30 * STEP_BYTES);
     assert_int_equal(train_waiting(f, sizeof(text)), 0);
-    is_sound(f->store);
+    assert_sound(f);
     close_pool(f);
 
     temp_dir_join(f->pool, f->dir, "other");
     make_pool(f, 1);
     size_t taken;
-    ok(reef_trainer_feed(f->trainer, PUSHED, text, 20 * STEP_BYTES, &taken, NULL, &err), &err);
-    ok(reef_trainer_feed(f->trainer, PUSHED, text + 25 * STEP_BYTES, 20 * STEP_BYTES, &taken, NULL,
-                         &err),
-       &err);
+    must(reef_trainer_feed(f->trainer, PUSHED, text, 20 * STEP_BYTES, &taken, NULL, &why));
+    must(reef_trainer_feed(f->trainer, PUSHED, text + 25 * STEP_BYTES, 20 * STEP_BYTES, &taken,
+                           NULL, &why));
     assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
 }
 
@@ -93,7 +89,7 @@ static void a_source_that_the_restored_state_never_read_continues_where_it_is(vo
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 5 * STEP_BYTES + 3);
     push(f, "b", text, 7);
     assert_int_equal(train_waiting(f, sizeof(text)), 7);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 // Batches of a source whose n-th step is `text + n * STEP_BYTES`.
@@ -123,7 +119,7 @@ static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
     assert_int_equal(train_waiting(f, sizeof(text)), STEP_BYTES); // z
     assert_true(is_known(f, "z", z, STEP_BYTES));
     push_and_train(f, "y", y);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static void undoing_a_restore_brings_the_ids_back(void **state) {
@@ -137,21 +133,20 @@ static void undoing_a_restore_brings_the_ids_back(void **state) {
     take(f, "monday");
     push_and_train(f, "x", text + STEP_BYTES);
     go_back(f, "monday");
-    is_sound(f->store);
+    assert_sound(f);
     go_back(f, "before-restore");
     assert_true(is_known(f, "m", text, STEP_BYTES));
     assert_true(is_known(f, "x", text + STEP_BYTES, STEP_BYTES));
     assert_int_equal(train_waiting(f, sizeof(text)), 0);
-    is_sound(f->store);
+    assert_sound(f);
     go_back(f, "empty");
     push_and_train(f, "x", text + STEP_BYTES);
     push_and_train(f, "m", text);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_restoration done;
     char copy[sizeof(f->pool)];
     uint8_t text[3 * STEP_BYTES];
@@ -162,7 +157,7 @@ static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
     push_and_train(f, "x", text + STEP_BYTES);
     push(f, "z", text + 2 * STEP_BYTES, STEP_BYTES);
     temp_dir_join(copy, f->dir, "other");
-    ok(reef_pool_restore(f->store, "monday", copy, &done, &err), &err);
+    must(reef_pool_restore(f->store, "monday", copy, &done, &why));
     assert_true(is_known(f, "x", text + STEP_BYTES, STEP_BYTES)); // here
     close_pool(f);
     memcpy(f->pool, copy, sizeof(copy));
@@ -171,12 +166,11 @@ static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
     assert_int_equal(train_waiting(f, sizeof(text)), STEP_BYTES); // z
     assert_true(is_known(f, "z", text + 2 * STEP_BYTES, STEP_BYTES));
     push_and_train(f, "x", text + STEP_BYTES);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static void a_snapshot_keeps_the_last_1024_ids(void **state) {
     lifelong *f = *state;
-    reef_error err;
     static const uint8_t bytes[] = "one\n";
     enum { COUNT = REEF_JOURNAL_IDS_MAX + 6 };
     static reef_journal_batch batches[COUNT];
@@ -187,25 +181,24 @@ static void a_snapshot_keeps_the_last_1024_ids(void **state) {
         batches[i] = (reef_journal_batch){
             .source = PUSHED, .bytes_max = 1 << 24, .bytes = bytes, .count = 4, .id = ids[i]};
     }
-    ok(reef_trainer_journal(f->trainer, batches, COUNT, &err), &err);
+    must(reef_trainer_journal(f->trainer, batches, COUNT, &why));
     train_waiting(f, 4 * COUNT);
     take(f, "kept");
     push(f, "late", bytes, 4);
     train_waiting(f, 4);
     go_back(f, "kept");
-    is_sound(f->store);
+    assert_sound(f);
     assert_true(is_known(f, ids[COUNT - 1], bytes, 4));
     assert_true(is_known(f, ids[6], bytes, 4));
     push(f, "late", bytes, 4);
     push(f, ids[5], bytes, 4);
     assert_int_equal(train_waiting(f, 100), 8);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 // The snapshot is of the middle of a batch.
 static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
     lifelong *f = *state;
-    reef_error err;
     size_t taken;
     uint8_t text[8 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
@@ -221,12 +214,12 @@ static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
     assert_int_equal(train_waiting(f, sizeof(text)), 5 * STEP_BYTES);
     assert_true(is_known(f, "a", text, sizeof(text)));
     reef_commit reached = commit(f);
-    is_sound(f->store);
+    assert_sound(f);
     close_pool(f);
 
     temp_dir_join(f->pool, f->dir, "other");
     make_pool(f, 1);
-    ok(reef_trainer_feed(f->trainer, PUSHED, text, sizeof(text), &taken, NULL, &err), &err);
+    must(reef_trainer_feed(f->trainer, PUSHED, text, sizeof(text), &taken, NULL, &why));
     assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
 }
 
@@ -243,7 +236,7 @@ static void a_batch_whose_rest_is_gone_can_be_pushed_again(void **state) {
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 3 * STEP_BYTES);
     push(f, "a", text, sizeof(text));
     assert_int_equal(train_waiting(f, sizeof(text)), sizeof(text));
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 // ---- a walk through snapshots -------------------------------------------------------------------
@@ -264,11 +257,10 @@ static size_t walk_length(size_t b) {
 // Batches that were pushed again at another state's position and wait are trained again where they
 // were trained.
 static void look_at_waiting(lifelong *f, walked *now, bool restored, size_t waits[WALK_BATCHES]) {
-    reef_error err;
     static uint8_t bytes[WALK_BATCHES * WALK_BYTES];
     size_t count;
     uint64_t cursor = reef_trainer_cursor(f->trainer, PUSHED);
-    ok(reef_journal_read(f->store, PUSHED, cursor, bytes, sizeof(bytes), &count, &err), &err);
+    must(reef_journal_read(f->store, PUSHED, cursor, bytes, sizeof(bytes), &count, &why));
     memset(waits, 0, WALK_BATCHES * sizeof(*waits));
     for (size_t i = 0; i < count; i++) {
         assert_true(bytes[i] < WALK_BATCHES);
@@ -295,22 +287,20 @@ static void walk_push(lifelong *f, walked *now, size_t b) {
 }
 
 static void walk_train(lifelong *f, walked *now, size_t most) {
-    reef_error err;
     uint8_t bytes[4 * WALK_BYTES];
     size_t count;
     uint64_t cursor = reef_trainer_cursor(f->trainer, PUSHED);
-    ok(reef_journal_read(f->store, PUSHED, cursor, bytes, most, &count, &err), &err);
+    must(reef_journal_read(f->store, PUSHED, cursor, bytes, most, &count, &why));
     for (size_t i = 0; i < count; i++)
         if (++now->has[bytes[i]] == walk_length(bytes[i])) now->whole[bytes[i]] = true;
     assert_int_equal(train_waiting(f, most), count);
 }
 
 static void walk_restore(lifelong *f, const char *name, walked *before) {
-    reef_error err;
     reef_restoration done;
     reef_trainer_close(f->trainer);
     f->trainer = NULL;
-    ok(reef_pool_restore_in_place(f->store, name, false, &done, &err), &err);
+    must(reef_pool_restore_in_place(f->store, name, false, &done, &why));
     memcpy(before->name, done.kept_as, sizeof(before->name));
     close_pool(f);
     open_pool(f, 1);
@@ -348,17 +338,15 @@ static void a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch(void
     }
     assert_int_equal(count, WALK_SNAPSHOTS);
     for (size_t b = 0; b < WALK_BATCHES; b++) walk_push(f, &now, b);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 static size_t journal_records(lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_cursor cursor;
     size_t count = 0;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, NULL, 0, &err), &err);
-    for (; !cursor.done; count++) ok(reef_cursor_next(&cursor, txn, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, NULL, 0, &why));
+    for (; !cursor.done; count++) must(reef_cursor_next(&cursor, txn, &why));
     reef_cursor_close(&cursor);
     reef_txn_abort(txn);
     return count;
@@ -366,7 +354,6 @@ static size_t journal_records(lifelong *f) {
 
 static void ids_go_with_their_snapshot(void **state) {
     lifelong *f = *state;
-    reef_error err;
     char names[2][REEF_NAME_BYTES_MAX + 1] = {"kept", "too"};
     uint8_t text[STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
@@ -376,9 +363,9 @@ static void ids_go_with_their_snapshot(void **state) {
     take(f, "kept");
     take(f, "too");
     assert_int_equal(journal_records(f), before + 2);
-    ok(reef_trainer_snapshots_remove(f->trainer, names, 2, &err), &err);
+    must(reef_trainer_snapshots_remove(f->trainer, names, 2, &why));
     assert_int_equal(journal_records(f), before);
-    is_sound(f->store);
+    assert_sound(f);
 }
 
 #define PUSHED_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)

@@ -12,17 +12,15 @@
 #define GLU_BLOCK_ROWS 512
 
 static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype dtype) {
-    reef_error err;
-    reef_txn *txn = NULL;
     size_t side = g == 0 ? f->config.side : f->config.side_new;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     for (uint32_t layer = 0; layer < f->config.layers; layer++) {
         size_t left = side * side;
         for (uint32_t block = 0; left > 0; block++) {
             size_t rows = left < GLU_BLOCK_ROWS ? left : GLU_BLOCK_ROWS;
             reef_key key = {.db = REEF_DB_EXPERTS, .generation = g, .layer = layer, .block = block};
             reef_view view;
-            ok(reef_record_view(txn, &key, &view, &err), &err);
+            must(reef_record_view(txn, &key, &view, &why));
             assert_int_equal(view.dtype, dtype);
             assert_int_equal(view.bytes, rows * (dtype == REEF_I8 ? 4 + 3 * 16 : 4 * 3 * 16));
             left -= rows;
@@ -33,7 +31,6 @@ static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype 
 }
 
 static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_dtype dtype) {
-    reef_error err;
     reef_sealing sealing;
     reef_commit last, again;
     float *open = new_logits(), *sealed = new_logits(), *second = new_logits(),
@@ -45,7 +42,7 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
     feed_kind(f, 0, 12000, 1);
     commit(f);
     logits_of(f->store, "0", 0, open);
-    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, &sealing, &why));
     assert_int_equal(sealing.generation, 0);
     assert_int_equal(sealing.dtype, dtype);
     assert_true(sealing.loss_bytes > 1000);
@@ -56,8 +53,8 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
     logits_of(f->store, "0", 0, sealed);
     assert_memory_not_equal(open, sealed, LOGIT_BYTES);
 
-    feed_kind(f, 1, 12000, 1); // the next one trains on top of it
-    ok(reef_trainer_seal(f->trainer, "f32", &sealing, &err), &err); // for this one only
+    feed_kind(f, 1, 12000, 1);                                  // the next one trains on top of it
+    must(reef_trainer_seal(f->trainer, "f32", &sealing, &why)); // for this one only
     assert_int_equal(sealing.dtype, REEF_F32);
     assert_rows_are_stored_as(f, 1, REEF_F32);
     logits_of(f->store, "0", 0, later);
@@ -74,7 +71,7 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
     assert_memory_equal(root, generation_of(f, 0).root, sizeof(root));
     assert_sound(f);
     feed_kind(f, 2, 3000, 2);
-    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, &sealing, &why));
     assert_int_equal(sealing.dtype, dtype);
     close_pool(f);
     logits_in_new_process(f, "0", 0, later);
@@ -89,23 +86,20 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
 
 // Bits per byte of the last commit's model on the windows of the open generation's sample.
 static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *scored) {
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_model *model = NULL;
     reef_reservoir sample;
     double bits = 0.0;
-    ok(reef_reservoir_init(&sample, &f->config, &err), &err);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_checkpoint_load_reservoir(txn, &sample, &err), &err);
+    must(reef_reservoir_init(&sample, &f->config, &why));
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_checkpoint_load_reservoir(txn, &sample, &why));
     reef_txn_abort(txn);
-    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
     *scored = 0;
     for (size_t slot = sample.old_slots; slot < sample.slots; slot++) {
         reef_score score = {0};
         const uint8_t *bytes = sample.bytes + slot * sample.window_bytes;
         if (sample.sizes[slot] == 0) continue;
-        ok(reef_model_score(model, bytes, sample.sizes[slot], NULL, &score, NULL, NULL, &err),
-           &err);
+        must(reef_model_score(model, bytes, sample.sizes[slot], NULL, &score, NULL, NULL, &why));
         bits += score.bits;
         *scored += score.bytes;
     }
@@ -116,7 +110,6 @@ static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *sco
 
 static void sealing_measures_what_evaluation_would(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_sealing sealing;
     uint64_t scored;
     forget_memories(f); // losses and rates are those of the net
@@ -124,7 +117,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     feed_kind(f, 0, 12000, 1);
     commit(f);
     double open = loss_of_sample(f, "0", &scored);
-    ok(reef_trainer_seal(f->trainer, "int8", &sealing, &err), &err);
+    must(reef_trainer_seal(f->trainer, "int8", &sealing, &why));
     assert_int_equal(sealing.loss_bytes, scored);
     assert_true(fabs(sealing.loss_before - open) < 1e-9);
 
@@ -137,7 +130,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     make_pool(twin, 1);
     feed_kind(twin, 0, 12000, 1);
     reef_sealing again;
-    ok(reef_trainer_seal(twin->trainer, NULL, &again, &err), &err);
+    must(reef_trainer_seal(twin->trainer, NULL, &again, &why));
     assert_true(again.loss_before == sealing.loss_before);
     assert_true(again.loss_after == sealing.loss_after);
     lifelong_teardown(&own);
@@ -146,18 +139,17 @@ static void sealing_measures_what_evaluation_would(void **state) {
 // Three windows are too few to fit a gate, so it never fires by itself.
 static void sealing_measures_with_the_gate_forced_open(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_sealing sealing;
     uint64_t scored;
     forget_memories(f); // losses and rates are those of the net
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 1);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 1, 2 * 64 + 40, 1); // half a batch is left of the first kind
     commit(f);
     double silent = loss_of_sample(f, "1", &scored);
     assert_true(silent == loss_of_sample(f, "0", &scored));
-    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, &sealing, &why));
     assert_int_equal(sealing.loss_bytes, scored);
     assert_true(sealing.loss_before < silent - 0.001); // it has learned something of them
     assert_true(sealing.loss_before == sealing.loss_after);
@@ -165,12 +157,11 @@ static void sealing_measures_with_the_gate_forced_open(void **state) {
 
 static void sealing_as_it_is_costs_not_one_bit(void **state) {
     lifelong *f = *state;
-    reef_error err;
     reef_sealing sealing;
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) { // the second one with a gate, and an older generation below
         feed_kind(f, g, 12000, 1);
-        ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+        must(reef_trainer_seal(f->trainer, NULL, &sealing, &why));
         assert_int_equal(sealing.generation, g);
         assert_true(isfinite(sealing.loss_before) && sealing.loss_before > 0.0);
         assert_true(sealing.loss_before == sealing.loss_after);
@@ -212,7 +203,6 @@ static void the_norm_of_all_tensors_together_is_bounded(void **state) {
 // As when memory runs out between the two generations' exchange and the new one's gate.
 static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     lifelong *f = *state;
-    reef_error err;
     size_t taken;
     uint8_t text[2 * LIFELONG_BATCH];
     make_pool(f, 1);
@@ -222,12 +212,11 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     feed_kind(f, 0, 500, 2);
     reef_trainer_break(f->trainer, REEF_ERR_NO_MEMORY);
     lifelong_text(text, sizeof(text), 0, 3);
-    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, sizeof(text), &taken, NULL, &err),
-                     REEF_ERR_NO_MEMORY);
-    assert_non_null(strstr(err.message, "close the pool and open it again"));
-    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_NO_MEMORY);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_NO_MEMORY);
-    assert_int_equal(reef_trainer_snapshot(f->trainer, "half", NULL, &err), REEF_ERR_NO_MEMORY);
+    must_fail(reef_trainer_feed(f->trainer, "test", text, sizeof(text), &taken, NULL, &why),
+              REEF_ERR_NO_MEMORY, "close the pool and open it again");
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &why), REEF_ERR_NO_MEMORY);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_NO_MEMORY);
+    assert_int_equal(reef_trainer_snapshot(f->trainer, "half", NULL, &why), REEF_ERR_NO_MEMORY);
     close_pool(f);
     open_pool(f, 1);
     assert_int_equal(status_of(f).step, step);
@@ -238,11 +227,10 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
 
 static void an_unknown_type_of_rows_is_refused(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
-    assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "must be f32 or int8"));
+    must_fail(reef_trainer_seal(f->trainer, "f16", NULL, &why), REEF_ERR_INVALID,
+              "must be f32 or int8");
     assert_int_equal(status_of(f).generation, 0);
 }
 
@@ -266,11 +254,9 @@ static reef_status count_seal(void *context,
 }
 
 static void assert_one_seal_says(const lifelong *f, const char *words) {
-    reef_error err;
-    reef_txn *txn = NULL;
     seal_count count = {.words = words};
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, count_seal, &count, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, count_seal, &count, &why));
     reef_txn_abort(txn);
     assert_int_equal(count.seals, 1);
     assert_int_equal(count.matching, 1);
@@ -294,22 +280,20 @@ static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
 
 static void without_a_sample_there_is_no_loss(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    reef_txn *txn = NULL;
     reef_commit last;
     reef_sealing sealing;
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     last = commit(f);
     reef_trainer_close(f->trainer);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (uint32_t slot = 0; slot < 1 << 15; slot++) {
         reef_key key = {.db = REEF_DB_RESERVOIR, .block = slot};
-        ok(reef_record_delete(txn, &key, &err), &err);
+        must(reef_record_delete(txn, &key, &why));
     }
-    ok(reef_txn_commit(txn, &last, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, NULL, &err), &err);
-    ok(reef_trainer_seal(f->trainer, "int8", &sealing, &err), &err);
+    must(reef_txn_commit(txn, &last, &why));
+    must(reef_trainer_open(&f->trainer, f->store, NULL, &why));
+    must(reef_trainer_seal(f->trainer, "int8", &sealing, &why));
     assert_int_equal(sealing.loss_bytes, 0);
     assert_true(isnan(sealing.loss_before) && isnan(sealing.loss_after));
     assert_one_seal_says(f, "\"loss_before\": null, \"loss_after\": null");

@@ -15,11 +15,10 @@ static double loss_of(uint64_t index) {
 
 // As if a batch had been trained, but without the work.
 static void add_points(lifelong *f, uint64_t *index, size_t count) {
-    reef_error err;
     for (size_t i = 0; i < count; i++, ++*index) {
         f->trainer->step = *index;
         f->trainer->stream_bytes = (*index + 1) * POINT_STREAM_BYTES;
-        ok(reef_series_add(f->trainer, loss_of(*index), &err), &err);
+        must(reef_series_add(f->trainer, loss_of(*index), &why));
     }
 }
 
@@ -49,11 +48,9 @@ static reef_status see(void *context, const reef_point *point, reef_error *err) 
 }
 
 static seen look(lifelong *f) {
-    reef_error err;
-    reef_txn *txn = NULL;
     seen all = {0};
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_series_scan(txn, see, &all, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_series_scan(txn, see, &all, &why));
     reef_txn_abort(txn);
     return all;
 }
@@ -69,9 +66,8 @@ static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
         if (i % 17 == 0) { // a new trainer starts counting
             reef_trainer_close(f->trainer);
             f->trainer = NULL;
-            reef_error err;
             reef_trainer_options options = {.threads = 1};
-            ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+            must(reef_trainer_open(&f->trainer, f->store, &options, &why));
         }
         seen all = look(f);
         assert_int_equal(all.batches, index);
@@ -81,9 +77,8 @@ static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
     seen all = look(f);
     assert_true(all.levels[1] > 0 && all.levels[2] > 0);
     assert_true(all.levels[0] >= REEF_SERIES_POINTS_MAX / 2);
-    reef_error err;
     reef_check_report report;
-    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
+    must(reef_store_check(f->store, NULL, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
 }
 
@@ -101,12 +96,10 @@ static void what_comes_after_a_position_is_forgotten_to_the_point(void **state) 
     // then not count.
     const uint64_t positions[] = {5500 * POINT_STREAM_BYTES, 1000 * POINT_STREAM_BYTES};
     for (size_t i = 0; i < 2; i++) {
-        reef_error err;
-        reef_txn *txn = NULL;
         reef_commit committed = {.step = 1, .stream_bytes = positions[i], .unix_ms = 1};
-        ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-        ok(reef_series_forget_after(txn, positions[i], &err), &err);
-        ok(reef_txn_commit(txn, &committed, &err), &err);
+        reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+        must(reef_series_forget_after(txn, positions[i], &why));
+        must(reef_txn_commit(txn, &committed, &why));
         all = look(f);
         assert_true(all.stream_bytes <= positions[i]);
         assert_true(all.stream_bytes + (i == 0 ? 1 : REEF_SERIES_FOLD) * POINT_STREAM_BYTES >

@@ -19,33 +19,28 @@ static uint64_t moment(void) {
 }
 
 static void state_at_is(lifelong *f, uint64_t unix_ms, const char *expected) {
-    reef_error err;
-    reef_txn *txn = NULL;
     char name[REEF_NAME_BYTES_MAX + 1];
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_state_at(txn, unix_ms, name, &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_state_at(txn, unix_ms, name, &why));
     reef_txn_abort(txn);
     assert_string_equal(name, expected);
 }
 
 static reef_status find_name(lifelong *f, const char *as_of, char *name, reef_error *err) {
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, err), err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_status status = reef_state_name(name, txn, as_of, err);
     reef_txn_abort(txn);
     return status;
 }
 
 static void name_is(lifelong *f, const char *as_of, const char *expected) {
-    reef_error err;
     char name[REEF_NAME_BYTES_MAX + 1];
-    ok(find_name(f, as_of, name, &err), &err);
+    must(find_name(f, as_of, name, &why));
     assert_string_equal(name, expected);
 }
 
 static void the_newest_state_that_was_there(void **state) {
     lifelong *f = *state;
-    reef_error err;
     char name[REEF_NAME_BYTES_MAX + 1];
     uint64_t at[5], before = moment();
     make_pool(f, 1);
@@ -67,7 +62,7 @@ static void the_newest_state_that_was_there(void **state) {
     state_at_is(f, UINT64_MAX, "now");
     // What was sealed after a restore is another generation.
     char second[1][REEF_NAME_BYTES_MAX + 1] = {"second"};
-    ok(reef_trainer_snapshots_remove(f->trainer, second, 1, &err), &err);
+    must(reef_trainer_snapshots_remove(f->trainer, second, 1, &why));
     go_back(f, "first");
     feed_kind(f, 2, LONG, 4);
     commit(f);
@@ -76,14 +71,13 @@ static void the_newest_state_that_was_there(void **state) {
     state_at_is(f, at[1], "first");
     state_at_is(f, at[3], "first");
     state_at_is(f, at[4], "0");
-    assert_int_equal(find_name(f, "999999999w ago", name, &err), REEF_ERR_NOT_FOUND);
-    assert_non_null(strstr(err.message, "no state is so old: the oldest is 'first', of "));
+    must_fail(find_name(f, "999999999w ago", name, &why), REEF_ERR_NOT_FOUND,
+              "no state is so old: the oldest is 'first', of ");
     assert_true(before > 0);
 }
 
 static void people_name_states(void **state) {
     lifelong *f = *state;
-    reef_error err;
     char name[REEF_NAME_BYTES_MAX + 1];
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
@@ -100,9 +94,9 @@ static void people_name_states(void **state) {
     name_is(f, "today", "now");
     assert_true(bits_as_of(f, "today", 0) == now);
     assert_true(bits_as_of(f, "2020-01-01", 0) != now);
-    assert_int_equal(find_name(f, "2020-01-02", name, &err), REEF_ERR_NOT_FOUND);
-    assert_int_equal(find_name(f, "another", name, &err), REEF_ERR_NOT_FOUND);
-    assert_non_null(strstr(err.message, "no state 'another': a state is now"));
+    assert_int_equal(find_name(f, "2020-01-02", name, &why), REEF_ERR_NOT_FOUND);
+    must_fail(find_name(f, "another", name, &why), REEF_ERR_NOT_FOUND,
+              "no state 'another': a state is now");
 }
 
 #define STATE_TEST(name)                                                                           \

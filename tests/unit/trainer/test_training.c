@@ -29,7 +29,6 @@ static void every_kind_and_score_learns(void **state) {
 
 static void frozen_experts_do_not_change_by_one_bit(void **state) {
     lifelong *f = *state;
-    reef_error err;
     uint64_t changed;
     reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 0};
     size_t row = 2 * 16, count = 36 * row;
@@ -37,36 +36,34 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     reef_freeze freeze = {.layer = 1, .first = 0, .last = 9, .dry_run = true};
-    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    must(reef_trainer_freeze(f->trainer, &freeze, &changed, &why));
     assert_int_equal(changed, 10);
     freeze.dry_run = false;
-    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    must(reef_trainer_freeze(f->trainer, &freeze, &changed, &why));
     assert_int_equal(changed, 10);
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, before, count * sizeof(*before), &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_record_read(txn, &key, before, count * sizeof(*before), &why));
     reef_txn_abort(txn);
     feed_kind(f, 0, 4000, 4);
     commit(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, after, count * sizeof(*after), &err), &err);
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_record_read(txn, &key, after, count * sizeof(*after), &why));
     reef_txn_abort(txn);
     assert_memory_equal(before, after, 10 * row * sizeof(*before));
     assert_memory_not_equal(before + 10 * row, after + 10 * row, 26 * row * sizeof(*before));
     freeze.first = 40;
     freeze.last = 50;
-    assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &why), REEF_ERR_INVALID);
     free(before);
     free(after);
 }
 
 static void a_grown_generation_goes_on_learning(void **state) {
     lifelong *f = *state;
-    reef_error err;
     make_pool(f, 2);
     feed_kind(f, 0, 6000, 3);
-    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_ERR_INVALID);
-    ok(reef_trainer_grow(f->trainer, 9, &err), &err);
+    assert_int_equal(reef_trainer_grow(f->trainer, 6, &why), REEF_ERR_INVALID);
+    must(reef_trainer_grow(f->trainer, 9, &why));
     assert_int_equal(status_of(f).experts_open, 2 * 81);
     double before = status_of(f).bits_per_byte;
     feed_kind(f, 0, 6000, 4);
@@ -83,11 +80,10 @@ static double drift_on_leaking_tokens(bool forgotten) {
     void *state = NULL;
     lifelong_setup(&state);
     lifelong *f = state;
-    reef_error err;
     f->config.boundaries = REEF_BOUNDARIES_GIVEN;
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     reef_reservoir *reservoir = &f->trainer->net.reservoir;
     reservoir->old_slots = 8000 / LIFELONG_BATCH; // so that every draw finds a window
     if (forgotten) memset(reservoir->sizes, 0, reservoir->old_slots * sizeof(*reservoir->sizes));
@@ -115,15 +111,13 @@ static void the_retain_term_keeps_what_leaks_small(void **state) {
 
 static void the_running_statistics_of_queries_move(void **state) {
     lifelong *f = *state;
-    reef_error err;
-    reef_txn *txn = NULL;
     float mean[16];
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block1.bn_mean"};
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     commit(f);
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, mean, sizeof(mean), &err), &err);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_record_read(txn, &key, mean, sizeof(mean), &why));
     reef_txn_abort(txn);
     size_t moved = 0;
     for (size_t i = 0; i < 16; i++) moved += mean[i] != 0.0f;
@@ -132,19 +126,16 @@ static void the_running_statistics_of_queries_move(void **state) {
 
 static void a_name_that_is_not_utf8_is_no_source(void **state) {
     lifelong *f = *state;
-    reef_error err;
     uint8_t text[200];
     size_t taken = 1;
     make_pool(f, 1);
     feed_kind(f, 0, 500, 1);
     lifelong_text(text, sizeof(text), 0, 2);
-    assert_int_equal(
-        reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof(text), &taken, NULL, &err),
-        REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "UTF-8"));
+    must_fail(reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof(text), &taken, NULL, &why),
+              REEF_ERR_INVALID, "UTF-8");
     assert_int_equal(taken, 0);
     commit(f); // and nothing was spoilt
-    ok(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof(text), &taken, NULL, &err), &err);
+    must(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof(text), &taken, NULL, &why));
     commit(f);
     close_pool(f);
     open_pool(f, 1);
@@ -153,7 +144,6 @@ static void a_name_that_is_not_utf8_is_no_source(void **state) {
 
 // Without a router it is the loss that shows it, with one the queries.
 static void check_divergence(lifelong *f, const char *ffw) {
-    reef_error err;
     reef_status status = REEF_OK;
     f->config.layers = 1;
     choose(&f->config, "ffw", ffw);
@@ -166,20 +156,18 @@ static void check_divergence(lifelong *f, const char *ffw) {
     uint8_t text[LIFELONG_BATCH];
     for (uint32_t i = 0; status == REEF_OK && i < 3000; i++) {
         lifelong_text(text, sizeof(text), (int)(i % 5), i);
-        status = reef_trainer_feed(f->trainer, "test", text, sizeof(text), NULL, NULL, &err);
+        status = reef_trainer_feed(f->trainer, "test", text, sizeof(text), NULL, NULL, &why);
     }
     reef_trainer_status now = status_of(f);
     char step[64];
     snprintf(step, sizeof(step), "training diverged at step %llu", (unsigned long long)now.step);
     assert_int_equal(status, REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, step));
-    assert_non_null(strstr(err.message, "learning_rate"));
+    assert_non_null(strstr(why.message, step));
+    assert_non_null(strstr(why.message, "learning_rate"));
     assert_true(isfinite(now.last_bits_per_byte)); // it does not count
-    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, 1, NULL, NULL, &err),
-                     REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, step));
-    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, step));
+    must_fail(reef_trainer_feed(f->trainer, "test", text, 1, NULL, NULL, &why), REEF_ERR_INVALID,
+              step);
+    must_fail(reef_trainer_commit(f->trainer, NULL, &why), REEF_ERR_INVALID, step);
     close_pool(f);
     open_pool(f, 1);
     assert_memory_equal(f->trainer->last_commit.root, before.root, sizeof(before.root));
@@ -195,10 +183,9 @@ static void training_that_diverges_is_reported_and_not_kept(void **state) {
 }
 
 static void the_reservoir_is_a_uniform_sample(void **state) {
-    reef_error err;
     reef_config config = lifelong_config();
     reef_reservoir reservoir;
-    ok(reef_reservoir_init(&reservoir, &config, &err), &err);
+    must(reef_reservoir_init(&reservoir, &config, &why));
     reservoir.old_slots = 256; // a part of it, which is full soon
     reservoir.slots = 320;
     uint8_t window[64] = {0};
@@ -215,12 +202,12 @@ static void the_reservoir_is_a_uniform_sample(void **state) {
     assert_true(old > 88 && old < 168);
     assert_true(early > 1 && early < 50);
     reef_reservoir_lists lists;
-    ok(reef_reservoir_lists_init(&lists, &reservoir, 1, NULL, &err), &err);
+    must(reef_reservoir_lists_init(&lists, &reservoir, 1, NULL, &why));
     assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, old);
     assert_int_equal(lists.young.count, reservoir.slots - reservoir.old_slots);
     reef_reservoir_lists_release(&lists);
     reef_reservoir_clear_sample(&reservoir);
-    ok(reef_reservoir_lists_init(&lists, &reservoir, 2, NULL, &err), &err);
+    must(reef_reservoir_lists_init(&lists, &reservoir, 2, NULL, &why));
     assert_int_equal(lists.young.count, 0);
     assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, reservoir.old_slots);
     reef_reservoir_lists_release(&lists);
