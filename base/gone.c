@@ -1,8 +1,10 @@
-// The table of what is gone; see reef_gone.h. One line a name, in the order of the alphabet.
+// What users type and no program takes; see reef_gone.h.
 #include "reef_gone.h"
 
 #include <stdio.h>
 #include <string.h>
+
+// ---- what is gone: one line a name, in the order of the alphabet --------------------------------
 
 #define NAME_BYTES_MAX 80
 
@@ -151,4 +153,31 @@ bool reef_gone_report(const char *command, const char *option, reef_error *err) 
     (void)reef_fail(err, REEF_ERR_INVALID, "'%s' is gone: %s", gone->name,
                     gone->now != NULL ? gone->now : "nothing does it now");
     return true;
+}
+
+// ---- what was meant -----------------------------------------------------------------------------
+
+#define WORD_MAX 64 // letters that are compared
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+// Optimal string alignment: as Levenshtein, and a swap of two neighbours counts as one.
+size_t reef_edit_distance(const char *word, const char *other) {
+    size_t row[3][WORD_MAX + 1];
+    size_t rows = least(strlen(word), WORD_MAX), columns = least(strlen(other), WORD_MAX);
+    for (size_t j = 0; j <= columns; j++) row[0][j] = j;
+    for (size_t i = 1; i <= rows; i++) {
+        size_t *now = row[i % 3], *above = row[(i + 2) % 3], *two_above = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t differs = word[i - 1] == other[j - 1] ? 0 : 1;
+            now[j] = least(above[j - 1] + differs, least(above[j], now[j - 1]) + 1);
+            bool swapped =
+                i > 1 && j > 1 && word[i - 1] == other[j - 2] && word[i - 2] == other[j - 1];
+            if (swapped) now[j] = least(now[j], two_above[j - 2] + 1);
+        }
+    }
+    return row[rows % 3][columns];
 }

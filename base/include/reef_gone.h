@@ -1,5 +1,6 @@
-// What is gone: commands, options and settings that users may still type. Each says what does its
-// work now. Shared by all that take words, so that `reef`, `reefd` and libreef answer alike.
+// What users type and no program takes: commands, options and settings that are gone, each with what
+// does its work now; and misspelt ones, with what they were meant to be. Shared by all that take
+// words, so that `reef`, `reefd` and libreef answer alike.
 #ifndef REEF_GONE_H
 #define REEF_GONE_H
 
@@ -25,5 +26,11 @@ REEF_API const reef_gone *reef_gone_all(size_t *count);
  * Returns whether it is gone.
  */
 REEF_API bool reef_gone_report(const char *command, const char *option, reef_error *err);
+
+/**
+ * Letters to insert, remove, replace or swap to get from one word to the other; of long words the
+ * first 64.
+ */
+REEF_API size_t reef_edit_distance(const char *word, const char *other);
 
 #endif

@@ -1,7 +1,7 @@
 // Reading a configuration file; see reef_settings.h.
 #include "reef_settings.h"
 
-#include "reef_edit_distance.h"
+#include "reef_gone.h"
 
 #include <errno.h>
 #include <fcntl.h>

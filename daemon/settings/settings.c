@@ -7,7 +7,6 @@
 
 #include "kept_states.h"
 #include "push.h"
-#include "reef_edit_distance.h"
 #include "reef_gone.h"
 #include "reef_settings.h"
 #include "reef_source.h"

@@ -1,7 +1,6 @@
 // The command line of reefd; see settings_internal.h.
 #include "settings_internal.h"
 
-#include "reef_edit_distance.h"
 #include "reef_gone.h"
 #include "reef_settings.h"
 

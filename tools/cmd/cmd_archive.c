@@ -137,10 +137,7 @@ static void end_progress(void) {
 // ---- description --------------------------------------------------------------------------------
 
 static json_t *archive_json(const reef_archive_info *info, const char *path) {
-    char pool[2 * REEF_HASH_BYTES + 1], hash[2 * REEF_HASH_BYTES + 1];
     json_t *generations = json_array();
-    reef_hash_format(info->pool, pool);
-    reef_hash_format(info->text_hash, hash);
     for (size_t i = 0; i < info->share_count; i++) {
         const reef_archive_share *share = &info->shares[i];
         json_array_append_new(generations, json_pack("{s:I, s:I, s:I, s:I}", "generation",
@@ -152,10 +149,11 @@ static json_t *archive_json(const reef_archive_info *info, const char *path) {
     return json_pack("{s:o, s:I, s:I, s:s, s:s, s:b, s:I, s:s, s:I, s:I, s:I, s:o}", "archive",
                      path != NULL ? reef_cli_path(path) : json_null(), "archive_bytes",
                      (json_int_t)info->bytes, "text_bytes", (json_int_t)info->text_bytes,
-                     "text_hash", hash, "as_of", info->state, "snapshot", info->of_snapshot,
-                     "stream_bytes", (json_int_t)info->stream_bytes, "pool", pool, "piece_bytes",
-                     (json_int_t)info->piece_bytes, "pieces", (json_int_t)info->piece_count,
-                     "raw_pieces", (json_int_t)info->raw_count, "generations", generations);
+                     "text_hash", CLI_HASH(info->text_hash), "as_of", info->state, "snapshot",
+                     info->of_snapshot, "stream_bytes", (json_int_t)info->stream_bytes, "pool",
+                     CLI_HASH(info->pool), "piece_bytes", (json_int_t)info->piece_bytes, "pieces",
+                     (json_int_t)info->piece_count, "raw_pieces", (json_int_t)info->raw_count,
+                     "generations", generations);
 }
 
 static void print_archive(const reef_archive_info *info, const char *path) {

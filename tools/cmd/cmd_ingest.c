@@ -26,8 +26,10 @@
 
 #define LINES_DEFAULT 1000
 #define LINES_MAX 1000000
-// A longer line is sent by itself, up to REEF_REQUEST_BYTES_MAX.
+// A longer line is sent by itself, up to BATCH_LINE_MAX.
 #define BATCH_BYTES_MAX ((size_t)512 << 10)
+#define BATCH_LINE_MAX ((size_t)REEF_REQUEST_BYTES_MAX)
+#define BUFFER_BYTES (BATCH_BYTES_MAX + BATCH_LINE_MAX)
 #define AWAY_SECONDS_MAX 30.0 // that a daemon which ended is waited for
 #define AWAY_MS 500
 #define BUSY_MS 200 // where the daemon gives no time
@@ -64,31 +66,19 @@ typedef struct feed {
     const char *path; // "-": standard input
     uint64_t skip;    // bytes at the beginning that are left out
     size_t lines_max; // of a batch
-    size_t bytes_max; // and no more than so many,
-    size_t line_max;  // or one line of no more than so many; at least as many
     bool steady;      // batches depend on the content alone, not on when it comes
     // of the batch, written by feed_next
-    const uint8_t *batch; // (bytes) good until the next call
-    size_t bytes;         // 0: the end
+    uint8_t *buffer; // (bytes) good until the next call
+    size_t bytes;    // 0: the end
     size_t lines;
     uint64_t offset; // of its first byte
     uint64_t line;   // number of its first line, from 1; counted from where `skip` ended
     // its own
     int fd;
     uint64_t size; // of a file; 0: unknown
-    uint8_t *buffer;
     size_t used;
     bool eof;
 } feed;
-
-static reef_status open_failed(const feed *f, const char *what, reef_error *err) {
-    return reef_fail(err, errno == ENOENT || errno == EACCES ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
-                     "cannot %s %.160s: %s", what, f->path, strerror(errno));
-}
-
-static size_t room(const feed *f) {
-    return f->bytes_max + f->line_max;
-}
 
 static reef_status skip_bytes(feed *f, reef_error *err) {
     uint64_t left = f->skip;
@@ -96,11 +86,11 @@ static reef_status skip_bytes(feed *f, reef_error *err) {
     if (left > 0 && f->size > 0 && left <= f->size && lseek(f->fd, (off_t)left, SEEK_CUR) >= 0)
         return REEF_OK;
     while (left > 0) {
-        size_t want = left < f->bytes_max ? (size_t)left : f->bytes_max;
+        size_t want = left < BATCH_BYTES_MAX ? (size_t)left : BATCH_BYTES_MAX;
         ssize_t got = read(f->fd, f->buffer, want);
         // A signal is not the end of input.
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return open_failed(f, "read", err);
+        if (got < 0) return reef_cli_read_failed(f->path, "read", errno, err);
         // The offset was that of another file, or the file was cut.
         if (got == 0)
             return reef_fail(err, REEF_ERR_INVALID,
@@ -117,12 +107,12 @@ static reef_status feed_open(feed *f, reef_error *err) {
     if (standard) f->path = "standard input";
     // O_NOCTTY: a terminal named as a file must not become the controlling one.
     f->fd = standard ? STDIN_FILENO : open(f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    f->buffer = reef_cli_alloc(room(f), 1);
+    f->buffer = reef_cli_alloc(BUFFER_BYTES, 1);
     // The offset is counted from the beginning, so that it can be given to --skip again.
     f->offset = f->skip;
     f->line = 1;
-    if (f->fd < 0) return open_failed(f, "open", err);
-    if (fstat(f->fd, &state) != 0) return open_failed(f, "stat", err);
+    if (f->fd < 0) return reef_cli_read_failed(f->path, "open", errno, err);
+    if (fstat(f->fd, &state) != 0) return reef_cli_read_failed(f->path, "stat", errno, err);
     // open() succeeds on a directory; read() would fail with a message about the descriptor.
     if (S_ISDIR(state.st_mode))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s: it is a directory", f->path);
@@ -138,7 +128,7 @@ static void feed_close(feed *f) {
 
 // Bytes that a batch may have: a line that is longer than that goes by itself.
 static size_t batch_bytes_max(const feed *f) {
-    return f->lines == 0 ? f->line_max : f->bytes_max;
+    return f->lines == 0 ? BATCH_LINE_MAX : BATCH_BYTES_MAX;
 }
 
 // Counts whole lines of the buffer; true if they make a batch.
@@ -167,9 +157,9 @@ static bool is_quiet(const feed *f) {
 static reef_status read_more(feed *f, reef_error *err) {
     ssize_t got = 0;
     do {
-        got = read(f->fd, f->buffer + f->used, room(f) - f->used);
+        got = read(f->fd, f->buffer + f->used, BUFFER_BYTES - f->used);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) return open_failed(f, "read", err);
+    if (got < 0) return reef_cli_read_failed(f->path, "read", errno, err);
     f->eof = got == 0;
     f->used += (size_t)got;
     return REEF_OK;
@@ -200,13 +190,12 @@ static reef_status feed_next(feed *f, reef_error *err) {
         f->bytes = f->used;
         f->lines++;
     }
-    f->batch = f->buffer;
     // An empty batch and an empty buffer are the end.
     if (f->bytes > 0 || f->used == 0) return REEF_OK;
     // One line longer than a batch: cutting it would make two records of one.
     return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s line %" PRIu64 " has more than the %zu bytes that go into one batch",
-                     f->path, f->line, f->line_max);
+                     f->path, f->line, BATCH_LINE_MAX);
 }
 
 // ---- one batch ----------------------------------------------------------------------------------
@@ -225,7 +214,7 @@ typedef struct ingestion {
 // Parsed here, because one invalid line would make the whole batch invalid, and the daemon does not
 // know which line of the input it is.
 static reef_status check_lines(const ingestion *in, reef_error *err) {
-    const uint8_t *at = in->feed.batch;
+    const uint8_t *at = in->feed.buffer;
     size_t left = in->feed.bytes;
     for (uint64_t line = in->feed.line; in->jsonl && left > 0; line++) {
         const uint8_t *end = memchr(at, '\n', left);
@@ -306,7 +295,7 @@ static reef_status send_batch(ingestion *in, reef_error *err) {
     const reef_daemon_batch batch = {.source = in->source,
                                      .id = id,
                                      .type = in->jsonl ? "application/jsonl" : "text/plain",
-                                     .bytes = in->feed.batch,
+                                     .bytes = in->feed.buffer,
                                      .count = in->feed.bytes};
     // When the daemon last replied with anything: the limit on waiting counts from there.
     double heard = reef_seconds();
@@ -383,16 +372,6 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status choose_format(ingestion *in, reef_error *err) {
-    reef_cli_pool pool = {0};
-    reef_status status = reef_cli_pool_open(&pool, in->cli, err);
-    in->jsonl = reef_cli_text(in->cli, "jsonl") != NULL;
-    reef_cli_pool_close(&pool);
-    in->feed.bytes_max = BATCH_BYTES_MAX;
-    in->feed.line_max = REEF_REQUEST_BYTES_MAX;
-    return status;
-}
-
 static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
     // `end` is the offset to pass to --skip in a later run.
     // "position" is that in the pool's stream, after the daemon accepted the last batch.
@@ -427,13 +406,17 @@ static reef_status check_daemon(const reef_cli_call *cli, reef_error *err) {
 
 reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     uint64_t lines = LINES_DEFAULT;
+    reef_cli_pool pool = {0};
     ingestion in = {.cli = cli,
                     .source = reef_cli_text(cli, "source"),
+                    .jsonl = reef_cli_text(cli, "jsonl") != NULL,
                     .feed = {.fd = -1, .path = cli->operand_count ? cli->operands[0] : "-"}};
     reef_status status = reef_cli_integer(cli, "batch", 1, LINES_MAX, &lines, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "skip", 0, INT64_MAX, &in.feed.skip, err);
     if (status == REEF_OK) status = choose_prefix(&in, err);
-    if (status == REEF_OK) status = choose_format(&in, err);
+    // A pool that is none is said to be none, not to have no daemon.
+    if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
+    reef_cli_pool_close(&pool);
     in.feed.lines_max = (size_t)lines;
     if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
     if (status == REEF_OK) status = feed_open(&in.feed, err);

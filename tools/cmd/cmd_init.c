@@ -293,34 +293,20 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
 
 // ---- making it ----------------------------------------------------------------------------------
 
-static reef_status count_parameters(const reef_cli_call *cli, making *m, reef_error *err) {
+static reef_status measure_pool(const reef_cli_call *cli, making *m, reef_error *err) {
     reef_cli_pool pool;
     reef_model *model = NULL;
-    // Read back, and not computed: what the pool holds is what counts.
+    // Read back, and not computed: what the pool holds is what counts. But the rows of all shards may
+    // be more than this machine has memory for: they were counted as they were made.
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK)
+    if (status == REEF_OK && m->ranks == 1)
         status =
             reef_model_open(&model, pool.store, NULL, &(reef_model_options){.threads = 1}, err);
-    if (status == REEF_OK) m->parameters = reef_model_parameter_count(model);
+    if (model != NULL) m->parameters = reef_model_parameter_count(model);
     m->file_bytes = pool.file_bytes;
     reef_model_close(model);
     reef_cli_pool_close(&pool);
     return status;
-}
-
-// No shard has all rows to be read back.
-static reef_status measure_shards(const reef_cli_call *cli, making *m, reef_error *err) {
-    m->file_bytes = 0;
-    for (uint64_t rank = 0; rank < m->ranks; rank++) {
-        char *path = reef_cli_format("%s/rank-%" PRIu64 "/data.mdb", cli->pool, rank);
-        struct stat info;
-        bool there = stat(path, &info) == 0;
-        free(path);
-        if (!there)
-            return reef_fail(err, REEF_ERR_IO, "the shard of rank %" PRIu64 " is not there", rank);
-        m->file_bytes += (uint64_t)info.st_size;
-    }
-    return REEF_OK;
 }
 
 static reef_status check_path(const char *path, reef_error *err) {
@@ -354,8 +340,7 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     // From here on the pool exists.
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
-        status =
-            m.ranks > 1 ? measure_shards(cli, &m, &reason) : count_parameters(cli, &m, &reason);
+        status = measure_pool(cli, &m, &reason);
         // The message must say that the pool was made: running the command again would fail.
         if (status != REEF_OK)
             status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,

@@ -132,11 +132,9 @@ typedef struct report {
 } report;
 
 static void print_report(const reef_cli_call *cli, const report *r) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(r->commit.root, root);
     printf("%s %s\n", cli->dry_run ? "would make" : "made      ",
            cli->operands[cli->operand_count - 1]);
-    printf("root       %s\n", root);
+    printf("root       %s\n", CLI_HASH(r->commit.root));
     for (uint32_t rank = 0; rank < r->count; rank++) {
         char *name = r->count == 1 ? reef_cli_format("pool") : reef_cli_format("rank-%u", rank);
         printf("%-10s %s, from elsewhere %s\n", name, CLI_BYTES(r->made[rank].bytes),

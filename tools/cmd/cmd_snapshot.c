@@ -120,7 +120,6 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     // Cannot fail: a damaged record is listed and the scan continues.
     (void)err;
     listing *list = context;
-    char root[2 * REEF_HASH_BYTES + 1];
     list->count++;
     if (snapshot->damaged) {
         list_damaged(list, snapshot->name);
@@ -133,9 +132,8 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     // In the unit of the pool, so that positions compare with those of `reef status`.
     reef_cli_table_cells(list->table, "%s\t%" PRIu32 "\t%s", CLI_COUNT(snapshot->stream_bytes),
                          snapshot->open_generation, CLI_TIME(snapshot->unix_ms));
-    reef_hash_format(snapshot->root, root);
     // Twelve hex digits tell roots apart; the document has all of them.
-    reef_cli_table_cell(list->table, "%.12s", root);
+    reef_cli_table_cell(list->table, "%.12s", CLI_HASH(snapshot->root));
     return REEF_OK;
 }
 
@@ -192,18 +190,11 @@ static reef_status restore_in_place(const reef_cli_call *cli,
                                     reef_restoration *done,
                                     reef_error *err) {
     reef_store *store = NULL;
-    // Kept apart: the lock's own message does not say what to do about it.
-    reef_error reason;
-    reef_status status =
-        reef_store_open(&store, cli->pool, &(reef_store_options){.write = true}, &reason);
     // A running daemon holds the model in memory, which would overwrite what is restored.
-    if (status == REEF_ERR_BUSY)
-        return reef_fail(err, REEF_ERR_BUSY,
-                         "%.140s: stop it first, or give a directory OUT instead of --in-place",
-                         reason.message);
-    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
+    reef_status status = reef_cli_store_open(
+        &store, cli, true, "stop it first, or give a directory OUT instead of --in-place", err);
     // Asked with the lock held, so that what is shown cannot change before the reply.
-    status = confirm_restore(cli, err);
+    if (status == REEF_OK) status = confirm_restore(cli, err);
     if (status == REEF_OK)
         // The trainer keeps the present state as a snapshot first, so this can be undone.
         status = reef_pool_restore_in_place(store, cli->operands[0], cli->dry_run, done, err);

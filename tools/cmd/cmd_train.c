@@ -207,14 +207,9 @@ static reef_status read_request(train *t, reef_error *err) {
 }
 
 static reef_status open_pool(train *t, reef_error *err) {
-    reef_error reason;
-    reef_status status = reef_store_open(&t->pool.store, t->cli->pool,
-                                         &(reef_store_options){.write = !t->cli->dry_run}, &reason);
-    if (status == REEF_ERR_BUSY)
-        return reef_fail(err, status, "%.180s; stop it first, or push to it with reef ingest",
-                         reason.message);
-    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
-    status = reef_cli_pool_refresh(&t->pool, err);
+    reef_status status = reef_cli_store_open(&t->pool.store, t->cli, !t->cli->dry_run,
+                                             "stop it first, or push to it with reef ingest", err);
+    if (status == REEF_OK) status = reef_cli_pool_refresh(&t->pool, err);
     return status == REEF_OK ? reef_cli_pool_has_stream(&t->pool, err) : status;
 }
 
@@ -321,8 +316,6 @@ static json_t *files_json(const stream *s) {
 }
 
 static json_t *document(const train *t, const reef_trainer_status *now) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(t->pool.commit.root, root);
     json_t *found =
         json_pack("{s:b, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "finished",
                   !reef_cli_is_stopped(), "files", files_json(&t->stream), "seconds",
@@ -330,7 +323,7 @@ static json_t *document(const train *t, const reef_trainer_status *now) {
                   (json_int_t)now->step, "accepted_bytes", (json_int_t)t->stream.at, "stream_bytes",
                   (json_int_t)now->stream_bytes, "carried_bytes", (json_int_t)now->pending_bytes,
                   "generations", (json_int_t)t->pool.generation_count, "pool_bytes",
-                  (json_int_t)t->pool.file_bytes, "root", root);
+                  (json_int_t)t->pool.file_bytes, "root", CLI_HASH(t->pool.commit.root));
     if (!now->learns_all)
         json_object_set_new(found, "not_learned_bytes",
                             json_integer((json_int_t)now->not_learned_bytes));
@@ -340,7 +333,6 @@ static json_t *document(const train *t, const reef_trainer_status *now) {
 static void print(const train *t, const reef_trainer_status *now) {
     const reef_config *config = &t->pool.config;
     const char *unit = reef_cli_stream_unit(config);
-    char root[2 * REEF_HASH_BYTES + 1];
     printf("%s %s %ss in %s", reef_cli_is_stopped() ? "stopped after" : "read all",
            CLI_COUNT(t->stream.at), unit, CLI_DURATION(t->seconds));
     // Not lost: it is in the pool.
@@ -353,8 +345,7 @@ static void print(const train *t, const reef_trainer_status *now) {
             "  %s %ss of the pool's stream were recognised, or lay at marker lines: not trained\n",
             CLI_COUNT(now->not_learned_bytes), unit);
     // It identifies the state: two runs over the same files have the same.
-    reef_hash_format(t->pool.commit.root, root);
-    printf("  root %s\n", root);
+    printf("  root %s\n", CLI_HASH(t->pool.commit.root));
 }
 
 static reef_status reply_train(train *t, reef_error *err) {

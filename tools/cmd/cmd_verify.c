@@ -99,12 +99,9 @@ static void print_hashed(const reef_cli_call *cli,
 
 // What helps, in one line; NULL where nothing is damaged. On the heap.
 static char *remedy_text(const char *path, const reef_check_report *report) {
-    char *text = NULL, *pool = reef_cli_printable((const uint8_t *)path, strlen(path), false);
     const reef_remedy *remedy = &report->remedy;
-    if (report->damaged == 0) {
-        free(pool);
-        return NULL;
-    }
+    if (report->damaged == 0) return NULL;
+    char *text = NULL, *pool = reef_cli_printable((const uint8_t *)path, strlen(path), false);
     switch (remedy->kind) {
     case REEF_REMEDY_NOTHING:
         text = reef_cli_format("none is needed: nothing computes with what is lost");
@@ -137,7 +134,6 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
-    char root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s, %s\n", CLI_COUNT(report->records), CLI_BYTES(report->bytes));
     print_hashed(cli, options, report);
     printf("generations  %" PRIu64 "\n", report->generations);
@@ -151,8 +147,7 @@ static void print_report(const reef_cli_call *cli,
     // Pages that are neither used nor free are lost: a defect of the file.
     if (report->pages_lost) printf(", %s neither", CLI_COUNT(report->pages_lost));
     printf("\n");
-    reef_hash_format(report->root, root);
-    printf("root         %s\n", root);
+    printf("root         %s\n", CLI_HASH(report->root));
     // The longest read matters to a daemon: it keeps freed pages from reuse.
     printf("checked in   %s, %s read%s, the longest kept pages from reuse for %s\n",
            CLI_DURATION(seconds), CLI_COUNT(report->reads), report->reads == 1 ? "" : "s",

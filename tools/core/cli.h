@@ -1,6 +1,6 @@
 // What every subcommand of `reef` shares: its options, its answers, and the words people read.
 //
-// A command is a row of the table in commands.c and one function. The function returns a status;
+// A command is a row of the table in commands.h and one function. The function returns a status;
 // what went wrong is in `err`, and reef.c prints it in one line. Results go to standard output,
 // either as text or, with --json, as exactly one JSON document; everything else goes to standard
 // error.

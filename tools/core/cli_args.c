@@ -5,7 +5,6 @@
 #include "cli.h"
 #include "cli_format.h"
 
-#include "reef_edit_distance.h"
 #include "reef_gone.h"
 #include "reef_moment.h"
 #include "reef_system.h"

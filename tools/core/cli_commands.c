@@ -2,7 +2,7 @@
 // and those that its row of the table stands for.
 #include "cli.h"
 
-#include "reef_edit_distance.h"
+#include "reef_gone.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "cli_format.h"
 
 #include "reef_log.h"
+#include "reef_store.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -78,6 +79,12 @@ const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
     if (localtime_r(&seconds, &local) == NULL ||
         strftime(out, CLI_WORD_BYTES, "%Y-%m-%d %H:%M:%S", &local) == 0)
         snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " ms", unix_ms);
+    return out;
+}
+
+const char *reef_cli_hash(const uint8_t *hash, char out[CLI_WORD_BYTES]) {
+    _Static_assert(2 * REEF_HASH_BYTES < CLI_WORD_BYTES, "a hash is a word");
+    reef_hash_format(hash, out);
     return out;
 }
 
@@ -256,11 +263,11 @@ void reef_cli_table_free(reef_cli_table *table) {
     free(table);
 }
 
-static void add_cell(reef_cli_table *table, const char *text, size_t bytes) {
+void reef_cli_table_text(reef_cli_table *table, const uint8_t *bytes, size_t count) {
     table->cells =
         reef_cli_grown(table->cells, table->count, &table->capacity, sizeof(*table->cells));
     // Cells may hold names of files, and a terminal would obey control characters.
-    table->cells[table->count++] = reef_cli_printable((const uint8_t *)text, bytes, false);
+    table->cells[table->count++] = reef_cli_printable(bytes, count, false);
 }
 
 void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
@@ -268,7 +275,7 @@ void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
     va_start(arguments, format);
     char *text = format_list(format, arguments);
     va_end(arguments);
-    add_cell(table, text, strlen(text));
+    reef_cli_table_text(table, (const uint8_t *)text, strlen(text));
     free(text);
 }
 
@@ -279,7 +286,7 @@ void reef_cli_table_cells(reef_cli_table *table, const char *format, ...) {
     va_end(arguments);
     for (const char *at = text; at != NULL;) {
         size_t bytes = strcspn(at, "\t");
-        add_cell(table, at, bytes);
+        reef_cli_table_text(table, (const uint8_t *)at, bytes);
         at = at[bytes] != '\0' ? at + bytes + 1 : NULL;
     }
     free(text);
@@ -290,7 +297,7 @@ reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headi
     reef_cli_table *table = reef_cli_alloc(1, sizeof(*table));
     table->alignment = reef_cli_format("%s", columns);
     table->columns = strlen(columns);
-    for (size_t c = 0; c < table->columns; c++) add_cell(table, headings[c], strlen(headings[c]));
+    for (size_t c = 0; c < table->columns; c++) reef_cli_table_cell(table, "%s", headings[c]);
     return table;
 }
 

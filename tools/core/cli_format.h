@@ -31,12 +31,16 @@ char *reef_cli_shares(const double *shares, size_t count);
 /** 2024-05-01 12:00:00, local time */
 const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
 
+/** 32 digits of a hash of REEF_HASH_BYTES */
+const char *reef_cli_hash(const uint8_t *hash, char out[CLI_WORD_BYTES]);
+
 /** Those in words that last until the end of the block. */
 #define CLI_WORDS ((char[CLI_WORD_BYTES]){0})
 #define CLI_COUNT(value) reef_cli_count(value, CLI_WORDS)
 #define CLI_BYTES(bytes) reef_cli_bytes(bytes, CLI_WORDS)
 #define CLI_DURATION(seconds) reef_cli_duration(seconds, CLI_WORDS)
 #define CLI_TIME(unix_ms) reef_cli_time(unix_ms, CLI_WORDS)
+#define CLI_HASH(hash) reef_cli_hash(hash, CLI_WORDS)
 
 /**
  * Bytes as text that any terminal shows: UTF-8 stays, what is not UTF-8 and control characters
@@ -68,6 +72,8 @@ void reef_cli_table_free(reef_cli_table *table);
 /** Add the next cell, printable as reef_cli_printable makes it; rows fill from left to right. */
 void reef_cli_table_cell(reef_cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/** The same of so many bytes of text, whatever they are. */
+void reef_cli_table_text(reef_cli_table *table, const uint8_t *bytes, size_t count);
 /** The same for several cells, with a tab between their formats; none of them may hold a tab. */
 void reef_cli_table_cells(reef_cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

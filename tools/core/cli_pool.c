@@ -75,6 +75,15 @@ reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err) {
     return status;
 }
 
+reef_status reef_cli_store_open(
+    reef_store **out, const reef_cli_call *cli, bool write, const char *busy, reef_error *err) {
+    reef_error reason;
+    reef_status status =
+        reef_store_open(out, cli->pool, &(reef_store_options){.write = write}, &reason);
+    if (status == REEF_ERR_BUSY) return reef_fail(err, status, "%.160s; %s", reason.message, busy);
+    return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", reason.message);
+}
+
 reef_status reef_cli_pool_open(reef_cli_pool *pool, const reef_cli_call *cli, reef_error *err) {
     *pool = (reef_cli_pool){0};
     reef_store_options options = {0};
@@ -169,16 +178,14 @@ reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_er
 }
 
 json_t *reef_cli_commit_json(const reef_commit *commit) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(commit->root, root);
     return json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)commit->number, "step",
                      (json_int_t)commit->step, "stream_bytes", (json_int_t)commit->stream_bytes,
-                     "unix_ms", (json_int_t)commit->unix_ms, "root", root);
+                     "unix_ms", (json_int_t)commit->unix_ms, "root", CLI_HASH(commit->root));
 }
 
 // ---- texts --------------------------------------------------------------------------------------
 
-static reef_status open_failed(const char *path, const char *action, int code, reef_error *err) {
+reef_status reef_cli_read_failed(const char *path, const char *action, int code, reef_error *err) {
     bool missing = code == ENOENT || code == ENOTDIR || code == EACCES || code == EISDIR;
     return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s",
                      action, path, strerror(code));
@@ -193,7 +200,7 @@ static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
         size_t got = fread(file->bytes + file->count, 1, capacity - file->count, input);
         file->count += got;
         // An error after a partial read must not look like the end.
-        if (got == 0 && ferror(input)) return open_failed(file->path, "read", errno, err);
+        if (got == 0 && ferror(input)) return reef_cli_read_failed(file->path, "read", errno, err);
         if (got == 0) return REEF_OK;
         // Bounded: the whole text is kept in memory.
         if (file->count > CLI_FILE_BYTES_MAX)
@@ -206,7 +213,7 @@ reef_status reef_cli_file_read(reef_cli_file *file, const char *path, reef_error
     bool standard = strcmp(path, "-") == 0;
     *file = (reef_cli_file){.path = standard ? "standard input" : path};
     FILE *input = standard ? stdin : fopen(path, "rb");
-    if (input == NULL) return open_failed(path, "open", errno, err);
+    if (input == NULL) return reef_cli_read_failed(path, "open", errno, err);
     reef_status status = read_all(file, input, err);
     if (!standard) fclose(input);
     if (status != REEF_OK) reef_cli_file_release(file);

@@ -26,6 +26,13 @@ typedef struct reef_cli_pool {
     uint64_t file_bytes;
 } reef_cli_pool;
 
+/**
+ * Open the command's pool, for writing or for reading.
+ *
+ * busy  what to do where a daemon has it: the lock's own message does not say that
+ */
+REEF_MUST_CHECK reef_status reef_cli_store_open(
+    reef_store **out, const reef_cli_call *cli, bool write, const char *busy, reef_error *err);
 /** Open the command's pool for reading. */
 REEF_MUST_CHECK reef_status reef_cli_pool_open(reef_cli_pool *pool,
                                                const reef_cli_call *cli,
@@ -97,6 +104,14 @@ typedef struct reef_cli_file {
     size_t count;
 } reef_cli_file;
 
+/**
+ * Say that something could not be done to a file, and why; `code` is an errno: NOT_FOUND where it
+ * is not there or may not be read, otherwise IO.
+ */
+REEF_MUST_CHECK reef_status reef_cli_read_failed(const char *path,
+                                                 const char *action,
+                                                 int code,
+                                                 reef_error *err);
 /**
  * Read a file as a whole; "-" is standard input. NOT_FOUND when it is not there or not readable.
  */

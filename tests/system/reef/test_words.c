@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "cli_format.h"
 #include "commands.h"
-#include "reef_edit_distance.h"
+#include "reef_gone.h"
 #include "test.h"
 
 #include <math.h>

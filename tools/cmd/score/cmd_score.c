@@ -227,13 +227,6 @@ static void explain_lines(const answer *a, const choice *lines) {
     }
 }
 
-// Control characters of a log must not reach the terminal.
-static void put_text_cell(reef_cli_table *table, const uint8_t *bytes, size_t count) {
-    char *text = reef_cli_printable(bytes, count, false);
-    reef_cli_table_cell(table, "%s", text);
-    free(text);
-}
-
 static void put_name_cell(reef_cli_table *table, const reef_session *s) {
     char *text = reef_cli_printable(s->id, s->id_bytes, false);
     char *shown = reef_cli_cut(text, NAME_COLUMNS);
@@ -250,7 +243,7 @@ static void print_lines(const answer *a, const choice *lines) {
         const reef_scored_line *l = &a->lines.lines[lines->indices[i]];
         reef_cli_table_cells(table, "%zu\t%zu\t%.1f\t%.2f\t%+.1f\t%.2f", l->number, l->bytes,
                              l->bits, reef_scored_line_rate(l), l->surplus, l->score);
-        put_text_cell(table, a->lines.text + l->offset, l->bytes);
+        reef_cli_table_text(table, a->lines.text + l->offset, l->bytes);
     }
     reef_cli_table_show(table);
 }
@@ -265,7 +258,7 @@ static void print_sessions(const answer *a, const choice *sessions) {
         put_name_cell(table, s);
         reef_cli_table_cells(table, "%zu\t%zu\t%.2f\t%zu", s->line_count,
                              a->lines.lines[s->first].number, s->score, worst->number);
-        put_text_cell(table, a->lines.text + worst->offset, worst->bytes);
+        reef_cli_table_text(table, a->lines.text + worst->offset, worst->bytes);
     }
     reef_cli_table_show(table);
 }

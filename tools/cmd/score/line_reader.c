@@ -19,9 +19,8 @@
 #define POLL_MS 200 // from one poll to the next
 
 static reef_status fail_read(const reef_line_reader *reader, const char *doing, reef_error *err) {
-    bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
-    return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s", doing,
-                     reader->path != NULL ? reader->path : "standard input", strerror(errno));
+    return reef_cli_read_failed(reader->path != NULL ? reader->path : "standard input", doing,
+                                errno, err);
 }
 
 // ---- opening ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 // The value of one field of a configuration: where it lies, which values it may have, and how
 // people write it, amounts of bytes among others.
 #include "config_internal.h"
-#include "reef_edit_distance.h"
 #include "reef_gone.h"
 #include "reef_model.h"
 
