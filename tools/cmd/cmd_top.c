@@ -1,6 +1,6 @@
 // reef top: what a daemon and its pool are doing, live.
 //
-//   the socket, once an interval --> status, never waited for: keys and resizing come first
+//   the daemon, once an interval --> status, which a thread waits for: keys and resizing come first
 //   the pool, after a commit     --> generations, usage, loss over the stream
 //
 // Without a daemon the last commit is shown, and one is waited for.
@@ -12,10 +12,10 @@
 #include "top_view.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,8 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -51,123 +49,56 @@ const reef_cli_manual reef_top_manual = {
                "reef top reef.pool --once",
 };
 
-// ---- the link -----------------------------------------------------------------------------------
+// ---- asking -------------------------------------------------------------------------------------
 //
-// Asking a daemon for its status without ever waiting for it, so that a terminal stays alive while
-// a daemon does not. One connection stays open as long as the daemon does.
+// A thread asks the daemon for its status, so that a terminal stays alive while a daemon does not. It
+// lasts as long as the process: what it waits for may never come.
 
-#define READ_BYTES ((size_t)65536)
+static struct {
+    const char *pool, *socket; // words of the command line
+    pthread_mutex_t lock;
+    pthread_cond_t wanted;
+    bool asked;      // and not answered yet
+    json_t *answer;  // the last one, until it is taken; NULL: no daemon answered
+    int answered[2]; // a pipe: a byte for each answer
+} asking = {.lock = PTHREAD_MUTEX_INITIALIZER, .wanted = PTHREAD_COND_INITIALIZER};
 
-static const char REQUEST[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-typedef struct daemon_link {
-    struct sockaddr_un address;
-    int fd;     // -1: not connected
-    bool asked; // and has not answered
-    char *line; // what has come of the reply
-    size_t used, room;
-} daemon_link;
-
-static reef_status link_init(daemon_link *link,
-                             const char *pool,
-                             const char *socket_path,
-                             reef_error *err) {
-    *link = (daemon_link){.fd = -1};
-    return reef_address_init(&link->address, pool, socket_path, err);
-}
-
-static void link_close(daemon_link *link) {
-    if (link->fd >= 0) close(link->fd);
-    free(link->line);
-    link->line = NULL;
-    link->used = link->room = 0;
-    link->fd = -1;
-    link->asked = false;
-}
-
-static bool connect_now(daemon_link *link) {
-    link->fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (link->fd < 0) return false;
-    int flags = fcntl(link->fd, F_GETFL);
-    bool good =
-        fcntl(link->fd, F_SETFD, FD_CLOEXEC) == 0 &&
-        fcntl(link->fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
-        connect(link->fd, (const struct sockaddr *)&link->address, sizeof(link->address)) == 0;
-    if (!good) link_close(link);
-    return good;
-}
-
-// Send a request unless a reply is due; connect first if not connected. False: no daemon listens.
-static bool link_request(daemon_link *link) {
-    if (link->asked) return true;
-    if (link->fd < 0 && !connect_now(link)) return false;
-    // The request is so short that it is sent as a whole, or not at all.
-    ssize_t sent = send(link->fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL);
-    if (sent == (ssize_t)sizeof(REQUEST) - 1) {
-        link->asked = true;
-        return true;
+static void *ask(void *context) {
+    (void)context;
+    for (;;) {
+        char *reply = NULL;
+        pthread_mutex_lock(&asking.lock);
+        while (!asking.asked) pthread_cond_wait(&asking.wanted, &asking.lock);
+        pthread_mutex_unlock(&asking.lock);
+        // No daemon and none that answers are alike here: NULL.
+        (void)!reef_daemon_call(asking.pool, asking.socket, "{\"command\": \"status\"}", &reply,
+                                NULL);
+        json_t *answer = reply != NULL ? json_loads(reply, 0, NULL) : NULL;
+        free(reply);
+        pthread_mutex_lock(&asking.lock);
+        json_decref(asking.answer);
+        asking.answer = answer;
+        asking.asked = false;
+        pthread_mutex_unlock(&asking.lock);
+        while (write(asking.answered[1], "", 1) < 0 && errno == EINTR) continue;
     }
-    link_close(link);
-    return false;
-}
-
-static void make_room(daemon_link *link) {
-    if (link->room - link->used > READ_BYTES) return;
-    size_t room = link->used + 2 * READ_BYTES;
-    char *grown = reef_cli_alloc(room, 1);
-    if (link->used > 0) memcpy(grown, link->line, link->used);
-    free(link->line);
-    link->line = grown;
-    link->room = room;
-}
-
-// The status in a whole reply, or NULL.
-static json_t *parse_reply(const char *line, size_t bytes) {
-    json_t *status = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(status)) return status;
-    json_decref(status);
     return NULL;
 }
 
-// What follows the header of a reply; NULL before all of that is there.
-static const char *behind_header(const daemon_link *link) {
-    for (size_t i = 4; i <= link->used; i++)
-        if (memcmp(link->line + i - 4, "\r\n\r\n", 4) == 0) return link->line + i;
-    return NULL;
-}
-
-// Read what has come. *status is the caller's once a reply is whole, otherwise NULL. False: the
-// daemon went away.
-static bool link_read(daemon_link *link, json_t **status) {
-    *status = NULL;
-    if (link->fd < 0) return false;
-    make_room(link);
-    ssize_t count = recv(link->fd, link->line + link->used, READ_BYTES, 0);
-    // Nothing there yet is not a lost connection.
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
-    if (count > 0) link->used += (size_t)count;
-    // Behind its header a reply is one line.
-    const char *head = behind_header(link), *end = NULL;
-    if (count > 0 && head != NULL)
-        end = memchr(head, '\n', link->used - (size_t)(head - link->line));
-    if (end != NULL) {
-        *status = parse_reply(head, (size_t)(end - head));
-        // One request at a time, so nothing follows the line.
-        link->used = 0;
-        link->asked = false;
-    }
-    // Too long or not JSON: this is not a reefd, or not of this version.
-    bool gone =
-        count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end != NULL && *status == NULL);
-    if (gone) link_close(link);
-    return !gone;
+static reef_status start_asking(const reef_cli_call *cli, reef_error *err) {
+    pthread_t thread;
+    asking.pool = cli->pool;
+    asking.socket = reef_cli_text(cli, "socket");
+    if (pipe(asking.answered) != 0 || reef_thread_start(&thread, ask, NULL) != 0)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "cannot start a thread that asks the daemon");
+    pthread_detach(thread);
+    return REEF_OK;
 }
 
 // ---- the pool -----------------------------------------------------------------------------------
 
 typedef struct top {
     reef_cli_call *cli;
-    daemon_link link;
     reef_top_data data;
     double interval;
     double heard;      // when the last reply came
@@ -290,15 +221,24 @@ static void take_absence(top *t) {
     t->data.daemon = false;
 }
 
-static void request_status(top *t) {
-    if (!link_request(&t->link)) take_absence(t);
+static void request_status(void) {
+    pthread_mutex_lock(&asking.lock);
+    asking.asked = true;
+    pthread_cond_signal(&asking.wanted);
+    pthread_mutex_unlock(&asking.lock);
 }
 
-static void listen_to(top *t) {
-    json_t *status;
-    bool there = link_read(&t->link, &status);
-    if (status != NULL) take_status(t, status);
-    if (!there) take_absence(t);
+static void take_answer(top *t) {
+    char byte;
+    (void)!read(asking.answered[0], &byte, 1);
+    pthread_mutex_lock(&asking.lock);
+    json_t *status = asking.answer;
+    asking.answer = NULL;
+    pthread_mutex_unlock(&asking.lock);
+    if (status != NULL)
+        take_status(t, status);
+    else
+        take_absence(t);
 }
 
 // ---- the terminal -------------------------------------------------------------------------------
@@ -429,18 +369,18 @@ static void run_top(top *t) {
         double now = reef_seconds();
         // At fixed times: drawing and keys do not delay the figures.
         if (now >= next) {
-            request_status(t);
+            request_status();
             refresh_pool(t);
             next = now + t->interval;
         }
         draw_top(t);
         double wait = fmax(0, next - reef_seconds());
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                                  {.fd = t->link.fd, .events = POLLIN}};
+                                  {.fd = asking.answered[0], .events = POLLIN}};
         // Interrupted by a signal: a new size, or the end.
         if (poll(events, 2, (int)ceil(1000 * wait)) < 0) continue;
         if (events[0].revents) read_keys();
-        if (events[1].revents) listen_to(t);
+        if (events[1].revents) take_answer(t);
     }
     terminal_end();
 }
@@ -498,6 +438,7 @@ static reef_status show_live(top *t, reef_error *err) {
                          "a live view wants a terminal; elsewhere use --once");
     reef_status status =
         read_pool(t, err); // an invalid pool is reported before the screen is taken
+    if (status == REEF_OK) status = start_asking(t->cli, err);
     if (status != REEF_OK) return status;
     t->heard = t->advanced = reef_seconds();
     run_top(t);
@@ -512,13 +453,13 @@ reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
     t->data.pool = cli->pool;
     t->colours = reef_cli_colours();
     reef_status status = reef_cli_number(cli, "interval", 0.1, INTERVAL_MAX, &t->interval, err);
+    // The socket's name is checked even if no daemon runs.
+    struct sockaddr_un socket;
     if (status == REEF_OK)
-        // The socket's name is checked even if no daemon runs.
-        status = link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
+        status = reef_address_init(&socket, cli->pool, reef_cli_text(cli, "socket"), err);
     if (status == REEF_OK)
         status =
             cli->json || reef_cli_text(cli, "once") != NULL ? show_once(t, err) : show_live(t, err);
-    link_close(&t->link);
     release_pool(&t->data);
     json_decref(t->data.status);
     free(t);
