@@ -109,6 +109,11 @@ REEF_MUST_CHECK reef_status reef_status_read(const reef_cli_call *cli,
                                              bool *daemon,
                                              reef_error *err);
 
+/**
+ * Which kind is being learned, by a status, on the heap; NULL where there is one alone, without a
+ * name, or none.
+ */
+char *reef_kind_words(const json_t *status);
 /** One line about the member `ranks` of a status, on the heap; NULL where there is none. */
 char *reef_ranks_words(const json_t *status);
 /** The same about the member `joins`, of a rank that learns apart. */

@@ -57,7 +57,7 @@ const reef_cli_manual reef_stop_manual = {
 static reef_status report_dry_run(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *running = NULL;
     // Asks for the status: a daemon that does not reply is an error of the dry run too.
-    reef_status status = reef_cli_daemon_status(cli, &running, err);
+    reef_status status = reef_cli_daemon_request(cli, "status", &running, err);
     if (status != REEF_OK) return status;
     json_int_t pid = json_integer_value(json_object_get(running, "pid"));
     json_t *state = json_incref(json_object_get(running, "state"));
@@ -74,38 +74,49 @@ static reef_status report_dry_run(reef_cli_call *cli, const char *command, reef_
     return REEF_OK;
 }
 
+// Ask for it, unless for a dry run. *result (the caller's) is what is left to print for people; NULL
+// where all was said.
 static reef_status request_daemon(reef_cli_call *cli,
+                                  const char *command,
+                                  json_t **result,
+                                  reef_error *err) {
+    *result = NULL;
+    if (cli->dry_run) return report_dry_run(cli, command, err);
+    reef_status status = reef_cli_daemon_request(cli, command, result, err);
+    if (status != REEF_OK || !cli->json) return status;
+    status = reef_cli_reply(cli, *result, err);
+    *result = NULL;
+    return status;
+}
+
+static reef_status request_commit(reef_cli_call *cli,
                                   const char *command,
                                   const char *done,
                                   reef_error *err) {
-    json_t *result = NULL;
-    // A dry run must not send the request: it would be carried out.
-    if (cli->dry_run) return report_dry_run(cli, command, err);
-    reef_status status = reef_cli_daemon_request(cli, command, &result, err);
-    if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_reply(cli, result, err);
+    json_t *result;
+    reef_status status = request_daemon(cli, command, &result, err);
     // Step and commit are what a script waits for or compares.
-    printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
-           CLI_COUNT(reef_cli_count_of(result, "step")),
-           json_integer_value(json_object_get(result, "number")));
+    if (result != NULL)
+        printf("%s at step %s, commit %" PRIu64 "\n", done,
+               CLI_COUNT(reef_cli_count_of(result, "step")), reef_cli_count_of(result, "number"));
     json_decref(result);
-    return REEF_OK;
+    return status;
 }
 
 reef_status reef_cmd_commit(reef_cli_call *cli, reef_error *err) {
-    return request_daemon(cli, "commit", "committed", err);
+    return request_commit(cli, "commit", "committed", err);
 }
 
 reef_status reef_cmd_pause(reef_cli_call *cli, reef_error *err) {
-    return request_daemon(cli, "pause", "paused", err);
+    return request_commit(cli, "pause", "paused", err);
 }
 
 reef_status reef_cmd_resume(reef_cli_call *cli, reef_error *err) {
-    return request_daemon(cli, "resume", "training continues; last committed", err);
+    return request_commit(cli, "resume", "training continues; last committed", err);
 }
 
 reef_status reef_cmd_drain(reef_cli_call *cli, reef_error *err) {
-    return request_daemon(cli, "drain", "trained and committed", err);
+    return request_commit(cli, "drain", "trained and committed", err);
 }
 
 static void print_names(const char *what, const json_t *names) {
@@ -117,11 +128,9 @@ static void print_names(const char *what, const json_t *names) {
 }
 
 reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
-    json_t *result = NULL;
-    if (cli->dry_run) return report_dry_run(cli, "reload", err);
-    reef_status status = reef_cli_daemon_request(cli, "reload", &result, err);
-    if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_reply(cli, result, err);
+    json_t *result;
+    reef_status status = request_daemon(cli, "reload", &result, err);
+    if (result == NULL) return status;
     print_names("changed        ", json_object_get(result, "changed"));
     print_names("needs restart  ", json_object_get(result, "restart"));
     json_decref(result);
@@ -129,12 +138,9 @@ reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
 }
 
 reef_status reef_cmd_stop(reef_cli_call *cli, reef_error *err) {
-    json_t *result = NULL;
-    if (cli->dry_run) return report_dry_run(cli, "stop", err);
-    reef_status status = reef_cli_daemon_request(cli, "stop", &result, err);
-    if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_reply(cli, result, err);
+    json_t *result;
+    reef_status status = request_daemon(cli, "stop", &result, err);
+    if (result != NULL) printf("the daemon finishes what it has to, commits and ends\n");
     json_decref(result);
-    printf("the daemon finishes what it has to, commits and ends\n");
-    return REEF_OK;
+    return status;
 }

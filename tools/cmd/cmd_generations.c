@@ -319,33 +319,30 @@ static reef_status ask_prune(
     return reef_cli_change(cli, request, result, err);
 }
 
-static json_int_t number(const json_t *result, const char *name) {
-    return json_integer_value(json_object_get(result, name));
-}
-
 static reef_status confirm_prune(const reef_cli_call *cli, const json_t *would, reef_error *err) {
-    char *what = reef_cli_format("%" JSON_INTEGER_FORMAT " states of %s will be gone for good",
-                                 number(would, "states"), cli->pool);
+    char *what = reef_cli_format("%" PRIu64 " states of %s will be gone for good",
+                                 reef_cli_count_of(would, "states"), cli->pool);
     reef_status status = reef_cli_confirm(cli, what, err);
     free(what);
     return status;
 }
 
 static reef_status reply_prune(reef_cli_call *cli, const json_t *done, reef_error *err) {
-    json_int_t states = number(done, "states"), visits = number(done, "visits");
-    json_int_t bytes = number(done, "bytes");
+    uint64_t states = reef_cli_count_of(done, "states"), visits = reef_cli_count_of(done, "visits"),
+             bytes = reef_cli_count_of(done, "bytes");
     if (cli->json)
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:I, s:I, s:I}", "done", !cli->dry_run, "states",
-                                        states, "visits", visits, "bytes", bytes),
+                                        (json_int_t)states, "visits", (json_int_t)visits, "bytes",
+                                        (json_int_t)bytes),
                               err);
     if (visits == 0) {
         printf("nothing to give up\n");
         return REEF_OK;
     }
-    printf("%s %" JSON_INTEGER_FORMAT " state%s: %" JSON_INTEGER_FORMAT " visit%s of kinds, %s\n",
+    printf("%s %" PRIu64 " state%s: %" PRIu64 " visit%s of kinds, %s\n",
            cli->dry_run ? "would give up" : "gave up", states, states == 1 ? "" : "s", visits,
-           visits == 1 ? "" : "s", CLI_BYTES((uint64_t)bytes));
+           visits == 1 ? "" : "s", CLI_BYTES(bytes));
     return REEF_OK;
 }
 
@@ -358,7 +355,7 @@ reef_status reef_cmd_prune(reef_cli_call *cli, reef_error *err) {
     if (keep_last == 0)
         return reef_fail(err, REEF_ERR_INVALID, "how many states should stay? give --keep-last N");
     status = ask_prune(cli, keep_last, true, &result, err);
-    if (status == REEF_OK && !cli->dry_run && number(result, "visits") > 0) {
+    if (status == REEF_OK && !cli->dry_run && reef_cli_count_of(result, "visits") > 0) {
         status = confirm_prune(cli, result, err);
         json_decref(result);
         result = NULL;

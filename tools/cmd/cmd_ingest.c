@@ -399,7 +399,7 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
 // A dry run sends nothing, but reports a missing daemon like a real one.
 static reef_status check_daemon(const reef_cli_call *cli, reef_error *err) {
     json_t *running = NULL;
-    reef_status status = reef_cli_daemon_status(cli, &running, err);
+    reef_status status = reef_cli_daemon_request(cli, "status", &running, err);
     json_decref(running);
     return status;
 }

@@ -60,6 +60,7 @@ typedef struct sealed_bits {
 
 typedef struct report {
     domain *domains;
+    const char **names; // (count) of the domains
     size_t count;
     uint64_t *truth;
     size_t truth_count;
@@ -70,7 +71,6 @@ typedef struct report {
     reef_matrix matrix;
     // results
     double asof_forgetting, task_free_forgetting;
-    double *learned_share; // of domains 1 .. count - 1
 } report;
 
 // ---- what was given -----------------------------------------------------------------------------
@@ -96,6 +96,7 @@ static domain *find_domain(const report *r, const char *name) {
 
 static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error *err) {
     r->domains = reef_cli_alloc(cli->given_count, sizeof(*r->domains));
+    r->names = reef_cli_alloc(cli->given_count, sizeof(*r->names));
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "domain", &cursor))) {
@@ -106,6 +107,7 @@ static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error 
         // Looked up before the slot is used, or the name would find itself.
         bool taken = find_domain(r, name) != NULL;
         // The slot is counted first, so that release_report() frees the name on failure.
+        r->names[r->count] = name;
         domain *d = &r->domains[r->count++];
         *d = (domain){.name = name, .path = path, .fresh = NAN};
         if (taken) return reef_fail(err, REEF_ERR_INVALID, "domain %.64s is given twice", name);
@@ -242,10 +244,10 @@ static void release_report(report *r) {
         reef_cli_file_release(&r->domains[j].file);
     }
     free(r->domains);
+    free(r->names);
     free(r->truth);
     free(r->found);
     free(r->sealed);
-    free(r->learned_share);
     reef_matrix_release(&r->matrix);
 }
 
@@ -320,8 +322,6 @@ static void compute_report(report *r) {
     r->task_free_forgetting = old > 0 ? 0 : NAN;
     for (size_t j = 0; j < old; j++)
         r->task_free_forgetting += (now_bits(r, j) - own_bits(r, j)) / (double)old;
-    r->learned_share = reef_cli_alloc(r->count, sizeof(*r->learned_share));
-    for (size_t j = 1; j < r->count; j++) r->learned_share[j] = share_learned(r, j);
 }
 
 static reef_status measure_domains(report *r,
@@ -391,7 +391,7 @@ static json_t *report_json(const report *r,
         json_array_append_new(names, json_string(r->domains[j].name));
     // The first domain has no earlier model to gain from.
     for (size_t j = 1; j < r->count; j++)
-        json_array_append_new(shares, reef_cli_real(r->learned_share[j]));
+        json_array_append_new(shares, reef_cli_real(share_learned(r, j)));
     // The names of these members are fixed: scripts that read reports depend on them.
     json_t *document = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
                                  "names", names, "rows", reef_matrix_row_names_json(&r->matrix),
@@ -417,13 +417,6 @@ static reef_status write_json(const json_t *document, const char *directory, ree
         status = reef_cli_write_failed(path, errno, err);
     free(path);
     return status;
-}
-
-// As the matrix and its picture take them; they belong to the domains.
-static const char **domain_names(const report *r) {
-    const char **names = reef_cli_alloc(r->count, sizeof(*names));
-    for (size_t j = 0; j < r->count; j++) names[j] = r->domains[j].name;
-    return names;
 }
 
 static char *sentence(const report *r) {
@@ -455,18 +448,15 @@ static void draw_report(FILE *out, const void *context) {
     const picture *p = context;
     const report *r = p->report;
     const double width = PAGE_WIDTH - 20;
-    // The charts take plain arrays, so that they know nothing of reports.
-    const char **names = domain_names(r);
     char *line = sentence(r);
     reef_svg_sentence(out, 74, 36, line);
     // A pool made by `reef init` alone has no loss to draw.
     if (p->chart->count > 0)
         reef_chart_loss_svg(out, p->chart, (reef_chart_box){10, CHART_TOP, width, CHART_HEIGHT});
     // Its own generation of each column is framed in the matrix.
-    reef_chart_matrix_svg(out, &r->matrix, names,
+    reef_chart_matrix_svg(out, &r->matrix, r->names,
                           (reef_chart_box){10, MATRIX_TOP, width, MATRIX_HEIGHT(r->matrix.rows)});
     free(line);
-    free(names);
 }
 
 static reef_status write_svg(const report *r,
@@ -512,10 +502,7 @@ static void print_domains(const report *r) {
         // Loss in the state where the domain was learned, and in the last one.
         reef_cli_table_cells(table, "%.4f\t%.4f", own_bits(r, j), now_bits(r, j));
         // How much of the gain over the first model was learned; empty where --fresh was not given.
-        if (j == 0 || isnan(r->learned_share[j]))
-            reef_cli_table_cell(table, "%s", "");
-        else
-            reef_cli_table_cell(table, "%.1f", 100 * r->learned_share[j]);
+        reef_cli_table_real(table, 1, j > 0 ? 100 * share_learned(r, j) : NAN, "");
     }
     reef_cli_table_show(table);
 }
@@ -524,9 +511,7 @@ static void print_report(const report *r,
                          const reef_cli_table *generations,
                          const reef_kind_list *kinds,
                          const char *directory) {
-    const char **names = domain_names(r);
-    reef_matrix_print(&r->matrix, names);
-    free(names);
+    reef_matrix_print(&r->matrix, r->names);
     char *line = sentence(r);
     printf("\n%s\n\n", line);
     free(line);

@@ -170,7 +170,16 @@ static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_err
     return status;
 }
 
-// ---- ranks in words -----------------------------------------------------------------------------
+// ---- kind and ranks in words --------------------------------------------------------------------
+
+char *reef_kind_words(const json_t *status) {
+    const char *name = json_string_value(json_object_get(status, "kind_name"));
+    uint64_t kinds = reef_cli_count_of(status, "kinds");
+    if (!json_is_integer(json_object_get(status, "kind")) || (kinds < 2 && name == NULL))
+        return NULL;
+    return reef_cli_format("%" PRIu64 "%s%s, of %" PRIu64, reef_cli_count_of(status, "kind"),
+                           name != NULL ? ", " : "", name != NULL ? name : "", kinds);
+}
 
 // The one that others waited for longest.
 static char *behind_words(const json_t *list) {
@@ -354,23 +363,10 @@ static void print_memory(const json_t *status) {
     print_inputs(json_object_get(memory, "inputs"));
 }
 
-static void print_ranks(const json_t *status) {
-    char *words = reef_ranks_words(status);
-    if (words != NULL) printf("  ranks         %s\n", words);
+// A line in words (taken over), where there are any.
+static void print_words(const char *label, char *words, const char *more) {
+    if (words != NULL) printf("  %-14s%s%s\n", label, words, more);
     free(words);
-    words = reef_joins_words(status);
-    if (words != NULL) printf("  joins         %s\n", words);
-    free(words);
-}
-
-// With one kind there is nothing to tell.
-static void print_kind(const json_t *status) {
-    const char *name = json_string_value(json_object_get(status, "kind_name"));
-    uint64_t kinds = reef_cli_count_of(status, "kinds");
-    if (!json_is_integer(json_object_get(status, "kind")) || (kinds < 2 && name == NULL)) return;
-    printf("  %-14s%" PRIu64 "%s%s, of %" PRIu64 ", is being learned\n", "kind",
-           reef_cli_count_of(status, "kind"), name != NULL ? ", " : "", name != NULL ? name : "",
-           kinds);
 }
 
 // When sealed records were last read as a whole, and how far the current pass has come.
@@ -412,7 +408,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_count(status, "step", "step", "");
     print_stream(status);
     print_count(status, "generation", "generation", "is open");
-    print_kind(status);
+    print_words("kind", reef_kind_words(status), ", is being learned");
     if (reef_cli_count_of(status, "experts") > 0) {
         print_count(status, "experts", "experts", "in all layers and generations");
         print_count(status, "experts_open", "", "of them in the open generation");
@@ -427,7 +423,8 @@ static void print_status(const json_t *status, bool daemon) {
         printf("  on disk       %s\n", CLI_BYTES(reef_cli_count_of(status, "file_bytes")));
     // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));
-    print_ranks(status);
+    print_words("ranks", reef_ranks_words(status), "");
+    print_words("joins", reef_joins_words(status), "");
     print_scrub(json_object_get(status, "scrub"));
     // Old readers keep pages from reuse, so they are shown last as a warning.
     print_readers(json_object_get(status, "readers"));
@@ -439,7 +436,7 @@ reef_status reef_status_read(const reef_cli_call *cli,
                              reef_error *err) {
     *result = NULL;
     // A daemon is asked first: it knows what is not committed yet.
-    reef_status status = reef_cli_daemon_status(cli, result, err);
+    reef_status status = reef_cli_daemon_request(cli, "status", result, err);
     *daemon = status == REEF_OK;
     // No daemon is no error: the pool itself is read. Any other failure is one.
     if (status == REEF_ERR_NOT_FOUND) status = read_pool(cli, result, err);

@@ -118,7 +118,8 @@ static reef_status check_order(const stream *s, const reef_trainer *trainer, ree
     return REEF_OK;
 }
 
-static reef_status seek_once(stream *s, const reef_trainer *trainer, reef_error *err) {
+// Go on where the pool's cursors stand.
+static reef_status stream_seek(stream *s, const reef_trainer *trainer, reef_error *err) {
     for (size_t i = 0; i < s->count; i++) {
         uint64_t cursor = reef_trainer_cursor(trainer, s->files[i].name);
         // Also checks that the beginning of the file has not changed.
@@ -133,14 +134,7 @@ static reef_status seek_once(stream *s, const reef_trainer *trainer, reef_error 
                              s->files[i].name);
         s->at += cursor;
     }
-    return REEF_OK;
-}
-
-// Go on where the pool's cursors stand.
-static reef_status stream_seek(stream *s, const reef_trainer *trainer, reef_error *err) {
-    s->at = 0;
-    reef_status status = seek_once(s, trainer, err);
-    return status != REEF_OK ? status : check_order(s, trainer, err);
+    return check_order(s, trainer, err);
 }
 
 static void stream_release(stream *s) {

@@ -227,16 +227,6 @@ static void put_memory(view *v) {
         put_line(v, TOP_PLAIN, "size       %s on disk", CLI_BYTES(bytes));
 }
 
-// Which kind is being learned, where there are several or it has a name.
-static void put_kind(view *v) {
-    const json_t *status = v->data->status, *kind = json_object_get(status, "kind");
-    const char *name = json_string_value(json_object_get(status, "kind_name"));
-    uint64_t kinds = reef_cli_count_of(status, "kinds");
-    if (!json_is_integer(kind) || (kinds < 2 && name == NULL)) return;
-    put_line(v, TOP_PLAIN, "kind       %" JSON_INTEGER_FORMAT "%s%s, of %" PRIu64,
-             json_integer_value(kind), name != NULL ? ", " : "", name != NULL ? name : "", kinds);
-}
-
 // The context memory of the kind that is being learned, where the pool has such.
 static void put_context_memory(view *v) {
     const json_t *memory = json_object_get(v->data->status, "kind_memory");
@@ -248,12 +238,9 @@ static void put_context_memory(view *v) {
              100 * reef_cli_real_of(memory, "used_share"));
 }
 
-static void put_ranks(view *v) {
-    char *words = reef_ranks_words(v->data->status);
-    if (words != NULL) put_line(v, TOP_PLAIN, "ranks      %s", words);
-    free(words);
-    words = reef_joins_words(v->data->status);
-    if (words != NULL) put_line(v, TOP_PLAIN, "joins      %s", words);
+// A line in words (taken over), where there are any.
+static void put_words(view *v, const char *label, char *words) {
+    if (words != NULL) put_line(v, TOP_PLAIN, "%-*s%s", LABEL_COLUMNS, label, words);
     free(words);
 }
 
@@ -345,9 +332,10 @@ void reef_top_view(const reef_top_data *data,
         put_stream(&v);
         put_commit(&v);
         put_memory(&v);
-        put_kind(&v);
+        put_words(&v, "kind", reef_kind_words(data->status));
         put_context_memory(&v);
-        put_ranks(&v);
+        put_words(&v, "ranks", reef_ranks_words(data->status));
+        put_words(&v, "joins", reef_joins_words(data->status));
         put_sources(&v);
         put_generations(&v);
     }

@@ -43,16 +43,13 @@ reef_status reef_cli_daemon_request(const reef_cli_call *cli,
     return status;
 }
 
-reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, reef_error *err) {
-    return reef_cli_daemon_request(cli, "status", result, err);
-}
-
 void reef_cli_route_log(const reef_cli_call *cli) {
     if (!cli->verbose) return;
     json_t *running = NULL;
     // Commands that never ask a daemon report that.
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
-    bool daemon = asks && reef_cli_daemon_status(cli, &running, NULL) != REEF_ERR_NOT_FOUND;
+    bool daemon =
+        asks && reef_cli_daemon_request(cli, "status", &running, NULL) != REEF_ERR_NOT_FOUND;
     json_decref(running);
     // A path may hold anything, and a terminal would obey it.
     char *pool = reef_cli_printable((const uint8_t *)cli->pool, strlen(cli->pool), false);
@@ -102,7 +99,7 @@ reef_status reef_cli_change(const reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_INVALID, "the request could not be built: names are UTF-8");
     // The status is asked first: NOT_FOUND from the change itself could also mean that its object
     // does not exist.
-    reef_status status = reef_cli_daemon_status(cli, &running, NULL);
+    reef_status status = reef_cli_daemon_request(cli, "status", &running, NULL);
     json_decref(running);
     // A daemon that does not reply has the lock, so trying the pool would fail anyway.
     status = status != REEF_ERR_NOT_FOUND ? call_daemon(cli, request, result, err)

@@ -44,13 +44,10 @@ REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
  * itself.
  */
 void reef_cli_route_log(const reef_cli_call *cli);
-/** The daemon's reply to {"command": ...}, or to that of status; NOT_FOUND when none runs. */
+/** The daemon's reply to {"command": ...}, the caller's; NOT_FOUND when none runs. */
 REEF_MUST_CHECK reef_status reef_cli_daemon_request(const reef_cli_call *cli,
                                                     const char *command,
                                                     json_t **result,
                                                     reef_error *err);
-REEF_MUST_CHECK reef_status reef_cli_daemon_status(const reef_cli_call *cli,
-                                                   json_t **result,
-                                                   reef_error *err);
 
 #endif
