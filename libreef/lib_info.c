@@ -27,7 +27,6 @@ static reef_status find_generation(const reef_pool *pool,
 static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *err) {
     const reef_config *config = &pool->config;
     reef_commit commit;
-    // The committed state, read in one transaction.
     reef_status status = reef_store_read_commit(pool->store, &commit, err);
     if (status != REEF_OK) return status;
     *info = (reef_pool_info){
@@ -168,7 +167,6 @@ static reef_status read_range(reef_txn *txn,
                               reef_usage_range *range,
                               reef_usage *usage,
                               reef_error *err) {
-    // Totals less all windows are the uses before the first window.
     reef_usage_range always = {.until_ms = UINT64_MAX};
     uint64_t *known = calloc(2 * count + 1, sizeof(*known)),
              *in_range = calloc(2 * count + 1, sizeof(*in_range));
@@ -242,7 +240,6 @@ static reef_status give_usage(reef_pool *pool,
     status = check_usage(pool, generation, layer, count, err);
     if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, &usage, err);
     reef_lib_leave(pool);
-    // Outside the lock: converting needs nothing of the pool.
     for (size_t n = 0; status == REEF_OK && n < count; n++) {
         counts[n] = usage[n].count;
         if (scores != NULL) scores[n] = (double)usage[n].score / (double)REEF_USAGE_SCORE_ONE;

@@ -142,7 +142,6 @@ static reef_status layer_config(reef_config *config,
         status =
             reef_fail(err, REEF_ERR_INVALID, "a layer needs d_model, the width of a row; it is 0");
     config->d_model = options->d_model;
-    // Zero means not given, and leaves the default.
     set_number(&config->heads, options->heads);
     set_number(&config->topk, options->topk);
     set_number(&config->d_key, options->d_key);

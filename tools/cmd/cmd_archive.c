@@ -268,7 +268,6 @@ reef_status reef_cmd_compress(reef_cli_call *cli, reef_error *err) {
     reef_archive_info info = {0};
     // All that can be refused without reading, and before the pool is opened.
     reef_status status = read_compression(cli, &r, err);
-    // From here on an interrupt must leave nothing.
     if (status == REEF_OK) reef_cli_catch_signals(true);
     if (status == REEF_OK) status = compress(cli, &r, &info, err);
     if (status == REEF_OK) status = reply_compression(cli, &info, &r.out, err);

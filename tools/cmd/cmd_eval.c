@@ -76,7 +76,6 @@ static reef_status check_logits(const reef_cli_call *cli,
                                 reef_error *err) {
     // Bounded, because the array is kept in memory: 256 floats a byte.
     size_t most = LOGITS_MAX / REEF_VOCAB;
-    // One array has one axis of bytes.
     if (cli->operand_count != 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--logits is of one text, and %zu were given; name one of them",
@@ -158,7 +157,6 @@ static void print_scores(const reef_cli_file *files,
         reef_cli_table_cell(table, "%s", files[i].path);
         reef_cli_table_cells(table, "%s\t%.4f", CLI_COUNT(scores[i].score.bytes),
                              scores[i].score.bits_per_byte);
-        // Between 1 and 256, so three digits after the point fit.
         reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
         print_shares(table, &scores[i], reef_model_generation_count(model));
     }
@@ -350,7 +348,6 @@ static reef_status read_learned(
         unsigned long generation = strtoul(at, &end, 10);
         bool number = *at >= '0' && *at <= '9' && (*end == ',' || *end == '\0');
         if (!number || generation >= generations || count == files) {
-            // Marks the list as invalid, as no valid count is that large.
             count = MATRIX_UNKNOWN;
             break;
         }

@@ -96,7 +96,6 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
                               : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
     if (cli->dry_run) return status;
-    // Verifying reads the copy once more, from the disk that will hold it.
     if (status == REEF_OK && reef_cli_text(cli, "no-verify") == NULL)
         status = verify_copy(to, report, err);
     // Smaller than before, because LMDB's compacting copy leaves free pages out.
@@ -172,7 +171,6 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     // A reader: a snapshot can be exported while the daemon trains.
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    // From here on an interrupt must remove the unfinished file.
     reef_cli_catch_signals(true);
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
@@ -328,11 +326,9 @@ static json_t *import_json(const reef_import *import) {
 
 static void print_import(const reef_import *import, bool dry_run) {
     const reef_generation_record *info = &import->info;
-    // A side is that of one layer; ids are counted in each layer.
     uint64_t count = (uint64_t)info->side * info->side;
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
-    // In bytes for models of ids too.
     printf("trained on  %s bytes\n", CLI_COUNT(import->trained_bytes));
     // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))

@@ -337,7 +337,6 @@ static void bucket_name(size_t bucket, char out[BUCKET_NAME_BYTES]) {
 
 static void print_histogram(const reef_usage_layer *layer) {
     static const char *const HEADING[] = {"  times chosen", "experts", ""};
-    // At least 1, so that the division below is safe.
     uint64_t most = 1;
     for (size_t b = 0; b < layer->bucket_count; b++)
         if (layer->buckets[b] > most) most = layer->buckets[b];
@@ -367,7 +366,6 @@ static void print_span(const reef_usage_layer *layer) {
     if (range->windows > 0)
         printf("  commits from %s to %s\n", CLI_TIME(range->from_ms), CLI_TIME(range->to_ms));
     else
-        // Not an error: the pool may have been idle.
         printf("  nothing was recorded in this range\n");
     // Counts from before records by time existed, or from after their compaction to totals.
     if (layer->before == 0) return;
@@ -392,7 +390,6 @@ static void print_dead(const reef_usage_layer *layer) {
 
 static void print_layer(uint32_t index, const reef_usage_layer *layer, bool ranged) {
     const reef_usage_summary *s = &layer->summary;
-    // Dead experts are what growing and recycling act on, so both figures are shown.
     // Unevenness is the divergence of the shares from even use, in nats (He 2024): 0 is even use.
     printf("layer %" PRIu32
            ": %.1f %% of %s experts used, %s dead, unevenness %.3f, %s selections\n",
@@ -458,7 +455,6 @@ static reef_status print_usage(reef_cli_call *cli,
                                reef_error *err) {
     json_t *array = json_array();
     reef_status status = REEF_OK;
-    // A line on top, as the table of layers does not name the generation.
     if (!cli->json)
         printf("generation %" PRIu32 ", %s\n", asked->generation->generation,
                asked->generation->sealed ? "sealed" : "open");
@@ -467,7 +463,6 @@ static reef_status print_usage(reef_cli_call *cli,
         reef_usage_layer layer;
         if (!reef_layer_retrieves(&pool->config, l)) continue;
         status = read_usage(pool, asked, l, &layer, err);
-        // Layers before the failure were printed; the document is not.
         if (status != REEF_OK) break;
         json_array_append_new(array, reef_usage_layer_json(l, &layer, asked->ranged));
         if (!cli->json) print_layer(l, &layer, asked->ranged);

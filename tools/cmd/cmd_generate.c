@@ -54,7 +54,6 @@ static reef_status read_prompt(const reef_cli_call *cli, request *r, reef_error 
     if (text != NULL && path != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--prompt and --prompt-file exclude each other");
     if (path != NULL) {
-        // A file may hold any bytes, also those that a shell cannot pass.
         reef_status status = reef_cli_file_read(&r->prompt, path, err);
         if (status != REEF_OK) return status;
         // Only the prompt's last line is shown again; a long one would hide the answer.
@@ -91,7 +90,6 @@ static reef_status reply_generate(reef_cli_call *cli,
     uint8_t *all = reef_cli_alloc(shown + count, 1);
     memcpy(all, r->prompt.bytes + r->shown, shown);
     memcpy(all + shown, out, count);
-    // Invalid UTF-8 becomes replacement characters: the terminal must not be harmed.
     char *text = reef_cli_printable(all, shown + count, true);
     free(all);
     if (!cli->json) {
@@ -99,7 +97,7 @@ static reef_status reply_generate(reef_cli_call *cli,
         free(text);
         return REEF_OK;
     }
-    // Hexadecimal beside the text, because replacement characters lose bytes.
+    // Hexadecimal beside the text, in which \xNN may stand for itself.
     char *hex = reef_cli_alloc(2 * count + 1, 1);
     for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
     char *prompt = reef_cli_printable(r->prompt.bytes + r->shown, shown, true);

@@ -72,7 +72,6 @@ static void add_row(reef_cli_table *table,
     bool net = reef_cli_has_net(&pool->config);
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
     if (net) {
-        // The side tells more than the count alone: the router's cost grows with it.
         reef_cli_table_cells(table, "%" PRIu32 " x %" PRIu32 "\t%s\t%s", g->side, g->side,
                              CLI_COUNT(reef_cli_generation_experts(pool, g)),
                              reef_rows_dtype_text(g->dtype));
@@ -80,7 +79,6 @@ static void add_row(reef_cli_table *table,
     reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
     reef_cli_table_cell(table, "%s", CLI_COUNT(g->opened_at));
-    // The open generation has no end yet.
     reef_cli_table_cell(table, "%s", g->sealed ? CLI_COUNT(g->sealed_at) : "");
     if (net) {
         reef_cli_table_cells(table, "%.1f\t%.3f", usage->used_percent, usage->unevenness);
@@ -113,7 +111,6 @@ static json_t *row_json(const reef_cli_pool *pool,
     json_object_set_new(object, "selections", json_integer((json_int_t)usage->selections));
     json_object_set_new(object, "context_memory",
                         memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
-    // Is there no state as of it any more?
     json_object_set_new(object, "pruned", json_boolean(!kept));
     json_object_set_new(object, "kind_name", reef_cli_name(name));
     return object;
@@ -184,7 +181,6 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     free(kept);
     reef_kind_list_release(&kinds);
     if (status == REEF_OK) return REEF_OK;
-    // On failure the caller gets no half-filled list.
     reef_cli_table_free(*table);
     json_decref(*array);
     *table = NULL;
@@ -234,11 +230,9 @@ static reef_status seal_json(reef_cli_call *cli,
                              const char *dtype,
                              const json_t *result,
                              reef_error *err) {
-    // A dry run opens nothing, so it has no next generation to show.
     json_t *opened =
         cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
-    // Losses before and after show what the smaller type costs.
     return reef_cli_reply(
         cli,
         json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,

@@ -99,7 +99,6 @@ static void on_mistake(void *context, unsigned line, const char *message) {
     // "FILE:4: unknown key": only the text after it is needed.
     const char *rest = strlen(message) > found->path_bytes ? message + found->path_bytes : message;
     const char *text = strstr(rest, ": ");
-    // Sorted by line on insertion: the checks run by subject, not from top to bottom.
     size_t at =
         json_array_size(found->list); // by lines, which is not the order in which they are found
     while (at > 0 &&

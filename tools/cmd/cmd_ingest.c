@@ -116,7 +116,6 @@ static reef_status feed_open(feed *f, reef_error *err) {
     // open() succeeds on a directory; read() would fail with a message about the descriptor.
     if (S_ISDIR(state.st_mode))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s: it is a directory", f->path);
-    // Zero is "unknown", as for a pipe.
     f->size = S_ISREG(state.st_mode) ? (uint64_t)state.st_size : 0;
     return skip_bytes(f, err);
 }
@@ -137,15 +136,12 @@ static bool count_lines(feed *f) {
     while (f->lines < f->lines_max) {
         const uint8_t *at = f->buffer + f->bytes;
         const uint8_t *end = memchr(at, '\n', f->used - f->bytes);
-        // A line without its end waits for more input.
         if (end == NULL) break;
         size_t bytes = (size_t)(end + 1 - f->buffer);
-        // The next line goes into the next batch: a batch has a limit of bytes.
         if (bytes > batch_bytes_max(f)) return true;
         f->bytes = bytes;
         f->lines++;
     }
-    // Enough lines, or so many bytes that one line is too long.
     return f->lines == f->lines_max || f->used > batch_bytes_max(f);
 }
 
@@ -177,7 +173,6 @@ static void move_on(feed *f) {
 // smaller, unless it is to be steady.
 static reef_status feed_next(feed *f, reef_error *err) {
     move_on(f);
-    // Reads until a batch is full, the input ends, or a pipe is quiet for a while.
     while (!count_lines(f) && !f->eof && !is_quiet(f)) {
         reef_status status = read_more(f, err);
         if (status != REEF_OK) return status;
@@ -246,14 +241,11 @@ static void show_progress(ingestion *in, const char *state) {
     double now = reef_seconds();
     // A file has a total and so a bar; a pipe has a rate only.
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
-    // Ten times a second is enough for the eye and costs nothing.
     if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
     // Since the start and not since the last line: a pipe comes in bursts.
     double passed = now - in->progress.started;
     in->drawn = now;
-    // So that the end of the program clears the line.
     in->progress.visible = true;
-    // The state says why the numbers stand still.
     fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", CLI_BYTES(in->feed.offset),
             CLI_BYTES(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0), state);
     fflush(stderr);
@@ -313,7 +305,6 @@ static reef_status send_batch(ingestion *in, reef_error *err) {
         if (status == REEF_ERR_BUSY) heard = reef_seconds();
         // A restarting daemon comes back within a time; an invalid request never succeeds.
         if (!is_worth_it(in, status, &ms, heard)) return status;
-        // Counted and reported: many waits mean that the daemon is slower than the source.
         in->waits++;
         // Drawn while waiting as well, so that the program does not seem to hang.
         show_progress(in,
@@ -354,7 +345,6 @@ static reef_status send_all(ingestion *in, reef_error *err) {
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = reef_cli_text(in->cli, "id-prefix");
     if (given == NULL) {
-        // Time and process make prefixes of two runs differ.
         snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_unix_ms(), (long)getpid());
         return REEF_OK;
     }
@@ -373,7 +363,6 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
 }
 
 static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
-    // `end` is the offset to pass to --skip in a later run.
     // "position" is that in the pool's stream, after the daemon accepted the last batch.
     if (in->cli->json)
         return reef_cli_reply(

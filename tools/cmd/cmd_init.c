@@ -188,7 +188,6 @@ static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error 
                          "--size and --memory both choose sizes: give one of them");
     m->budget_bytes = cli->memory_bytes;
     if (memory != NULL) return fit_size(cli, m, err);
-    // A size that is named is not checked against memory: the user knows better.
     reef_status status = name != NULL ? find_size(name, &m->size, err) : REEF_OK;
     if (status == REEF_OK) status = configure(cli, m->size, &m->config, err);
     if (status == REEF_OK) estimate(m);
@@ -337,7 +336,6 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = read_ranks(cli, &m, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
     if (status == REEF_OK) status = make_pool(cli, &m, err);
-    // From here on the pool exists.
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
         status = measure_pool(cli, &m, &reason);

@@ -36,7 +36,6 @@ static reef_status build_request(const reef_cli_call *cli,
                                  const char *command,
                                  json_t **request,
                                  reef_error *err) {
-    // Open ranges reach to the last expert of each layer.
     uint64_t layer = 0, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
     // Bounded by the format here; whether the model has that layer is checked by the trainer.
@@ -51,7 +50,6 @@ static reef_status build_request(const reef_cli_call *cli,
     if (last < first)
         return reef_fail(err, REEF_ERR_INVALID, "--last %" PRIu64 " is before --first %" PRIu64,
                          last, first);
-    // Layer -1 stands for all layers with experts.
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
                          reef_cli_text(cli, "layer") != NULL ? (json_int_t)layer : (json_int_t)-1,
                          "first", (json_int_t)first, "last", (json_int_t)last, "usage_above",
@@ -121,10 +119,8 @@ static reef_status reply_grow(reef_cli_call *cli,
                               uint32_t before,
                               uint32_t side,
                               reef_error *err) {
-    // Only the open generation can grow: sealed ones never change by a bit.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     uint64_t layers = reef_config_retrieving_layers(&pool->config);
-    // Growing a grid from b to s adds s*s - b*b experts in each layer with experts.
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)
         return reef_cli_reply(cli,
@@ -142,7 +138,6 @@ static reef_status reply_grow(reef_cli_call *cli,
 
 reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     uint64_t side = 0;
-    // Range first; whether it is larger than today is known only with the pool open.
     reef_status status = reef_cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status != REEF_OK) return status;
     if (side == 0)
@@ -152,7 +147,6 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = reef_cli_pool_has_net(&pool, err);
-    // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;
     if (status == REEF_OK && side <= before)
         status = reef_fail(err, REEF_ERR_INVALID,

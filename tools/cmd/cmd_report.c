@@ -167,7 +167,6 @@ static reef_status read_number(
 }
 
 static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *err) {
-    // --fresh gives what a model trained on this domain alone reaches: the goal to compare with.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "fresh", &cursor))) {
@@ -206,7 +205,6 @@ static reef_status read_sealed_name(
 
 static reef_status read_sealed(report *r, const reef_cli_call *cli, reef_error *err) {
     r->sealed = reef_cli_alloc(cli->given_count, sizeof(*r->sealed));
-    // The loss when the generation was sealed, noted by whoever ran the stream.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "sealed-bits", &cursor))) {
@@ -227,10 +225,8 @@ static reef_status read_request(report *r,
                                 const reef_cli_call *cli,
                                 const reef_cli_pool *pool,
                                 reef_error *err) {
-    // Every report has a directory: the figures belong beside the picture.
     if (reef_cli_text(cli, "out") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
-    // Domains first: the other options name them.
     reef_status status = read_domains(r, cli, err);
     if (status == REEF_OK) status = read_truth(r, cli, pool, err);
     if (status == REEF_OK) status = read_fresh(r, cli, err);
@@ -268,12 +264,9 @@ static size_t nearest_boundary(const report *r, uint64_t truth) {
 }
 
 static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef_error *err) {
-    // The boundaries that the trainer found, from the pool's log.
     r->found = reef_chart_boundaries(pool, &r->found_count);
     for (size_t j = 1; j < r->count; j++) {
-        // A domain is credited with the boundary nearest to its true beginning.
         size_t boundary = nearest_boundary(r, r->domains[j].start);
-        // Boundary k opened generation k + 1.
         r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
     }
     for (size_t i = 0; i < r->sealed_count; i++) {
@@ -330,7 +323,6 @@ static reef_status measure_domains(report *r,
                                    reef_error *err) {
     reef_cli_file *files = reef_cli_alloc(r->count, sizeof(*files));
     for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // borrowed
-    // Evaluates every state on every domain; this is what takes the time.
     reef_status status = reef_matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);
     if (status != REEF_OK) return status;
@@ -453,7 +445,6 @@ static void draw_report(FILE *out, const void *context) {
     // A pool made by `reef init` alone has no loss to draw.
     if (p->chart->count > 0)
         reef_chart_loss_svg(out, p->chart, (reef_chart_box){10, CHART_TOP, width, CHART_HEIGHT});
-    // Its own generation of each column is framed in the matrix.
     reef_chart_matrix_svg(out, &r->matrix, r->names,
                           (reef_chart_box){10, MATRIX_TOP, width, MATRIX_HEIGHT(r->matrix.rows)});
     free(line);
@@ -472,7 +463,6 @@ static reef_status write_svg(const report *r,
                              .truth = r->truth,
                              .truth_count = r->truth_count};
     const double height = MATRIX_TOP + MATRIX_HEIGHT(r->matrix.rows) + 24;
-    // The name is fixed, so that a document can refer to it.
     char *path = reef_cli_format("%s/report.svg", directory);
     reef_status status =
         reef_svg_write(path, PAGE_WIDTH, height, draw_report, &(picture){r, &chart}, err);
@@ -492,16 +482,13 @@ static void print_domains(const report *r) {
         reef_cli_table_cell(table, "%s", d->name);
         reef_cli_table_cells(table, "%s\t%s", CLI_COUNT(d->start),
                              nearest == SIZE_MAX ? "" : CLI_COUNT(r->found[nearest]));
-        // No boundary is left near this one: the trainer did not see the change.
         if (nearest == SIZE_MAX)
             reef_cli_table_cell(table, "%s", j ? "missed" : "");
         else
             // With a sign: a boundary is found late, and a minus would mean too early.
             reef_cli_table_cell(table, "%+" PRId64, distance(r->found[nearest], d->start));
         reef_cli_table_cell(table, "%zu", d->generation);
-        // Loss in the state where the domain was learned, and in the last one.
         reef_cli_table_cells(table, "%.4f\t%.4f", own_bits(r, j), now_bits(r, j));
-        // How much of the gain over the first model was learned; empty where --fresh was not given.
         reef_cli_table_real(table, 1, j > 0 ? 100 * share_learned(r, j) : NAN, "");
     }
     reef_cli_table_show(table);
@@ -566,7 +553,6 @@ reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
     // The directory is tried before the evaluation, which may take an hour.
     if (status == REEF_OK)
         status = reef_cli_output_directory(reef_cli_text(cli, "out"), "report.json", err);
-    // Domains need their generations before the matrix can be read.
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
         if (status == REEF_OK) status = measure_domains(&r, cli, &pool, err);

@@ -288,10 +288,8 @@ static void print_restoration(const reef_cli_call *cli,
     printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
     printf("%-25s%s %ss\n", "stream", CLI_COUNT(snapshot->stream_bytes),
            reef_cli_stream_unit(config));
-    // Generations sealed after the snapshot are not part of it.
     printf("%-25s%" PRIu32 "\n", "sealed generations gone", plan->sealed_gone);
     if (in_place)
-        // In place, nothing is lost: the old state has a name.
         printf("%-25ssnapshot %s\n", "state before", done->kept_as);
     else
         // Snapshots that need generations sealed later cannot be in the new pool.
@@ -314,7 +312,6 @@ static reef_status read_config(const reef_cli_call *cli, reef_config *config, re
 reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
     bool in_place = reef_cli_text(cli, "in-place") != NULL;
     reef_restoration done;
-    // Exactly one of the two: a directory or --in-place.
     if (in_place == (cli->operand_count == 2))
         return reef_fail(err, REEF_ERR_INVALID,
                          in_place
@@ -420,10 +417,8 @@ static reef_status list_named(const reef_cli_call *cli,
     reef_status status = list_all(pool, list, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     for (size_t i = 0; status == REEF_OK && i < cli->operand_count; i++) {
-        // Each operand is checked before anything is removed: all or none.
         reef_snapshot found;
         status = reef_snapshot_find(txn, cli->operands[i], &found, err);
-        // Naming one twice is harmless.
         if (status == REEF_OK)
             (void)mark_name(list, found.name);
         else if (status == REEF_ERR_CORRUPT)
@@ -469,13 +464,11 @@ static void print_choices(const reef_cli_call *cli, const choices *list) {
     size_t count = going(list);
     for (size_t i = 0; i < list->count; i++) {
         const choice *one = &list->all[i];
-        // Columns of a damaged record stay empty, but its row is there.
         if (one->snapshot.damaged)
             reef_cli_table_cells(table, "%s\t\trecord damaged", one->snapshot.name);
         else
             reef_cli_table_cells(table, "%s\t%" PRIu64 "\t%s", one->snapshot.name,
                                  one->snapshot.step, CLI_TIME(one->snapshot.unix_ms));
-        // The last column says what happens; the table is in the order of names.
         reef_cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
     }
     if (list->count > 0) reef_cli_table_show(table);
@@ -518,13 +511,11 @@ reef_status reef_cmd_snapshot_remove(reef_cli_call *cli, reef_error *err) {
 }
 
 reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
-    // Zero is "not given": to keep nothing, use `remove`.
     uint64_t keep_last = 0, keep_daily = 0;
     reef_status status = reef_cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "keep-daily", 1, KEEP_MAX, &keep_daily, err);
     if (status != REEF_OK) return status;
-    // Without a rule everything would go.
     if (keep_last == 0 && keep_daily == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "which snapshots should stay? give --keep-last N, --keep-daily N or both");

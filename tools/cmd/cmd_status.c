@@ -99,11 +99,9 @@ static json_t *pool_json(const reef_cli_call *cli,
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         uint64_t count = reef_cli_generation_experts(pool, &pool->generations[g]);
         experts += count;
-        // Only open experts still learn.
         if (!pool->generations[g].sealed) experts_open += count;
     }
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
-    // "idle": this is the document of a pool without a daemon.
     // The name of the last loss carries the unit, so that no reader mistakes one for another.
     json_t *object =
         json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
@@ -374,7 +372,6 @@ static void print_scrub(const json_t *scrub) {
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
     // Damage stands first and in capitals: it is why someone looks here.
     if (damage != NULL) printf("  DAMAGED       %s\n", damage);
-    // Absent before the first pass ends.
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = reef_cli_count_of(scrub, "last_damaged");
         printf("  last scrub    %s, %s sealed records, %s: %s\n",
@@ -383,7 +380,6 @@ static void print_scrub(const json_t *scrub) {
                CLI_BYTES(reef_cli_count_of(scrub, "last_bytes")),
                damaged ? "damage was found, see reef verify" : "all sound");
     }
-    // A pass under way; nothing while it rests.
     if (reef_cli_count_of(scrub, "records") > 0)
         printf("  scrub so far  %s records, %s\n", CLI_COUNT(reef_cli_count_of(scrub, "records")),
                CLI_BYTES(reef_cli_count_of(scrub, "bytes")));
@@ -442,7 +438,6 @@ reef_status reef_status_read(const reef_cli_call *cli,
     if (status == REEF_ERR_NOT_FOUND) status = read_pool(cli, result, err);
     if (status != REEF_OK) return status;
     if (*result == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "the status could not be built");
-    // Read from LMDB's lock file, for both cases.
     json_object_set_new(*result, "readers", readers_json(cli));
     json_object_set_new(*result, "daemon", json_boolean(*daemon));
     return REEF_OK;

@@ -74,7 +74,6 @@ static void print_events(const json_t *events, const reef_config *config) {
     size_t index;
     const json_t *event;
     json_array_foreach(events, index, event) {
-        // An event without such a member leaves the cell empty.
         for (size_t c = 0; c < COLUMN_COUNT; c++) {
             char *text = column_text(event, COLUMNS[c]);
             reef_cli_table_cell(table, "%s", text);
@@ -99,7 +98,6 @@ reef_status reef_cmd_timeline(reef_cli_call *cli, reef_error *err) {
     reef_txn_abort(txn);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, json_pack("{s:O}", "events", events), err);
-    // A new pool has an empty log, not an error.
     else if (status == REEF_OK && json_array_size(events) == 0)
         printf("nothing has happened yet\n");
     else if (status == REEF_OK)

@@ -129,7 +129,6 @@ static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
     reef_status status = reef_cli_points_read(&points, pool, err);
     for (uint32_t g = 0; status == REEF_OK && g < pool->generation_count; g++)
         status = reef_cli_usage_summary(pool, &pool->generations[g], &usage[g], err);
-    // Old figures are better than none.
     if (status != REEF_OK) {
         reef_cli_points_release(&points);
         free(usage);
@@ -142,9 +141,7 @@ static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
     data->usage = usage;
     data->points = points.points;
     data->point_count = points.count;
-    // The next commit is read only if its number differs.
     t->commit = pool->commit.number;
-    // The view owns the generations now.
     pool->generations = NULL;
     return REEF_OK;
 }
@@ -194,7 +191,6 @@ static void take_status(top *t, json_t *status) {
     t->data.status = status;
     t->data.daemon = true;
     t->data.trouble = NULL;
-    // Tells "has gone" from "was never there".
     t->seen = true;
     t->heard = reef_seconds();
     // Time since training moved on, for the alarm about a stall.
@@ -364,7 +360,6 @@ static void run_top(top *t) {
     tcgetattr(STDIN_FILENO, &terminal_before); // show_live has seen that it is one
     terminal_take();
     while (!ended) {
-        // After a stop by Ctrl-Z the screen must be set up again.
         if (suspended || continued) come_back(t);
         double now = reef_seconds();
         // At fixed times: drawing and keys do not delay the figures.
@@ -427,7 +422,6 @@ static reef_status show_once(top *t, reef_error *err) {
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
     if (!data->daemon) data->trouble = "no daemon runs";
-    // No limit of rows: plain output is piped.
     reef_top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
     return REEF_OK;
 }

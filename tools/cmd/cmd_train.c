@@ -57,7 +57,6 @@ static uint64_t stream_bytes(const stream *s) {
 
 static reef_status open_one(stream *s, const char *spec, reef_error *err) {
     if (strcmp(spec, "-") == 0)
-        // Standard input cannot be read again after an interrupt.
         return reef_fail(err, REEF_ERR_INVALID,
                          "standard input cannot be read again after a restart: "
                          "train on files, or use reefd --source -");
@@ -251,7 +250,6 @@ static reef_status feed_bytes(
         t->steps += steps;
         t->dirty = true;
         if (status == REEF_OK && commit_is_due(t)) status = commit(t, err);
-        // Positions and not steps: the total is known in bytes.
         reef_cli_progress_show(&t->progress, t->stream.at);
     }
     return status;
@@ -329,7 +327,6 @@ static void print(const train *t, const reef_trainer_status *now) {
     const char *unit = reef_cli_stream_unit(config);
     printf("%s %s %ss in %s", reef_cli_is_stopped() ? "stopped after" : "read all",
            CLI_COUNT(t->stream.at), unit, CLI_DURATION(t->seconds));
-    // Not lost: it is in the pool.
     if (now->pending_bytes > 0)
         printf("; the last %s wait for what comes next", CLI_COUNT(now->pending_bytes));
     printf("\n");
@@ -377,7 +374,6 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK && cli->dry_run) {
         status = reply_plan(&t, err);
     } else if (status == REEF_OK) {
-        // From here on an interrupt commits before it ends.
         reef_cli_catch_signals(false);
         status = run_train(&t, err);
         if (status == REEF_OK) status = reply_train(&t, err);

@@ -80,7 +80,6 @@ static void print_hashed(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report) {
     const char *all = CLI_COUNT(report->sealed_records);
-    // What is not sealed is small and always hashed as a whole.
     printf("hashed       everything that is not sealed");
     // Print what was left out, so that nobody takes a quick check for a full one.
     if (options->quick)
@@ -91,7 +90,6 @@ static void print_hashed(const reef_cli_call *cli,
     else
         printf(", and all %s sealed records, %s\n", all, CLI_BYTES(report->sealed_bytes));
     if (options->quick || options->sample >= 1) return;
-    // The seed makes a finding repeatable.
     printf("             again with --sample %s --seed %" PRIu64 "\n", reef_cli_text(cli, "sample"),
            options->seed);
     printf("not hashed   %s\n", CLI_BYTES(report->sealed_bytes - report->hashed_bytes));
@@ -139,7 +137,6 @@ static void print_report(const reef_cli_call *cli,
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
     printf("commits      %s\n", CLI_COUNT(report->commits));
-    // The rest is free pages, which LMDB reuses.
     printf("file         %s, %s in use\n", CLI_BYTES(report->file_bytes),
            CLI_BYTES(report->used_bytes));
     printf("pages        %s: %s used, %s free", CLI_COUNT(report->pages),
@@ -158,7 +155,6 @@ static void print_report(const reef_cli_call *cli,
         free(remedy);
         return;
     }
-    // The judgement is limited by what was checked.
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"
                                          : "sound: nothing is damaged");
@@ -183,7 +179,6 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     findings found = {.lines = json_array(), .print = !cli->json};
     reef_check_options options = {
         .also = reef_pool_check_sizes, .on_damage = on_damage, .context = &found};
-    // The time includes opening the pool, as a user waits for it.
     double percent, started = reef_seconds();
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);

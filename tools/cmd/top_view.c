@@ -66,11 +66,9 @@ char *reef_top_sparkline(const double *values, size_t count, size_t columns) {
     static const char *const BLOCKS[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
                                          "\xe2\x96\x84", "\xe2\x96\x85", "\xe2\x96\x86",
                                          "\xe2\x96\x87", "\xe2\x96\x88"};
-    // The newest values, if there are more than columns.
     size_t first = count > columns ? count - columns : 0;
     double low = INFINITY, high = -INFINITY;
     for (size_t i = first; i < count; i++) {
-        // A gap in the curve stays a gap.
         if (!isfinite(values[i])) continue;
         low = fmin(low, values[i]);
         high = fmax(high, values[i]);
@@ -98,14 +96,12 @@ static double *resample(const reef_point *points, size_t count, size_t parts) {
         double loss = (double)points[i].bits_per_byte;
         // A batch without a loss has no weight, but keeps its position.
         double weight = isfinite(loss) ? (double)batches : 0;
-        // Every part that the point reaches into.
         for (uint64_t p = before * parts / all; weight > 0 && p <= (end - 1) * parts / all; p++) {
             means[p] += weight * loss;
             weights[p] += weight;
         }
         before = end;
     }
-    // A part without any loss is a gap.
     for (size_t p = 0; p < parts; p++) means[p] = weights[p] > 0 ? means[p] / weights[p] : NAN;
     free(weights);
     return means;
@@ -128,7 +124,6 @@ static const char *stream_words(const reef_top_data *d,
 
 static void put_head(view *v) {
     const reef_top_data *d = v->data;
-    // With the process number, for kill and strace.
     if (d->daemon)
         put_line(v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
                  reef_cli_count_of(d->status, "pid"), reef_cli_text_of(d->status, "state"),
@@ -136,7 +131,6 @@ static void put_head(view *v) {
     else
         // Before the first reply there is no status at all.
         put_line(v, TOP_BOLD, "%s   %s", d->pool, d->status != NULL ? "as of its last commit" : "");
-    // Each trouble has a line of its own, so that none hides another.
     if (d->trouble != NULL) put_line(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
     // No reply: the process may be stopped or swapping.
@@ -253,7 +247,6 @@ static void put_source(view *v, const json_t *source) {
         reef_cli_cut(reef_cli_text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
     char *shown = json_is_number(loss) ? reef_cli_format("%.3f", json_number_value(loss))
                                        : reef_cli_format("%s", "");
-    // The lag of an endless source is unknown.
     if (json_is_integer(behind))
         reef_cli_bytes((uint64_t)json_integer_value(behind), lag);
     else
@@ -306,7 +299,6 @@ static void put_generations(view *v) {
     }
     put_line(v, TOP_FAINT, "  %10s %-6s %10s %9s %5s %-*s %6s %12s", "generation", "", "experts",
              "opened", "used%", BAR_COLUMNS, "", "uneven", "selections");
-    // The newest generations, if not all fit.
     size_t left = rows_left(v);
     uint32_t first = left < d->generation_count ? d->generation_count - (uint32_t)left : 0;
     for (uint32_t g = first; g < d->generation_count; g++) put_generation(v, g);
@@ -325,7 +317,6 @@ void reef_top_view(const reef_top_data *data,
               .line = line,
               .context = context};
     put_head(&v);
-    // Before the first reply there is nothing to show but the head.
     if (data->status != NULL) {
         put_loss(&v);
         put_speed(&v);
@@ -339,7 +330,6 @@ void reef_top_view(const reef_top_data *data,
         put_sources(&v);
         put_generations(&v);
     }
-    // The row that was kept for it.
     v.hinted = false;
     if (hint != NULL) put_line(&v, TOP_FAINT, "%s", hint);
 }

@@ -198,7 +198,6 @@ reef_status reef_cli_parse(reef_cli_call *cli,
     if (status == REEF_OK && memory != NULL)
         status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);
-    // Operands are checked last: the pool is one of them.
     return status == REEF_OK ? check_operands(cli, err) : status;
 }
 
@@ -348,7 +347,6 @@ reef_status reef_cli_time_range(const reef_cli_call *cli,
                                 uint64_t *until_ms,
                                 reef_error *err) {
     uint64_t now = reef_unix_ms();
-    // Open ends: no option means all times.
     *until_ms = UINT64_MAX;
     *ranged = reef_cli_text(cli, "since") != NULL || reef_cli_text(cli, "until") != NULL;
     reef_status status = reef_cli_time_read(cli, "since", now, since_ms, err);

@@ -60,7 +60,6 @@ char *reef_cli_command_guess(const char *name) {
     size_t nearest = strlen(name) / 3 + 1;
     for (size_t i = 0; i < command_count; i++) {
         char *first = first_word(commands[i].name);
-        // The whole name, or the group alone.
         consider(name, commands[i].name, &nearest, &guess);
         consider(name, first, &nearest, &guess);
         free(first);
@@ -127,7 +126,6 @@ static void list_add_config(reef_cli_options *list) {
         memcpy(name, fields[i].name, strlen(fields[i].name) + 1);
         for (char *c = name; *c; c++)
             if (*c == '_') *c = '-';
-        // The command explains it itself.
         if (list_has(list, name) || fields[i].of_layers) continue;
         list->options[list->count++] =
             (reef_cli_option){.name = name, .value = "VALUE", .help = fields[i].help};

@@ -40,7 +40,6 @@ const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
         value /= 1000;
         unit++;
     }
-    // Bytes are whole, so they have no decimals.
     if (unit == 0)
         snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " B", bytes);
     else
@@ -102,7 +101,6 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     char *to = text;
     for (size_t at = 0; at < count;) {
         size_t length = reef_character_bytes(bytes + at, count - at);
-        // A valid character that is no control code stays as it is.
         if (length > 0 && !is_control(bytes + at, length)) {
             memcpy(to, bytes + at, length);
             to += length;
@@ -135,7 +133,6 @@ static size_t bytes_within(const char *text, size_t columns, size_t *width) {
         // 2 for a Chinese character, 0 for a combining accent.
         int own = known ? wcwidth(wide) : 1;
         size_t more = own < 0 ? 1 : (size_t)own;
-        // Never half of a wide character.
         if (*width + more > columns) break;
         *width += more;
         at += length > 0 ? length : 1;
@@ -320,7 +317,6 @@ static size_t column_width(const reef_cli_table *table, size_t column) {
 void reef_cli_table_print(const reef_cli_table *table, FILE *out) {
     assert(table->columns > 0);
     size_t *widths = reef_cli_alloc(table->columns, sizeof(*widths));
-    // Widths of the whole table first: columns must line up.
     for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
     size_t before = 2 * (table->columns - 1), terminal = reef_cli_columns(out);
     for (size_t c = 0; c + 1 < table->columns; c++) before += widths[c];

@@ -33,7 +33,6 @@ static void print_option(const reef_cli_option *option) {
     bool valued = option->value != NULL;
     char *left = reef_cli_format("  %s--%s%s%s", letter != '\0' ? before : "", option->name,
                                  valued ? " " : "", valued ? option->value : "");
-    // What does not fit before the column gets a line of its own.
     if (strlen(left) + 2 > HELP_COLUMN)
         printf("%s\n%*s", left, HELP_COLUMN, "");
     else
@@ -61,7 +60,6 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
     for (size_t i = 0; i < list->count; i++) {
         reef_cli_option option = list->options[i];
         if (!all && !is_first(command, option.name)) continue;
-        // Fields of the configuration have their default in brackets.
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option.name) : NULL;
         char *help =
@@ -79,7 +77,6 @@ static void print_help(const reef_cli_command *command, const reef_cli_options *
     printf("\n%s\n", command->manual->about);
     print_options(command, list, all);
     printf("\nexample:\n");
-    // Each line of the example is a command, so each gets a prompt.
     const char *line = command->manual->example;
     while (*line) {
         int length = (int)strcspn(line, "\n");
@@ -199,7 +196,6 @@ static json_t *commands_json(const char *first) {
 }
 
 static void print_command(const reef_cli_command *command) {
-    // The summaries line up behind the longest name.
     printf("  %-18s%s\n", command->name, command->summary);
 }
 
@@ -207,7 +203,6 @@ reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error
     if (cli->json) return reef_cli_reply(cli, commands_json(first), err);
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
-    // The commands of one first word have a list of their own.
     if (first != NULL) {
         printf("usage: reef %s COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n", first);
         for (size_t i = 0; i < count; i++)

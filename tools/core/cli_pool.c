@@ -194,7 +194,6 @@ reef_status reef_cli_read_failed(const char *path, const char *action, int code,
 static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
     size_t capacity = READ_BYTES;
     file->bytes = reef_cli_alloc(capacity, 1);
-    // Read until the end, because a pipe has no size.
     for (;;) {
         file->bytes = reef_cli_grown(file->bytes, file->count, &capacity, 1);
         size_t got = fread(file->bytes + file->count, 1, capacity - file->count, input);
@@ -202,7 +201,6 @@ static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
         // An error after a partial read must not look like the end.
         if (got == 0 && ferror(input)) return reef_cli_read_failed(file->path, "read", errno, err);
         if (got == 0) return REEF_OK;
-        // Bounded: the whole text is kept in memory.
         if (file->count > CLI_FILE_BYTES_MAX)
             return reef_fail(err, REEF_ERR_INVALID, "%.160s has more than the %zu bytes that fit",
                              file->path, CLI_FILE_BYTES_MAX);

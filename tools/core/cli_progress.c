@@ -33,11 +33,9 @@ static void draw_progress(const reef_cli_progress *progress,
                           double rate,
                           double left) {
     char bar[BAR_CELLS + 1];
-    // The bar has a fixed width, so that the line does not jump.
     for (int i = 0; i < BAR_CELLS; i++) bar[i] = (double)i < share * BAR_CELLS ? '#' : '-';
     bar[BAR_CELLS] = '\0';
     char rate_text[CLI_WORD_BYTES];
-    // Bytes have a unit of their own, everything else is counted.
     if (progress->unit[0] == 'B')
         reef_cli_bytes((uint64_t)rate, rate_text);
     else
@@ -49,7 +47,6 @@ static void draw_progress(const reef_cli_progress *progress,
 }
 
 void reef_cli_progress_show(reef_cli_progress *progress, uint64_t done) {
-    // Nothing is drawn into a file or a pipe.
     if (!progress->terminal || progress->total == 0) return;
     double now = reef_seconds(), passed = now - progress->started;
     // The first fraction of a second says nothing about the rate.
@@ -57,10 +54,8 @@ void reef_cli_progress_show(reef_cli_progress *progress, uint64_t done) {
     uint64_t all = progress->done_before + done;
     if (all == 0) return;
     double share = (double)all / (double)progress->total;
-    // Estimates of the total may be exceeded.
     if (share > 1) share = 1;
     double rate = (double)all / passed, left = passed / share - passed;
-    // What is over soon needs no bar.
     if (!progress->visible && passed + left < SHOW_FROM_SECONDS) return;
     progress->visible = true;
     progress->drawn = now;

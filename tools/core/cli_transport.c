@@ -13,7 +13,6 @@ static reef_status call_daemon(const reef_cli_call *cli,
                                json_t **result,
                                reef_error *err) {
     char *reply = NULL;
-    // One line: the protocol ends a request with a newline.
     char *text = json_dumps(request, JSON_COMPACT);
     if (text == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status =
@@ -46,7 +45,6 @@ reef_status reef_cli_daemon_request(const reef_cli_call *cli,
 void reef_cli_route_log(const reef_cli_call *cli) {
     if (!cli->verbose) return;
     json_t *running = NULL;
-    // Commands that never ask a daemon report that.
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
     bool daemon =
         asks && reef_cli_daemon_request(cli, "status", &running, NULL) != REEF_ERR_NOT_FOUND;

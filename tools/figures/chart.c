@@ -85,7 +85,6 @@ static void draw_curve(uint8_t cells[ROWS][COLUMNS],
             }
             i++;
         }
-        // A column without any loss is bridged by the next one's line.
         if (count == 0) continue;
         int y = (int)((1 - sum / count / y_max) * (DOTS_Y - 1) + 0.5);
         // The vertical part of the line, from the height of the previous column to this one's.
@@ -139,7 +138,6 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
         x_max = fmax(x_max, (double)chart->points[i].stream_bytes);
         if (isfinite(smooth[i])) y_max = fmax(y_max, smooth[i]);
     }
-    // A whole number at the top, so that the labels are exact.
     y_max = ceil(y_max);
     draw_curve(cells, chart, smooth, x_max, y_max);
     fputs("bits per byte\n", out);

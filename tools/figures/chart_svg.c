@@ -38,7 +38,6 @@ static void put_line(FILE *out,
         out,
         "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\" stroke-width=\"%.2f\"",
         x1, y1, x2, y2, colour, width);
-    // Dashes are an attribute of their own, which a solid line must not have.
     if (dashes != NULL) fprintf(out, " stroke-dasharray=\"%s\"", dashes);
     fputs("/>\n", out);
 }
@@ -162,7 +161,6 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);
     }
-    // The peak is kept to say how far the drawing was cut off.
     a.peak = a.y_max;
     // The first batches of an untrained model cost 8 bits and more; shown whole, they would press
     // the rest of the curve flat.

@@ -49,7 +49,6 @@ reef_status reef_matrix_measure(reef_matrix *matrix,
                                 const reef_cli_file *files,
                                 size_t file_count,
                                 reef_error *err) {
-    // A row for each generation's state, and one for the present.
     size_t rows = (size_t)pool->generation_count + 1;
     *matrix = (reef_matrix){.rows = rows, .columns = file_count};
     matrix->bits = reef_cli_alloc(rows * file_count, sizeof(*matrix->bits));
@@ -197,7 +196,6 @@ void reef_matrix_print(const reef_matrix *matrix, const char *const *names) {
         for (size_t j = 0; j < matrix->columns; j++)
             reef_cli_table_real(table, 4, reef_matrix_at(matrix, row, j), "-");
     }
-    // Figures stand below the states they are computed from.
     add_figure(table, "forgotten since best", matrix, reef_matrix_forgetting_max);
     add_figure(table, "forgotten since learned", matrix, reef_matrix_forgetting_learned);
     reef_cli_table_show(table);

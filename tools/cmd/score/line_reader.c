@@ -49,7 +49,6 @@ static reef_status seek_lines(reef_line_reader *reader, size_t *lines, reef_erro
     size_t found = 0;
     if (fstat(reader->fd, &info) != 0) return fail_read(reader, "stat", err);
     uint64_t end = (uint64_t)info.st_size, block = LINE_BYTES_MAX;
-    // With no line wanted, reading begins at the end.
     reader->offset = end;
     if (*lines == 0) return REEF_OK;
     // Block by block from the end: a log may be larger than memory.
@@ -57,7 +56,6 @@ static reef_status seek_lines(reef_line_reader *reader, size_t *lines, reef_erro
         size_t count = (size_t)(at < block ? at : block);
         ssize_t got = pread(reader->fd, reader->bytes, count, (off_t)(at - count));
         if (got < 0) return fail_read(reader, "read", err);
-        // It was cut meanwhile.
         if ((size_t)got < count) break;
         for (size_t i = count; i-- > 0;) {
             uint64_t after = at - count + i + 1;
@@ -69,7 +67,6 @@ static reef_status seek_lines(reef_line_reader *reader, size_t *lines, reef_erro
         }
         at -= count;
     }
-    // Fewer lines than asked for: all of them.
     reader->offset = 0;
     *lines = end > 0 ? found + 1 : 0;
     return REEF_OK;
@@ -107,7 +104,6 @@ void reef_line_reader_close(reef_line_reader *reader) {
 static bool take_lines(reef_line_reader *reader, bool last, const uint8_t **lines, size_t *bytes) {
     const uint8_t *begin = reader->bytes + reader->taken, *end;
     size_t left = reader->used - reader->taken, whole = 0;
-    // A line longer than the buffer is handed out in parts.
     bool full = left == LINE_BYTES_MAX;
     while (whole < left && (end = memchr(begin + whole, '\n', left - whole))) {
         size_t next = (size_t)(end - begin) + 1;
@@ -139,7 +135,6 @@ static reef_status fill_buffer(reef_line_reader *reader, size_t *count, reef_err
                                   : read(reader->fd, at, room);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return REEF_OK;
     if (got < 0) return fail_read(reader, "read", err);
-    // A pipe ends; a file may grow.
     if (got == 0 && !reader->regular) reader->ended = true;
     reader->used += (size_t)got;
     reader->offset += (uint64_t)got;

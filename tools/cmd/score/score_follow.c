@@ -61,7 +61,6 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
     reef_status status =
         all ? REEF_OK : reef_cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
     if (all) out->last = UINT64_MAX;
-    // A window too small has no meaningful spread.
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "window", USUAL_LINES_MIN, WINDOW_MAX, &out->window, err);
     if (status == REEF_OK)
@@ -173,7 +172,6 @@ static reef_status score_next(
     size_t piece = scorer->piece;
     while (count > 0) {
         if (scorer->used == 2 * piece) {
-            // The second piece is full: it becomes the context of the next.
             memcpy(scorer->text, scorer->text + piece, piece);
             scorer->used = piece;
         }
@@ -198,13 +196,11 @@ static reef_status score_next(
 // Read the last commit, when there has been one and the model is of the present.
 static reef_status scorer_renew(stream_scorer *scorer, reef_error *err) {
     reef_commit commit;
-    // A fixed state has no newer commit.
     if (strcmp(scorer->as_of, "now") != 0) return REEF_OK;
     // Opening takes time: it is repeated only after a multiple of it, so that it stays a small
     // share.
     if (reef_seconds() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
     reef_status status = reef_store_read_commit(scorer->store, &commit, err);
-    // The same commit is the same model.
     if (status != REEF_OK || commit.number == reef_model_commit(scorer->model)->number)
         return status;
     reef_model_close(scorer->model);
@@ -426,7 +422,6 @@ static void report_state(const watch *w, reef_line_event state) {
 static reef_status follow_lines(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
     reef_line_event state = LINES_NONE_NOW;
-    // Ends by a signal, or with the input, if that has an end.
     while (status == REEF_OK && !reef_cli_is_stopped() && state != LINES_END) {
         const uint8_t *lines;
         size_t bytes;
@@ -480,7 +475,6 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) {
         reef_usual_init(&w.usual, (size_t)given.window, given.threshold);
         w.surprise = reef_cli_alloc(LINE_BYTES_MAX, sizeof(*w.surprise));
-        // From here on an interrupt ends with the summary.
         reef_cli_catch_signals(false);
         status = follow_lines(&w, err);
     }
