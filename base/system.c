@@ -1,12 +1,16 @@
-// See reef_system.h.
+// See reef_system.h and reef_fail_point.h.
 #define _GNU_SOURCE // for gettid and O_PATH
 
+#include "reef_fail_point.h"
 #include "reef_system.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,3 +72,25 @@ void reef_std_fds_reserve(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0) (void)open("/", O_PATH);
 }
+
+// ---- fail points --------------------------------------------------------------------------------
+//
+// The only code of a library that reads the environment, and in test builds only.
+
+#ifdef REEF_FAIL_POINTS
+static const char *const names[] = {
+#define REEF_FAIL_POINT_NAME(upper, name) name,
+    REEF_FAIL_POINT_LIST(REEF_FAIL_POINT_NAME)
+#undef REEF_FAIL_POINT_NAME
+};
+
+void reef_fail_point_reach(reef_fail_point point) {
+    static atomic_ulong reached; // how often, of the one point that counts
+    const char *wanted = getenv("REEF_FAIL_POINT");
+    size_t length = strlen(names[point]);
+    if (wanted == NULL || strncmp(wanted, names[point], length) != 0) return;
+    if (wanted[length] != '\0' && wanted[length] != ':') return;
+    unsigned long nth = wanted[length] == ':' ? strtoul(wanted + length + 1, NULL, 10) : 1;
+    if (atomic_fetch_add(&reached, 1) + 1 == nth) (void)raise(SIGKILL);
+}
+#endif
